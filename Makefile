@@ -1,0 +1,71 @@
+# Leveret. `make help` lists the commands. Needs Python 3.11 or newer, make, git and (for bench) a C compiler.
+
+PYTHON ?= $(shell sh tools/find_python.sh)
+BIN := .venv/bin
+ARGS ?=
+ROOM ?=
+TIME ?= 60
+REF ?= main
+PYTEST_ARGS ?=
+AMQPBENCH ?= $(wildcard ../shared/bench/amqpbench.c)
+NODE_DIR := tests/compat/node
+
+# `make test ROOM=queues`: the room's unit tests and the tests of other tiers that carry its name.
+PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
+
+.DEFAULT_GOAL := help
+.PHONY: help run check lint test compat fuzz bench bench-deps bench-compare foreign clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
+
+run: .venv/.installed ## install if needed and start the broker (ARGS="--amqp-port 0 ...")
+	@exec $(BIN)/leveret serve $(ARGS)
+
+check: lint ## format, lint, types, generated files, architecture, unit tests: under a minute
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/unit $(PYTEST_ARGS)
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python tools/generate_methods.py --check
+
+test: lint foreign ## everything, installing what the tests need (ROOM=queues for one room)
+	@test -n "$(PATHS)" || { echo "no tests for the room '$(ROOM)'" >&2; exit 1; }
+	$(BIN)/python -m pytest $(PATHS) $(PYTEST_ARGS)
+
+compat: .venv/.installed-dev foreign ## other people's clients against a running broker
+	$(BIN)/python -m pytest tests/compat $(PYTEST_ARGS)
+
+fuzz: .venv/.installed-dev ## property and fuzz tests with fresh seeds for TIME seconds
+	@sh tools/fuzz.sh $(BIN)/python $(TIME)
+
+bench: .venv/.installed ## speed and memory against RabbitMQ (AMQPBENCH=path/to/amqpbench.c ARGS="--scenarios a16,b16")
+	@$(BIN)/python -m benchmarks.run --amqpbench "$(AMQPBENCH)" $(ARGS)
+
+bench-deps: ## install RabbitMQ for the comparison (Debian, as root)
+	@LEVERET_REQUIRE_ALL=1 sh tools/install_debian.sh /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server cc=gcc
+
+bench-compare: .venv/.installed ## the same benchmark for this tree and for REF (default main)
+	@sh tools/bench_compare.sh "$(PYTHON)" "$(REF)" --amqpbench "$(AMQPBENCH)" $(ARGS)
+
+foreign: ## the programs of other languages that the tests talk to
+	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm
+	@sh tools/install_node_modules.sh $(NODE_DIR)
+
+clean: ## remove everything that make made
+	rm -rf .venv .bench dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov $(NODE_DIR)/node_modules
+	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	-git worktree prune
+
+.venv/bin/python:
+	@sh tools/make_venv.sh "$(PYTHON)" .venv
+
+.venv/.installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/.installed-dev: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch .venv/.installed $@

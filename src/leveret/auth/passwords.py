@@ -1,0 +1,106 @@
+"""Password hashes, and the short memory that spares a busy client the price of one.
+
+A verify costs tens of milliseconds by design, so every function here that takes a password blocks: the caller runs
+it in a thread pool, never on the loop. ``VerifiedLogins`` is the exception, a keyed digest and a dictionary.
+
+The cost is OWASP's second choice for argon2id: 19 MiB, two passes, one lane. A pool of four verifying at once then
+takes 76 MiB rather than the 256 MiB of argon2-cffi's defaults, and no verify spawns threads of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from hashlib import blake2b
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.low_level import Type
+
+from leveret.errors import ConfigError
+
+HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, type=Type.ID)
+"""Holds parameters only, no state: safe to share between threads."""
+
+NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$f9DMVK7dsZGrm96afPOzZw$ssrbO3Vm3FoMDHFYMWG/KZBj0u8m5DC3x3WSSMFnz18"
+"""A hash to verify against when there is no user: same parameters, so the same time."""
+
+
+def hash_password(password: str) -> str:
+    """An argon2id string with a fresh salt. Blocks."""
+    return HASHER.hash(password)
+
+
+def verify_password(password_hash: str, password: str) -> bool:
+    """Whether ``password`` is the one that was hashed. Blocks; a hash in another form is simply not a match."""
+    try:
+        return HASHER.verify(password_hash, password)
+    except (VerificationError, InvalidHashError, UnicodeEncodeError):
+        return False
+
+
+def verify_nobody(password: str) -> None:
+    """Spend what a verify costs, so that an unknown user takes as long as a wrong password."""
+    verify_password(NOBODY, password)
+
+
+def refuse_unusable_hash(password_hash: str, owner: str) -> None:
+    """A hash that can never match is a mistake to report when it is given, not at a login weeks later."""
+    if not password_hash.startswith(("$argon2id$", "$argon2i$", "$argon2d$")):
+        raise ConfigError(f"password_hash of user {owner!r} cannot be used; accepted: an argon2 string ($argon2id$...)")
+
+
+class VerifiedLogins:
+    """Logins that were verified a moment ago. Bounded, short-lived, and holding no password.
+
+    An entry is a digest of user, hash and password under a key that dies with the process, so a memory dump gives
+    nothing to guess against faster than the hash itself would without that key. The hash is part of the digest:
+    a changed password makes old entries unreachable without anyone telling us.
+
+    Worker threads remember while the loop asks. There is no lock: each step is one operation on a dictionary or a
+    deque, and losing a race costs one more verify.
+    """
+
+    __slots__ = ("_capacity", "_entries", "_key", "_order", "_seconds")
+
+    def __init__(self, capacity: int = 1024, seconds: float = 60.0) -> None:
+        self._capacity = capacity
+        self._seconds = seconds
+        self._key = secrets.token_bytes(32)
+        self._entries: dict[bytes, tuple[str, float]] = {}
+        self._order: deque[bytes] = deque()
+
+    def seen(self, user: str, password_hash: str, password: str, now: float) -> bool:
+        digest = self._digest(user, password_hash, password)
+        entry = self._entries.get(digest)
+        if entry is None:
+            return False
+        if now < entry[1]:
+            return True
+        self._entries.pop(digest, None)
+        return False
+
+    def remember(self, user: str, password_hash: str, password: str, now: float) -> None:
+        digest = self._digest(user, password_hash, password)
+        is_new = digest not in self._entries
+        self._entries[digest] = (user, now + self._seconds)
+        if is_new:  # or a user who logs in often would be pushed out by its own earlier entries
+            self._order.append(digest)
+        while len(self._order) > self._capacity:
+            self._entries.pop(self._order.popleft(), None)
+
+    def forget_user(self, user: str) -> None:
+        for digest, (owner, _) in self._entries.copy().items():
+            if owner == user:
+                self._entries.pop(digest, None)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _digest(self, user: str, password_hash: str, password: str) -> bytes:
+        mixed = blake2b(key=self._key, digest_size=32)
+        for part in (user, password_hash, password):
+            raw = part.encode("utf-8", "surrogatepass")
+            mixed.update(len(raw).to_bytes(8, "big"))  # lengths, or ("ab", "c") would equal ("a", "bc")
+            mixed.update(raw)
+        return mixed.digest()

@@ -1,0 +1,187 @@
+"""What a user may do in a virtual host, by regular expressions with RabbitMQ's meaning.
+
+The rules of this file:
+- A pattern matches anywhere in the name (unanchored). The empty pattern means ``^$``: nothing. The default exchange
+  has an empty name and is checked as ``amq.default``.
+- A user without a rule for a virtual host may not enter it. A user without a topic rule for an exchange may use any
+  routing key there; with one, the key must match.
+- Patterns are checked when they are set. While they run they have a time limit, and running out of time refuses.
+- A brace that is no repetition is a plain character, as in PCRE: the ``regex`` module would read ``q{e}`` as "q with
+  any number of errors", which matches everything.
+- Every answer is remembered until the rules change: ``epoch`` counts those changes for callers that keep answers too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import regex
+
+from leveret.errors import ConfigError
+
+Kind = Literal["configure", "write", "read"]
+TopicKind = Literal["write", "read"]
+
+SECONDS_PER_MATCH = 0.05
+CACHE_ENTRIES = 4096
+LONGEST_PATTERN = 4096
+
+_BRACES = regex.compile(r"(\\[pPxNgku]\{[^{}]*\}|\\.|\{\d+(?:,\d*)?\}|\{,\d+\})|\{", regex.DOTALL)
+
+
+@dataclass(slots=True, frozen=True)
+class Permission:
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+@dataclass(slots=True, frozen=True)
+class TopicPermission:
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+def compile_pattern(text: str) -> Any:
+    """A compiled pattern, or ConfigError that says where it is wrong."""
+    if len(text) > LONGEST_PATTERN:
+        raise ConfigError(f"pattern {text[:40]!r}... is too long: at most {LONGEST_PATTERN} characters are accepted")
+    literal_braces = _BRACES.sub(lambda found: found[1] or r"\{", text or "^$")
+    try:
+        return regex.compile(literal_braces, cache_pattern=False)
+    except (regex.error, ValueError, RecursionError, OverflowError) as problem:
+        raise ConfigError(f"pattern {text!r} is not a regular expression: {problem}") from None
+
+
+class Permissions:
+    """The rules of all users and virtual hosts, and the remembered answers. Used on the loop only."""
+
+    __slots__ = ("_answers", "_compiled", "_rules", "_topic_rules", "epoch")
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self._rules: dict[tuple[str, str], Permission] = {}
+        self._topic_rules: dict[tuple[str, str, str], TopicPermission] = {}
+        self._answers: dict[tuple[str | None, ...], bool] = {}
+        self._compiled: dict[str, Any] = {}
+
+    def set(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
+        for pattern in (configure, write, read):
+            compile_pattern(pattern)
+        self._rules[user, vhost] = Permission(user, vhost, configure, write, read)
+        self._changed()
+
+    def clear(self, user: str, vhost: str) -> None:
+        if self._rules.pop((user, vhost), None) is not None:
+            self._changed()
+
+    def set_topic(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
+        for pattern in (write, read):
+            compile_pattern(pattern)
+        self._topic_rules[user, vhost, exchange] = TopicPermission(user, vhost, exchange, write, read)
+        self._changed()
+
+    def clear_topic(self, user: str, vhost: str, exchange: str | None = None) -> None:
+        """Without an exchange: all topic rules of that user in that virtual host."""
+        gone = [key for key in self._topic_rules if key[:2] == (user, vhost) and exchange in (None, key[2])]
+        self._drop([], gone)
+
+    def clear_user(self, user: str) -> None:
+        self._drop([key for key in self._rules if key[0] == user], [key for key in self._topic_rules if key[0] == user])
+
+    def clear_vhost(self, vhost: str) -> None:
+        self._drop(
+            [key for key in self._rules if key[1] == vhost], [key for key in self._topic_rules if key[1] == vhost]
+        )
+
+    def get(self, user: str, vhost: str) -> Permission | None:
+        return self._rules.get((user, vhost))
+
+    def list(self) -> tuple[Permission, ...]:
+        return tuple(self._rules[key] for key in sorted(self._rules))
+
+    def list_topic(self) -> tuple[TopicPermission, ...]:
+        return tuple(self._topic_rules[key] for key in sorted(self._topic_rules))
+
+    def may_enter(self, user: str, vhost: str) -> bool:
+        return (user, vhost) in self._rules
+
+    def check(self, user: str, vhost: str, kind: Kind, resource: str) -> bool:
+        """May ``user`` configure, write or read this exchange or queue? No rule, no match, no time left: no."""
+        key = (user, vhost, kind, resource)
+        answer = self._answers.get(key)
+        if answer is not None:
+            return answer
+        rule = self._rules.get((user, vhost))
+        if rule is None:
+            return False
+        pattern: str = getattr(rule, kind)
+        return self._answer(key, pattern, resource or "amq.default")
+
+    def check_topic(
+        self, user: str, vhost: str, exchange: str, kind: TopicKind, routing_key: str, client_id: str | None = None
+    ) -> bool:
+        """May ``user`` publish (write) or bind (read) with this key? Asked besides ``check``, of topic exchanges only.
+
+        ``{username}``, ``{vhost}`` and, where the protocol has one, ``{client_id}`` in the pattern stand for the
+        peer's own. Unlike RabbitMQ's they are taken literally: a client that names itself ``.*`` gains nothing.
+        """
+        rule = self._topic_rules.get((user, vhost, exchange))
+        if rule is None:
+            return True
+        key = (user, vhost, exchange, kind, routing_key, client_id)
+        answer = self._answers.get(key)
+        if answer is not None:
+            return answer
+        return self._answer(key, _expanded(getattr(rule, kind), user, vhost, client_id), routing_key)
+
+    def _answer(self, key: tuple[str | None, ...], pattern: str, text: str) -> bool:
+        try:
+            answer = self._pattern(pattern).search(text, timeout=SECONDS_PER_MATCH) is not None
+        except TimeoutError:
+            return False  # not remembered: the machine may only have been busy
+        except ConfigError:
+            answer = False  # sound when it was set, broken by what a variable put into it
+        if len(self._answers) >= CACHE_ENTRIES:
+            self._answers.clear()  # cheaper than an order of use on every hit, and rare
+        self._answers[key] = answer
+        return answer
+
+    def _pattern(self, text: str) -> Any:
+        compiled = self._compiled.get(text)
+        if compiled is None:
+            if len(self._compiled) >= CACHE_ENTRIES // 4:
+                self._compiled.clear()
+            compiled = self._compiled[text] = compile_pattern(text)
+        return compiled
+
+    def _drop(self, rules: Sequence[tuple[str, str]], topic_rules: Sequence[tuple[str, str, str]]) -> None:
+        for pair in rules:
+            del self._rules[pair]
+        for triple in topic_rules:
+            del self._topic_rules[triple]
+        if rules or topic_rules:
+            self._changed()
+
+    def _changed(self) -> None:
+        self.epoch += 1
+        self._answers.clear()
+        self._compiled.clear()
+
+
+def _expanded(pattern: str, user: str, vhost: str, client_id: str | None) -> str:
+    """One pass over the pattern, so that a name like ``{vhost}`` is not expanded in its turn."""
+    values = {"{username}": user, "{vhost}": vhost, "{client_id}": client_id}
+
+    def value(found: Any) -> str:
+        known = values[found[0]]
+        return found[0] if known is None else regex.escape(known)  # type: ignore[no-any-return]
+
+    return regex.sub(r"\{(?:username|vhost|client_id)\}", value, pattern)  # type: ignore[no-any-return]

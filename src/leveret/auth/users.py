@@ -1,0 +1,177 @@
+"""Who may log in: names, password hashes, tags and limits.
+
+A ``User`` never changes; a change puts a new one in its place, so a worker thread that verifies a password works on
+what was true when it began. The one thing filled in later is the hash of a password given in plain (``Secret``): it
+is made at the first login, because making it takes longer than the whole start of the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from hmac import compare_digest
+
+from leveret.auth.passwords import (
+    VerifiedLogins,
+    hash_password,
+    refuse_unusable_hash,
+    verify_nobody,
+    verify_password,
+)
+from leveret.errors import NotFound, PreconditionFailed
+
+
+class Secret:
+    """A password: a hash, or the plain text that becomes one at its first use, or neither (no password login)."""
+
+    __slots__ = ("hash", "pending")
+
+    def __init__(self, password_hash: str | None = None, pending: str | None = None) -> None:
+        self.hash = password_hash
+        self.pending = pending
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def verify(self, password: str) -> str | None:
+        """The hash when ``password`` is right, else None. Blocks, and as long in either case.
+
+        Two threads may both make the hash at the first login: both are true, the last one stays. The hash is stored
+        before the plain text goes, so no thread ever sees neither.
+        """
+        pending, known = self.pending, self.hash
+        if known is not None:
+            return known if verify_password(known, password) else None
+        if pending is None or not compare_digest(_bytes(pending), _bytes(password)):
+            verify_nobody(password)
+            return None
+        self.hash = made = hash_password(password)
+        self.pending = None
+        return made
+
+
+@dataclass(slots=True, frozen=True)
+class User:
+    name: str
+    tags: frozenset[str] = frozenset()
+    max_connections: int | None = None
+    max_channels: int | None = None
+    secret: Secret = field(default_factory=Secret, repr=False, compare=False)
+
+    @property
+    def password_hash(self) -> str | None:
+        """None also while a plain password waits for its first use: see ``pending_password``."""
+        return self.secret.hash
+
+    @property
+    def pending_password(self) -> str | None:
+        return self.secret.pending
+
+
+class Users:
+    """All users of the node. Changed and listed on the loop; ``authenticate`` alone may run in a worker thread."""
+
+    __slots__ = ("_users", "_verified")
+
+    def __init__(self, verified: VerifiedLogins | None = None) -> None:
+        self._users: dict[str, User] = {}
+        self._verified = VerifiedLogins() if verified is None else verified
+
+    def add(
+        self,
+        name: str,
+        *,
+        password: str | None = None,
+        password_hash: str | None = None,
+        tags: Iterable[str] = (),
+        max_connections: int | None = None,
+        max_channels: int | None = None,
+    ) -> User:
+        """Add a user or put it in the place of one with that name. Does not block: a plain password waits."""
+        if not name:
+            raise PreconditionFailed("a user needs a name")
+        user = User(name, frozenset(tags), max_connections, max_channels, _secret(name, password, password_hash))
+        self._users[name] = user
+        self._verified.forget_user(name)
+        return user
+
+    def get(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    def delete(self, name: str) -> None:
+        if self._users.pop(name, None) is None:
+            raise NotFound(f"no user {name!r}")
+        self._verified.forget_user(name)
+
+    def list(self) -> tuple[User, ...]:
+        return tuple(sorted(self._users.values(), key=lambda user: user.name))
+
+    def set_password(self, name: str, *, password: str | None = None, password_hash: str | None = None) -> User:
+        """Neither of the two given leaves a user who can only come with a client certificate."""
+        user = self._change(name, secret=_secret(name, password, password_hash))
+        self._verified.forget_user(name)
+        return user
+
+    def set_tags(self, name: str, tags: Iterable[str]) -> User:
+        return self._change(name, tags=frozenset(tags))
+
+    def set_limits(self, name: str, *, max_connections: int | None, max_channels: int | None) -> User:
+        return self._change(name, max_connections=max_connections, max_channels=max_channels)
+
+    def cached(self, name: str, password: str, now: float) -> User | None:
+        """The user, when this very login was verified within the last minute. Never blocks."""
+        user = self._users.get(name)
+        if user is None or user.secret.hash is None:
+            return None
+        return user if self._verified.seen(name, user.secret.hash, password, now) else None
+
+    def authenticate(self, name: str, password: str, now: float) -> User | None:
+        """The user, when the password is right. Blocks for tens of milliseconds: run it in a worker thread.
+
+        An unknown user, a user without a password and an empty password (always refused, as RabbitMQ does) cost the
+        same as a wrong one.
+        """
+        user = self._users.get(name)
+        if user is None or not password:
+            verify_nobody(password)
+            return None
+        known = user.secret.verify(password)
+        if known is None:
+            return None
+        current = self._users.get(name)  # the user may have gone, or got another password, while we hashed
+        if current is None or current.secret is not user.secret:
+            return None
+        self._verified.remember(name, known, password, now)
+        return current
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._users
+
+    def _change(self, name: str, **changes: object) -> User:
+        user = self._users.get(name)
+        if user is None:
+            raise NotFound(f"no user {name!r}")
+        changed = replace(user, **changes)  # type: ignore[arg-type]
+        self._users[name] = changed
+        return changed
+
+
+def _secret(name: str, password: str | None, password_hash: str | None) -> Secret:
+    if password_hash is not None:
+        refuse_unusable_hash(password_hash, name)
+        return Secret(password_hash=password_hash)
+    if password is not None and not _is_unicode(password):
+        raise PreconditionFailed(f"the password of user {name!r} is not valid Unicode text")
+    return Secret(pending=password)
+
+
+def _is_unicode(text: str) -> bool:
+    """Half surrogates come from environment variables that are not UTF-8; no hash can be made of them."""
+    return not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,40 @@
+"""When publishers must wait: the memory mark.
+
+Two readings are compared with the mark and the smaller one decides. The gauge counts every queue's view of a message, so
+fan-out makes it too large; the process's own figure keeps what the allocator has not given back, so it may stay high
+after the messages are gone. Each is an upper bound, hence their minimum is one too. Publishers are let go on once the
+reading has fallen to 90 % of the mark, so that the alarm does not flutter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leveret.queues.surroundings import MemoryGauge
+
+CALM = 0.9
+
+
+class MemoryAlarm:
+    def __init__(self, gauge: MemoryGauge, mark: int, resident: Callable[[], int | None]) -> None:
+        self.mark = mark
+        self.raised = False
+        self._gauge = gauge
+        self._resident = resident
+
+    def used(self) -> int:
+        counted = self._gauge.used
+        if counted <= self.mark * CALM:
+            return counted  # spares asking the system as long as there is nothing to decide
+        resident = self._resident()
+        return counted if resident is None else min(counted, resident)
+
+    def check(self) -> bool:
+        """Read the gauge; True if the alarm was raised or calmed just now."""
+        used = self.used()
+        before = self.raised
+        if used > self.mark:
+            self.raised = True
+        elif used <= self.mark * CALM:
+            self.raised = False
+        return self.raised != before

@@ -1,0 +1,58 @@
+"""Whether a declaration agrees with what is there; the error says what differs, with both values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leveret.errors import PreconditionFailed, ResourceLocked
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.options import differing_argument
+from leveret.routing.exchange import ALTERNATE_EXCHANGE, Exchange
+
+
+def check_same_exchange(current: Exchange, wanted: Exchange, vhost: str) -> None:
+    what = f"exchange '{current.name}' in vhost '{vhost}'"
+    _compare("type", what, wanted.kind, current.kind)
+    _compare("durable", what, wanted.durable, current.durable)
+    _compare("auto_delete", what, wanted.auto_delete, current.auto_delete)
+    _compare("internal", what, wanted.internal, current.internal)
+    _compare(
+        ALTERNATE_EXCHANGE, what, wanted.arguments.get(ALTERNATE_EXCHANGE), current.arguments.get(ALTERNATE_EXCHANGE)
+    )
+
+
+def check_same_queue(
+    current: ClassicQueue,
+    vhost: str,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    arguments: Mapping[str, object],
+) -> None:
+    what = f"queue '{current.name}' in vhost '{vhost}'"
+    if exclusive and current.owner is None:
+        raise ResourceLocked(
+            f"cannot obtain exclusive access to locked {what}: it was declared without the exclusive property"
+        )
+    _compare("durable", what, durable, current.durable)
+    _compare("exclusive", what, exclusive, current.owner is not None)
+    _compare("auto_delete", what, auto_delete, current.auto_delete)
+    differing = differing_argument(current.arguments, arguments)
+    if differing is not None:
+        name, received, have = differing
+        _compare(name, what, received, have)
+
+
+def _compare(name: str, what: str, received: object, current: object) -> None:
+    if received != current:
+        raise PreconditionFailed(
+            f"inequivalent arg '{name}' for {what}: received {_shown(received)} but current is {_shown(current)}"
+        )
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return f"'{str(value).lower()}'"
+    return f"'{value}'"

@@ -1,0 +1,190 @@
+"""A peer in the same process: the core calls of AMQP without a wire, with the same rules and errors.
+
+A LocalSession is to its caller what a channel is to a client: it numbers deliveries, holds what is unacked and gives it
+back when it is closed. It runs on the broker's loop; ``leveret.embedded`` brings calls from other threads here.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.vhost import Vhost
+from leveret.delivery.consumer import Consumer, Holder
+from leveret.delivery.unacked import Portion, Unacked
+from leveret.errors import AccessRefused, NotAllowed, PreconditionFailed
+from leveret.message import NEVER, Address, Message
+from leveret.queues.classic import ClassicQueue
+from leveret.wire.constants import DEFAULT_FRAME_MAX
+from leveret.wire.content import body_of, make_content, properties_of
+from leveret.wire.properties import Properties
+
+MOST_PENDING = 1_000  # deliveries that may wait for their callbacks, or for acks when no prefetch is set
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A message as a callback gets it. ``id`` is the broker's own name for it; ``properties.message_id`` is untouched."""
+
+    id: str
+    consumer_tag: str
+    delivery_tag: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    properties: Properties
+    body: bytes
+
+
+class LocalConsumer(Consumer):
+    __slots__ = ("_session", "target")
+
+    def __init__(self, session: LocalSession, target: ClassicQueue, tag: str, prefetch: int, no_ack: bool) -> None:
+        super().__init__(tag, target, prefetch or MOST_PENDING, no_ack=no_ack)
+        self._session = session
+        self.target = target
+
+    def room(self) -> int:
+        return self.credit
+
+    def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
+        size = 0
+        number = min(limit, self.credit)
+        for place in range(sequence, sequence + number):
+            message = ready.popleft()
+            size += len(message[0])
+            self._hand_over(message, lane, place, 0)
+        return number, size
+
+    def take_again(self, message: Message, lane: int, sequence: int, count: int) -> None:
+        self._hand_over(message, lane, sequence, count)
+
+    def _hand_over(self, message: Message, lane: int, sequence: int, count: int) -> None:
+        """Unacked first, then the callback: a crash in between loses nothing."""
+        self.credit -= 1
+        tag = self._session.note(self, None if self.no_ack else message, lane, sequence, count)
+        self._session.deliver(self.tag, delivered(self.target, self.tag, tag, message, lane, sequence, count))
+
+    def cancelled_by_queue(self) -> None:
+        self._session.consumers.pop(self.tag, None)
+
+
+class LocalSession:
+    def __init__(self, vhost: Vhost, deliver: Callable[[str, Delivered], None]) -> None:
+        self.vhost = vhost
+        self.deliver = deliver
+        self.unacked = Unacked()
+        self.consumers: dict[str, LocalConsumer] = {}
+        self._getters: dict[str, Holder] = {}
+
+    def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
+        """Whether it reached a queue."""
+        properties = properties or Properties()
+        vhost = self.vhost
+        source = vhost.exchange(exchange)
+        if source.internal:
+            raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost.name}'")
+        headers = properties.headers or {}
+        traits = traits_of(properties, vhost.surroundings.now())
+        keys = (routing_key, *further_keys(headers))
+        if "BCC" in headers:
+            properties = replace(properties, headers={key: headers[key] for key in headers if key != "BCC"})
+        content = make_content(properties, body)
+        message: Message = (content, Address(exchange, routing_key, 1, DEFAULT_FRAME_MAX), traits)
+        counters = vhost.counters_of(exchange)
+        counters.published += 1
+        queues = vhost.live_queues(vhost.route(source, keys, headers).queues)
+        if not queues:
+            counters.unroutable += 1
+            return False
+        counters.routed += 1
+        placements = [queue.publish([message], len(content), traits.deadline != NEVER) for queue in queues]
+        durable = [placement for placement, queue in zip(placements, queues, strict=True) if queue.durable]
+        if durable:
+            vhost.surroundings.log.append([message], durable)
+        return True
+
+    def consume(self, queue: str, tag: str = "", *, auto_ack: bool = False, prefetch: int = 0) -> str:
+        if tag in self.consumers:
+            raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+        tag = tag or f"amq.ctag-{secrets.token_urlsafe(16)}"
+        target = self.vhost.queue(queue, self)
+        consumer = LocalConsumer(self, target, tag, prefetch, auto_ack)
+        target.add_consumer(consumer)
+        self.consumers[tag] = consumer
+        return tag
+
+    def cancel(self, tag: str) -> None:
+        consumer = self.consumers.pop(tag, None)
+        if consumer is not None:
+            consumer.target.remove_consumer(consumer)
+
+    def get(self, queue: str, *, auto_ack: bool = False) -> Delivered | None:
+        target = self.vhost.queue(queue, self)
+        taken = target.get(auto_ack)
+        if taken is None:
+            return None
+        holder = self._getters.get(queue)
+        if holder is None or holder.queue is not target:
+            holder = self._getters[queue] = Holder(target, 0)
+        kept = None if auto_ack else taken.message
+        tag = self.note(holder, kept, taken.lane, taken.sequence, taken.tries)
+        return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.tries)
+
+    def ack(self, tag: int, *, multiple: bool = False) -> None:
+        for holder, lane, sequence, messages, _ in self._settle(tag, multiple):
+            holder.queue.settle(lane, sequence, messages)
+            holder.restore(len(messages))
+
+    def nack(self, tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
+        for holder, lane, sequence, messages, count in self._settle(tag, multiple):
+            if requeue:
+                holder.queue.requeue(lane, sequence, messages, count)
+            else:
+                holder.queue.drop(lane, sequence, messages)
+            holder.restore(len(messages))
+
+    def callback_done(self, consumer_tag: str) -> None:
+        """The callback of an auto-ack delivery returned: there is room for another."""
+        consumer = self.consumers.get(consumer_tag)
+        if consumer is not None and consumer.no_ack:
+            consumer.restore(1)
+
+    def close(self) -> None:
+        for holder, lane, sequence, messages, count in self.unacked.take_all():
+            holder.queue.requeue(lane, sequence, messages, count)
+        for tag in list(self.consumers):
+            self.cancel(tag)
+        self.vhost.drop_exclusive(self)
+
+    def note(self, holder: Holder, message: Message | None, lane: int, sequence: int, count: int) -> int:
+        """Number a delivery; without a message it needs no ack."""
+        tag = self.unacked.next_tag
+        if message is None:
+            self.unacked.skip(1)
+        else:
+            self.unacked.items.append(message)
+            self.unacked.opened(holder, lane, sequence, 1, count)
+        return tag
+
+    def _settle(self, tag: int, multiple: bool) -> list[Portion]:
+        if multiple and tag == 0:
+            return self.unacked.take_all()
+        if not self.unacked.holds(tag):
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        if multiple:
+            return self.unacked.take_through(tag)
+        portion = self.unacked.take_one(tag)
+        return [portion] if portion is not None else []
+
+
+def delivered(
+    queue: ClassicQueue, consumer_tag: str, tag: int, message: Message, lane: int, sequence: int, count: int
+) -> Delivered:
+    content, address, _ = message
+    name = f"{queue.id}-{lane}-{sequence}"
+    properties, body = properties_of(content), body_of(content)
+    return Delivered(name, consumer_tag, tag, count > 0, address.exchange, address.key, properties, body)

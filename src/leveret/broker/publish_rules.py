@@ -1,0 +1,44 @@
+"""What the properties of a message mean to the broker, for whoever has them decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leveret.errors import PreconditionFailed
+from leveret.message import NEVER, Traits
+from leveret.wire.properties import Properties
+
+MAX_EXPIRATION = (1 << 53) - 1
+PUBLISH = (60, 40)
+
+
+def traits_of(properties: Properties, now: float) -> Traits:
+    return Traits(
+        persistent=properties.delivery_mode == 2,
+        deadline=now + expiration_ms(properties) / 1000,
+        priority=properties.priority or 0,
+    )
+
+
+def expiration_ms(properties: Properties) -> float:
+    text = properties.expiration
+    if text is None:
+        return NEVER
+    if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= MAX_EXPIRATION):
+        raise PreconditionFailed(
+            f"invalid expiration '{text}': must be a whole number of milliseconds, 0 or more", method=PUBLISH
+        )
+    return int(text)
+
+
+def further_keys(headers: Mapping[str, object]) -> list[str]:
+    """The routing keys in CC and BCC, which must be arrays of long strings."""
+    keys: list[str] = []
+    for name in ("CC", "BCC"):
+        value = headers.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, list):
+            raise PreconditionFailed(f"header '{name}' must be an array of routing keys", method=PUBLISH)
+        keys += [key for key in value if isinstance(key, str)]
+    return keys

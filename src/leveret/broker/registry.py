@@ -1,0 +1,70 @@
+"""Who is connected: live connections and the limits on them. Management reads it, so that it needs no server."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from leveret.errors import NotAllowed
+
+
+class LiveConnection(Protocol):
+    """What the broker asks of a connection it knows of."""
+
+    name: str
+    publishes: bool
+
+    def flush(self) -> None:
+        """Write what was gathered in this turn."""
+
+    def block(self, reason: str) -> None:
+        """Stop taking publishes; tell the peer if it wants to know."""
+
+    def unblock(self) -> None: ...
+
+    def force_close(self, reason: str) -> None:
+        """Close with 320."""
+
+
+class Registry:
+    def __init__(self) -> None:
+        self.connections: dict[LiveConnection, None] = {}
+        self._per_user: Counter[str] = Counter()
+        self._per_vhost: Counter[str] = Counter()
+        self._channels_per_user: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self.connections)
+
+    def add(self, connection: LiveConnection) -> None:
+        self.connections[connection] = None
+
+    def remove(self, connection: LiveConnection) -> None:
+        self.connections.pop(connection, None)
+
+    def enter(self, user: str, user_limit: int | None, vhost: str, vhost_limit: int | None) -> None:
+        """A connection opened a vhost; NotAllowed if that is one too many."""
+        if user_limit is not None and self._per_user[user] >= user_limit:
+            raise NotAllowed(f"access refused for user '{user}': user connection limit ({user_limit}) is reached")
+        if vhost_limit is not None and self._per_vhost[vhost] >= vhost_limit:
+            raise NotAllowed(
+                f"access to vhost '{vhost}' refused for user '{user}': connection limit ({vhost_limit}) is reached"
+            )
+        self._per_user[user] += 1
+        self._per_vhost[vhost] += 1
+
+    def leave(self, user: str, vhost: str) -> None:
+        self._per_user[user] -= 1
+        self._per_vhost[vhost] -= 1
+        self._per_user += Counter()  # drops the zeros, or names would pile up for ever
+        self._per_vhost += Counter()
+
+    def open_channel(self, user: str, limit: int | None) -> None:
+        if limit is not None and self._channels_per_user[user] >= limit:
+            raise NotAllowed(f"number of channels opened for user '{user}' has reached the maximum allowed ({limit})")
+        self._channels_per_user[user] += 1
+
+    def close_channel(self, user: str) -> None:
+        self._channels_per_user[user] -= 1
+        if not self._channels_per_user[user]:
+            del self._channels_per_user[user]

@@ -1,0 +1,291 @@
+"""A virtual host: its exchanges, queues and bindings, and the rules for making, joining and deleting them.
+
+The same rules serve AMQP sessions and callers in the same process; permissions are the session's business. Errors are
+worded as RabbitMQ words them. ``epoch`` changes whenever a remembered route may have become wrong. Queues that only the
+default exchange reaches come and go without changing it: routes check that their queues are alive, and misses on the
+default exchange are never remembered.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from leveret.broker.counters import ExchangeCounters
+from leveret.broker.equivalence import check_same_exchange, check_same_queue
+from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.direct_reply import ReplyQueue
+from leveret.queues.options import QueueOptions
+from leveret.queues.queue import Queue
+from leveret.queues.surroundings import Surroundings
+from leveret.routing.bindings import Binding, Bindings, Destination
+from leveret.routing.direct import DefaultExchange
+from leveret.routing.exchange import Exchange
+from leveret.routing.router import Routed, route
+from leveret.routing.types import ExchangeTypes
+
+PREDECLARED = (
+    ("amq.direct", "direct"),
+    ("amq.fanout", "fanout"),
+    ("amq.topic", "topic"),
+    ("amq.headers", "headers"),
+    ("amq.match", "headers"),
+)
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+Owner = object  # the connection that an exclusive queue belongs to
+
+
+class Vhost:
+    def __init__(
+        self,
+        name: str,
+        surroundings: Surroundings,
+        types: ExchangeTypes,
+        next_id: Callable[[], int],
+        *,
+        max_queues: int | None = None,
+        max_connections: int | None = None,
+    ) -> None:
+        self.name = name
+        self.surroundings = surroundings
+        self.types = types
+        self.next_id = next_id
+        self.max_queues = max_queues
+        self.max_connections = max_connections
+        self.epoch = 0
+        self.deaths = 0  # queues that are gone; routes that name one of them are out of date
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, ClassicQueue] = {}
+        self.bindings = Bindings()
+        self.reply_queues: dict[str, ReplyQueue] = {}
+        self._counters: dict[str, ExchangeCounters] = {}
+        self._names_queues = False  # whether a remembered miss can end by declaring a queue
+        self.exchanges[""] = DefaultExchange()
+        for exchange, kind in PREDECLARED:
+            self.exchanges[exchange] = types.make(kind, exchange, durable=True)
+
+    # ---- exchanges
+
+    def exchange(self, name: str) -> Exchange:
+        found = self.exchanges.get(name)
+        if found is None:
+            raise NotFound(f"no exchange '{name}' in vhost '{self.name}'")
+        return found
+
+    def counters_of(self, exchange: str) -> ExchangeCounters:
+        return self._counters.setdefault(exchange, ExchangeCounters())
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str = "direct",
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, object] | None = None,
+    ) -> Exchange:
+        """Make it, or agree that it is there already just so."""
+        self._refuse_default(name)
+        wanted = self.types.make(kind, name, durable, auto_delete, internal, arguments)
+        current = self.exchanges.get(name)
+        if current is not None:
+            check_same_exchange(current, wanted, self.name)
+            return current
+        refuse_reserved(name, "exchange", self.name)
+        self.exchanges[name] = wanted
+        self.epoch += 1
+        self._names_queues = self._names_queues or names_queues(wanted)
+        return wanted
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """Deleting what is not there is no error."""
+        self._refuse_default(name)
+        if name.startswith("amq."):
+            raise AccessRefused(f"operation not permitted on the predeclared exchange '{name}'")
+        if name not in self.exchanges:
+            return
+        if if_unused and self.bindings.of_source(name):
+            raise PreconditionFailed(f"exchange '{name}' in vhost '{self.name}' in use")
+        self._remove_exchange(name)
+
+    def _remove_exchange(self, name: str) -> None:
+        self.epoch += 1
+        del self.exchanges[name]
+        self._counters.pop(name, None)
+        self.bindings.remove_source(name)
+        for binding in self.bindings.remove_destination(Destination("exchange", name)):
+            self._unlink(binding)
+
+    def _refuse_default(self, name: str) -> None:
+        if not name:
+            raise AccessRefused("operation not permitted on the default exchange")
+
+    # ---- queues
+
+    def queue(self, name: str, owner: Owner | None = None) -> ClassicQueue:
+        """The queue, as ``owner`` may see it."""
+        found = self.queues.get(name)
+        if found is None:
+            raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
+        if found.owner is not None and found.owner is not owner:
+            raise ResourceLocked(
+                f"cannot obtain exclusive access to locked queue '{name}' in vhost '{self.name}'. It could be "
+                "originally declared on another connection or the exclusive property value does not match that of "
+                "the original declaration."
+            )
+        return found
+
+    def declare_queue(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, object] | None = None,
+        owner: Owner | None = None,
+    ) -> ClassicQueue:
+        """Make it, or agree that it is there already just so. An empty name gets one made up."""
+        arguments = arguments or {}
+        if name:
+            refuse_reserved(name, "queue", self.name)
+        else:
+            name = f"amq.gen-{secrets.token_urlsafe(16)}"
+        current = self.queues.get(name)
+        if current is not None:
+            current = self.queue(name, owner)
+            check_same_queue(current, self.name, durable, exclusive, auto_delete, arguments)
+            current.note_use()
+            return current
+        options = QueueOptions.of(arguments, durable, exclusive)
+        if self.max_queues is not None and len(self.queues) >= self.max_queues:
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({self.max_queues}) is reached"
+            )
+        made = ClassicQueue(
+            self.next_id(),
+            name,
+            self.name,
+            options,
+            self.surroundings,
+            durable=durable,
+            auto_delete=auto_delete,
+            owner=owner if exclusive else None,
+            arguments=arguments,
+        )
+        self.queues[name] = made
+        if self._names_queues:
+            self.epoch += 1
+        return made
+
+    def delete_queue(
+        self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: Owner | None = None
+    ) -> int:
+        """The number of messages that went with it; deleting what is not there is no error."""
+        if name not in self.queues:
+            return 0
+        queue = self.queue(name, owner)
+        self.settle_down(queue)
+        if if_unused and len(queue.consumers):
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' in use")
+        if if_empty and queue.ready:
+            raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' is not empty")
+        return self.remove_queue(queue)
+
+    def remove_queue(self, queue: ClassicQueue) -> int:
+        if self.queues.get(queue.name) is not queue:
+            return 0
+        del self.queues[queue.name]
+        self.deaths += 1
+        for binding in self.bindings.remove_destination(Destination("queue", queue.name)):
+            self.epoch += 1
+            self._unlink(binding)
+        return queue.die()
+
+    def purge_queue(self, name: str, owner: Owner | None = None) -> int:
+        queue = self.queue(name, owner)
+        self.settle_down(queue)
+        return queue.purge()
+
+    def settle_down(self, queue: ClassicQueue) -> None:
+        """Let deliveries that are due happen first, so that nobody counts a message that is already on its way."""
+        if queue.dirty:
+            queue.drain()
+            queue.touch()  # it stays on the dirty list; a second drain finds nothing to do
+
+    def drop_exclusive(self, owner: Owner) -> None:
+        """The connection is gone: so are its queues."""
+        for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
+            self.remove_queue(queue)
+
+    # ---- bindings
+
+    def bind(self, binding: Binding) -> bool:
+        """False if it was there already."""
+        self._refuse_default(binding.source)
+        source = self.exchange(binding.source)
+        self._check_destination(binding.destination)
+        source.validate_binding(binding)
+        if not self.bindings.add(binding):
+            return False
+        source.bind(binding)
+        self.epoch += 1
+        return True
+
+    def unbind(self, binding: Binding) -> bool:
+        """False if it was not there: that is no error."""
+        self._refuse_default(binding.source)
+        source = self.exchanges.get(binding.source)
+        if source is None or not self.bindings.remove(binding):
+            return False
+        self.epoch += 1
+        self._unlink(binding)
+        return True
+
+    def _check_destination(self, destination: Destination) -> None:
+        if destination.kind == "queue":
+            if destination.name not in self.queues:
+                raise NotFound(f"no queue '{destination.name}' in vhost '{self.name}'")
+        else:
+            self._refuse_default(destination.name)
+            self.exchange(destination.name)
+
+    def _unlink(self, binding: Binding) -> None:
+        """The binding has left the table: tell its exchange, which may have lived for it alone."""
+        source = self.exchanges.get(binding.source)
+        if source is None:
+            return
+        source.unbind(binding)
+        if source.auto_delete and not self.bindings.of_source(source.name):
+            self._remove_exchange(source.name)
+
+    # ---- routing
+
+    def route(self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, object]) -> Routed:
+        return route(exchange, keys, headers, self.exchanges.get, self.has_queue)
+
+    def has_queue(self, name: str) -> bool:
+        return name in self.queues or name in self.reply_queues
+
+    def live_queues(self, names: Sequence[str]) -> list[Queue]:
+        """The queues behind routed names; those that vanished meanwhile are left out."""
+        found: list[Queue] = []
+        for name in names:
+            queue: Queue | None = self.queues.get(name) or self.reply_queues.get(name)
+            if queue is not None:
+                found.append(queue)
+        return found
+
+
+def refuse_reserved(name: str, kind: Literal["queue", "exchange"], vhost: str) -> None:
+    if name.startswith("amq."):
+        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
+
+
+def names_queues(exchange: Exchange) -> bool:
+    """Whether the exchange reaches queues by their names without a binding."""
+    return exchange.alternate == "" or bool(exchange.arguments.get("x-implicit-bindings"))

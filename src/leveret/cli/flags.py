@@ -1,0 +1,53 @@
+"""Flags made from the declared settings, so that no setting is written twice."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from leveret.config import DECLARED, Setting, Settings
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with ``--config`` and a flag for every setting; it gets the file and the flags that were given.
+
+    Parameters of the command after those two stay options of its own.
+    """
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
+
+    def run(**given: Any) -> None:
+        config: Path | None = given.pop("config")
+        options = {parameter.name: given.pop(parameter.name) for parameter in own}
+        command(config, {name: value for name, value in given.items() if value is not None}, **options)
+
+    config = typer.Option(None, "--config", metavar="FILE", help="settings as TOML; flags and LEVERET_... win over it")
+    parameters = [_parameter("config", config, Path | None)]
+    parameters += [_parameter(item.name, _option(item), str | None) for item in DECLARED if item.flag]
+    parameters += [_parameter(item.name, item.default, item.annotation) for item in own]
+    run.__name__ = command.__name__
+    run.__doc__ = command.__doc__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _parameter(name: str, option: Any, annotation: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=annotation)
+
+
+def _option(declared: Setting) -> Any:
+    """Every flag is text to the parser: what it may be is said once, in the setting's kind."""
+    shown = f"{declared.help}  [{_default_text(declared)}, {declared.env}]"
+    return typer.Option(None, declared.flag or "", metavar=declared.kind.metavar, help=shown)
+
+
+def _default_text(declared: Setting) -> str:
+    if declared.name == "data_dir":
+        return "default: your own data folder"
+    default = next(item.default for item in fields(Settings) if item.name == declared.name)
+    return "default: by this machine" if default is MISSING else f"default: {declared.kind.show(default)}"

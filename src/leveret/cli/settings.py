@@ -1,0 +1,53 @@
+"""``leveret config check`` and ``config show``: the settings as the broker would see them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from leveret.bootstrap import Bootstrap
+from leveret.config import DECLARED, load_with_sources
+from leveret.errors import ConfigError
+
+
+def check(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> str:
+    """One line of approval, or ConfigError. Looks also at what a start would find missing: the TLS files."""
+    loaded = load_with_sources(config, environ, flags)
+    for name in ("tls_cert", "tls_key", "tls_ca"):
+        path: Path | None = getattr(loaded.settings, name)
+        if path is not None and not path.is_file():
+            raise ConfigError(f"{name} = {str(path)!r} (from {loaded.sources[name]}) cannot be used: no such file")
+    changed = sum(source != "default" for source in loaded.sources.values())
+    return f"The settings are sound: {changed} given, {len(DECLARED) - changed} by default."
+
+
+def show(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> str:
+    """A line per setting: name, value, source."""
+    rows = _rows(config, environ, flags)
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    return "\n".join(f"{name:{widths[0]}}  {value:{widths[1]}}  {source}" for name, value, source in rows)
+
+
+def show_json(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> str:
+    rows = _rows(config, environ, flags)
+    return json.dumps({name: {"value": value, "source": source} for name, value, source in rows}, indent=2)
+
+
+def _rows(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> list[tuple[str, str, str]]:
+    loaded = load_with_sources(config, environ, flags)
+    rows = []
+    for declared in DECLARED:
+        value = "***" if declared.secret else declared.kind.show(getattr(loaded.settings, declared.name))
+        rows.append((declared.name, value, loaded.sources[declared.name]))
+    return rows + _bootstrap_rows(loaded.settings.bootstrap)
+
+
+def _bootstrap_rows(bootstrap: Bootstrap) -> list[tuple[str, str, str]]:
+    names = {
+        "bootstrap.vhosts": [vhost.name for vhost in bootstrap.vhosts],
+        "bootstrap.users": [user.name for user in bootstrap.users],
+        "bootstrap.permissions": [f"{rule.user} on {rule.vhost}" for rule in bootstrap.permissions],
+        "bootstrap.topic_permissions": [f"{rule.user} on {rule.vhost}" for rule in bootstrap.topic_permissions],
+    }
+    return [(name, ", ".join(listed), "config file") for name, listed in names.items() if listed]

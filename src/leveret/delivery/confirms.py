@@ -1,0 +1,84 @@
+"""Publisher confirms of one channel: which publish may be confirmed when.
+
+Publishes are numbered 1, 2, 3, ... Each is confirmed once the receipt of its write is granted; receipts are numbers that
+only grow, and 0 stands for "nothing to wait for". A ``multiple`` confirm covers every number up to its own, so it is
+only used where nothing below is still waiting; what needs no receipt overtakes those that wait by single confirms.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+GRANTED = 0
+
+
+class Verdict(NamedTuple):
+    """A confirm to send: ack or nack, of one number or of all up to it."""
+
+    tag: int
+    multiple: bool
+    ack: bool = True
+
+
+class Confirms:
+    __slots__ = ("_reserved", "_waiting", "issued")
+
+    def __init__(self) -> None:
+        self.issued = 0
+        self._waiting: deque[tuple[int, int, int]] = deque()  # (receipt, first, last), by number
+        self._reserved: set[int] = set()  # numbers that wait for a word of their own
+
+    @property
+    def outstanding(self) -> int:
+        return len(self._reserved) + sum(last - first + 1 for _, first, last in self._waiting)
+
+    def published(self, number: int, receipt: int) -> list[Verdict]:
+        """``number`` more publishes that hang on ``receipt``: what can be said at once."""
+        first = self.issued + 1
+        self.issued = last = self.issued + number
+        if receipt != GRANTED:
+            self._waiting.append((receipt, first, last))
+            return []
+        if not self._waiting and not self._reserved:
+            return [Verdict(last, multiple=number > 1)]
+        return [Verdict(tag, multiple=False) for tag in range(first, last + 1)]
+
+    def reserve(self, number: int) -> tuple[int, int]:
+        """Numbers for publishes that are resolved one by one, by ``resolved``: first and last."""
+        first = self.issued + 1
+        self.issued += number
+        self._reserved.update(range(first, self.issued + 1))
+        return first, self.issued
+
+    def resolved(self, first: int, last: int, ack: bool) -> list[Verdict]:
+        """The reserved numbers first..last are decided."""
+        self._reserved.difference_update(range(first, last + 1))
+        return [Verdict(tag, multiple=False, ack=ack) for tag in range(first, last + 1)]
+
+    def granted(self, receipt: int) -> list[Verdict]:
+        """Everything up to ``receipt`` is as durable as promised."""
+        spans: list[tuple[int, int]] = []
+        while self._waiting and self._waiting[0][0] <= receipt:
+            _, first, last = self._waiting.popleft()
+            spans.append((first, last))
+        if not spans:
+            return []
+        if self._reserved:
+            return [Verdict(tag, multiple=False) for first, last in spans for tag in range(first, last + 1)]
+        single = len(spans) == 1 and spans[0][0] == spans[0][1]
+        return [Verdict(spans[-1][1], multiple=not single)]
+
+    def refused(self, number: int) -> list[Verdict]:
+        """``number`` more publishes that a queue would not take."""
+        first = self.issued + 1
+        self.issued += number
+        return [Verdict(tag, multiple=False, ack=False) for tag in range(first, self.issued + 1)]
+
+    def lost(self, receipt: int) -> list[Verdict]:
+        """The writes up to ``receipt`` failed: nothing of them may be confirmed."""
+        tags: list[int] = []
+        while self._waiting and self._waiting[0][0] <= receipt:
+            _, first, last = self._waiting.popleft()
+            tags.extend(range(first, last + 1))
+        return [Verdict(tag, multiple=False, ack=False) for tag in tags]

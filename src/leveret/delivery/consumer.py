@@ -1,0 +1,93 @@
+"""Who takes messages from a queue: the contract between a queue and whatever stands behind a consumer.
+
+A queue knows consumers only by this. Sessions over AMQP and callers in the same process each bring their own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from leveret.message import Message
+
+
+class Source(Protocol):
+    """What a holder needs of the queue that its messages came from."""
+
+    def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        """These are done with: forget them. May be lazy on disk."""
+
+    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
+        """These come back to their places; ``count`` deliveries have been tried so far."""
+
+    def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        """These were refused for good."""
+
+    def touch(self) -> None:
+        """A holder may have room again: look at it within this turn."""
+
+
+class Holder:
+    """Somebody who was given messages and answers for them: a consumer, or a channel that used basic.get."""
+
+    __slots__ = ("credit", "queue")
+
+    def __init__(self, queue: Source, credit: int) -> None:
+        self.queue = queue
+        self.credit = credit  # how many more may be given before something must be settled
+
+    def restore(self, number: int) -> None:
+        """``number`` of its messages were settled or returned."""
+        self.credit += number
+        self.queue.touch()
+
+
+class Consumer(Holder):
+    """One subscription to one queue.
+
+    ``take`` and ``take_again`` are called only when ``room()`` was above zero in the same turn.
+    """
+
+    __slots__ = ("arguments", "exclusive", "no_ack", "priority", "tag")
+
+    def __init__(
+        self,
+        tag: str,
+        queue: Source,
+        credit: int,
+        *,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        priority: int = 0,
+        arguments: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(queue, credit)
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.priority = priority
+        self.arguments = arguments or {}
+
+    def room(self) -> int:
+        """How many messages it can take now."""
+        raise NotImplementedError
+
+    def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
+        """Pop up to ``limit`` messages off the left of ``ready``; give back how many, and their bytes.
+
+        ``sequence`` belongs to ready[0]. May stop early once a burst of bytes is full, but takes at least one.
+        """
+        raise NotImplementedError
+
+    def take_again(self, message: Message, lane: int, sequence: int, count: int) -> None:
+        """Take one message that was delivered ``count`` times before."""
+        raise NotImplementedError
+
+    def cancelled_by_queue(self) -> None:
+        """The queue is gone; nothing more will come."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """For logs and management: who this is."""
+        return self.tag

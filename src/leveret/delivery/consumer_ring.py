@@ -1,0 +1,61 @@
+"""Whose turn it is: the consumers of one queue, by priority, taking turns within a priority."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from leveret.delivery.consumer import Consumer
+
+
+class ConsumerRing:
+    """Consumers with a higher priority go first as long as they have room; equals take turns, one message each."""
+
+    __slots__ = ("_levels", "stretch", "total")
+
+    def __init__(self) -> None:
+        self._levels: list[tuple[int, deque[Consumer]]] = []  # highest priority first
+        self.total = 0
+        self.stretch = 0  # after next(): how many messages in a row that consumer may get; 0 = as many as it likes
+
+    def __len__(self) -> int:
+        return self.total
+
+    def __iter__(self) -> Iterator[Consumer]:
+        for _, level in self._levels:
+            yield from level
+
+    def add(self, consumer: Consumer) -> None:
+        self.total += 1
+        for priority, level in self._levels:
+            if priority == consumer.priority:
+                level.append(consumer)
+                return
+        self._levels.append((consumer.priority, deque([consumer])))
+        self._levels.sort(key=lambda entry: -entry[0])
+
+    def remove(self, consumer: Consumer) -> bool:
+        for index, (priority, level) in enumerate(self._levels):
+            if priority == consumer.priority and consumer in level:
+                level.remove(consumer)
+                if not level:
+                    del self._levels[index]
+                self.total -= 1
+                return True
+        return False
+
+    def next(self) -> Consumer | None:
+        """The consumer to be served now, or None if nobody has room."""
+        for _, level in self._levels:
+            if len(level) == 1:
+                if level[0].room() > 0:
+                    self.stretch = 0
+                    return level[0]
+                continue
+            for _ in range(len(level)):
+                consumer = level[0]
+                level.rotate(-1)
+                if consumer.room() > 0:
+                    self.stretch = 1
+                    return consumer
+        return None

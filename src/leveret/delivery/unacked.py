@@ -1,0 +1,179 @@
+"""What a channel was given and has not settled.  Hot path.
+
+Theory of operation. Delivery tags of a channel are 1, 2, 3, ... so the outstanding messages are a list indexed by
+``tag - base``; a settled one in the middle is a hole (None). Who holds a message and where it came from is not kept per
+message: consecutive tags that went to one holder from consecutive places of one lane form a *span*, and a single
+consumer on a channel has one span for its whole life. In a span ``sequence = tag + delta`` always holds.
+
+    tags     base ............................ next_tag
+    items    [ m  m  m  None  m  m  m  m  m  m ]
+    spans    |--- holder A, delta 7 ---|- holder B -|
+
+Settling gives *portions*: stretches of consecutive sequences of one lane, without holes. A portion is what a queue
+needs to settle or requeue, and what a log needs to write one range instead of many numbers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from typing import NamedTuple
+
+from leveret.delivery.consumer import Holder
+from leveret.message import Message
+
+COMPACT_FROM = 1024  # settled slots at the front that may wait before the list is cut
+
+
+class Portion(NamedTuple):
+    """Consecutive messages of one lane that were settled together. ``tries``: deliveries before this one."""
+
+    holder: Holder
+    lane: int
+    sequence: int
+    messages: list[Message]
+    tries: int
+
+
+class Span:
+    __slots__ = ("count", "delta", "holder", "lane", "last")
+
+    def __init__(self, last: int, delta: int, holder: Holder, lane: int, count: int) -> None:
+        self.last = last
+        self.delta = delta
+        self.holder = holder
+        self.lane = lane
+        self.count = count
+
+
+class Unacked:
+    """Outstanding deliveries of one channel, by delivery tag."""
+
+    __slots__ = ("base", "holes", "items", "next_tag", "spans", "start")
+
+    def __init__(self) -> None:
+        self.base = 1  # tag of items[start]
+        self.next_tag = 1
+        self.start = 0
+        self.holes = 0
+        self.items: list[Message | None] = []
+        self.spans: deque[Span] = deque()
+
+    def __len__(self) -> int:
+        return len(self.items) - self.start - self.holes
+
+    # ---- taking in
+
+    def opened(self, holder: Holder, lane: int, sequence: int, number: int, count: int = 0) -> None:
+        """The caller has appended ``number`` messages to items: give them tags and remember whose they are."""
+        first = self.next_tag
+        last = first + number - 1
+        self.next_tag = last + 1
+        delta = sequence - first
+        if self.spans:
+            span = self.spans[-1]
+            same_source = span.holder is holder and span.lane == lane and span.count == count
+            if same_source and span.delta == delta and span.last == first - 1:
+                span.last = last
+                return
+        self.spans.append(Span(last, delta, holder, lane, count))
+
+    def skip(self, number: int) -> None:
+        """Tags that need no ack pass by."""
+        self.next_tag += number
+        if self.start == len(self.items):
+            self.base += number
+        else:
+            self.items.extend([None] * number)
+            self.holes += number
+
+    # ---- settling
+
+    def holds(self, tag: int) -> bool:
+        return self.base <= tag < self.next_tag and self.items[self.start + tag - self.base] is not None
+
+    def take_through(self, tag: int) -> list[Portion]:
+        """Settle everything up to and with ``tag``."""
+        portions: list[Portion] = []
+        spans, items = self.spans, self.items
+        first, shift = self.base, self.start - self.base
+        while first <= tag and spans:
+            span = spans[0]
+            last = span.last if span.last < tag else tag
+            messages = items[first + shift : last + shift + 1]
+            if self.holes:
+                self._split(portions, span, first, messages)
+            else:
+                portions.append(Portion(span.holder, span.lane, first + span.delta, messages, span.count))  # type: ignore[arg-type]
+            if last == span.last:
+                spans.popleft()
+            first = last + 1
+        self._drop_front(tag - self.base + 1)
+        return portions
+
+    def take_all(self) -> list[Portion]:
+        return self.take_through(self.next_tag - 1)
+
+    def take_one(self, tag: int) -> Portion | None:
+        """Settle just ``tag``; None if it is not outstanding."""
+        if not self.base <= tag < self.next_tag:
+            return None
+        index = self.start + tag - self.base
+        message = self.items[index]
+        if message is None:
+            return None
+        span = self._span_of(tag)
+        if tag == self.base:
+            self._drop_front(1)
+        else:
+            self.items[index] = None
+            self.holes += 1
+        return Portion(span.holder, span.lane, tag + span.delta, [message], span.count)
+
+    def _span_of(self, tag: int) -> Span:
+        spans = self.spans
+        if tag <= spans[0].last:
+            return spans[0]
+        return spans[bisect_left(spans, tag, key=_last_tag)]
+
+    def _split(self, portions: list[Portion], span: Span, first: int, slots: list[Message | None]) -> None:
+        """Cut a stretch of slots at its holes."""
+        run: list[Message] = []
+        for tag, message in enumerate(slots, first):
+            if message is not None:
+                run.append(message)
+            elif run:
+                portions.append(Portion(span.holder, span.lane, tag - len(run) + span.delta, run, span.count))
+                run = []
+        if run:
+            tag = first + len(slots)
+            portions.append(Portion(span.holder, span.lane, tag - len(run) + span.delta, run, span.count))
+
+    def _drop_front(self, number: int) -> None:
+        """The first slots are settled: forget them, and the holes that now lead."""
+        items = self.items
+        if self.holes:
+            stop = self.start + number
+            self.holes -= items[self.start : stop].count(None)
+            while self.holes and stop < len(items) and items[stop] is None:
+                stop += 1
+                self.holes -= 1
+            number = stop - self.start
+        self.start += number
+        self.base += number
+        if self.start == len(items):
+            items.clear()
+            self.start = 0
+            self.spans.clear()
+            return
+        if self.start > COMPACT_FROM and self.start * 2 > len(items):
+            del items[: self.start]
+            self.start = 0
+        else:  # let go of what was settled, or it would live until the list is cut
+            items[self.start - number : self.start] = [None] * number
+        while self.spans and self.spans[0].last < self.base:
+            self.spans.popleft()
+
+
+def _last_tag(span: Span) -> int:
+    return span.last

@@ -1,0 +1,118 @@
+"""Every error Leveret raises on purpose, drawn as one tree.
+
+    LeveretError
+    ├── ConfigError            a setting, file or flag that cannot be used; says which and what to do
+    ├── BrokerStopped          a call on an embedded broker that is not running
+    └── AmqpError              carries its own reply code and what it closes
+        ├── (closes the channel)
+        │   ├── AccessRefused 403      ├── NotFound 404
+        │   ├── ResourceLocked 405     └── PreconditionFailed 406
+        └── (closes the connection)
+            ├── ConnectionForced 320   ├── LoginRefused 403
+            ├── FrameError 501         ├── SyntaxFault 502        ├── CommandInvalid 503
+            ├── ChannelFault 504       ├── UnexpectedFrame 505    ├── ResourceFault 506
+            └── NotAllowed 530         ├── Unsupported 540        └── InternalFault 541
+
+An AmqpError may be raised anywhere; only ``session/replies.py`` turns it into a close on the wire. Whatever else
+escapes is a bug of ours: logged with its trace and answered with 541.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+
+class LeveretError(Exception):
+    """Root of everything Leveret raises on purpose."""
+
+
+class ConfigError(LeveretError):
+    """A setting that cannot be used. The text names the setting, the value and the remedy."""
+
+
+class BrokerStopped(LeveretError):
+    """A call reached an embedded broker that is not running."""
+
+
+class AmqpError(LeveretError):
+    """An error with a reply code of AMQP 0-9-1.
+
+    ``method`` is the (class id, method id) that caused it, when the raiser knows better than the session, which
+    otherwise fills in the method it was handling.
+    """
+
+    code: ClassVar[int]
+    title: ClassVar[str]
+    closes: ClassVar[Literal["channel", "connection"]]
+
+    def __init__(self, text: str, *, method: tuple[int, int] | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.method = method
+
+    @property
+    def reply_text(self) -> str:
+        """The text as RabbitMQ words it: ``NOT_FOUND - no queue 'q' in vhost '/'``."""
+        return f"{self.title} - {self.text}"
+
+
+class AccessRefused(AmqpError):
+    code, title, closes = 403, "ACCESS_REFUSED", "channel"
+
+
+class NotFound(AmqpError):
+    code, title, closes = 404, "NOT_FOUND", "channel"
+
+
+class ResourceLocked(AmqpError):
+    code, title, closes = 405, "RESOURCE_LOCKED", "channel"
+
+
+class PreconditionFailed(AmqpError):
+    code, title, closes = 406, "PRECONDITION_FAILED", "channel"
+
+
+class ConnectionForced(AmqpError):
+    code, title, closes = 320, "CONNECTION_FORCED", "connection"
+
+
+class LoginRefused(AmqpError):
+    """Wrong credentials; the text never says which part was wrong."""
+
+    code, title, closes = 403, "ACCESS_REFUSED", "connection"
+
+
+class FrameError(AmqpError):
+    code, title, closes = 501, "FRAME_ERROR", "connection"
+
+
+class SyntaxFault(AmqpError):
+    code, title, closes = 502, "SYNTAX_ERROR", "connection"
+
+
+class CommandInvalid(AmqpError):
+    code, title, closes = 503, "COMMAND_INVALID", "connection"
+
+
+class ChannelFault(AmqpError):
+    code, title, closes = 504, "CHANNEL_ERROR", "connection"
+
+
+class UnexpectedFrame(AmqpError):
+    code, title, closes = 505, "UNEXPECTED_FRAME", "connection"
+
+
+class ResourceFault(AmqpError):
+    code, title, closes = 506, "RESOURCE_ERROR", "connection"
+
+
+class NotAllowed(AmqpError):
+    code, title, closes = 530, "NOT_ALLOWED", "connection"
+
+
+class Unsupported(AmqpError):
+    code, title, closes = 540, "NOT_IMPLEMENTED", "connection"
+
+
+class InternalFault(AmqpError):
+    code, title, closes = 541, "INTERNAL_ERROR", "connection"

@@ -1,0 +1,132 @@
+"""Log lines: an event and its key=value fields, through the standard library's logging.
+
+Every room logs through ``get_log(__name__)``. An embedded broker configures nothing: the lines reach the loggers
+below ``leveret``, which are silent until the application sets logging up. Only ``leveret serve`` calls
+``configure_logs``. structlog was left out: it would do the same for 90 ms more of import time.
+
+Values are quoted so that no name a user chose can break a line or fake a field, and a field whose name speaks of a
+secret shows ``***`` whatever it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TextIO
+
+ROOT = "leveret"
+SECRET_FIELDS = frozenset({"password", "password_hash", "secret", "token", "response", "credentials", "cookie"})
+
+logging.getLogger(ROOT).addHandler(logging.NullHandler())  # the library convention: silent unless configured
+
+
+class Line:
+    """The message of a record: rendered once somebody wants it, so a line nobody reads costs no formatting."""
+
+    __slots__ = ("event", "fields")
+
+    def __init__(self, event: str, fields: Mapping[str, object]) -> None:
+        self.event = event
+        self.fields = {name: "***" if name in SECRET_FIELDS else value for name, value in fields.items()}
+
+    def __str__(self) -> str:
+        return " ".join([_one_line(self.event), *(f"{name}={_quoted(value)}" for name, value in self.fields.items())])
+
+
+class Log:
+    """``log.info("connection opened", connection=name, user=user)``. Fields given to ``bind`` come with every line."""
+
+    __slots__ = ("_bound", "_logger")
+
+    def __init__(self, logger: logging.Logger, bound: Mapping[str, object] | None = None) -> None:
+        self._logger = logger
+        self._bound = dict(bound or {})
+
+    def bind(self, **fields: object) -> Log:
+        return Log(self._logger, {**self._bound, **fields})
+
+    def is_debug(self) -> bool:
+        return self._logger.isEnabledFor(logging.DEBUG)
+
+    def debug(self, event: str, /, **fields: object) -> None:
+        self._write(logging.DEBUG, event, fields)
+
+    def info(self, event: str, /, **fields: object) -> None:
+        self._write(logging.INFO, event, fields)
+
+    def warning(self, event: str, /, **fields: object) -> None:
+        self._write(logging.WARNING, event, fields)
+
+    def error(self, event: str, /, **fields: object) -> None:
+        self._write(logging.ERROR, event, fields)
+
+    def exception(self, event: str, /, **fields: object) -> None:
+        """An error with the trace of the exception being handled: for bugs, never for what a peer did wrong."""
+        self._write(logging.ERROR, event, fields, trace=True)
+
+    def _write(self, level: int, event: str, fields: dict[str, object], trace: bool = False) -> None:
+        if self._logger.isEnabledFor(level):
+            self._logger.log(level, Line(event, {**self._bound, **fields}), exc_info=trace, stacklevel=3)
+
+
+def get_log(name: str) -> Log:
+    """A log under ``leveret``: pass ``__name__``."""
+    return Log(logging.getLogger(name if name == ROOT or name.startswith(ROOT + ".") else f"{ROOT}.{name}"))
+
+
+def configure_logs(format: str = "human", level: str = "info", stream: TextIO | None = None) -> None:
+    """Set the whole process up: our lines from ``level`` on, other libraries' from warning on. Repeating replaces."""
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter() if format == "json" else HumanFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(ROOT).setLevel(level.upper())
+    logging.raiseExceptions = False  # a closed pipe behind stderr must not become a flood of traces
+
+
+class HumanFormatter(logging.Formatter):
+    """``2026-01-31 12:00:00.123 info session connection opened connection=... user=guest``, any trace below."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        room = record.name.removeprefix(ROOT + ".")
+        text = _one_line(record.getMessage())
+        line = f"{_time(record):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f" {record.levelname.lower()} {room} {text}"
+        if record.exc_info:
+            line += "\n    " + self.formatException(record.exc_info).replace("\n", "\n    ")
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, log, event, then the fields, and ``trace`` when there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = record.msg if isinstance(record.msg, Line) else Line(record.getMessage(), {})
+        shown: dict[str, object] = {
+            **line.fields,
+            "time": _time(record).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "log": record.name,
+            "event": line.event,
+        }
+        if record.exc_info:
+            shown["trace"] = self.formatException(record.exc_info)
+        first = ("time", "level", "log", "event")
+        return json.dumps({name: shown[name] for name in (*first, *(n for n in shown if n not in first))}, default=str)
+
+
+def _time(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created).astimezone()
+
+
+def _quoted(value: object) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    plain = text.isprintable() and text and not any(char in ' "=' for char in text)
+    return text if plain else json.dumps(text)
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

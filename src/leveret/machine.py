@@ -1,0 +1,76 @@
+"""Facts of the machine that defaults depend on: its name, and how much memory is really ours."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+FALLBACK_MEMORY = 1 << 30
+"""Assumed when nothing tells: too small a mark blocks publishers early, too large a one gets the process killed."""
+
+
+def short_hostname() -> str:
+    return platform.node().partition(".")[0] or "localhost"
+
+
+def usable_memory(root: Path = Path("/")) -> int:
+    """Bytes of RAM, or of the tightest control group around this process when that is less."""
+    limits = [limit for limit in (_physical_memory(), *_cgroup_limits(root)) if limit]
+    return min(limits, default=FALLBACK_MEMORY)
+
+
+def _physical_memory() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _windows_memory()
+
+
+def _windows_memory() -> int | None:
+    import ctypes
+
+    if not hasattr(ctypes, "windll"):
+        return None
+    status = (ctypes.c_ulonglong * 8)()  # MEMORYSTATUSEX: two 32-bit fields, then seven of 64 bits
+    status[0] = 64
+    return int(status[1]) if ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status)) else None
+
+
+def _cgroup_limits(root: Path) -> list[int]:
+    """Every memory limit from our own group up to the root: v2 (``memory.max``) and v1 (``limit_in_bytes``).
+
+    Inside a container the path in /proc/self/cgroup may be the host's and not exist here; the mount's own root is
+    then our group, and it is always among the places looked at.
+    """
+    found: list[int] = []
+    for line in _lines(root / "proc/self/cgroup"):
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if controllers == "":
+            base, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            base, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        own = base / path.lstrip("/")
+        for group in (own, *own.parents):
+            found.extend(int(text) for text in _lines(group / name) if text.isdigit())
+            if group == base:
+                break
+    return found
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def resident_memory() -> int | None:
+    """Bytes of RAM that this process holds; None where the system does not tell cheaply."""
+    try:
+        with open("/proc/self/statm", "rb") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return None

@@ -1,0 +1,65 @@
+"""The value that travels through the house: a message is a plain tuple ``(content, address, traits)``.  Hot path.
+
+* content: the header frame and the body frames exactly as the publisher sent them, in one ``bytes`` of its own. All
+  queues that a message reaches share it; nothing ever changes it.
+* address: where it was published (exchange, routing key) with the bytes that every ``basic.deliver`` needs of that.
+* traits: what the properties say that the broker must act on. Plain messages share one of two constants, so that a
+  message without such properties costs one tuple and one bytes object and no more.
+
+A tuple and not a class: making a tuple costs a tenth of calling a class, and fan-out hands one list of them to every
+queue as it is. What belongs to one queue alone (its sequence there, how often it was delivered) is not in the message:
+the sequence follows from the place in the queue's lane, the count lives with the delivery.
+"""
+
+from __future__ import annotations
+
+from math import inf
+
+from leveret.wire.constants import END_BYTE
+from leveret.wire.fields import encode_short
+
+NEVER = inf
+
+
+class Traits:
+    """What the broker must know of a message's properties."""
+
+    __slots__ = ("deadline", "persistent", "priority")
+
+    def __init__(self, *, persistent: bool = False, deadline: float = NEVER, priority: int = 0) -> None:
+        self.persistent = persistent
+        self.deadline = deadline
+        self.priority = priority
+
+    def expiring(self, deadline: float) -> Traits:
+        """The same traits with an earlier death."""
+        return Traits(persistent=self.persistent, deadline=min(deadline, self.deadline), priority=self.priority)
+
+
+TRANSIENT = Traits(persistent=False)
+PERSISTENT = Traits(persistent=True)
+
+
+class Address:
+    """Exchange and routing key of a publish, and the end of every ``basic.deliver`` frame that tells of them.
+
+    ``channel`` and ``frame_max`` are the publisher's: when the consumer's are the same (or larger), the stored
+    content can be sent on without touching it.
+    """
+
+    __slots__ = ("channel", "exchange", "frame_max", "key", "tail")
+
+    def __init__(self, exchange: str, key: str, channel: int, frame_max: int) -> None:
+        self.exchange = exchange
+        self.key = key
+        self.channel = channel
+        self.frame_max = frame_max
+        self.tail = b"\x00" + encode_short(exchange) + encode_short(key) + END_BYTE
+
+    @property
+    def tail_again(self) -> bytes:
+        """The tail of a redelivery: the same with the redelivered bit set."""
+        return b"\x01" + self.tail[1:]
+
+
+Message = tuple[bytes, Address, Traits]

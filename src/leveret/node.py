@@ -1,0 +1,125 @@
+"""The composition root: puts the house together, top to bottom, and takes it down in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+
+from leveret.broker.broker import Broker
+from leveret.clock import Clock
+from leveret.config import Settings
+from leveret.errors import ConfigError
+from leveret.machine import resident_memory, usable_memory
+from leveret.server.listener import Listener
+from leveret.server.logins import Logins
+from leveret.server.pulse import Pulse
+from leveret.server.ticker import Ticker
+from leveret.server.tls import server_context
+from leveret.session.limits import Limits
+from leveret.store.memory_log import MemoryLog
+
+EVERYTHING = ".*"
+
+
+class Node:
+    """One running broker: ``await start()``, ``await stop()``. ``endpoints`` names what is listened on."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.endpoints: dict[str, str] = {}
+        self.broker = Broker(
+            node_name=settings.node_name,
+            clock=clock or Clock(),
+            log=MemoryLog(),
+            memory_mark=settings.memory_mark.of(usable_memory()),
+            resident=resident_memory,
+        )
+        self._ticker: Ticker | None = None
+        self._logins: Logins | None = None
+        self._pulse: Pulse | None = None
+        self._listener: Listener | None = None
+
+    async def start(self) -> None:
+        try:
+            self._prepare_data_dir()
+            self._bootstrap()
+            await self._open_doors()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        if self._listener is not None:
+            await self._listener.stop(self.settings.shutdown_timeout * 0.8)
+        if self._logins is not None:
+            self._logins.stop()
+        if self._pulse is not None:
+            self._pulse.stop()
+        if self._ticker is not None:
+            self._ticker.stop()
+        self.endpoints.clear()
+
+    def _prepare_data_dir(self) -> None:
+        folder = self.settings.data_dir
+        if folder is None:
+            return
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise ConfigError(
+                f"cannot use {folder} as data directory: {problem}; choose another with --data-dir"
+            ) from problem
+
+    def _bootstrap(self) -> None:
+        """The first vhost and user, then what the configuration asks for besides."""
+        settings, broker = self.settings, self.broker
+        broker.add_vhost(settings.default_vhost)
+        broker.users.add(settings.default_user, password=settings.default_password, tags=("administrator",))
+        broker.permissions.set(settings.default_user, settings.default_vhost, EVERYTHING, EVERYTHING, EVERYTHING)
+        wanted = settings.bootstrap
+        for vhost in wanted.vhosts:
+            made = broker.add_vhost(vhost.name)
+            made.max_queues, made.max_connections = vhost.max_queues, vhost.max_connections
+        for user in wanted.users:
+            broker.users.add(
+                user.name,
+                password=user.password,
+                password_hash=user.password_hash,
+                tags=user.tags,
+                max_connections=user.max_connections,
+                max_channels=user.max_channels,
+            )
+        for rule in wanted.permissions:
+            broker.permissions.set(rule.user, rule.vhost, rule.configure, rule.write, rule.read)
+        for topic in wanted.topic_permissions:
+            broker.permissions.set_topic(topic.user, topic.vhost, topic.exchange, topic.write, topic.read)
+
+    async def _open_doors(self) -> None:
+        settings, broker = self.settings, self.broker
+        loop = asyncio.get_running_loop()
+        self._ticker = Ticker(loop, broker)
+        self._logins = Logins(loop, broker, settings.login_failure_delay)
+        self._pulse = Pulse(loop, broker, settings.handshake_timeout)
+        self._pulse.start()
+        limits = Limits(
+            frame_max=settings.frame_max,
+            channel_max=settings.channel_max,
+            heartbeat=settings.heartbeat,
+            max_message_bytes=settings.max_message_bytes,
+            max_partial_bytes=max(64 << 20, 2 * settings.max_message_bytes),
+            write_high_mark=settings.write_high_mark,
+            loopback_users=settings.loopback_users,
+        )
+        self._listener = Listener(loop, broker, self._logins, self._pulse, limits, settings.max_connections)
+        if settings.amqp_port is not None:
+            port = await self._listener.listen(settings.host, settings.amqp_port, "--amqp-port", None)
+            self.endpoints["amqp"] = f"amqp://{_authority(settings.host[0], port)}"
+        if settings.tls_cert is not None and settings.amqps_port is not None:
+            context = server_context(settings.tls_cert, settings.tls_key, settings.tls_ca)
+            port = await self._listener.listen(settings.host, settings.amqps_port, "--amqps-port", context)
+            self.endpoints["amqps"] = f"amqps://{_authority(settings.host[0], port)}"
+
+
+def _authority(host: str, port: int) -> str:
+    """Where a client on this machine connects: a wildcard address is not one to connect to."""
+    shown = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"

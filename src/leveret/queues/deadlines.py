@@ -1,0 +1,69 @@
+"""Which waiting message dies when.
+
+A message dies at the earlier of its own expiration and its queue's TTL, wherever in the queue it stands. Messages that
+only have the queue's TTL die in the order of the lane, so looking at the front of each lane is enough for them. Those
+with a deadline of their own, and those that came back, may die before what stands in front of them: each has an entry
+in a heap. An entry may outlive its message (delivered meanwhile); it is then found to point at nothing and dropped.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from leveret.message import NEVER, Message
+from leveret.queues.lane import Lane
+
+
+class Death(NamedTuple):
+    """A message whose time was up; it has left its lane."""
+
+    lane: int
+    sequence: int
+    message: Message
+
+
+class Deadlines:
+    __slots__ = ("_heap", "_lanes")
+
+    def __init__(self, lanes: list[Lane]) -> None:
+        self._lanes = lanes
+        self._heap: list[tuple[float, int, int]] = []  # deadline, lane, sequence
+
+    def watch(self, lane: int, sequence: int, deadline: float) -> None:
+        """This one may die out of turn."""
+        heappush(self._heap, (deadline, lane, sequence))
+
+    def collect(self, now: float) -> list[Death]:
+        """Take out everything that is due and was offered to the consumers at least once (TTL 0 waits for that)."""
+        deaths: list[Death] = []
+        for lane in self._lanes:
+            self._collect_front(lane, now, deaths)
+        later = []
+        while self._heap and self._heap[0][0] <= now:
+            entry = heappop(self._heap)
+            lane = self._lanes[entry[1]]
+            if lane.attempted <= entry[2]:
+                later.append(entry)
+            elif waiting := lane.cut_out(entry[2]):
+                deaths.append(Death(lane.number, entry[2], waiting[2]))
+        for entry in later:
+            heappush(self._heap, entry)
+        return deaths
+
+    def _collect_front(self, lane: Lane, now: float, deaths: list[Death]) -> None:
+        while (first := lane.first()) is not None:
+            sequence, _, message = first
+            if message[2].deadline > now or sequence >= lane.attempted:
+                return
+            lane.pop()
+            deaths.append(Death(lane.number, sequence, message))
+
+    def next_deadline(self) -> float:
+        """When collect() will have something to do."""
+        soonest = self._heap[0][0] if self._heap else NEVER
+        for lane in self._lanes:
+            first = lane.first()
+            if first is not None and first[2][2].deadline < soonest:
+                soonest = first[2][2].deadline
+        return soonest

@@ -1,0 +1,73 @@
+"""Direct reply-to: a queue that exists only as long as the consumer it stands for, and stores nothing.
+
+A requester consumes from ``amq.rabbitmq.reply-to`` and publishes with that as reply_to; the broker puts this queue's own
+name there instead. A reply published to that name goes straight to the requester's channel, or nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from leveret.delivery.consumer import Consumer
+from leveret.message import Message
+from leveret.queues.surroundings import MemoryGauge
+from leveret.store.log import Placement
+
+if TYPE_CHECKING:
+    from leveret.queues.guard import Guard
+    from leveret.queues.queue import Queue
+
+MOST_WAITING = 10_000  # replies that may wait for a requester that does not read
+
+
+class ReplyQueue:
+    def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Queue]) -> None:
+        self.name = name
+        self.alive = True
+        self.durable = False
+        self.dirty = False
+        self.guard: Guard | None = None
+        self.consumer: Consumer | None = None
+        self._gauge = gauge
+        self._dirty = dirty
+        self._waiting: deque[Message] = deque()
+        self._sequence = 1
+
+    def publish(self, run: list[Message], size: int, timed: bool) -> Placement:
+        room = MOST_WAITING - len(self._waiting)
+        for message in run[:room]:
+            self._waiting.append(message)
+            self._gauge.used += len(message[0])
+        self.touch()
+        return Placement(0, 0, self._sequence)
+
+    def touch(self) -> None:
+        if not self.dirty and self.alive:
+            self.dirty = True
+            self._dirty.append(self)
+
+    def drain(self) -> None:
+        self.dirty = False
+        while self.alive and self._waiting and self.consumer is not None and self.consumer.room() > 0:
+            number, size = self.consumer.take(self._waiting, 0, self._sequence, len(self._waiting))
+            self._sequence += number
+            self._gauge.used -= size
+
+    def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        """Replies are never acked: their consumer must be no-ack."""
+
+    def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        """Replies are never refused either."""
+
+    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
+        """Replies are never given back."""
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        self.die()
+
+    def die(self) -> None:
+        self.alive = False
+        self.consumer = None
+        self._gauge.used -= sum(len(message[0]) for message in self._waiting)
+        self._waiting.clear()

@@ -1,0 +1,170 @@
+"""Queues that do not take a message at once: replicas, and leaders that are elsewhere or behind.
+
+Theory of operation. An ordinary queue takes a run of messages by a function call; there is nothing to wait for, and
+nobody keeps books. A queue with a *guard* goes the long way of a distributed broker, which is also the way that the
+founding pipeline describes:
+
+1. The channel wraps the run into a Delivery and sends an Envelope to the leader and one to every replica; the
+   envelope says whether its receiver was a replica at the time. Each costs credit (delivery/credit.py).
+2. The *gate* decides when the leader handles the envelope; without a gate it does so at once. Handling gives the
+   credit back, tells the sender that a mandatory message was received, and only then enqueues.
+3. The delivery is *stored* at this queue once the leader and all replicas have it.
+4. If the queue dies first, or a sender dies, what is pending between the two is resolved or forgotten.
+
+A Mirror is a replica in memory. When it is promoted, an envelope that was meant for it as a replica must not be
+enqueued a second time: it compares the leader's sequence with what it already has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from leveret.message import Message
+from leveret.store.log import Placement
+
+if TYPE_CHECKING:
+    from leveret.queues.classic import ClassicQueue
+
+
+class Sender(Protocol):
+    """The publishing channel, as a guarded queue sees it. Each call names the delivery and the queue."""
+
+    def credited(self, queue: ClassicQueue, credits: int) -> None: ...
+
+    def mandatory_received(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
+
+    def stored(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
+
+    def queue_died(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
+
+
+class Delivery:
+    """A run of messages on its way from one sender to one guarded queue."""
+
+    __slots__ = ("messages", "placement", "sender", "size", "timed", "waits_for")
+
+    def __init__(self, sender: Sender, messages: list[Message], size: int, timed: bool) -> None:
+        self.sender = sender
+        self.messages = messages
+        self.size = size
+        self.timed = timed
+        self.placement: Placement | None = None  # given by the leader when it handles the delivery
+        self.waits_for = 0  # how many of leader and replicas have not got it yet
+
+
+class Envelope(NamedTuple):
+    delivery: Delivery
+    replica_when_published: bool
+
+
+class Replica(Protocol):
+    """A copy of a queue elsewhere."""
+
+    def receive(self, envelope: Envelope, handled: Callable[[], None]) -> None:
+        """Keep a copy; call ``handled`` once it is kept. The leader has already given the delivery its placement."""
+
+
+Gate = Callable[[Callable[[], None]], None]  # is given "handle it", and calls that when the leader gets to it
+
+
+class Guard:
+    """Stands before a queue and does the bookkeeping that an ordinary queue does not need."""
+
+    def __init__(self, queue: ClassicQueue, gate: Gate | None = None) -> None:
+        self.queue = queue
+        self.gate = gate
+        self.replicas: list[Replica] = []
+        self.pending: dict[Sender, list[Delivery]] = {}  # the monitored senders
+
+    @property
+    def price(self) -> int:
+        """Credits that one message costs its sender."""
+        return 1 + len(self.replicas)
+
+    def receive(self, delivery: Delivery) -> None:
+        delivery.waits_for = self.price
+        self.pending.setdefault(delivery.sender, []).append(delivery)
+        if self.gate is None:
+            self._handle(delivery)
+        else:
+            self.gate(lambda: self._handle(delivery))
+
+    def _handle(self, delivery: Delivery) -> None:
+        queue = self.queue
+        if not queue.alive:
+            return  # queue_died() has settled accounts
+        sender = delivery.sender
+        if self._awaits(delivery):
+            sender.credited(queue, len(delivery.messages))
+            sender.mandatory_received(delivery, queue)
+        delivery.placement = queue.publish(delivery.messages, delivery.size, delivery.timed)
+        self._got(delivery)
+        for replica in list(self.replicas):
+            replica.receive(Envelope(delivery, True), lambda: self._replicated(delivery))
+
+    def _replicated(self, delivery: Delivery) -> None:
+        if self._awaits(delivery):
+            delivery.sender.credited(self.queue, len(delivery.messages))
+        self._got(delivery)
+
+    def _got(self, delivery: Delivery) -> None:
+        delivery.waits_for -= 1
+        if not delivery.waits_for and self._awaits(delivery):
+            deliveries = self.pending[delivery.sender]
+            deliveries.remove(delivery)
+            if not deliveries:
+                del self.pending[delivery.sender]
+            delivery.sender.stored(delivery, self.queue)
+
+    def _awaits(self, delivery: Delivery) -> bool:
+        return delivery in self.pending.get(delivery.sender, ())
+
+    def sender_died(self, sender: Sender) -> None:
+        """Forget the sender; what it published still arrives."""
+        self.pending.pop(sender, None)
+
+    def queue_died(self) -> None:
+        pending, self.pending = self.pending, {}
+        for sender, deliveries in pending.items():
+            for delivery in deliveries:
+                sender.queue_died(delivery, self.queue)
+
+
+class Mirror:
+    """A replica that keeps its copies in memory and can take over."""
+
+    def __init__(self) -> None:
+        self.copies: dict[tuple[int, int], Message] = {}  # (lane, sequence) -> message
+        self.leads: ClassicQueue | None = None
+        self._seen: set[tuple[int, int]] = set()
+
+    def receive(self, envelope: Envelope, handled: Callable[[], None]) -> None:
+        delivery = envelope.delivery
+        placement = delivery.placement
+        if self.leads is None and placement is not None:
+            for sequence, message in enumerate(delivery.messages, placement.sequence):
+                self.copies[placement.lane, sequence] = message
+        elif self.leads is not None and not self._has(envelope):
+            self.leads.publish(delivery.messages, delivery.size, delivery.timed)
+        handled()
+
+    def _has(self, envelope: Envelope) -> bool:
+        placement = envelope.delivery.placement
+        if not envelope.replica_when_published or placement is None:
+            return False
+        return (placement.lane, placement.sequence) in self._seen
+
+    def settled(self, lane: int, sequence: int, number: int) -> None:
+        """The old leader was done with these."""
+        for place in range(sequence, sequence + number):
+            self.copies.pop((lane, place), None)
+
+    def promote(self, queue: ClassicQueue) -> None:
+        """Become the leader: everything copied and not settled is enqueued in the old order."""
+        self.leads = queue
+        self._seen = set(self.copies)
+        run = [self.copies[place] for place in sorted(self.copies)]
+        self.copies.clear()
+        if run:
+            queue.publish(run, sum(len(message[0]) for message in run), any(m[2].deadline < float("inf") for m in run))

@@ -1,0 +1,120 @@
+"""One line of waiting messages, first in, first out.  Hot path.
+
+Theory of operation. ``ready`` holds messages with consecutive sequences; ``head`` is the sequence of ready[0], so no
+message carries its own number. Only the front is ever taken, hence a message that comes back (nack, lost connection) has
+a lower sequence than everything in ``ready``: it waits in ``returned``, a heap by sequence, and goes out before all
+others. So a returned message is back in its place without anything being moved.
+
+A message that dies in the middle (its time is up) leaves a HOLE. Holes are rare and counted: the fast paths look at
+that count once per burst and never at the single message.
+
+A plain queue has one lane, a priority queue one per priority.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from itertools import islice
+
+from leveret.message import TRANSIENT, Address, Message
+
+HOLE: Message = (b"", Address("", "", 0, 0), TRANSIENT)
+
+Waiting = tuple[int, int, Message]  # sequence, deliveries so far, message
+
+
+class Lane:
+    __slots__ = ("attempted", "head", "holes", "number", "ready", "returned")
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.ready: deque[Message] = deque()
+        self.head = 1
+        self.holes = 0
+        self.returned: list[tuple[int, int, Message]] = []
+        self.attempted = 1  # everything below this sequence has been offered to the consumers once
+
+    def __len__(self) -> int:
+        return len(self.ready) - self.holes + len(self.returned)
+
+    @property
+    def tail(self) -> int:
+        """The sequence that the next message gets."""
+        return self.head + len(self.ready)
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """All waiting messages in order, without taking them."""
+        yield from sorted(self.returned, key=lambda waiting: waiting[0])
+        for sequence, message in enumerate(self.ready, self.head):
+            if message is not HOLE:
+                yield sequence, 0, message
+
+    def give_back(self, sequence: int, count: int, message: Message) -> None:
+        heappush(self.returned, (sequence, count, message))
+
+    def pop(self) -> Waiting | None:
+        """The first waiting message."""
+        if self.returned:
+            return heappop(self.returned)
+        self.strip()
+        if not self.ready:
+            return None
+        self.head += 1
+        return self.head - 1, 0, self.ready.popleft()
+
+    def strip(self) -> None:
+        """Drop the holes at the front."""
+        while self.holes and self.ready and self.ready[0] is HOLE:
+            self.ready.popleft()
+            self.head += 1
+            self.holes -= 1
+
+    def stretch(self, limit: int) -> int:
+        """How many messages stand at the front of ``ready`` before the next hole, at most ``limit``."""
+        if not self.holes:
+            return min(limit, len(self.ready))
+        self.strip()
+        for length, message in enumerate(islice(self.ready, limit)):
+            if message is HOLE:
+                return length
+        return min(limit, len(self.ready))
+
+    def first(self) -> Waiting | None:
+        """The message that pop() would give."""
+        if self.returned:
+            return self.returned[0]
+        self.strip()
+        return (self.head, 0, self.ready[0]) if self.ready else None
+
+    def cut_out(self, sequence: int) -> Waiting | None:
+        """Take the message with this sequence, wherever it stands; None if it is not waiting here."""
+        if sequence >= self.head:
+            return self._make_hole(sequence)
+        for index, waiting in enumerate(self.returned):
+            if waiting[0] == sequence:
+                self.returned[index] = self.returned[-1]
+                self.returned.pop()
+                heapify(self.returned)
+                return waiting
+        return None
+
+    def _make_hole(self, sequence: int) -> Waiting | None:
+        index = sequence - self.head
+        if index >= len(self.ready) or self.ready[index] is HOLE:
+            return None
+        message = self.ready[index]
+        self.ready[index] = HOLE
+        self.holes += 1
+        self.strip()
+        return sequence, 0, message
+
+    def clear(self) -> list[Message]:
+        """Take everything out; sequences go on from where they were."""
+        messages = [message for _, _, message in self]
+        self.head = self.tail
+        self.ready.clear()
+        self.returned.clear()
+        self.holes = 0
+        return messages

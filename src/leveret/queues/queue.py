@@ -1,0 +1,33 @@
+"""The contract of a destination for messages: what routing results and sessions need of any kind of queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from leveret.message import Message
+from leveret.store.log import Placement
+
+if TYPE_CHECKING:
+    from leveret.queues.guard import Guard
+
+
+class Queue(Protocol):
+    """Called on the broker's loop only."""
+
+    name: str
+    alive: bool  # False once deleted: remembered routes that still name it are made anew
+    durable: bool
+    dirty: bool
+    guard: Guard | None
+
+    def publish(self, run: list[Message], size: int, timed: bool) -> Placement:
+        """Take a run of messages (``size`` bytes of content; ``timed`` if one has an expiration of its own).
+
+        Delivery happens in drain(), within the same turn. Must not keep ``run``: other queues get the same list.
+        """
+
+    def drain(self) -> None:
+        """Offer what is waiting to the consumers; then bury what is too old."""
+
+    def touch(self) -> None:
+        """Have drain() called before this turn ends."""

@@ -1,0 +1,37 @@
+"""What a queue is given by the house it lives in. News travels up by these, so no queue imports its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from leveret.store.log import Log
+
+if TYPE_CHECKING:
+    from leveret.queues.queue import Queue
+
+PER_MESSAGE = 120  # bytes of Python objects around each waiting message, measured: tuple, bytes head, queue slot
+
+
+class Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
+class MemoryGauge:
+    """Bytes that messages hold, counted at every queue they wait in; shared by all queues of a broker."""
+
+    __slots__ = ("used",)
+
+    def __init__(self) -> None:
+        self.used = 0
+
+
+@dataclass(slots=True)
+class Surroundings:
+    now: Callable[[], float]
+    schedule: Callable[[float, Callable[[], None]], Cancellable]
+    log: Log
+    gauge: MemoryGauge
+    dirty: list[Queue] = field(default_factory=list)  # queues to be looked at before this turn ends
+    retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

@@ -1,0 +1,27 @@
+"""Fanout exchanges: every bound destination, keys ignored. Hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from leveret.routing.bindings import Binding, Destination, DestinationCounts
+from leveret.routing.exchange import Exchange
+
+
+class FanoutExchange(Exchange):
+    """All bound destinations, whatever the key of the binding or of the message."""
+
+    kind = "fanout"
+    looks_at_key = False
+
+    def prepare(self) -> None:
+        self._bound = DestinationCounts()
+
+    def bind(self, binding: Binding) -> None:
+        self._bound.gain(binding.destination)
+
+    def unbind(self, binding: Binding) -> None:
+        self._bound.lose(binding.destination)
+
+    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+        return self._bound

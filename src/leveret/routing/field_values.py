@@ -1,0 +1,54 @@
+"""Field values as comparable things: nested tables become hashable, and kinds that AMQP tells apart stay apart.
+
+Python says ``1 == True == 1.0``; AMQP and RabbitMQ do not, so every leaf carries its kind. There are two readings:
+
+- ``identity(value)``: is this the same argument? Text and bytes differ, a timestamp is not a number. Binding equality.
+- ``matchable(value)``: does this header carry that value? As RabbitMQ matches: the widths of integers, and whether a
+  string came as text or as bytes, do not matter; whether a number is whole or floating does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from datetime import datetime
+from decimal import Decimal
+
+LEAF_KINDS = frozenset({bool, int, float, Decimal, str, bytes, datetime, type(None)})
+
+
+def identity(value: object) -> Hashable:
+    """A hashable form that is equal only for the same value of the same kind, at every depth."""
+    nested = _nested(value, identity)
+    if nested is not None:
+        return nested
+    if isinstance(value, (float, Decimal)):
+        return _kind(value), repr(value)  # by spelling: NaN is itself, 1.0 is not 1.00, -0.0 is not 0.0
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes, bytes(value)
+    return _kind(value), value
+
+
+def matchable(value: object) -> Hashable:
+    """A hashable form that is equal when a headers exchange takes two values for the same."""
+    if isinstance(value, str):
+        return value  # the usual case, and the only form that is not a pair
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).decode("utf-8", "surrogateescape")
+    if isinstance(value, datetime):
+        return int, int(value.timestamp())  # a timestamp is a number of seconds on the wire
+    nested = _nested(value, matchable)
+    return (_kind(value), value) if nested is None else nested
+
+
+def _nested(value: object, freeze: Callable[[object], Hashable]) -> Hashable:
+    """The frozen form of a table or an array, None for a leaf."""
+    if isinstance(value, Mapping):
+        return dict, frozenset((name, freeze(member)) for name, member in value.items())
+    if isinstance(value, (list, tuple)):
+        return list, tuple(freeze(member) for member in value)
+    return None
+
+
+def _kind(value: object) -> type:
+    """The AMQP kind of a leaf: an IntEnum is an int, a bool is not."""
+    return next((kind for kind in type(value).__mro__ if kind in LEAF_KINDS), type(value))

@@ -1,0 +1,73 @@
+"""Headers exchanges: the arguments of a binding are compared with the headers of the message.
+
+``x-match`` says how: ``all`` (the default) or ``any`` of the arguments must be met, and arguments named ``x-...`` are
+left out; ``all-with-x`` and ``any-with-x`` take those in as well, ``x-match`` itself never. An argument without a value
+asks only that the header be there. So a binding without arguments takes every message under ``all``, none under
+``any``. Values compare as RabbitMQ compares them, see ``field_values.matchable``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import NamedTuple
+
+from leveret.errors import PreconditionFailed
+from leveret.routing.bindings import Binding, Destination
+from leveret.routing.exchange import Exchange
+from leveret.routing.field_values import matchable
+
+X_MATCH = "x-match"
+X_MATCH_VALUES = ("all", "any", "all-with-x", "any-with-x")
+
+
+class HeaderRule(NamedTuple):
+    """The arguments of one binding, read once: wanted values by header, None where presence is enough."""
+
+    needs_all: bool
+    wanted: tuple[tuple[str, Hashable], ...]
+
+    def takes(self, headers: Mapping[str, object]) -> bool:
+        for name, value in self.wanted:
+            met = name in headers and (value is None or matchable(headers[name]) == value)
+            if met != self.needs_all:
+                return met  # 'any' is decided by the first that is met, 'all' by the first that is not
+        return self.needs_all
+
+
+def header_rule(arguments: Mapping[str, object]) -> HeaderRule:
+    """Read the arguments of a binding; PreconditionFailed if ``x-match`` is none of the four words."""
+    how = arguments.get(X_MATCH, "all")
+    if not isinstance(how, str):
+        raise PreconditionFailed(f"Invalid x-match field type {type(how).__name__} (value {how!r}); expected longstr")
+    if how not in X_MATCH_VALUES:
+        raise PreconditionFailed(f"Invalid x-match field value {how!r}; expected all, any, all-with-x, or any-with-x")
+    with_x = how.endswith("-with-x")
+    wanted = tuple(
+        (name, None if value is None else matchable(value))
+        for name, value in arguments.items()
+        if name != X_MATCH and (with_x or not name.startswith("x-"))
+    )
+    return HeaderRule(how.startswith("all"), wanted)
+
+
+class HeadersExchange(Exchange):
+    """Every binding is asked in turn; the key of the message plays no part."""
+
+    kind = "headers"
+    looks_at_headers = True
+    looks_at_key = False
+
+    def prepare(self) -> None:
+        self._rules: dict[Binding, HeaderRule] = {}
+
+    def validate_binding(self, binding: Binding) -> None:
+        header_rule(binding.arguments)
+
+    def bind(self, binding: Binding) -> None:
+        self._rules[binding] = header_rule(binding.arguments)
+
+    def unbind(self, binding: Binding) -> None:
+        del self._rules[binding]
+
+    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+        return [binding.destination for binding, rule in self._rules.items() if rule.takes(headers)]

@@ -1,0 +1,69 @@
+"""From an exchange to the queues: the walk over exchange-to-exchange bindings and alternate exchanges. Hot path.
+
+Each exchange is visited once, so cycles end. An exchange that matches nothing, for any key of the message, hands the
+message to its alternate exchange if that exists; this holds wherever in the walk the exchange stands. The queues come
+in the order they were first met, exchanges nearer to the start before those further away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from leveret.routing.bindings import Destination
+from leveret.routing.exchange import Exchange
+
+
+class Routed(NamedTuple):
+    """``by_key_only``: no visited exchange looked at more than the keys, so the same keys give the same queues until
+    a binding, an exchange or, where ``has_queue`` was given, a queue changes."""
+
+    queues: list[str]
+    by_key_only: bool
+
+
+def route(
+    exchange: Exchange,
+    keys: Sequence[str],
+    headers: Mapping[str, object],
+    find_exchange: Callable[[str], Exchange | None],
+    has_queue: Callable[[str], bool] | None = None,
+) -> Routed:
+    """The names of the queues a message reaches, each once. ``keys`` is the routing key and those of CC and BCC.
+
+    With ``has_queue`` a queue that does not exist counts as not matched. Only implicit bindings can name such a queue;
+    asking lets a message to a missing queue go to the alternate exchange.
+    """
+    queues: dict[str, None] = {}
+    seen = {exchange.name}
+    to_visit = [exchange]
+    by_key_only = True
+    for current in to_visit:  # grows while we walk
+        if current.looks_at_headers:
+            by_key_only = False
+        for kind, name in _next_stops(current, keys, headers, has_queue):
+            if kind == "queue":
+                queues[name] = None
+            elif name not in seen:
+                seen.add(name)
+                found = find_exchange(name)
+                if found is not None:
+                    to_visit.append(found)
+    return Routed(list(queues), by_key_only)
+
+
+def _next_stops(
+    exchange: Exchange,
+    keys: Sequence[str],
+    headers: Mapping[str, object],
+    has_queue: Callable[[str], bool] | None,
+) -> list[Destination]:
+    """What the exchange itself matches for all keys together, else its alternate."""
+    matched: list[Destination] = []
+    for key in keys if exchange.looks_at_key else keys[:1]:
+        matched += exchange.destinations(key, headers)
+    if has_queue is not None:
+        matched = [stop for stop in matched if stop.kind == "exchange" or has_queue(stop.name)]
+    if not matched and exchange.alternate is not None:
+        return [Destination("exchange", exchange.alternate)]
+    return matched

@@ -1,0 +1,27 @@
+"""Topic exchanges: the binding key is a pattern of words. Hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from leveret.routing.bindings import Binding, Destination
+from leveret.routing.exchange import Exchange
+from leveret.routing.topic_trie import TopicTrie
+
+
+class TopicExchange(Exchange):
+    """Patterns over dotted words: ``*`` is exactly one word, ``#`` is zero or more."""
+
+    kind = "topic"
+
+    def prepare(self) -> None:
+        self._patterns = TopicTrie()
+
+    def bind(self, binding: Binding) -> None:
+        self._patterns.add(binding.key, binding.destination)
+
+    def unbind(self, binding: Binding) -> None:
+        self._patterns.remove(binding.key, binding.destination)
+
+    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+        return self._patterns.matches(key)

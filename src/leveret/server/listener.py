@@ -1,0 +1,120 @@
+"""Listening sockets: bind them, admit peers, refuse those that are too many."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+
+from leveret.broker.broker import Broker
+from leveret.errors import ConfigError
+from leveret.logs import get_log
+from leveret.server.logins import Logins
+from leveret.server.pulse import Pulse
+from leveret.server.transport import Doorman
+from leveret.session.connection import Connection
+from leveret.session.limits import Limits
+
+BACKLOG = 1024
+SPARE_FILES = 64  # descriptors that connections may not use up: files, the loop, a way in for the operator
+
+
+class Listener:
+    """All AMQP sockets of a node, with and without TLS."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        logins: Logins,
+        pulse: Pulse,
+        limits: Limits,
+        max_connections: int | None,
+    ) -> None:
+        self.loop = loop
+        self.limits = limits
+        self._broker = broker
+        self._logins = logins
+        self._pulse = pulse
+        self._most = _most_connections(max_connections)
+        self._servers: list[asyncio.Server] = []
+        self._log = get_log("listener")
+        self._gone = asyncio.Event()
+
+    async def listen(self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None) -> int:
+        """Bind every host at one port; the port, which is a picked one if 0 was asked for."""
+        for host in hosts:
+            try:
+                server = await self.loop.create_server(
+                    lambda: Doorman(self), host or None, port, ssl=context, backlog=BACKLOG, reuse_address=_reuse()
+                )
+            except OSError as problem:
+                raise _unusable(host, port, flag, problem) from problem
+            self._servers.append(server)
+            port = port or server.sockets[0].getsockname()[1]
+        return port
+
+    # ---- the doormen call
+
+    def admit(self, doorman: Doorman, name: str) -> Connection:
+        session = Connection(self._broker, doorman, self._logins.login, self.limits, name)
+        if len(self._pulse.doormen) >= self._most:
+            self._log.warning("connection refused: too many", connection=name, most=self._most)
+            doorman.abort()
+            return session
+        self._pulse.doormen.add(doorman)
+        self._broker.registry.add(session)
+        return session
+
+    def dismiss(self, doorman: Doorman, error: Exception | None) -> None:
+        self._pulse.doormen.discard(doorman)
+        self._log.info("connection gone", connection=doorman.session.name, error=error)
+        if not self._pulse.doormen:
+            self._gone.set()
+
+    # ---- the end
+
+    async def stop(self, seconds: float) -> None:
+        """No new peers; those that are here are told, and cut off when their time is up."""
+        for server in self._servers:
+            server.close()
+        self._gone.clear()
+        for doorman in list(self._pulse.doormen):
+            doorman.session.force_close("broker forced connection closure with reason 'shutdown'")
+        self._broker.turn()
+        if self._pulse.doormen:
+            try:
+                await asyncio.wait_for(self._gone.wait(), seconds)
+            except TimeoutError:
+                self._log.warning("peers cut off at shutdown", number=len(self._pulse.doormen))
+        for doorman in list(self._pulse.doormen):
+            doorman.abort()
+        if self._pulse.doormen:
+            self._gone.clear()
+            await asyncio.wait_for(self._gone.wait(), 1.0)
+
+
+def _most_connections(wanted: int | None) -> int:
+    """Not more than there are file descriptors, so that running out of them harms nobody who is connected."""
+    most = wanted if wanted is not None else 1 << 20
+    try:
+        import resource
+    except ImportError:
+        return most
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files == resource.RLIM_INFINITY:
+        return most
+    return max(1, min(most, files - SPARE_FILES))
+
+
+def _reuse() -> bool | None:
+    return True if hasattr(socket, "SO_REUSEADDR") and not hasattr(socket, "SO_EXCLUSIVEADDRUSE") else None
+
+
+def _unusable(host: str, port: int, flag: str, problem: OSError) -> ConfigError:
+    if problem.errno == errno.EADDRINUSE:
+        return ConfigError(f"port {port} on {host} is taken: choose another with {flag}, 0 picks a free one")
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        return ConfigError(f"port {port} on {host} is not allowed for this user: choose one above 1023 with {flag}")
+    return ConfigError(f"cannot listen on {host} port {port}: {problem}; check --host and {flag}")

@@ -1,0 +1,64 @@
+"""What must happen in real time whether or not bytes come: heartbeats, handshake deadlines, alarms."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from leveret.logs import get_log
+from leveret.wire.constants import HEARTBEAT_FRAME
+from leveret.wire.grammar import Step
+
+if TYPE_CHECKING:
+    from leveret.broker.broker import Broker
+    from leveret.server.transport import Doorman
+
+INTERVAL = 0.5  # seconds: half of the shortest heartbeat there is
+
+
+class Pulse:
+    def __init__(self, loop: asyncio.AbstractEventLoop, broker: Broker, handshake_timeout: float) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._handshake_timeout = handshake_timeout
+        self._log = get_log("pulse")
+        self._timer: asyncio.TimerHandle | None = None
+        self.doormen: set[Doorman] = set()
+
+    def start(self) -> None:
+        self._timer = self._loop.call_later(INTERVAL, self._beat)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _beat(self) -> None:
+        self._timer = self._loop.call_later(INTERVAL, self._beat)
+        for doorman in list(self.doormen):
+            if doorman.session.step is Step.OPEN:
+                self._check_heartbeat(doorman)
+            elif self._loop.time() - doorman.opened_at > self._handshake_timeout and not doorman.session.is_over:
+                self._log.info("handshake took too long", connection=doorman.session.name)
+                doorman.abort()
+        if self._broker.memory.raised:
+            self._broker.check_memory()
+            if self._broker.outgoing:
+                self._broker.wake()
+
+    def _check_heartbeat(self, doorman: Doorman) -> None:
+        session = doorman.session
+        interval = session.heartbeat
+        if session.heard or session.is_paused:  # a peer we do not listen to is not silent
+            doorman.silent = 0.0
+        else:
+            doorman.silent += INTERVAL
+        doorman.quiet = 0.0 if session.spoke else doorman.quiet + INTERVAL
+        session.heard = session.spoke = False
+        if not interval:
+            return
+        if doorman.silent >= 2 * interval:
+            self._log.warning("missed heartbeats", connection=session.name, seconds=doorman.silent)
+            doorman.abort()
+        elif doorman.quiet >= interval / 2:
+            doorman.write(HEARTBEAT_FRAME)
+            doorman.quiet = 0.0

@@ -1,0 +1,49 @@
+"""Gives the broker its turns: one call per turn of the event loop, however often it is woken."""
+
+from __future__ import annotations
+
+import asyncio
+
+from leveret.broker.broker import Broker
+from leveret.message import NEVER
+
+SHORTEST = 0.001  # loops count in milliseconds; asking for less would spin
+
+
+class Ticker:
+    def __init__(self, loop: asyncio.AbstractEventLoop, broker: Broker) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        broker.wake = self.wake
+        broker.timers.rearm = self.rearm
+
+    def wake(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        self._broker.turn()
+
+    def rearm(self) -> None:
+        """Set the loop's timer for what is due next in message time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self._broker.timers.next_due()
+        clock = self._broker.clock
+        if due != NEVER and clock.runs:
+            self._timer = self._loop.call_later(max(due - clock.now(), SHORTEST), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._broker.timers.run_due()
+        self.rearm()
+        self._broker.turn()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

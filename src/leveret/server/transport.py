@@ -1,0 +1,100 @@
+"""The doorman: moves bytes between a socket and a connection, and knows no AMQP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from leveret.session.connection import Connection
+
+if TYPE_CHECKING:
+    from leveret.server.listener import Listener
+
+PATIENCE = 5.0  # seconds that a peer may take to read what is left, after we have decided to close
+
+
+class Doorman(asyncio.Protocol):
+    """One accepted socket. Implements session.connection.Peer."""
+
+    __slots__ = ("_listener", "_reaper", "_transport", "certificate", "host", "opened_at", "quiet", "session", "silent")
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._reaper: asyncio.TimerHandle | None = None
+        self.host = ""
+        self.certificate: dict[str, object] | None = None
+        self.silent = self.quiet = 0.0  # seconds without a byte in, without a byte out
+        self.opened_at = 0.0
+
+    # ---- the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
+        transport.set_write_buffer_limits(high=self._listener.limits.write_high_mark)
+        self.opened_at = self._listener.loop.time()
+        self.host, name = _names(transport)
+        self.certificate = transport.get_extra_info("peercert") or None
+        self.session: Connection = self._listener.admit(self, name)
+
+    def data_received(self, data: bytes) -> None:
+        self.session.receive(data)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self.session.can_write(False)
+
+    def resume_writing(self) -> None:
+        self.session.can_write(True)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._reaper is not None:
+            self._reaper.cancel()
+        self._listener.dismiss(self, error)
+        self.session.lost()
+
+    # ---- the connection calls
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.close()
+            self._reap(PATIENCE, self._transport.abort)
+
+    def close_after(self, seconds: float) -> None:
+        self._reap(seconds, self.close)
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def _reap(self, seconds: float, call: Callable[[], None]) -> None:
+        if self._reaper is not None:
+            self._reaper.cancel()
+        self._reaper = self._listener.loop.call_later(seconds, call)
+
+
+def _names(transport: asyncio.Transport) -> tuple[str, str]:
+    """The peer's address, and the connection's name as RabbitMQ writes it: ``peer -> us``."""
+    peer = transport.get_extra_info("peername")
+    here = transport.get_extra_info("sockname")
+    if not isinstance(peer, tuple) or not isinstance(here, tuple):
+        return "", "local socket"
+    return str(peer[0]), f"{_shown(peer)} -> {_shown(here)}"
+
+
+def _shown(address: tuple[object, ...]) -> str:
+    host = str(address[0])
+    return f"[{host}]:{address[1]}" if ":" in host else f"{host}:{address[1]}"

@@ -1,0 +1,187 @@
+"""One channel of a connection: its state, and the table that leads each method to the file that handles it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from leveret.broker.interceptors import InterceptContext
+from leveret.delivery.confirms import Confirms, Verdict
+from leveret.delivery.consumer import Holder
+from leveret.delivery.unacked import Portion, Unacked
+from leveret.errors import NotFound, PreconditionFailed, Unsupported
+from leveret.message import Message
+from leveret.session import consuming, declaring, settling, transactions
+from leveret.session.content import PendingContent
+from leveret.session.guarded import GuardedSender
+from leveret.session.publishing import give_back
+from leveret.session.routes import Route, Routes
+from leveret.session.transactions import Transaction
+from leveret.wire.constants import END_BYTE
+from leveret.wire.frames import ENVELOPE, method_frame
+from leveret.wire.grammar import ChannelStep
+from leveret.wire.methods import BasicNack, BasicPublish, ChannelFlow, ChannelFlowOk, Method
+
+if TYPE_CHECKING:
+    from leveret.session.connection import Connection
+
+UNLIMITED = 1 << 60
+
+
+def _flow(channel: Channel, method: ChannelFlow) -> None:
+    if not method.active:
+        raise Unsupported("active=false", method=ChannelFlow.id)
+    channel.send(ChannelFlowOk(active=True))
+
+
+Handler = Callable[["Channel", Any], None]
+HANDLERS: dict[tuple[int, int], Handler] = {
+    **declaring.HANDLERS,
+    **consuming.HANDLERS,
+    **settling.HANDLERS,
+    **transactions.HANDLERS,
+    ChannelFlow.id: _flow,
+}
+
+
+class Channel:
+    __slots__ = (
+        "ack_start",
+        "confirms",
+        "connection",
+        "consumers",
+        "getters",
+        "guarded",
+        "header_start",
+        "idle",
+        "last_queue",
+        "now",
+        "number",
+        "pending",
+        "prefetch",
+        "published",
+        "reply",
+        "returned",
+        "routes",
+        "shared_credit",
+        "shared_limit",
+        "step",
+        "tx",
+        "unacked",
+        "vhost",
+    )
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.vhost = connection.vhost
+        self.now = connection.broker.clock.now
+        self.step = ChannelStep.OPEN
+        self.idle = True  # open and not in the middle of a content: what the hot loop asks
+        self.header_start = ENVELOPE.pack(2, number, 0)[:3]
+        self.ack_start = ENVELOPE.pack(1, number, 13) + b"\x00\x3c\x00\x50"
+        self.routes = Routes(self)
+        self.pending: PendingContent | None = None
+        self.unacked = Unacked()
+        self.consumers: dict[str, consuming.AmqpConsumer] = {}
+        self.getters: dict[str, Holder] = {}
+        self.reply: consuming.ReplyConsumer | None = None
+        self.prefetch = 0  # of consumers to come; 0 is unlimited
+        self.shared_limit = UNLIMITED
+        self.shared_credit = UNLIMITED
+        self.confirms: Confirms | None = None
+        self.tx: Transaction | None = None
+        self.guarded: GuardedSender | None = None
+        self.last_queue: str | None = None
+        self.published = 0
+        self.returned = 0
+
+    # ---- methods
+
+    def handle(self, method: Method) -> None:
+        if method.id == BasicPublish.id:
+            raise AssertionError("publishes are taken by the connection's loop")
+        method = self.intercept(method)
+        handler = HANDLERS.get(method.id)
+        if handler is not None:
+            handler(self, method)
+
+    def intercept(self, method: Method) -> Method:
+        interceptors = self.connection.broker.interceptors
+        if not interceptors.concerns(method.id):
+            return method
+        connection = self.connection
+        context = InterceptContext(self.vhost.name, connection.user.name, connection.name, self.number)
+        return interceptors.apply(context, method)
+
+    def send(self, method: Method) -> None:
+        self.connection.send(method_frame(self.number, method))
+
+    def send_verdicts(self, verdicts: list[Verdict]) -> None:
+        for tag, multiple, ack in verdicts:
+            if ack:
+                flag = b"\x01" if multiple else b"\x00"
+                self.connection.send(self.ack_start + tag.to_bytes(8, "big") + flag + END_BYTE)
+            else:
+                self.send(BasicNack(tag, multiple, requeue=False))
+
+    def named_queue(self, name: str) -> str:
+        """An empty name stands for the queue that was declared last on this channel."""
+        if name:
+            return name
+        if self.last_queue is None:
+            raise NotFound("no previously declared queue")
+        return self.last_queue
+
+    # ---- publishing
+
+    def await_content(self, route: Route) -> None:
+        self.pending = PendingContent(route)
+        self.idle = False
+
+    def forget_content(self) -> None:
+        if self.pending is not None:
+            self.connection.hold_partial(-self.pending.size)
+            self.pending = None
+        self.idle = self.step is ChannelStep.OPEN
+
+    def give_back(self, messages: list[Message]) -> None:
+        give_back(self, messages)
+
+    def guarded_sender(self) -> GuardedSender:
+        if self.guarded is None:
+            self.guarded = GuardedSender(self)
+        return self.guarded
+
+    def resolve_publishes(self, first: int, last: int, ack: bool) -> None:
+        if self.confirms is not None:
+            self.send_verdicts(self.confirms.resolved(first, last, ack))
+
+    def reply_name(self) -> str:
+        if self.reply is None:
+            raise PreconditionFailed("fast reply consumer does not exist", method=BasicPublish.id)
+        return self.reply.queue_name
+
+    # ---- the end
+
+    def release(self) -> None:
+        """Give everything back: consumers leave, unacked messages return to their places, books are closed."""
+        self.step = ChannelStep.CLOSING
+        self.forget_content()
+        consumers, self.consumers = self.consumers, {}
+        # Requeue before leaving: an auto-delete queue may die with its last consumer, its messages with it.
+        requeue(self.unacked.take_all())
+        for consumer in consumers.values():
+            consumer.leave()
+        if self.reply is not None:
+            self.reply.leave()
+            self.reply = None
+        if self.guarded is not None:
+            self.guarded.die()
+        self.tx = None
+        self.connection.broker.registry.close_channel(self.connection.user.name)
+
+
+def requeue(portions: list[Portion]) -> None:
+    for holder, lane, sequence, messages, count in portions:
+        holder.queue.requeue(lane, sequence, messages, count)

@@ -1,0 +1,264 @@
+"""From queues to a peer: consumers over AMQP, basic.get and prefetch.  Hot path.
+
+A delivery is four pieces that are never built anew: the start of the frame (made once per consumer and length of the
+rest), eight bytes of delivery tag, the end of the frame (made once per address), and the content as the publisher sent
+it. Only when the channel number or the frame size differs is the content copied.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leveret.delivery.consumer import Consumer, Holder, Source
+from leveret.errors import NotAllowed, PreconditionFailed, Unsupported
+from leveret.message import Address, Message
+from leveret.queues.direct_reply import ReplyQueue
+from leveret.session.access import check_access
+from leveret.wire.content import refit
+from leveret.wire.fields import encode_short
+from leveret.wire.frames import ENVELOPE, method_frame
+from leveret.wire.methods import (
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicQos,
+    BasicQosOk,
+)
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+BURST_BYTES = 512 << 10  # a consumer gives others their turn after this much
+UNLIMITED = 1 << 60
+DELIVER = b"\x00\x3c\x00\x3c"
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+class AmqpConsumer(Consumer):
+    __slots__ = ("_heads", "_tag_bytes", "channel", "connection")
+
+    def __init__(self, channel: Channel, queue: Source, method: BasicConsume, priority: int) -> None:
+        limit = UNLIMITED if method.no_ack or not channel.prefetch else channel.prefetch
+        super().__init__(
+            method.consumer_tag,
+            queue,
+            limit,
+            no_ack=method.no_ack,
+            exclusive=method.exclusive,
+            priority=priority,
+            arguments=dict(method.arguments),
+        )
+        self.channel = channel
+        self.connection = channel.connection
+        self._tag_bytes = encode_short(method.consumer_tag)
+        self._heads: dict[int, bytes] = {}
+
+    def room(self) -> int:
+        connection = self.connection
+        if not connection.writable or connection.out_size > connection.limits.write_high_mark:
+            connection.starved = True
+            return 0
+        if self.no_ack:
+            return UNLIMITED
+        shared = self.channel.shared_credit
+        return self.credit if self.credit < shared else shared
+
+    def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
+        channel, connection, unacked = self.channel, self.connection, self.channel.unacked
+        number, frame_max, out = channel.number, connection.frame_max, connection.out
+        popleft = ready.popleft
+        keeps = not self.no_ack
+        keep = unacked.items.append
+        room = self.room()
+        first = tag = unacked.next_tag
+        stop = tag + (limit if limit < room else room)
+        size = 0
+        last: Address | None = None
+        head = tail = b""
+        fits = True
+        while tag < stop:
+            message = popleft()
+            content, address, _ = message
+            if address is not last:
+                last = address
+                tail = address.tail
+                head = self._heads.get(len(tail)) or self._make_head(len(tail))
+                fits = address.channel == number and address.frame_max <= frame_max
+            if keeps:
+                keep(message)
+            size += len(content)
+            out += (head, tag.to_bytes(8, "big"), tail, content if fits else refit(content, number, frame_max))
+            tag += 1
+            if size > BURST_BYTES:
+                break
+        taken = tag - first
+        if keeps:
+            unacked.opened(self, lane, sequence, taken)
+            self.credit -= taken
+            channel.shared_credit -= taken
+        else:
+            unacked.skip(taken)
+        connection.wrote(size + taken * 64)
+        return taken, size
+
+    def take_again(self, message: Message, lane: int, sequence: int, count: int) -> None:
+        channel, connection, unacked = self.channel, self.connection, self.channel.unacked
+        content, address, _ = message
+        tail = address.tail_again
+        tag = unacked.next_tag
+        head = self._heads.get(len(tail)) or self._make_head(len(tail))
+        connection.out += (head, tag.to_bytes(8, "big"), tail, refit(content, channel.number, connection.frame_max))
+        if self.no_ack:
+            unacked.skip(1)
+        else:
+            unacked.items.append(message)
+            unacked.opened(self, lane, sequence, 1, count)
+            self.credit -= 1
+            channel.shared_credit -= 1
+        connection.wrote(len(content) + 64)
+
+    def _make_head(self, tail: int) -> bytes:
+        """The basic.deliver frame up to the delivery tag; it depends on the rest only by its length."""
+        payload = len(DELIVER) + len(self._tag_bytes) + 8 + tail - 1
+        head = ENVELOPE.pack(1, self.channel.number, payload) + DELIVER + self._tag_bytes
+        self._heads[tail] = head
+        return head
+
+    def restore(self, number: int) -> None:
+        self.credit += number
+        channel = self.channel
+        channel.shared_credit += number
+        if channel.shared_limit != UNLIMITED:
+            for consumer in channel.consumers.values():
+                consumer.queue.touch()
+        self.queue.touch()
+
+    def leave(self) -> None:
+        self.queue.remove_consumer(self)  # type: ignore[attr-defined]
+
+    def cancelled_by_queue(self) -> None:
+        if self.channel.consumers.pop(self.tag, None) is not None and self.connection.wants("consumer_cancel_notify"):
+            self.channel.send(BasicCancel(self.tag, nowait=True))
+
+    @property
+    def label(self) -> str:
+        return f"{self.connection.name} ({self.channel.number}) {self.tag}"
+
+
+class ReplyConsumer(AmqpConsumer):
+    """Consumes from amq.rabbitmq.reply-to: its queue is made for it and goes with it."""
+
+    __slots__ = ("queue_name",)
+
+    def __init__(self, channel: Channel, queue: ReplyQueue, method: BasicConsume) -> None:
+        super().__init__(channel, queue, method, 0)
+        self.queue_name = queue.name
+        queue.consumer = self
+
+    def leave(self) -> None:
+        vhost = self.channel.vhost
+        queue = vhost.reply_queues.pop(self.queue_name, None)
+        if queue is not None:
+            vhost.deaths += 1
+            queue.die()
+
+
+def _consume(channel: Channel, method: BasicConsume) -> None:
+    if method.consumer_tag in channel.consumers or (channel.reply and channel.reply.tag == method.consumer_tag):
+        raise NotAllowed(f"attempt to reuse consumer tag '{method.consumer_tag}'")
+    if not method.consumer_tag:
+        method.consumer_tag = f"amq.ctag-{secrets.token_urlsafe(16)}"
+    if method.queue == REPLY_TO:
+        _consume_replies(channel, method)
+    else:
+        name = channel.named_queue(method.queue)
+        check_access(channel.connection, "read", "queue", name)
+        queue = channel.vhost.queue(name, channel.connection)
+        consumer = AmqpConsumer(channel, queue, method, _priority(method))
+        queue.add_consumer(consumer)
+        channel.consumers[method.consumer_tag] = consumer
+    if not method.nowait:
+        channel.send(BasicConsumeOk(method.consumer_tag))
+
+
+def _consume_replies(channel: Channel, method: BasicConsume) -> None:
+    if not method.no_ack:
+        raise PreconditionFailed("reply consumer cannot acknowledge")
+    if channel.reply is not None:
+        raise PreconditionFailed("reply consumer already set")
+    vhost = channel.vhost
+    name = f"{REPLY_TO}.{secrets.token_urlsafe(24)}"
+    queue = ReplyQueue(name, vhost.surroundings.gauge, vhost.surroundings.dirty)
+    vhost.reply_queues[name] = queue
+    channel.reply = ReplyConsumer(channel, queue, method)
+
+
+def _priority(method: BasicConsume) -> int:
+    value = method.arguments.get("x-priority", 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PreconditionFailed(f"invalid arg 'x-priority': {value!r} is not a whole number")
+    return value
+
+
+def _cancel(channel: Channel, method: BasicCancel) -> None:
+    """Cancelling an unknown tag is no error; what was delivered stays unacked."""
+    consumer: AmqpConsumer | None = channel.consumers.pop(method.consumer_tag, None)
+    if consumer is None and channel.reply is not None and channel.reply.tag == method.consumer_tag:
+        consumer, channel.reply = channel.reply, None
+    if consumer is not None:
+        consumer.leave()
+    if not method.nowait:
+        channel.send(BasicCancelOk(method.consumer_tag))
+
+
+def _get(channel: Channel, method: BasicGet) -> None:
+    name = channel.named_queue(method.queue)
+    check_access(channel.connection, "read", "queue", name)
+    queue = channel.vhost.queue(name, channel.connection)
+    taken = queue.get(method.no_ack)
+    if taken is None:
+        channel.send(BasicGetEmpty())
+        return
+    unacked = channel.unacked
+    tag = unacked.next_tag
+    if method.no_ack:
+        unacked.skip(1)
+    else:
+        holder = channel.getters.get(name)
+        if holder is None or holder.queue is not queue:
+            holder = channel.getters[name] = Holder(queue, 0)
+        unacked.items.append(taken.message)
+        unacked.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
+    content, address, _ = taken.message
+    reply = BasicGetOk(tag, taken.tries > 0, address.exchange, address.key, taken.left)
+    frame = method_frame(channel.number, reply)
+    channel.connection.send(frame + refit(content, channel.number, channel.connection.frame_max))
+
+
+def _qos(channel: Channel, method: BasicQos) -> None:
+    if method.prefetch_size:
+        raise Unsupported(f"prefetch_size!=0 ({method.prefetch_size})", method=BasicQos.id)
+    if method.global_:
+        limit = method.prefetch_count or UNLIMITED
+        channel.shared_credit += limit - channel.shared_limit
+        channel.shared_limit = limit
+        for consumer in channel.consumers.values():
+            consumer.queue.touch()
+    else:
+        channel.prefetch = method.prefetch_count
+    channel.send(BasicQosOk())
+
+
+HANDLERS: dict[tuple[int, int], Callable[..., None]] = {
+    BasicConsume.id: _consume,
+    BasicCancel.id: _cancel,
+    BasicGet.id: _get,
+    BasicQos.id: _qos,
+}

@@ -1,0 +1,132 @@
+"""Content that comes frame by frame: headers and bodies of publishes that publish_run could not take whole.
+
+Also the slow look at a message: properties are decoded, CC and BCC become further routing keys, a direct reply-to is
+rewritten, user-id and expiration are checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
+from leveret.message import NEVER, Message, Traits
+from leveret.session.inspection import inspect
+from leveret.session.publishing import publish
+from leveret.session.routes import Route
+from leveret.wire.constants import BASIC_CLASS, MAX_BODY_SIZE
+from leveret.wire.content import PROPERTIES_AT, properties_of, with_properties
+from leveret.wire.frames import decode_header
+from leveret.wire.grammar import after_body, after_header
+from leveret.wire.methods import BasicPublish
+from leveret.wire.properties import Properties
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+IMPERSONATOR = "impersonator"
+
+
+class PendingContent:
+    """A publish whose content has not all come."""
+
+    __slots__ = ("left", "parts", "route", "size")
+
+    def __init__(self, route: Route) -> None:
+        self.route = route
+        self.parts: list[bytes] = []
+        self.left = 0
+        self.size = 0
+
+    @property
+    def has_header(self) -> bool:
+        return bool(self.parts)
+
+
+def take_header(channel: Channel, frame: bytes) -> None:
+    pending = channel.pending
+    if pending is None or pending.has_header:
+        raise UnexpectedFrame(f"content header on channel {channel.number} without a publish before it")
+    class_id, body = decode_header(frame[7:-1])
+    if class_id != BASIC_CLASS:
+        after_header(class_id, body)
+    if body > MAX_BODY_SIZE:
+        raise FrameError(f"body of {body} bytes is larger than any message may be ({MAX_BODY_SIZE})")
+    largest = channel.connection.limits.max_message_bytes
+    if body > largest:
+        channel.forget_content()
+        raise PreconditionFailed(
+            f"message size {body} is larger than configured max size {largest}", method=BasicPublish.id
+        )
+    pending.left = body
+    _keep(channel, pending, frame)
+    if not body:
+        _finish(channel, pending)
+
+
+def take_body(channel: Channel, frame: bytes) -> None:
+    pending = channel.pending
+    if pending is None or not pending.has_header:
+        raise UnexpectedFrame(f"body on channel {channel.number} without a header before it")
+    pending.left -= len(frame) - 8
+    after_body(pending.left)
+    _keep(channel, pending, frame)
+    if not pending.left:
+        _finish(channel, pending)
+
+
+def _keep(channel: Channel, pending: PendingContent, frame: bytes) -> None:
+    """What has come so far counts as memory; a peer cannot open many channels and leave large bodies unfinished."""
+    connection = channel.connection
+    pending.parts.append(frame)
+    pending.size += len(frame)
+    connection.hold_partial(len(frame))
+    if connection.partial > connection.limits.max_partial_bytes:
+        raise ResourceFault(
+            f"unfinished messages hold {connection.partial} bytes on this connection, more than "
+            f"{connection.limits.max_partial_bytes}: finish some before starting others"
+        )
+
+
+def _finish(channel: Channel, pending: PendingContent) -> None:
+    channel.forget_content()
+    content = b"".join(pending.parts)
+    route = pending.route
+    header = pending.parts[0]
+    flags = int.from_bytes(header[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
+    traits = None
+    if not route.special:
+        traits = inspect(flags, header, PROPERTIES_AT + 2, len(header) - 1, channel.now())
+    if traits is None:
+        route, content, traits = _look_closely(channel, route, content)
+    message: Message = (content, route.address, traits)
+    publish(channel, route, [message], len(content), traits.deadline != NEVER)
+
+
+def _look_closely(channel: Channel, route: Route, content: bytes) -> tuple[Route, bytes, Traits]:
+    properties = properties_of(content)
+    headers = properties.headers or {}
+    _check_user(channel, properties)
+    traits = traits_of(properties, channel.now())
+    copies = further_keys(headers)
+    changed = properties
+    if "BCC" in headers:  # blind: no receiver may see it
+        changed = replace(changed, headers={name: value for name, value in headers.items() if name != "BCC"})
+    if properties.reply_to == REPLY_TO:
+        changed = replace(changed, reply_to=channel.reply_name())
+    if changed is not properties:
+        content = with_properties(content, changed)
+    if copies or route.special:
+        route = channel.routes.reroute(route, (route.address.key, *copies), headers)
+    return route, content, traits
+
+
+def _check_user(channel: Channel, properties: Properties) -> None:
+    user = channel.connection.user
+    if properties.user_id is not None and properties.user_id != user.name and IMPERSONATOR not in user.tags:
+        raise PreconditionFailed(
+            f"user_id property set to '{properties.user_id}' but authenticated user was '{user.name}'",
+            method=BasicPublish.id,
+        )

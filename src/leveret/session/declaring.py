@@ -1,0 +1,178 @@
+"""Methods that make, join and delete exchanges, queues and bindings: permissions here, rules in broker/vhost.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leveret.errors import NotFound
+from leveret.routing.bindings import Binding, Destination
+from leveret.session.access import check_access, check_topic
+from leveret.wire.methods import (
+    ExchangeBind,
+    ExchangeBindOk,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    ExchangeUnbind,
+    ExchangeUnbindOk,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
+    if method.passive:
+        channel.vhost.exchange(method.exchange)
+    else:
+        if method.exchange:
+            check_access(channel.connection, "configure", "exchange", method.exchange)
+        alternate = method.arguments.get("alternate-exchange")
+        if isinstance(alternate, str):
+            check_access(channel.connection, "read", "exchange", method.exchange)
+            check_access(channel.connection, "write", "exchange", alternate)
+        channel.vhost.declare_exchange(
+            method.exchange,
+            method.type,
+            durable=method.durable,
+            auto_delete=method.auto_delete,
+            internal=method.internal,
+            arguments=method.arguments,
+        )
+    if not method.nowait:
+        channel.send(ExchangeDeclareOk())
+
+
+def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
+    if method.exchange:
+        check_access(channel.connection, "configure", "exchange", method.exchange)
+    channel.vhost.delete_exchange(method.exchange, if_unused=method.if_unused)
+    if not method.nowait:
+        channel.send(ExchangeDeleteOk())
+
+
+def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
+    _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
+    destination = Destination("exchange", method.destination)
+    channel.vhost.bind(Binding(method.source, destination, method.routing_key, method.arguments))
+    if not method.nowait:
+        channel.send(ExchangeBindOk())
+
+
+def _unbind_exchange(channel: Channel, method: ExchangeUnbind) -> None:
+    _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
+    destination = Destination("exchange", method.destination)
+    channel.vhost.unbind(Binding(method.source, destination, method.routing_key, method.arguments))
+    if not method.nowait:
+        channel.send(ExchangeUnbindOk())
+
+
+def _check_binding(channel: Channel, kind: str, destination: str, source: str, key: str) -> None:
+    """Binding writes to the destination and reads from the source."""
+    check_access(channel.connection, "write", "queue" if kind == "queue" else "exchange", destination)
+    check_access(channel.connection, "read", "exchange", source)
+    exchange = channel.vhost.exchanges.get(source)
+    if exchange is not None:
+        check_topic(channel.connection, "read", exchange, key)
+
+
+def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
+    vhost, connection = channel.vhost, channel.connection
+    if method.queue.startswith(REPLY_TO):
+        _declare_replies(channel, method)
+        return
+    if method.passive:
+        name = channel.named_queue(method.queue)
+        queue = vhost.queue(name, connection)
+        queue.note_use()
+    else:
+        if method.queue:
+            check_access(connection, "configure", "queue", method.queue)
+        queue = vhost.declare_queue(
+            method.queue,
+            durable=method.durable,
+            exclusive=method.exclusive,
+            auto_delete=method.auto_delete,
+            arguments=method.arguments,
+            owner=connection,
+        )
+    channel.last_queue = queue.name
+    if not method.nowait:
+        vhost.settle_down(queue)
+        channel.send(QueueDeclareOk(queue.name, queue.ready, len(queue.consumers)))
+
+
+def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
+    """A responder may ask in this way whether the requester is still there."""
+    known = method.queue == REPLY_TO or method.queue in channel.vhost.reply_queues
+    if not known:
+        raise NotFound(f"no queue '{method.queue}' in vhost '{channel.vhost.name}'")
+    if not method.nowait:
+        channel.send(QueueDeclareOk(method.queue, 0, 1))
+
+
+def _delete_queue(channel: Channel, method: QueueDelete) -> None:
+    name = channel.named_queue(method.queue)
+    check_access(channel.connection, "configure", "queue", name)
+    number = channel.vhost.delete_queue(
+        name, if_unused=method.if_unused, if_empty=method.if_empty, owner=channel.connection
+    )
+    if not method.nowait:
+        channel.send(QueueDeleteOk(number))
+
+
+def _purge_queue(channel: Channel, method: QueuePurge) -> None:
+    name = channel.named_queue(method.queue)
+    check_access(channel.connection, "read", "queue", name)
+    number = channel.vhost.purge_queue(name, channel.connection)
+    if not method.nowait:
+        channel.send(QueuePurgeOk(number))
+
+
+def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding:
+    name = channel.named_queue(method.queue)
+    key = method.routing_key
+    if not key and not method.queue:
+        key = name  # the shorthand for "my last queue, by its name"
+    _check_binding(channel, "queue", name, method.exchange, key)
+    if name in channel.vhost.queues:
+        channel.vhost.queue(name, channel.connection)  # refuses another connection's exclusive queue
+    return Binding(method.exchange, Destination("queue", name), key, method.arguments)
+
+
+def _bind_queue(channel: Channel, method: QueueBind) -> None:
+    channel.vhost.bind(_queue_binding(channel, method))
+    if not method.nowait:
+        channel.send(QueueBindOk())
+
+
+def _unbind_queue(channel: Channel, method: QueueUnbind) -> None:
+    channel.vhost.unbind(_queue_binding(channel, method))
+    channel.send(QueueUnbindOk())
+
+
+HANDLERS: dict[tuple[int, int], Callable[..., None]] = {
+    ExchangeDeclare.id: _declare_exchange,
+    ExchangeDelete.id: _delete_exchange,
+    ExchangeBind.id: _bind_exchange,
+    ExchangeUnbind.id: _unbind_exchange,
+    QueueDeclare.id: _declare_queue,
+    QueueDelete.id: _delete_queue,
+    QueuePurge.id: _purge_queue,
+    QueueBind.id: _bind_queue,
+    QueueUnbind.id: _unbind_queue,
+}

@@ -1,0 +1,146 @@
+"""From the protocol header to an open connection: start, login, tune, open."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leveret.auth.loopback import is_loopback
+from leveret.auth.mechanisms import offered, parse
+from leveret.auth.users import User
+from leveret.errors import LoginRefused, NotAllowed
+from leveret.version import VERSION
+from leveret.wire.constants import MIN_FRAME_MAX
+from leveret.wire.fields import Table
+from leveret.wire.methods import (
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+)
+
+if TYPE_CHECKING:
+    from leveret.session.connection import Connection
+
+CAPABILITIES: Table = {
+    "publisher_confirms": True,
+    "exchange_exchange_bindings": True,
+    "basic.nack": True,
+    "consumer_cancel_notify": True,
+    "connection.blocked": True,
+    "consumer_priorities": True,
+    "authentication_failure_close": True,
+    "per_consumer_qos": True,
+    "direct_reply_to": True,
+}
+# Clients choose their behaviour by product and version (kombu decides by them what basic.qos means), so we name the
+# product whose behaviour we have; see docs/decisions/0003-announced-product.md.
+COMPATIBLE_PRODUCT = "RabbitMQ"
+COMPATIBLE_VERSION = "3.13.7"
+
+
+def server_properties(node_name: str) -> Table:
+    return {
+        "product": COMPATIBLE_PRODUCT,
+        "version": COMPATIBLE_VERSION,
+        "platform": f"Leveret {VERSION} on Python {platform.python_version()}",
+        "information": f"Leveret {VERSION}, compatible with RabbitMQ {COMPATIBLE_VERSION}",
+        "cluster_name": node_name,
+        "capabilities": dict(CAPABILITIES),
+    }
+
+
+def start(connection: Connection) -> None:
+    properties = server_properties(connection.broker.node_name)
+    mechanisms = offered(bool(connection.peer.certificate))
+    connection.send_method(ConnectionStart(0, 9, properties, mechanisms, b"en_US"))
+
+
+def _start_ok(connection: Connection, method: ConnectionStartOk) -> None:
+    connection.client_properties = method.client_properties
+    capabilities = method.client_properties.get("capabilities")
+    connection.capabilities = capabilities if isinstance(capabilities, dict) else {}
+    name = method.client_properties.get("connection_name")
+    connection.client_name = name if isinstance(name, str) else None
+    credentials = parse(method.mechanism, method.response, connection.peer.certificate)
+    connection.halt()
+    connection.login(credentials, lambda user: _logged_in(connection, credentials.name, user))
+
+
+def _logged_in(connection: Connection, name: str, user: User | None) -> None:
+    """Back from the login, on the loop. The connection may be gone by now."""
+    if connection.is_over:
+        return
+    try:
+        if user is None:
+            raise LoginRefused("Login was refused using authentication mechanism. For details see the broker logfile.")
+        if name in connection.limits.loopback_users and not is_loopback(connection.peer.host):
+            raise LoginRefused(f"user '{name}' can only connect via localhost")
+        connection.user = user
+        limits = connection.limits
+        connection.send_method(ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat))
+    except LoginRefused as refusal:
+        connection.refuse_login(refusal)
+        return
+    connection.unhalt()
+
+
+def _tune_ok(connection: Connection, method: ConnectionTuneOk) -> None:
+    limits = connection.limits
+    connection.channel_max = _tuned("channel_max", method.channel_max, limits.channel_max)
+    connection.frame_max = _tuned("frame_max", method.frame_max, limits.frame_max)
+    if connection.frame_max < MIN_FRAME_MAX:
+        raise NotAllowed(f"frame_max={method.frame_max} < {MIN_FRAME_MAX} min size")
+    connection.frame_limit = connection.frame_max  # of payload: 8 bytes more than the frame may have, on purpose
+    connection.heartbeat = method.heartbeat
+
+
+def _tuned(name: str, wanted: int, offered_: int) -> int:
+    """0 leaves the choice to us; more than offered is refused."""
+    if wanted > offered_:
+        raise NotAllowed(f"negotiated {name} = {wanted} is higher than the maximum allowed value ({offered_})")
+    return wanted or offered_
+
+
+def _open(connection: Connection, method: ConnectionOpen) -> None:
+    broker, user = connection.broker, connection.user
+    vhost = broker.vhosts.get(method.virtual_host)
+    if vhost is None:
+        raise NotAllowed(f"vhost {method.virtual_host} not found")
+    if not broker.permissions.may_enter(user.name, vhost.name):
+        raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
+    broker.registry.enter(user.name, user.max_connections, vhost.name, vhost.max_connections)
+    connection.vhost = vhost
+    connection.opened()
+    connection.send_method(ConnectionOpenOk())
+
+
+def _update_secret(connection: Connection, method: ConnectionUpdateSecret) -> None:
+    """The peer renews its credentials; a wrong secret ends the connection, as an expired one would."""
+    name = connection.user.name
+
+    def done(user: User | None) -> None:
+        if connection.is_over:
+            return
+        if user is None:
+            connection.fail(LoginRefused(f"new secret of user '{name}' was refused"))
+        else:
+            connection.user = user
+            connection.send_method(ConnectionUpdateSecretOk())
+            connection.broker.wake()
+
+    secret = method.new_secret.decode("utf-8", "replace")
+    connection.login_again(name, secret, done)
+
+
+HANDLERS: dict[tuple[int, int], Callable[..., None]] = {
+    ConnectionStartOk.id: _start_ok,
+    ConnectionTuneOk.id: _tune_ok,
+    ConnectionOpen.id: _open,
+    ConnectionUpdateSecret.id: _update_secret,
+}

@@ -1,0 +1,16 @@
+"""The limits that a connection keeps to, taken from the settings once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    frame_max: int = 131072
+    channel_max: int = 2047
+    heartbeat: int = 60
+    max_message_bytes: int = 16 << 20
+    max_partial_bytes: int = 64 << 20  # unfinished messages of one connection
+    write_high_mark: int = 1 << 20
+    loopback_users: frozenset[str] = frozenset({"guest"})

@@ -1,0 +1,118 @@
+"""Where the publishes of a channel go: routing results, remembered by the raw bytes of the publish frame.  Hot path.
+
+Decoding the frame, asking interceptors and permissions, and routing are paid once per distinct frame, not per message.
+A remembered route is valid for one epoch of the vhost (any change of bindings, exchanges or permissions ends it). Queues
+that only the default exchange reaches come and go without ending an epoch; such a death is noticed by ``deaths``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from leveret.broker.counters import ExchangeCounters
+from leveret.errors import AccessRefused, Unsupported
+from leveret.message import Address
+from leveret.queues.queue import Queue
+from leveret.routing.exchange import Exchange
+from leveret.session.access import check_access, check_topic
+from leveret.wire.methods import BasicPublish
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+MOST_REMEMBERED = 1_024
+FRAME_HEAD = 11  # bytes of a method frame before its arguments
+
+
+class Route:
+    """The outcome of routing one publish frame."""
+
+    __slots__ = (
+        "address",
+        "counters",
+        "deaths",
+        "durable",
+        "epoch",
+        "exchange",
+        "guarded",
+        "mandatory",
+        "queues",
+        "special",
+    )
+
+    def __init__(self, address: Address, exchange: Exchange, counters: ExchangeCounters, mandatory: bool) -> None:
+        self.address = address
+        self.exchange = exchange
+        self.counters = counters
+        self.mandatory = mandatory
+        self.queues: list[Queue] = []
+        self.durable = False  # some queue outlives the process: the log must be told
+        self.guarded = False  # some queue does not take messages at once
+        self.special = False  # every message must be looked into to be routed
+        self.epoch = -1
+        self.deaths = -1
+
+    def lead_to(self, queues: list[Queue]) -> None:
+        self.queues = queues
+        self.durable = any(queue.durable for queue in queues)
+        self.guarded = any(queue.guard is not None for queue in queues)
+
+
+class Routes:
+    """The remembered routes of one channel."""
+
+    __slots__ = ("_channel", "known")
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self.known: dict[bytes, Route] = {}
+
+    def resolve(self, frame: bytes, known: Route | None) -> Route:
+        """The route of a publish frame that is new, or whose remembered route is out of date."""
+        vhost = self._channel.vhost
+        if known is not None and known.epoch == vhost.epoch and all(queue.alive for queue in known.queues):
+            known.deaths = vhost.deaths  # others died
+            return known
+        self.known.pop(frame, None)
+        method = BasicPublish.decode(frame, FRAME_HEAD, len(frame) - 1)
+        intercepted = self._channel.intercept(method)
+        assert isinstance(intercepted, BasicPublish)
+        route = self._make(intercepted)
+        if self._may_be_remembered(route):
+            if len(self.known) >= MOST_REMEMBERED:
+                self.known.clear()
+            self.known[frame] = route
+        return route
+
+    def _make(self, method: BasicPublish) -> Route:
+        channel = self._channel
+        connection, vhost = channel.connection, channel.vhost
+        if method.immediate:
+            raise Unsupported("immediate=true", method=BasicPublish.id)
+        check_access(connection, "write", "exchange", method.exchange)
+        exchange = vhost.exchange(method.exchange)
+        if exchange.internal:
+            raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{vhost.name}'")
+        check_topic(connection, "write", exchange, method.routing_key)
+        connection.note_publisher()
+        address = Address(method.exchange, method.routing_key, channel.number, connection.frame_max)
+        route = Route(address, exchange, vhost.counters_of(exchange.name), method.mandatory)
+        route.epoch, route.deaths = vhost.epoch, vhost.deaths
+        routed = vhost.route(exchange, (method.routing_key,), {})
+        route.special = not routed.by_key_only
+        route.lead_to(vhost.live_queues(routed.queues))
+        return route
+
+    def reroute(self, route: Route, keys: Sequence[str], headers: Mapping[str, object]) -> Route:
+        """A route for one message that has to be looked into: by its headers, or to more keys than one."""
+        vhost = self._channel.vhost
+        own = Route(route.address, route.exchange, route.counters, route.mandatory)
+        own.lead_to(vhost.live_queues(vhost.route(route.exchange, keys, headers).queues))
+        return own
+
+    def _may_be_remembered(self, route: Route) -> bool:
+        """A miss on the default exchange ends when somebody declares that queue, which ends no epoch."""
+        if self._channel.connection.broker.interceptors.concerns(BasicPublish.id):
+            return False
+        return bool(route.queues) or bool(route.exchange.name)

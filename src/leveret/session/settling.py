@@ -1,0 +1,121 @@
+"""basic.ack, nack, reject and recover.  Hot path.
+
+Consumers ack in order far more often than not. A run of ack frames, each for the next tag or a multiple beyond it, is
+folded into one number and settled at once; anything else goes one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from leveret.delivery.unacked import Portion
+from leveret.errors import PreconditionFailed, Unsupported
+from leveret.wire.constants import FRAME_END
+from leveret.wire.methods import BasicAck, BasicNack, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+unpack_ack = Struct(">QB").unpack_from
+ACK_FRAME = 21  # bytes
+Settle = Callable[[list[Portion]], None]
+
+
+def ack_run(channel: Channel, data: bytes, pos: int) -> int:
+    """Settle by the run of basic.ack frames at ``pos``; where the rest begins.
+
+    The first frame is known to be whole. If it is not the next in order, it alone is handled.
+    """
+    unacked = channel.unacked
+    start, end = pos, len(data)
+    if channel.tx is None and not unacked.holes:
+        startswith, prefix = data.startswith, channel.ack_start
+        first, last = unacked.base, unacked.next_tag - 1
+        upto = first - 1
+        while end - pos >= ACK_FRAME and startswith(prefix, pos):
+            tag, multiple = unpack_ack(data, pos + 11)
+            if not (tag == upto + 1 or (multiple & 1 and tag > upto)) or tag > last or data[pos + 20] != FRAME_END:
+                break
+            upto = tag
+            pos += ACK_FRAME
+        if upto >= first:
+            settle(unacked.take_through(upto))
+    if pos == start:
+        length = int.from_bytes(data[pos + 3 : pos + 7], "big")
+        pos += length + 8
+        acknowledge(channel, BasicAck.decode(data, start + 11, pos - 1))
+    return pos
+
+
+def acknowledge(channel: Channel, method: BasicAck) -> None:
+    method_ = channel.intercept(method)
+    assert isinstance(method_, BasicAck)
+    _decide(channel, method_.delivery_tag, method_.multiple, settle)
+
+
+def settle(portions: list[Portion]) -> None:
+    for holder, lane, sequence, messages, _ in portions:
+        holder.queue.settle(lane, sequence, messages)
+        holder.restore(len(messages))
+
+
+def give_back(portions: list[Portion]) -> None:
+    for holder, lane, sequence, messages, count in portions:
+        holder.queue.requeue(lane, sequence, messages, count)
+        holder.restore(len(messages))
+
+
+def drop(portions: list[Portion]) -> None:
+    for holder, lane, sequence, messages, _ in portions:
+        holder.queue.drop(lane, sequence, messages)
+        holder.restore(len(messages))
+
+
+def _decide(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
+    """Find the deliveries that a tag means and do ``action`` with them, at once or at commit."""
+    if channel.tx is not None:
+        channel.tx.settle(channel.unacked, tag, multiple, action)
+        return
+    unacked = channel.unacked
+    if multiple:
+        if tag == 0:
+            action(unacked.take_all())
+            return
+        if not unacked.holds(tag):
+            raise unknown_tag(tag)
+        action(unacked.take_through(tag))
+        return
+    portion = unacked.take_one(tag)
+    if portion is None:
+        raise unknown_tag(tag)
+    action([portion])
+
+
+def unknown_tag(tag: int) -> PreconditionFailed:
+    return PreconditionFailed(f"unknown delivery tag {tag}")
+
+
+def _nack(channel: Channel, method: BasicNack) -> None:
+    _decide(channel, method.delivery_tag, method.multiple, give_back if method.requeue else drop)
+
+
+def _reject(channel: Channel, method: BasicReject) -> None:
+    _decide(channel, method.delivery_tag, False, give_back if method.requeue else drop)
+
+
+def _recover(channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None:
+    if not method.requeue:
+        raise Unsupported("requeue=false", method=method.id)
+    give_back(channel.unacked.take_all())
+    if isinstance(method, BasicRecover):
+        channel.send(BasicRecoverOk())
+
+
+HANDLERS: dict[tuple[int, int], Callable[..., None]] = {
+    BasicNack.id: _nack,
+    BasicReject.id: _reject,
+    BasicRecover.id: _recover,
+    BasicRecoverAsync.id: _recover,
+}

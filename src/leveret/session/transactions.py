@@ -1,0 +1,100 @@
+"""tx.* and confirm.select: a channel is in one of the two modes, or in none.
+
+A transaction holds publishes (routed when they came) and settlements until the commit. Settled tags stay outstanding
+until then, so a rollback leaves the channel as if nothing had been acked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leveret.delivery.confirms import Confirms
+from leveret.delivery.unacked import Portion, Unacked
+from leveret.errors import PreconditionFailed
+from leveret.message import Message
+from leveret.session.publishing import publish
+from leveret.session.routes import Route
+from leveret.wire.methods import (
+    ConfirmSelect,
+    ConfirmSelectOk,
+    TxCommit,
+    TxCommitOk,
+    TxRollback,
+    TxRollbackOk,
+    TxSelect,
+    TxSelectOk,
+)
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+
+class Transaction:
+    __slots__ = ("_settled", "publishes", "settlements")
+
+    def __init__(self) -> None:
+        self.publishes: list[tuple[Route, list[Message], int, bool]] = []
+        self.settlements: list[tuple[list[int], Callable[[list[Portion]], None]]] = []
+        self._settled: set[int] = set()
+
+    def settle(self, unacked: Unacked, tag: int, multiple: bool, action: Callable[[list[Portion]], None]) -> None:
+        """Remember what is to be done with these tags; unknown ones are refused now, not at commit."""
+        if tag == 0 and multiple:
+            wanted = range(unacked.base, unacked.next_tag)
+        elif not unacked.holds(tag) or tag in self._settled:
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        else:
+            wanted = range(unacked.base if multiple else tag, tag + 1)
+        tags = [each for each in wanted if unacked.holds(each) and each not in self._settled]
+        self._settled.update(tags)
+        self.settlements.append((tags, action))
+
+
+def _select_tx(channel: Channel, method: TxSelect) -> None:
+    if channel.confirms is not None:
+        raise PreconditionFailed("cannot switch from confirm to tx mode")
+    if channel.tx is None:
+        channel.tx = Transaction()
+    channel.send(TxSelectOk())
+
+
+def _commit(channel: Channel, method: TxCommit) -> None:
+    done = _current(channel)
+    channel.tx = None  # what is committed takes effect as if it came now
+    for route, run, size, timed in done.publishes:
+        publish(channel, route, run, size, timed)
+    for tags, action in done.settlements:
+        portions = [channel.unacked.take_one(tag) for tag in tags]
+        action([portion for portion in portions if portion is not None])
+    channel.tx = Transaction()
+    channel.send(TxCommitOk())
+
+
+def _rollback(channel: Channel, method: TxRollback) -> None:
+    _current(channel)
+    channel.tx = Transaction()
+    channel.send(TxRollbackOk())
+
+
+def _current(channel: Channel) -> Transaction:
+    if channel.tx is None:
+        raise PreconditionFailed("channel is not transactional")
+    return channel.tx
+
+
+def _select_confirms(channel: Channel, method: ConfirmSelect) -> None:
+    if channel.tx is not None:
+        raise PreconditionFailed("cannot switch from tx to confirm mode")
+    if channel.confirms is None:
+        channel.confirms = Confirms()
+    if not method.nowait:
+        channel.send(ConfirmSelectOk())
+
+
+HANDLERS: dict[tuple[int, int], Callable[..., None]] = {
+    TxSelect.id: _select_tx,
+    TxCommit.id: _commit,
+    TxRollback.id: _rollback,
+    ConfirmSelect.id: _select_confirms,
+}

@@ -1,0 +1,174 @@
+"""The kinds of settings: what each accepts, from a TOML value or from the text of a flag or variable.
+
+A parser raises ValueError; ``config`` adds which setting it was, where the value came from and what is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+SIZE_UNITS = {
+    "": 1, "b": 1,
+    "k": 1 << 10, "kb": 1000, "kib": 1 << 10,
+    "m": 1 << 20, "mb": 1000**2, "mib": 1 << 20,
+    "g": 1 << 30, "gb": 1000**3, "gib": 1 << 30,
+}  # fmt: skip
+TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+OFF = frozenset({"off", "none", "false", "no"})
+UNLIMITED = frozenset({"unlimited", "none", "off"})
+
+
+@dataclass(slots=True, frozen=True)
+class Kind:
+    metavar: str
+    accepts: str
+    parse: Callable[[object], Any]
+    nothing: str = "none"
+    """How None is written, when the kind has it."""
+
+    def show(self, value: object) -> str:
+        if value is None:
+            return self.nothing
+        if isinstance(value, tuple | frozenset):
+            return ",".join(sorted(value) if isinstance(value, frozenset) else value) or "none"
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(slots=True, frozen=True)
+class MemoryMark:
+    """Where publishers are blocked: a share of the memory we may use, or a number of bytes."""
+
+    percent: float | None = None
+    size: int | None = None
+
+    def of(self, usable: int) -> int:
+        return self.size if self.size is not None else int(usable * (self.percent or 0.0) / 100)
+
+    def __str__(self) -> str:
+        return f"{self.percent:g}%" if self.size is None else str(self.size)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise ValueError
+
+
+def _verbatim(value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError
+    return int(value)
+
+
+def _between(value: int, low: int, high: int | None) -> int:
+    if value < low or (high is not None and value > high):
+        raise ValueError
+    return value
+
+
+def _with_unit(value: object, units: dict[str, Any]) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError
+    if not isinstance(value, str):
+        return value
+    digits = value.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+    unit = value.strip()[len(digits) :].lower()
+    if unit not in units:
+        raise ValueError
+    return float(digits) * float(units[unit])
+
+
+def _is_word(value: object, words: frozenset[str]) -> bool:
+    return value is False or (isinstance(value, str) and value.strip().lower() in words)
+
+
+def _port(value: object) -> int | None:
+    return None if _is_word(value, OFF) else _between(_whole(value), 0, 65535)
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [] if _is_word(value, OFF) else value.split(",")
+    if not isinstance(value, list | tuple):
+        raise ValueError
+    return tuple(_text(item) for item in value)
+
+
+def _hosts(value: object) -> tuple[str, ...]:
+    hosts = tuple(_host(name) for name in _names(value))
+    if not hosts:
+        raise ValueError
+    return hosts
+
+
+def _host(name: str) -> str:
+    if name == "*":
+        return "::"
+    if name.startswith("[") or ":" in name:  # only an IPv6 literal has a colon: "localhost:5672" is a mistake
+        name = name.removeprefix("[").removesuffix("]")
+        ip_address(name.partition("%")[0])
+    return name
+
+
+def _memory_mark(value: object) -> MemoryMark:
+    if isinstance(value, str) and value.strip().endswith("%"):
+        percent = float(value.strip()[:-1])
+        if not 0 < percent <= 100:
+            raise ValueError
+        return MemoryMark(percent=percent)
+    return MemoryMark(size=_between(int(_with_unit(value, SIZE_UNITS)), 1 << 20, None))
+
+
+TEXT = Kind("TEXT", "a text that is not empty", _text)
+SECRET_TEXT = Kind("TEXT", "a text that is not empty", _verbatim)
+FILE = Kind("FILE", "the path of a file", lambda value: Path(_text(value)))
+FOLDER = Kind("DIR", "the path of a directory", lambda value: Path(_text(value)))
+PORT = Kind("PORT", "a port from 1 to 65535, 0 for a free one, or off", _port, nothing="off")
+NAMES = Kind("NAMES", "names separated by commas, or none", lambda value: frozenset(_names(value)))
+HOSTS = Kind("HOSTS", "host names or addresses separated by commas, without ports", _hosts)
+MEMORY_MARK = Kind("MARK", "a percentage such as 40%, or at least 1MiB such as 512MiB", _memory_mark)
+
+
+def choice(*words: str) -> Kind:
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value.strip().lower() not in words:
+            raise ValueError
+        return value.strip().lower()
+
+    return Kind("|".join(words), "one of " + ", ".join(words), parse)
+
+
+def whole(low: int, high: int) -> Kind:
+    return Kind("N", f"a whole number from {low} to {high}", lambda value: _between(_whole(value), low, high))
+
+
+def limit() -> Kind:
+    def parse(value: object) -> int | None:
+        return None if _is_word(value, UNLIMITED) else _between(_whole(value), 0, None)
+
+    return Kind("N", "a whole number, or unlimited", parse, nothing="unlimited")
+
+
+def size(low: int, high: int) -> Kind:
+    accepts = f"a size from {low} to {high} bytes, such as 64KiB or 16MiB"
+    return Kind("SIZE", accepts, lambda value: _between(int(_with_unit(value, SIZE_UNITS)), low, high))
+
+
+def seconds(low: float, high: float) -> Kind:
+    def parse(value: object) -> float:
+        given = _with_unit(value, TIME_UNITS)
+        if not low <= given <= high:  # also refuses nan
+            raise ValueError
+        return float(given)
+
+    return Kind("SECONDS", f"a time from {low:g} to {high:g} seconds, such as 10, 500ms or 1m", parse)

@@ -1,0 +1,29 @@
+"""Programs of other languages that some tests need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import NoReturn
+
+import pytest
+
+
+def everything_is_required() -> bool:
+    """True where a missing program must fail the run (CI) instead of skipping a test."""
+    return os.environ.get("LEVERET_REQUIRE_ALL") == "1"
+
+
+def require_program(name: str) -> str:
+    """The path of a program; without it the test is skipped, or fails where everything is required."""
+    path = shutil.which(name)
+    if path is None:
+        missing(f"{name} is not installed (`make foreign` installs it)")
+    return path
+
+
+def missing(what: str) -> NoReturn:
+    """Something foreign is absent: skip, or fail where everything is required."""
+    if everything_is_required():
+        pytest.fail(what, pytrace=False)
+    pytest.skip(what)

@@ -1,0 +1,356 @@
+"""The walls of the house as data: who may import whom, who may do IO, how long things may grow.
+
+A room is a folder or a root file of `src/leveret`. Each check takes the root of a package, so that the last tests of
+this file can show on a small bad package that every check is able to fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SRC = REPOSITORY / "src" / "leveret"
+
+ROOT_FILES = {"errors", "version", "message", "clock", "config", "setting_kinds", "bootstrap", "logs", "machine"}
+ROOT_FILES |= {"embedded", "pytest_plugin", "node"}
+# What a thinking room of the server may import besides the rooms below it: values and their types.
+VALUES = {"message", "wire.properties", "wire.fields", "clock", "logs"}
+ROOMS: dict[str, set[str]] = {
+    "wire": set(),
+    "routing": VALUES,
+    "delivery": VALUES,
+    "auth": VALUES,
+    "store": VALUES,
+    "queues": VALUES | {"store", "delivery"},
+    # The broker makes and reads content for callers in the process, and interceptors rewrite methods.
+    "broker": VALUES
+    | {"routing", "queues", "store", "delivery", "auth"}
+    | {"wire.constants", "wire.content", "wire.methods"},
+    "session": VALUES | {"wire", "broker", "delivery", "auth", "queues", "routing", "store.log"},
+    "server": VALUES | {"session", "broker", "store", "config", "machine", "auth", "wire.constants", "wire.grammar"},
+    "sharding": VALUES | {"broker", "routing"},
+    "stomp": VALUES | {"broker", "delivery", "auth"},
+    "pipeline": VALUES | {"broker", "queues", "store"},
+    "management": VALUES | {"broker", "auth", "config"},
+    "client": {"wire"},
+    "links": VALUES | {"client", "broker"},
+    "spark": set(),
+    "cli": {"node", "config", "bootstrap", "logs", "store", "client", "spark"},
+}
+SERVER_ROOMS = ROOMS.keys() - {"client", "spark", "cli"}
+MAY_IMPORT: dict[str, set[str]] = ROOMS | {
+    "errors": set(),
+    "version": set(),
+    "clock": set(),
+    "config": {"machine", "setting_kinds", "bootstrap"},
+    "setting_kinds": {"machine"},
+    "bootstrap": {"setting_kinds"},
+    "machine": set(),
+    "logs": {"config"},
+    "message": {"wire.properties", "wire.fields", "wire.constants"},
+    "node": SERVER_ROOMS | {"client", "message", "clock", "config", "bootstrap", "logs", "machine"},
+    "embedded": SERVER_ROOMS | {"client", "node", "message", "clock", "config", "bootstrap", "logs", "machine"},
+    "pytest_plugin": {"embedded"},
+    "__init__": {"embedded", "clock", "config"},
+    "__main__": {"cli"},
+}
+EVERYBODY = {"errors", "version"}
+PUBLIC_FACES = {"__init__.py", "client/__init__.py", "client/jms/__init__.py", "spark/__init__.py"}
+
+NO_IO = {"wire", "session", "routing", "queues", "store", "delivery", "broker", "auth"}
+DOES_IO = {"store/files.py"}
+IO = {"asyncio", "uvloop", "socket", "ssl", "select", "selectors", "subprocess", "multiprocessing"}
+CHANCE = {"time", "random", "secrets", "uuid", "threading", "_thread", "concurrent"}
+MAY_USE = {"auth": {"secrets"}, "broker": {"secrets", "uuid"}, "session": {"secrets"}}
+CLOCK_READS = {"now", "utcnow", "today"}
+NEVER_IMPORT = {"pickle", "cPickle", "marshal", "shelve", "dill", "yaml"}
+NEVER_CALL = {"eval", "exec"}
+
+FILE_LINES = 400
+FUNCTION_LINES = 40
+HOT_FUNCTION_LINES = 120
+CONTRACT_METHODS = 8
+VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
+GENERATED = re.compile("Generated (by|from) tools/")
+
+Check = Callable[[Path], Iterator[str]]
+
+
+def modules(src: Path) -> Iterator[tuple[str, str, str]]:
+    """Path within the package, room and text of every module."""
+    for path in sorted(src.rglob("*.py")):
+        relative = path.relative_to(src)
+        yield relative.as_posix(), relative.parts[0].removesuffix(".py"), path.read_text(encoding="utf-8")
+
+
+def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything imported, also inside functions and for types only."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            prefix = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{prefix}.{alias.name}") for alias in node.names)
+
+
+def imports_of(relative: str, text: str) -> Iterator[tuple[int, str]]:
+    return imports(ast.parse(text), ("leveret", *Path(relative).parts[:-1]))
+
+
+def is_generated(text: str) -> bool:
+    return GENERATED.search(text[:600]) is not None
+
+
+def covers(allowed: set[str], name: str) -> bool:
+    return any(name == entry or name.startswith(f"{entry}.") for entry in allowed)
+
+
+def wrong_directions(src: Path) -> Iterator[str]:
+    for relative, room, text in modules(src):
+        if room not in MAY_IMPORT:
+            yield f"{relative}: the room {room!r} is not in MAY_IMPORT"
+            continue
+        allowed = MAY_IMPORT[room] | EVERYBODY
+        for line, full in imports_of(relative, text):
+            top, _, name = full.partition(".")
+            if top == "leveret" and not covers(allowed | {room}, name):
+                yield f"{relative}:{line}: {room} must not import {full} (allowed: {', '.join(sorted(allowed))})"
+
+
+def forbidden_io(src: Path) -> Iterator[str]:
+    for relative, room, text in modules(src):
+        if room not in NO_IO or relative in DOES_IO:
+            continue
+        for line, full in imports_of(relative, text):
+            top = full.partition(".")[0]
+            if top in (IO | CHANCE) - MAY_USE.get(room, set()):
+                yield f"{relative}:{line}: {room} does no IO and must not import {top}; pass the value in"
+        yield from (
+            f"{relative}:{line}: {room} does no IO and must not call {call}" for line, call in io_calls(room, text)
+        )
+
+
+def io_calls(room: str, text: str) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        match node.func:
+            case ast.Name("open") if room != "store":
+                yield node.lineno, "open()"
+            case ast.Attribute(ast.Name("datetime" | "date") | ast.Attribute(_, "datetime" | "date"), attr) if (
+                attr in CLOCK_READS
+            ):
+                yield node.lineno, f"datetime.{attr}()"
+
+
+def dangerous(src: Path) -> Iterator[str]:
+    for relative, _, text in modules(src):
+        for line, full in imports_of(relative, text):
+            if full.partition(".")[0] in NEVER_IMPORT:
+                yield f"{relative}:{line}: nobody imports {full}"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in NEVER_CALL:
+                yield f"{relative}:{node.lineno}: nobody calls {node.func.id}()"
+
+
+def too_long_files(root: Path) -> Iterator[str]:
+    for path in sorted(root.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        lines = text.count("\n")
+        if lines > FILE_LINES and not is_generated(text):
+            yield f"{path.relative_to(root.parent)}: {lines} lines, the ceiling is {FILE_LINES}"
+
+
+def too_long_functions(src: Path) -> Iterator[str]:
+    for relative, _, text in modules(src):
+        if is_generated(text):
+            continue
+        tree = ast.parse(text)
+        ceiling = HOT_FUNCTION_LINES if "hot path" in (ast.get_docstring(tree) or "").lower() else FUNCTION_LINES
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > ceiling:
+                    yield f"{relative}:{node.lineno}: {node.name} has {lines} lines, the ceiling is {ceiling}"
+
+
+def wide_contracts(src: Path) -> Iterator[str]:
+    for relative, _, text in modules(src):
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and any("Protocol" in ast.unparse(base) for base in node.bases):
+                methods = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body)
+                if methods > CONTRACT_METHODS:
+                    yield f"{relative}:{node.lineno}: {node.name} has {methods} methods, over {CONTRACT_METHODS}"
+
+
+def vague_names(root: Path) -> Iterator[str]:
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        for part in (*relative.parts[:-1], relative.stem):
+            if VAGUE_NAMES & set(part.split("_")):
+                yield f"{relative}: a file is named for the noun it holds, not {part!r}"
+
+
+def full_inits(src: Path) -> Iterator[str]:
+    for relative, _, text in modules(src):
+        if Path(relative).name == "__init__.py" and relative not in PUBLIC_FACES:
+            body = ast.parse(text).body
+            if any(not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)) for part in body):
+                yield f"{relative}: only public faces put code into __init__.py"
+
+
+def cycle(table: dict[str, set[str]]) -> list[str]:
+    """One way round through the table, or nothing."""
+    done: set[str] = set()
+
+    def walk(room: str, path: list[str]) -> list[str]:
+        if room in path:
+            return [*path[path.index(room) :], room]
+        if room in done:
+            return []
+        below = {entry.partition(".")[0] for entry in table.get(room, set())}
+        found = next((way for way in (walk(one, [*path, room]) for one in sorted(below)) if way), [])
+        done.add(room)
+        return found
+
+    return next((way for way in (walk(room, []) for room in table) if way), [])
+
+
+IMPORT_EACH = """
+import importlib, sys, traceback
+failed = 0
+for name in sys.argv[1:]:
+    for old in [key for key in sys.modules if key == "leveret" or key.startswith("leveret.")]:
+        del sys.modules[old]
+    try:
+        importlib.import_module(name)
+    except Exception:
+        failed = 1
+        print(name, "does not import alone:", traceback.format_exc(limit=-3))
+sys.exit(failed)
+"""
+
+
+def import_each_alone(src: Path) -> str:
+    """What fails when each module is imported into a process without the rest of the package; empty if nothing does."""
+    names = []
+    for path in sorted(src.rglob("*.py")):
+        parts = ("leveret", *path.relative_to(src).with_suffix("").parts)
+        if parts[-1] != "__main__":
+            names.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    code = f"import sys; sys.path.insert(0, {str(src.parent)!r})\n{IMPORT_EACH}"
+    result = subprocess.run(
+        [sys.executable, "-c", code, *names], capture_output=True, text=True, timeout=50, check=False
+    )
+    return "" if result.returncode == 0 else result.stdout + result.stderr
+
+
+def assert_none(found: Iterator[str]) -> None:
+    problems = list(found)
+    assert not problems, "\n  " + "\n  ".join(problems)
+
+
+CHECKS: list[Check] = [
+    wrong_directions,
+    forbidden_io,
+    dangerous,
+    too_long_files,
+    too_long_functions,
+    wide_contracts,
+    vague_names,
+    full_inits,
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_package_has_no(check: Check) -> None:
+    assert_none(check(SRC))
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_tests_and_benchmarks_stay_small_and_well_named(folder: str) -> None:
+    assert_none(too_long_files(REPOSITORY / folder))
+    assert_none(vague_names(REPOSITORY / folder))
+
+
+def test_rooms_form_no_cycle() -> None:
+    assert cycle(MAY_IMPORT) == []
+
+
+def test_the_table_names_only_known_rooms() -> None:
+    known = ROOMS.keys() | ROOT_FILES
+    assert {entry.partition(".")[0] for entries in MAY_IMPORT.values() for entry in entries} <= known
+
+
+def test_each_module_imports_alone() -> None:
+    problems = import_each_alone(SRC)
+    assert not problems, problems
+
+
+BAD = [
+    (wrong_directions, "routing/a.py", "from leveret.queues.classic import Classic"),
+    (wrong_directions, "routing/a.py", "from leveret import queues"),
+    (wrong_directions, "routing/a.py", "from ..queues import classic"),
+    (wrong_directions, "routing/a.py", "from leveret.wire.reader import Reader"),
+    (wrong_directions, "attic/a.py", ""),
+    (forbidden_io, "queues/a.py", "def f() -> None:\n    import time"),
+    (forbidden_io, "broker/a.py", "from asyncio import sleep"),
+    (forbidden_io, "delivery/a.py", "import secrets"),
+    (forbidden_io, "auth/a.py", "open('x')"),
+    (forbidden_io, "queues/a.py", "import datetime\ndatetime.datetime.now()"),
+    (dangerous, "cli/a.py", "import pickle"),
+    (dangerous, "cli/a.py", "eval('1')"),
+    (too_long_files, "cli/a.py", "x = 1\n" * 401),
+    (too_long_functions, "cli/a.py", "def f() -> None:\n" + "    x = 1\n" * 40),
+    (too_long_functions, "wire/a.py", '"""Hot path."""\ndef f() -> None:\n' + "    x = 1\n" * 120),
+    (wide_contracts, "store/a.py", "class A(Protocol):\n" + "".join(f"    def f{n}(self): ...\n" for n in range(9))),
+    (vague_names, "cli/utils.py", ""),
+    (vague_names, "cli/queue_manager.py", ""),
+    (full_inits, "cli/__init__.py", "import os"),
+]
+GOOD = [
+    (
+        wrong_directions,
+        "routing/a.py",
+        "from leveret.wire.properties import Properties\nfrom leveret.wire import fields",
+    ),
+    (wrong_directions, "routing/a.py", "from leveret.errors import NotFound\nfrom leveret.routing.topic import Topic"),
+    (forbidden_io, "auth/a.py", "import secrets"),
+    (forbidden_io, "store/files.py", "import threading, time"),
+    (too_long_files, "wire/methods.py", '"Generated by tools/generate_methods.py."\n' + "x = 1\n" * 500),
+    (too_long_functions, "wire/a.py", '"""Hot path."""\ndef f() -> None:\n' + "    x = 1\n" * 100),
+    (full_inits, "cli/__init__.py", '"""The command line."""'),
+]
+
+
+def package_with(tmp_path: Path, relative: str, text: str) -> Path:
+    path = tmp_path / "leveret" / relative
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return tmp_path / "leveret"
+
+
+@pytest.mark.parametrize(("check", "relative", "text"), BAD)
+def test_a_check_sees(check: Check, relative: str, text: str, tmp_path: Path) -> None:
+    assert list(check(package_with(tmp_path, relative, text)))
+
+
+@pytest.mark.parametrize(("check", "relative", "text"), GOOD)
+def test_a_check_lets_pass(check: Check, relative: str, text: str, tmp_path: Path) -> None:
+    assert list(check(package_with(tmp_path, relative, text))) == []
+
+
+def test_a_cycle_is_found() -> None:
+    assert cycle({"a": {"b"}, "b": {"c.part"}, "c": {"a"}}) == ["a", "b", "c", "a"]
+
+
+def test_a_module_that_needs_another_first_is_found(tmp_path: Path) -> None:
+    assert "leveret.cli.a does not import alone" in import_each_alone(package_with(tmp_path, "cli/a.py", "1 / 0"))

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission, BootstrapUser, BootstrapVhost
+from leveret.config import DECLARED, Settings, load_settings, load_with_sources
+from leveret.errors import ConfigError
+from leveret.machine import FALLBACK_MEMORY, short_hostname, usable_memory
+from leveret.setting_kinds import MemoryMark
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "leveret.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def loaded_from(folder: Path, text: str) -> Settings:
+    return load_settings(written(folder, text), {}, {})
+
+
+def test_without_any_source_everything_has_the_documented_default() -> None:
+    settings = load_settings(None, {}, {})
+    assert settings.host == ("127.0.0.1",)
+    assert (settings.amqp_port, settings.amqps_port, settings.http_port, settings.stomp_port) == (
+        5672,
+        5671,
+        15672,
+        61613,
+    )
+    assert (settings.frame_max, settings.channel_max, settings.heartbeat) == (131072, 2047, 60)
+    assert settings.max_message_bytes == 16 << 20
+    assert settings.memory_mark.of(1000) == 400
+    assert settings.loopback_users == {"guest"}
+    assert settings.node_name == f"leveret@{short_hostname()}"
+    assert settings.data_dir == Path("leveret-data")
+    assert Settings().data_dir is None
+
+
+def test_flags_win_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    path = written(tmp_path, "amqp_port = 1\nhttp_port = 1\nstomp_port = 1")
+    environ = {"LEVERET_AMQP_PORT": "2", "LEVERET_HTTP_PORT": "2"}
+    loaded = load_with_sources(path, environ, {"amqp_port": "3", "http_port": None})
+    ports = loaded.settings.amqp_port, loaded.settings.http_port, loaded.settings.stomp_port, loaded.settings.amqps_port
+    assert ports == (3, 2, 1, 5671)
+    sources = [loaded.sources[name] for name in ("amqp_port", "http_port", "stomp_port", "amqps_port")]
+    assert sources == ["--amqp-port", "LEVERET_HTTP_PORT", str(path), "default"]
+
+
+def test_the_file_may_be_named_by_the_environment_and_settings_may_stand_in_sections(tmp_path: Path) -> None:
+    path = written(tmp_path, '[listeners]\nhost = ["::1", "localhost"]\nhttp_port = "off"\n[limits]\nheartbeat = 5')
+    settings = load_settings(None, {"LEVERET_CONFIG": str(path)}, {})
+    assert settings.host == ("::1", "localhost")
+    assert settings.http_port is None
+    assert settings.heartbeat == 5
+
+
+def test_an_empty_variable_counts_as_unset() -> None:
+    assert load_settings(None, {"LEVERET_TLS_CERT": "", "LEVERET_AMQP_PORT": ""}, {}).tls_cert is None
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "expected"),
+    [
+        ("amqp_port", "0", 0), ("amqp_port", "OFF", None), ("amqp_port", False, None),
+        ("host", "127.0.0.1, [::1]", ("127.0.0.1", "::1")), ("host", "*", ("::",)),
+        ("host", "fe80::1%eth0", ("fe80::1%eth0",)),
+        ("max_message_bytes", "1MiB", 1 << 20), ("max_message_bytes", "1 mb", 10**6),
+        ("max_message_bytes", 512 << 20, 512 << 20),
+        ("handshake_timeout", "500ms", 0.5), ("handshake_timeout", "1m", 60.0), ("handshake_timeout", 2, 2.0),
+        ("memory_mark", "25%", MemoryMark(percent=25.0)), ("memory_mark", "1GiB", MemoryMark(size=1 << 30)),
+        ("max_connections", "unlimited", None), ("max_connections", "0", 0),
+        ("loopback_users", "none", frozenset()), ("loopback_users", ["a", "b"], frozenset("ab")),
+        ("log_level", "DEBUG", "debug"), ("data_dir", "/x", Path("/x")),
+    ],
+)  # fmt: skip
+def test_a_value_is_understood(name: str, given: object, expected: object) -> None:
+    assert getattr(load_settings(None, {}, {name: given}), name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("amqp_port", "65536"), ("amqp_port", "-1"), ("amqp_port", True), ("amqp_port", 1.5), ("amqp_port", "amqp"),
+        ("host", ""), ("host", "localhost:5672"), ("host", []), ("host", "none"), ("host", [1]),
+        ("max_message_bytes", "513MiB"), ("max_message_bytes", "0"), ("max_message_bytes", "5 potatoes"),
+        ("max_message_bytes", "inf"), ("max_message_bytes", []),
+        ("handshake_timeout", "0"), ("handshake_timeout", "nan"), ("handshake_timeout", "soon"),
+        ("handshake_timeout", True),
+        ("memory_mark", "0%"), ("memory_mark", "101%"), ("memory_mark", "1"), ("memory_mark", "x%"),
+        ("channel_max", "0"), ("channel_max", "65536"), ("channel_max", "2047.0"), ("max_connections", "-1"),
+        ("log_format", "xml"), ("log_format", 1), ("node_name", " "), ("loopback_users", 3), ("default_password", ""),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_used_is_named_with_its_source_and_what_is_accepted(name: str, given: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(None, {}, {name: given})
+    declared = next(item for item in DECLARED if item.name == name)
+    text = str(caught.value)
+    assert text.startswith(f"{name} = ")
+    assert f"(from {declared.flag or 'argument'})" in text
+    assert declared.kind.accepts in text
+    assert declared.secret or repr(given) in text
+    assert "\n" not in text
+
+
+def test_a_bad_secret_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"default_password = \*\*\*") as caught:
+        loaded_from(tmp_path, "default_password = 12345")
+    assert "12345" not in str(caught.value)
+
+
+def test_a_password_is_never_a_flag_and_never_in_a_repr() -> None:
+    assert [item.name for item in DECLARED if item.flag is None] == ["default_password"]
+    settings = load_settings(None, {"LEVERET_DEFAULT_PASSWORD": " hunter2 "}, {})
+    assert settings.default_password == " hunter2 "
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ("amqp_prot = 1", "amqp_port"), ("[listeners]\namqp_prot = 1", "amqp_port"), ("[listener]\nx = 1", "listeners"),
+        ("[logs]\namqp_port = 1", r"\[listeners\]"), ("[bootstrap]\nuser = []", "users"),
+        ("[[bootstrap.users]]\nnam = 'x'", "name"),
+    ],
+)  # fmt: skip
+def test_an_unknown_key_is_an_error_that_names_key_file_and_nearest_name(
+    tmp_path: Path, text: str, nearest: str
+) -> None:
+    with pytest.raises(ConfigError, match=rf"unknown setting .*leveret\.toml.*{nearest}"):
+        loaded_from(tmp_path, text)
+
+
+def test_a_setting_given_twice_in_the_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="twice"):
+        loaded_from(tmp_path, "amqp_port = 1\n[listeners]\namqp_port = 2")
+
+
+def test_a_file_that_is_missing_or_no_toml_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.toml cannot be read: No such file"):
+        load_settings(tmp_path / "nowhere.toml", {}, {})
+    with pytest.raises(ConfigError, match=r"is not TOML: .*line 2"):
+        loaded_from(tmp_path, "heartbeat = 1\namqp_port = \n")
+    (tmp_path / "latin.toml").write_bytes(b'node_name = "\xe9"')
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load_settings(tmp_path / "latin.toml", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"XDG_DATA_HOME": "/xdg", "HOME": "/h"}, "/xdg/leveret"), ({"HOME": "/h"}, "/h/.local/share/leveret"),
+        ({"LOCALAPPDATA": "/l"}, "/l/leveret"), ({"HOME": "/h", "LEVERET_DATA_DIR": "~/mine"}, "/h/mine"),
+    ],
+)  # fmt: skip
+def test_data_is_kept_in_the_users_own_place(environ: dict[str, str], expected: str) -> None:
+    assert load_settings(None, environ, {}).data_dir == Path(expected)
+
+
+@pytest.mark.parametrize("name", ["tls_key", "tls_ca"])
+def test_tls_files_without_a_certificate_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name}.*--tls-cert"):
+        load_settings(None, {}, {name: "x.pem"})
+    assert load_settings(None, {}, {name: "x.pem", "tls_cert": "c.pem"}).tls_cert == Path("c.pem")
+
+
+def test_every_setting_has_its_own_flag_variable_and_help() -> None:
+    assert len({item.env for item in DECLARED}) == len(DECLARED)
+    assert all(item.help and item.section and item.env.startswith("LEVERET_") for item in DECLARED)
+
+
+def test_bootstrap_tables_become_values(tmp_path: Path) -> None:
+    bootstrap = loaded_from(
+        tmp_path,
+        """
+        [[bootstrap.vhosts]]
+        name = "shop"
+        max_queues = 10
+        [[bootstrap.users]]
+        name = "ann"
+        password = "secret"
+        tags = ["administrator"]
+        max_connections = 3
+        [[bootstrap.users]]
+        name = "bob"
+        password_hash = "$argon2id$x"
+        tags = "monitoring, policymaker"
+        [[bootstrap.permissions]]
+        user = "ann"
+        vhost = "shop"
+        configure = "^a"
+        write = ".*"
+        read = ".*"
+        [[bootstrap.topic_permissions]]
+        user = "ann"
+        write = "^x"
+        """,
+    ).bootstrap
+    assert bootstrap.vhosts == (BootstrapVhost("shop", max_queues=10),)
+    ann, bob = bootstrap.users
+    assert ann == BootstrapUser("ann", password="secret", tags=frozenset({"administrator"}), max_connections=3)
+    assert bob.tags == {"monitoring", "policymaker"}
+    assert bootstrap.permissions == (BootstrapPermission("ann", "shop", "^a", ".*", ".*"),)
+    assert bootstrap.topic_permissions == (BootstrapTopicPermission("ann", "/", "amq.topic", "^x", ""),)
+    assert "secret" not in repr(bootstrap)
+    assert "argon2" not in repr(bootstrap)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("bootstrap = 1", "bootstrap in"),
+        ("[bootstrap]\nusers = 1", r"\[\[bootstrap.users\]\]"),
+        ("[[bootstrap.users]]\npassword = 'x'", r"users\[0\].*has no name"),
+        ("[[bootstrap.users]]\nname = 1", r"users\[0\]\.name = 1"),
+        ("[[bootstrap.users]]\nname = 'a'\nmax_channels = -1", "max_channels = -1.*whole number"),
+        ("[[bootstrap.users]]\nname = 'a'\nmax_channels = true", "max_channels"),
+        ("[[bootstrap.users]]\nname = 'a'\ntags = 1", "tags = 1"),
+        ("[[bootstrap.users]]\nname = 'a'\npassword_hash = 'sha'", r"password_hash = \*\*\*.*argon2"),
+        ("[[bootstrap.users]]\nname = 'a'\npassword_hash = '$argon2id$'\npassword = 'x'", "'a'.*both"),
+        ("[[bootstrap.permissions]]\nuser = 'a'\nread = '['", r"permissions\[0\]\.read = '\['.*regular expression"),
+    ],
+)
+def test_a_bootstrap_mistake_is_named(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        loaded_from(tmp_path, text)
+
+
+@given(st.sampled_from([item.env for item in DECLARED]), st.text(st.characters(exclude_characters="\0"), max_size=12))
+def test_any_text_in_a_variable_is_a_value_or_a_config_error(name: str, text: str) -> None:
+    try:
+        load_settings(None, {name: text, "LEVERET_TLS_CERT": text}, {})
+    except ConfigError as refused:
+        assert "LEVERET_" in str(refused)  # noqa: PT017
+
+
+def groups(root: Path, own: str, files: dict[str, str]) -> Path:
+    for name, text in {"proc/self/cgroup": own, **files}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_the_tightest_control_group_bounds_the_memory(tmp_path: Path) -> None:
+    files = {"sys/fs/cgroup/a/memory.max": "1000000\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}
+    assert usable_memory(groups(tmp_path, "0::/a/b\n", files)) == 1_000_000
+
+
+def test_a_version_one_limit_counts_too_even_when_the_path_is_the_hosts(tmp_path: Path) -> None:
+    files = {"sys/fs/cgroup/memory/memory.limit_in_bytes": "2000000\n"}
+    assert usable_memory(groups(tmp_path, "3:cpu:/x\n4:memory:/docker/abc\n", files)) == 2_000_000
+
+
+def test_without_control_groups_it_is_the_machines_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert usable_memory(tmp_path) > 1 << 24
+    monkeypatch.setattr("leveret.machine._physical_memory", lambda: None)
+    assert usable_memory(tmp_path) == FALLBACK_MEMORY

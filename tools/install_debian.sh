@@ -1,0 +1,29 @@
+#!/bin/sh
+# install_debian.sh PROGRAM=PACKAGE ...: installs the packages whose program is missing.
+# Root on Debian: by apt-get. Otherwise it says what is missing, and fails only if LEVERET_REQUIRE_ALL=1.
+set -eu
+programs=
+packages=
+for pair in "$@"; do
+    program=${pair%=*}
+    if ! command -v "$program" >/dev/null 2>&1; then
+        programs="$programs $program"
+        packages="$packages ${pair##*=}"
+    fi
+done
+[ -n "$packages" ] || exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    echo "installing$packages"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq </dev/null
+    # shellcheck disable=SC2086
+    apt-get install -y -qq --no-install-recommends $packages </dev/null
+    # Debian starts what it installs; the benchmarks start a broker of their own.
+    case "$packages" in *rabbitmq-server*) service rabbitmq-server stop >/dev/null 2>&1 || true ;; esac
+    exit 0
+fi
+echo "missing:$programs" >&2
+echo "  install with: sudo apt-get install$packages" >&2
+[ "${LEVERET_REQUIRE_ALL:-}" != 1 ] || exit 1
+echo "  the tests that need them are skipped" >&2
