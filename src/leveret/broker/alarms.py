@@ -1,7 +1,7 @@
 """When publishers must wait: the memory mark.
 
-Two readings are compared with the mark and the smaller one decides. The gauge counts every queue's view of a message, so
-fan-out makes it too large; the process's own figure keeps what the allocator has not given back, so it may stay high
+Two readings are compared with the mark and the smaller one decides. The gauge counts every queue's view of a message,
+so fan-out makes it too large; the process's own figure keeps what the allocator has not given back, so it may stay high
 after the messages are gone. Each is an upper bound, hence their minimum is one too. Publishers are let go on once the
 reading has fallen to 90 % of the mark, so that the alarm does not flutter.
 """

@@ -14,7 +14,7 @@ from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.interceptors import Interceptors
-from leveret.broker.registry import LiveConnection, Registry
+from leveret.broker.registry import Outgoing, Registry
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
@@ -50,7 +50,7 @@ class Broker:
         self.registry = Registry()
         self.vhosts: dict[str, Vhost] = {}
         self.dirty: list[Queue] = []
-        self.outgoing: list[LiveConnection] = []  # connections with something to write
+        self.outgoing: list[Outgoing] = []  # those with something to write
         self.wake: Callable[[], None] = lambda: None  # asks the loop for a turn
         self._ids = count(1)
         self._events = get_log("broker")
@@ -108,8 +108,8 @@ class Broker:
         if self.outgoing:
             outgoing = self.outgoing
             self.outgoing = []
-            for connection in outgoing:
-                connection.flush()
+            for outbox in outgoing:
+                outbox.flush()
         if self.gauge.used > self.memory.mark or self.memory.raised:
             self.check_memory()
         if self.dirty:

@@ -12,22 +12,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from leveret.broker.publish_rules import further_keys, traits_of
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost import REPLY_TO, Vhost
 from leveret.delivery.consumer import Consumer, Holder
 from leveret.delivery.unacked import Portion, Unacked
-from leveret.errors import AccessRefused, NotAllowed, PreconditionFailed
+from leveret.errors import AccessRefused, ChannelFault, NotAllowed, PreconditionFailed
 from leveret.message import NEVER, Address, Message
 from leveret.queues.classic import ClassicQueue
-from leveret.wire.constants import DEFAULT_FRAME_MAX
+from leveret.queues.guard import Delivery
+from leveret.store.log import Placement
+from leveret.wire.constants import DEFAULT_FRAME_MAX, MAX_BODY_SIZE
 from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.properties import Properties
 
-MOST_PENDING = 1_000  # deliveries that may wait for their callbacks, or for acks when no prefetch is set
+MOST_WAITING = 1_000  # deliveries of one consumer that may wait for its callback; the rest stays ready
+UNLIMITED = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A message as a callback gets it. ``id`` is the broker's own name for it; ``properties.message_id`` is untouched."""
+    """A message as a callback gets it. ``id`` is the broker's own name for it, beside the application's message_id."""
 
     id: str
     consumer_tag: str
@@ -40,19 +43,20 @@ class Delivered:
 
 
 class LocalConsumer(Consumer):
-    __slots__ = ("_session", "target")
+    __slots__ = ("_session", "target", "waiting")
 
     def __init__(self, session: LocalSession, target: ClassicQueue, tag: str, prefetch: int, no_ack: bool) -> None:
-        super().__init__(tag, target, prefetch or MOST_PENDING, no_ack=no_ack)
+        super().__init__(tag, target, UNLIMITED if no_ack else prefetch or UNLIMITED, no_ack=no_ack)
         self._session = session
         self.target = target
+        self.waiting = 0  # deliveries whose callback has not returned
 
     def room(self) -> int:
-        return self.credit
+        return min(self.credit, MOST_WAITING - self.waiting)
 
     def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
         size = 0
-        number = min(limit, self.credit)
+        number = min(limit, self.room())
         for place in range(sequence, sequence + number):
             message = ready.popleft()
             size += len(message[0])
@@ -64,18 +68,42 @@ class LocalConsumer(Consumer):
 
     def _hand_over(self, message: Message, lane: int, sequence: int, count: int) -> None:
         """Unacked first, then the callback: a crash in between loses nothing."""
-        self.credit -= 1
+        self.waiting += 1
+        self.credit -= not self.no_ack
         tag = self._session.note(self, None if self.no_ack else message, lane, sequence, count)
         self._session.deliver(self.tag, delivered(self.target, self.tag, tag, message, lane, sequence, count))
 
     def cancelled_by_queue(self) -> None:
         self._session.consumers.pop(self.tag, None)
+        self._session.left(self.tag)
+
+
+class Carefree:
+    """Publishes to a guarded queue (queues/guard.py) and waits for no word of it: credit and confirms are for peers."""
+
+    def credited(self, queue: ClassicQueue, credits: int) -> None: ...
+
+    def mandatory_received(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
+
+    def stored(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
+
+    def queue_died(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
 
 
 class LocalSession:
-    def __init__(self, vhost: Vhost, deliver: Callable[[str, Delivered], None]) -> None:
+    def __init__(
+        self,
+        vhost: Vhost,
+        deliver: Callable[[str, Delivered], None],
+        *,
+        left: Callable[[str], object] = lambda tag: None,
+        max_message_bytes: int = MAX_BODY_SIZE,
+    ) -> None:
         self.vhost = vhost
         self.deliver = deliver
+        self.left = left  # told the tag of a consumer that is no more
+        self.max_message_bytes = max_message_bytes
+        self.is_open = True
         self.unacked = Unacked()
         self.consumers: dict[str, LocalConsumer] = {}
         self._getters: dict[str, Holder] = {}
@@ -83,6 +111,7 @@ class LocalSession:
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
         """Whether it reached a queue."""
         properties = properties or Properties()
+        self._check_content(properties, body)
         vhost = self.vhost
         source = vhost.exchange(exchange)
         if source.internal:
@@ -100,12 +129,26 @@ class LocalSession:
         if not queues:
             counters.unroutable += 1
             return False
-        counters.routed += 1
-        placements = [queue.publish([message], len(content), traits.deadline != NEVER) for queue in queues]
-        durable = [placement for placement, queue in zip(placements, queues, strict=True) if queue.durable]
-        if durable:
-            vhost.surroundings.log.append([message], durable)
+        placements: list[Placement] = []
+        timed = traits.deadline != NEVER
+        for queue in queues:
+            if queue.guard is not None:
+                queue.guard.receive(Delivery(Carefree(), [message], len(content), timed))
+            elif queue.durable:
+                placements += queue.place([message], len(content), timed)
+            else:
+                queue.publish([message], len(content), timed)
+        if placements:
+            vhost.surroundings.log.append([message], placements)
         return True
+
+    def _check_content(self, properties: Properties, body: bytes) -> None:
+        if len(body) > self.max_message_bytes:
+            raise PreconditionFailed(
+                f"message size {len(body)} is larger than configured max size {self.max_message_bytes}"
+            )
+        if properties.reply_to == REPLY_TO:
+            raise PreconditionFailed("fast reply consumer does not exist")  # nobody in the process can be one
 
     def consume(self, queue: str, tag: str = "", *, auto_ack: bool = False, prefetch: int = 0) -> str:
         if tag in self.consumers:
@@ -121,6 +164,7 @@ class LocalSession:
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.target.remove_consumer(consumer)
+            self.left(tag)
 
     def get(self, queue: str, *, auto_ack: bool = False) -> Delivered | None:
         target = self.vhost.queue(queue, self)
@@ -148,12 +192,19 @@ class LocalSession:
             holder.restore(len(messages))
 
     def callback_done(self, consumer_tag: str) -> None:
-        """The callback of an auto-ack delivery returned: there is room for another."""
+        """The callback of a delivery has returned: another may wait for it."""
         consumer = self.consumers.get(consumer_tag)
-        if consumer is not None and consumer.no_ack:
-            consumer.restore(1)
+        if consumer is not None:
+            consumer.waiting = max(0, consumer.waiting - 1)  # it may be of an earlier consumer with this tag
+            consumer.queue.touch()
+
+    def check_open(self) -> None:
+        if not self.is_open:
+            raise ChannelFault("this session is closed: open another with broker.vhost()")
 
     def close(self) -> None:
+        """Give everything back; closing twice is no error."""
+        self.is_open = False
         for holder, lane, sequence, messages, count in self.unacked.take_all():
             holder.queue.requeue(lane, sequence, messages, count)
         for tag in list(self.consumers):

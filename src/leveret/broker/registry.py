@@ -14,9 +14,6 @@ class LiveConnection(Protocol):
     name: str
     publishes: bool
 
-    def flush(self) -> None:
-        """Write what was gathered in this turn."""
-
     def block(self, reason: str) -> None:
         """Stop taking publishes; tell the peer if it wants to know."""
 
@@ -24,6 +21,13 @@ class LiveConnection(Protocol):
 
     def force_close(self, reason: str) -> None:
         """Close with 320."""
+
+
+class Outgoing(Protocol):
+    """Somebody who gathers what is to be written."""
+
+    def flush(self) -> None:
+        """Write it: the turn is over."""
 
 
 class Registry:

@@ -1,8 +1,8 @@
 """Publisher confirms of one channel: which publish may be confirmed when.
 
-Publishes are numbered 1, 2, 3, ... Each is confirmed once the receipt of its write is granted; receipts are numbers that
-only grow, and 0 stands for "nothing to wait for". A ``multiple`` confirm covers every number up to its own, so it is
-only used where nothing below is still waiting; what needs no receipt overtakes those that wait by single confirms.
+Publishes are numbered 1, 2, 3, ... Each is confirmed once the receipt of its write is granted; receipts are numbers
+that only grow, and 0 stands for "nothing to wait for". A ``multiple`` confirm covers every number up to its own, so it
+is only used where nothing below is still waiting; what needs no receipt overtakes those that wait by single confirms.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The queue of the house: ordered, one or more lanes, in memory with a log behind it.  Hot path.
 
-Theory of operation. A message is *ready* (in a lane), *unacked* (in the hands of a holder: the queue knows only how many
-and how large) or *settled* (gone). publish() appends whole runs to a lane and marks the queue dirty; once per turn of
-the loop drain() offers what is ready to the consumers. Publish, dirty, drain within one turn is the delivery attempt: a
-message that finds a consumer is never seen as ready from outside, since whoever counts drains first.
+Theory of operation. A message is *ready* (in a lane), *unacked* (in the hands of a holder: the queue knows only how
+many and how large) or *settled* (gone). publish() appends whole runs to a lane and marks the queue dirty; once per turn
+of the loop drain() offers what is ready to the consumers. Publish, dirty, drain within one turn is the delivery attempt:
+a message that finds a consumer is never seen as ready from outside, since whoever counts drains first.
 
     publish ──> ready ──drain──> unacked ──settle──> gone
                   ^                 │
@@ -46,6 +46,7 @@ class Taken(NamedTuple):
 
 class ClassicQueue:
     __slots__ = (
+        "accounted",
         "alive",
         "arguments",
         "auto_delete",
@@ -64,6 +65,7 @@ class ClassicQueue:
         "observers",
         "options",
         "owner",
+        "plain",
         "surroundings",
         "unacked",
         "unused_timer",
@@ -103,7 +105,9 @@ class ClassicQueue:
         self.observers: list[Observer] = []
         self.unacked = 0
         self.bytes = 0  # of content, ready and unacked
+        self.accounted = 0  # what the gauge was told of them
         self.deadlines = Deadlines(self.lanes) if options.ttl is not None else None
+        self.plain = len(self.lanes) == 1 and self.deadlines is None  # runs are taken as they are
         self.expiry_timer: tuple[float, Cancellable] | None = None
         self.unused_timer: Cancellable | None = None
         self.used_at = surroundings.now()
@@ -119,57 +123,40 @@ class ClassicQueue:
 
     # ---- messages in
 
-    def publish(self, run: list[Message], size: int, timed: bool) -> Placement:
-        number = len(run)
-        surroundings = self.surroundings
-        self.counters.received += number
+    def publish(self, run: list[Message], size: int, timed: bool) -> None:
         self.bytes += size
-        surroundings.gauge.used += size + number * PER_MESSAGE
-        if timed or self.deadlines is not None:
-            run = self._with_deadlines(run)
-        if len(self.lanes) == 1:
-            lane = self.lane
-            placement = Placement(self.id, 0, lane.tail)
-            if self.deadlines is not None:
-                self._watch(lane, run)
-            lane.ready.extend(run)
+        if self.plain and not timed:
+            self.lane.ready.extend(run)
         else:
-            placement = self._publish_by_priority(run)
+            self._publish_closely(run)
         if not self.dirty:
             self.dirty = True
-            surroundings.dirty.append(self)
-        return placement
+            self.surroundings.dirty.append(self)
 
-    def _publish_by_priority(self, run: list[Message]) -> Placement:
-        lanes = self.lanes
-        highest = len(lanes) - 1
-        placement = None
-        for message in run:
-            lane = lanes[min(message[2].priority, highest)]
-            placement = placement or Placement(self.id, lane.number, lane.tail)
-            if self.deadlines is not None:
-                self._watch(lane, [message])
-            lane.ready.append(message)
-        return placement or Placement(self.id, 0, self.lane.tail)
+    def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
+        tails = [lane.tail for lane in self.lanes]
+        self.publish(run, size, timed)
+        return [
+            Placement(self.id, lane.number, tail, lane.tail - tail)
+            for lane, tail in zip(self.lanes, tails, strict=True)
+            if lane.tail > tail
+        ]
 
-    def _with_deadlines(self, run: list[Message]) -> list[Message]:
-        """Give each message the death that this queue's TTL asks for; one traits object serves a whole run."""
-        if self.deadlines is None:
+    def _publish_closely(self, run: list[Message]) -> None:
+        """Message by message: each to the lane of its priority, with its deadline watched."""
+        if self.deadlines is None and any(message[2].deadline != NEVER for message in run):
             self.deadlines = Deadlines(self.lanes)
-        if self.options.ttl is None:
-            return run
-        deadline = self.surroundings.now() + self.options.ttl
-        made = {traits: traits.expiring(deadline) for traits in {message[2] for message in run}}
-        return [(content, address, made[traits]) for content, address, traits in run]
-
-    def _watch(self, lane: Lane, run: list[Message]) -> None:
-        """Enter those that may die before what stands in front of them."""
-        assert self.deadlines is not None
-        ttl = self.options.ttl
-        in_turn = NEVER if ttl is None else self.surroundings.now() + ttl
-        for sequence, message in enumerate(run, lane.tail):
-            if message[2].deadline < in_turn and message[2].deadline != NEVER:
-                self.deadlines.watch(lane.number, sequence, message[2].deadline)
+            self.plain = False
+        in_turn = NEVER  # those that die later than this, or then, die in the order of their lane
+        if self.options.ttl is not None:
+            in_turn = self.surroundings.now() + self.options.ttl
+            run = _dying_by(in_turn, run)
+        highest = len(self.lanes) - 1
+        for message in run:
+            lane = self.lanes[min(message[2].priority, highest)]
+            if message[2].deadline < in_turn and self.deadlines is not None:
+                self.deadlines.watch(lane.number, lane.tail, message[2].deadline)
+            lane.ready.append(message)
 
     def touch(self) -> None:
         if not self.dirty and self.alive:
@@ -200,9 +187,17 @@ class ClassicQueue:
                 lane.attempted = lane.tail
             self._bury_expired()
             self._arm_expiry()
+        self._account()
         if self.observers:
             for observer in self.observers:
                 observer(self)
+
+    def _account(self) -> None:
+        """Tell the gauge and the counters what changed; once per turn, not once per message."""
+        held = self.bytes + (self.ready + self.unacked) * PER_MESSAGE
+        self.surroundings.gauge.used += held - self.accounted
+        self.accounted = held
+        self.counters.received = sum([lane.tail - 1 for lane in self.lanes])
 
     def _highest_lane(self) -> Lane:
         for lane in reversed(self.lanes):
@@ -250,6 +245,7 @@ class ClassicQueue:
             self._release(lane.number, sequence, 1, len(message[0]))
         else:
             self.unacked += 1
+        self._account()
         return Taken(lane.number, sequence, count, message, self.ready)
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
@@ -289,15 +285,14 @@ class ClassicQueue:
                 number += 1
             lane.clear()
         self.counters.purged += number
+        self._account()
         return number
 
     def _release(self, lane: int, sequence: int, number: int, size: int) -> None:
         """These messages hold no place any more, neither in memory nor in the log."""
         self.bytes -= size
-        surroundings = self.surroundings
-        surroundings.gauge.used -= size + number * PER_MESSAGE
         if self.durable:
-            surroundings.log.settle(self.id, lane, sequence, number)
+            self.surroundings.log.settle(self.id, lane, sequence, number)
 
     # ---- time
 
@@ -363,9 +358,8 @@ class ClassicQueue:
         self.alive = False
         number = self.ready
         surroundings = self.surroundings
-        held = number + self.unacked
-        surroundings.gauge.used -= self.bytes + held * PER_MESSAGE
-        self.bytes = self.unacked = 0
+        surroundings.gauge.used -= self.accounted
+        self.bytes = self.unacked = self.accounted = 0
         for lane in self.lanes:
             lane.clear()
         for timer in (self.expiry_timer and self.expiry_timer[1], self.unused_timer):
@@ -379,3 +373,9 @@ class ClassicQueue:
         if self.guard is not None:
             self.guard.queue_died()
         return number
+
+
+def _dying_by(deadline: float, run: list[Message]) -> list[Message]:
+    """The same messages, none of them living longer than the queue's TTL; one traits object serves a whole run."""
+    made = {traits: traits.expiring(deadline) for traits in {message[2] for message in run}}
+    return [(content, address, made[traits]) for content, address, traits in run]

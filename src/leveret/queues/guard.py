@@ -98,7 +98,7 @@ class Guard:
         if self._awaits(delivery):
             sender.credited(queue, len(delivery.messages))
             sender.mandatory_received(delivery, queue)
-        delivery.placement = queue.publish(delivery.messages, delivery.size, delivery.timed)
+        delivery.placement = queue.place(delivery.messages, delivery.size, delivery.timed)[0]
         self._got(delivery)
         for replica in list(self.replicas):
             replica.receive(Envelope(delivery, True), lambda: self._replicated(delivery))

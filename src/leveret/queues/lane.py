@@ -1,8 +1,8 @@
 """One line of waiting messages, first in, first out.  Hot path.
 
 Theory of operation. ``ready`` holds messages with consecutive sequences; ``head`` is the sequence of ready[0], so no
-message carries its own number. Only the front is ever taken, hence a message that comes back (nack, lost connection) has
-a lower sequence than everything in ``ready``: it waits in ``returned``, a heap by sequence, and goes out before all
+message carries its own number. Only the front is ever taken, hence a message that comes back (nack, lost connection)
+has a lower sequence than everything in ``ready``: it waits in ``returned``, a heap by sequence, and goes out before all
 others. So a returned message is back in its place without anything being moved.
 
 A message that dies in the middle (its time is up) leaves a HOLE. Holes are rare and counted: the fast paths look at

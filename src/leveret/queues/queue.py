@@ -20,11 +20,14 @@ class Queue(Protocol):
     dirty: bool
     guard: Guard | None
 
-    def publish(self, run: list[Message], size: int, timed: bool) -> Placement:
+    def publish(self, run: list[Message], size: int, timed: bool) -> None:
         """Take a run of messages (``size`` bytes of content; ``timed`` if one has an expiration of its own).
 
         Delivery happens in drain(), within the same turn. Must not keep ``run``: other queues get the same list.
         """
+
+    def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
+        """Publish, and tell the places that the messages were given, for the log."""
 
     def drain(self) -> None:
         """Offer what is waiting to the consumers; then bury what is too old."""

@@ -47,7 +47,13 @@ class Listener:
         for host in hosts:
             try:
                 server = await self.loop.create_server(
-                    lambda: Doorman(self), host or None, port, ssl=context, backlog=BACKLOG, reuse_address=_reuse()
+                    lambda: Doorman(self),
+                    host or None,
+                    port,
+                    ssl=context,
+                    ssl_handshake_timeout=self._handshake_timeout if context else None,
+                    backlog=BACKLOG,
+                    reuse_address=_reuse(),
                 )
             except OSError as problem:
                 raise _unusable(host, port, flag, problem) from problem

@@ -48,12 +48,12 @@ class Pulse:
     def _check_heartbeat(self, doorman: Doorman) -> None:
         session = doorman.session
         interval = session.heartbeat
-        if session.heard or session.is_paused:  # a peer we do not listen to is not silent
+        if session.intake.heard or session.is_paused:  # a peer we do not listen to is not silent
             doorman.silent = 0.0
         else:
             doorman.silent += INTERVAL
-        doorman.quiet = 0.0 if session.spoke else doorman.quiet + INTERVAL
-        session.heard = session.spoke = False
+        doorman.quiet = 0.0 if session.outbox.spoke else doorman.quiet + INTERVAL
+        session.intake.heard = session.outbox.spoke = False
         if not interval:
             return
         if doorman.silent >= 2 * interval:

@@ -25,14 +25,13 @@ class Doorman(asyncio.Protocol):
         self.host = ""
         self.certificate: dict[str, object] | None = None
         self.silent = self.quiet = 0.0  # seconds without a byte in, without a byte out
-        self.opened_at = 0.0
+        self.opened_at = listener.loop.time()  # accepted; behind TLS well before connection_made
 
     # ---- the loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
         transport.set_write_buffer_limits(high=self._listener.limits.write_high_mark)
-        self.opened_at = self._listener.loop.time()
         self.host, name = _names(transport)
         self.certificate = transport.get_extra_info("peercert") or None
         self.session: Connection = self._listener.admit(self, name)
@@ -44,10 +43,10 @@ class Doorman(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        self.session.can_write(False)
+        self.session.outbox.set_writable(False)
 
     def resume_writing(self) -> None:
-        self.session.can_write(True)
+        self.session.outbox.set_writable(True)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._reaper is not None:

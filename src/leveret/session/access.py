@@ -22,6 +22,14 @@ def check_access(connection: Connection, kind: Kind, what: Literal["queue", "exc
         )
 
 
+def check_any_access(connection: Connection, what: Literal["queue", "exchange"], name: str) -> None:
+    """To learn whether a thing exists, some permission on it is enough; none at all tells nothing."""
+    check = connection.broker.permissions.check
+    user, vhost = connection.user.name, connection.vhost.name
+    if not any(check(user, vhost, kind, name) for kind in ("configure", "write", "read")):
+        raise AccessRefused(f"access to {what} '{name}' in vhost '{vhost}' refused for user '{user}'")
+
+
 def check_topic(connection: Connection, kind: Literal["write", "read"], exchange: Exchange, key: str) -> None:
     if exchange.kind != "topic":
         return

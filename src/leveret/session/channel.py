@@ -50,6 +50,7 @@ class Channel:
         "confirms",
         "connection",
         "consumers",
+        "frame_start",
         "getters",
         "guarded",
         "header_start",
@@ -78,6 +79,7 @@ class Channel:
         self.now = connection.broker.clock.now
         self.step = ChannelStep.OPEN
         self.idle = True  # open and not in the middle of a content: what the hot loop asks
+        self.frame_start = ENVELOPE.pack(1, number, 0)[:3]
         self.header_start = ENVELOPE.pack(2, number, 0)[:3]
         self.ack_start = ENVELOPE.pack(1, number, 13) + b"\x00\x3c\x00\x50"
         self.routes = Routes(self)

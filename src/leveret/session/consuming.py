@@ -37,12 +37,13 @@ if TYPE_CHECKING:
 
 BURST_BYTES = 512 << 10  # a consumer gives others their turn after this much
 UNLIMITED = 1 << 60
+HEAD_AND_TAIL = 64  # bytes of a basic.deliver frame, about
 DELIVER = b"\x00\x3c\x00\x3c"
 REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 class AmqpConsumer(Consumer):
-    __slots__ = ("_heads", "_tag_bytes", "channel", "connection")
+    __slots__ = ("_heads", "_outbox", "_tag_bytes", "channel", "connection")
 
     def __init__(self, channel: Channel, queue: Source, method: BasicConsume, priority: int) -> None:
         limit = UNLIMITED if method.no_ack or not channel.prefetch else channel.prefetch
@@ -57,13 +58,12 @@ class AmqpConsumer(Consumer):
         )
         self.channel = channel
         self.connection = channel.connection
+        self._outbox = channel.connection.outbox
         self._tag_bytes = encode_short(method.consumer_tag)
         self._heads: dict[int, bytes] = {}
 
     def room(self) -> int:
-        connection = self.connection
-        if not connection.writable or connection.out_size > connection.limits.write_high_mark:
-            connection.starved = True
+        if not self._outbox.has_room():
             return 0
         if self.no_ack:
             return UNLIMITED
@@ -71,8 +71,8 @@ class AmqpConsumer(Consumer):
         return self.credit if self.credit < shared else shared
 
     def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
-        channel, connection, unacked = self.channel, self.connection, self.channel.unacked
-        number, frame_max, out = channel.number, connection.frame_max, connection.out
+        channel, unacked, outbox = self.channel, self.channel.unacked, self._outbox
+        number, frame_max, out = channel.number, self.connection.frame_max, outbox.pieces
         popleft = ready.popleft
         keeps = not self.no_ack
         keep = unacked.items.append
@@ -105,16 +105,16 @@ class AmqpConsumer(Consumer):
             channel.shared_credit -= taken
         else:
             unacked.skip(taken)
-        connection.wrote(size + taken * 64)
+        outbox.added(size + taken * HEAD_AND_TAIL)
         return taken, size
 
     def take_again(self, message: Message, lane: int, sequence: int, count: int) -> None:
-        channel, connection, unacked = self.channel, self.connection, self.channel.unacked
+        channel, unacked, frame_max = self.channel, self.channel.unacked, self.connection.frame_max
         content, address, _ = message
         tail = address.tail_again
         tag = unacked.next_tag
         head = self._heads.get(len(tail)) or self._make_head(len(tail))
-        connection.out += (head, tag.to_bytes(8, "big"), tail, refit(content, channel.number, connection.frame_max))
+        self._outbox.pieces += (head, tag.to_bytes(8, "big"), tail, refit(content, channel.number, frame_max))
         if self.no_ack:
             unacked.skip(1)
         else:
@@ -122,7 +122,7 @@ class AmqpConsumer(Consumer):
             unacked.opened(self, lane, sequence, 1, count)
             self.credit -= 1
             channel.shared_credit -= 1
-        connection.wrote(len(content) + 64)
+        self._outbox.added(len(content) + HEAD_AND_TAIL)
 
     def _make_head(self, tail: int) -> bytes:
         """The basic.deliver frame up to the delivery tag; it depends on the rest only by its length."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from leveret.errors import NotFound
+from leveret.errors import AccessRefused, NotFound
 from leveret.routing.bindings import Binding, Destination
-from leveret.session.access import check_access, check_topic
+from leveret.session.access import check_access, check_any_access, check_topic
 from leveret.wire.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 REPLY_TO = "amq.rabbitmq.reply-to"
+GENERATED_NAME = "amq.gen-AAAAAAAAAAAAAAAAAAAAAA"  # stands for any name that we make up, where permissions are asked
 
 
 def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
     if method.passive:
+        if not method.exchange:
+            raise AccessRefused("operation not permitted on the default exchange")
+        check_any_access(channel.connection, "exchange", method.exchange)
         channel.vhost.exchange(method.exchange)
     else:
         if method.exchange:
             check_access(channel.connection, "configure", "exchange", method.exchange)
-        alternate = method.arguments.get("alternate-exchange")
-        if isinstance(alternate, str):
-            check_access(channel.connection, "read", "exchange", method.exchange)
-            check_access(channel.connection, "write", "exchange", alternate)
+        _check_further(channel, "exchange", method.exchange, method.arguments.get("alternate-exchange"))
         channel.vhost.declare_exchange(
             method.exchange,
             method.type,
@@ -55,6 +56,13 @@ def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
         )
     if not method.nowait:
         channel.send(ExchangeDeclareOk())
+
+
+def _check_further(channel: Channel, kind: Literal["queue", "exchange"], name: str, target: object) -> None:
+    """Messages will move on by themselves: as if the user read them here and published them there."""
+    if isinstance(target, str):
+        check_access(channel.connection, "read", kind, name)
+        check_access(channel.connection, "write", "exchange", target)
 
 
 def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
@@ -97,11 +105,13 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
         return
     if method.passive:
         name = channel.named_queue(method.queue)
+        check_any_access(connection, "queue", name)
         queue = vhost.queue(name, connection)
         queue.note_use()
     else:
-        if method.queue:
-            check_access(connection, "configure", "queue", method.queue)
+        name = method.queue or GENERATED_NAME
+        check_access(connection, "configure", "queue", name)
+        _check_further(channel, "queue", name, method.arguments.get("x-dead-letter-exchange"))
         queue = vhost.declare_queue(
             method.queue,
             durable=method.durable,

@@ -93,7 +93,6 @@ class GuardedSender:
 
 def publish_guarded(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> None:
     number = len(run)
-    route.counters.routed += number
     sender = channel.guarded_sender()
     first = last = 0
     if channel.confirms is not None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leveret.auth.loopback import is_loopback
-from leveret.auth.mechanisms import offered, parse
+from leveret.auth.mechanisms import Credentials, offered, parse
 from leveret.auth.users import User
 from leveret.errors import LoginRefused, NotAllowed
+from leveret.logs import get_log
+from leveret.session.replies import NO_METHOD
 from leveret.version import VERSION
 from leveret.wire.constants import MIN_FRAME_MAX
 from leveret.wire.fields import Table
@@ -26,6 +29,8 @@ from leveret.wire.methods import (
 
 if TYPE_CHECKING:
     from leveret.session.connection import Connection
+
+log = get_log("session")
 
 CAPABILITIES: Table = {
     "publisher_confirms": True,
@@ -68,19 +73,23 @@ def _start_ok(connection: Connection, method: ConnectionStartOk) -> None:
     name = method.client_properties.get("connection_name")
     connection.client_name = name if isinstance(name, str) else None
     credentials = parse(method.mechanism, method.response, connection.peer.certificate)
+    if credentials.name in connection.limits.loopback_users and not is_loopback(connection.peer.host):
+        # Verified as nobody: the peer learns nothing of the password, neither by the answer nor by its time.
+        log.warning("user may only come from localhost", user=credentials.name, connection=connection.name)
+        credentials = replace(credentials, name="")
     connection.halt()
-    connection.login(credentials, lambda user: _logged_in(connection, credentials.name, user))
+    connection.login(credentials, lambda user: _logged_in(connection, method.mechanism, user))
 
 
-def _logged_in(connection: Connection, name: str, user: User | None) -> None:
+def _logged_in(connection: Connection, mechanism: str, user: User | None) -> None:
     """Back from the login, on the loop. The connection may be gone by now."""
     if connection.is_over:
         return
     try:
         if user is None:
-            raise LoginRefused("Login was refused using authentication mechanism. For details see the broker logfile.")
-        if name in connection.limits.loopback_users and not is_loopback(connection.peer.host):
-            raise LoginRefused(f"user '{name}' can only connect via localhost")
+            raise LoginRefused(
+                f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+            )
         connection.user = user
         limits = connection.limits
         connection.send_method(ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat))
@@ -95,8 +104,10 @@ def _tune_ok(connection: Connection, method: ConnectionTuneOk) -> None:
     connection.channel_max = _tuned("channel_max", method.channel_max, limits.channel_max)
     connection.frame_max = _tuned("frame_max", method.frame_max, limits.frame_max)
     if connection.frame_max < MIN_FRAME_MAX:
-        raise NotAllowed(f"frame_max={method.frame_max} < {MIN_FRAME_MAX} min size")
-    connection.frame_limit = connection.frame_max  # of payload: 8 bytes more than the frame may have, on purpose
+        raise NotAllowed(
+            f"negotiated frame_max = {method.frame_max} is lower than the minimum allowed value ({MIN_FRAME_MAX})"
+        )
+    connection.intake.frame_limit = connection.frame_max  # of a payload: so 8 bytes more than a frame may have
     connection.heartbeat = method.heartbeat
 
 
@@ -128,14 +139,15 @@ def _update_secret(connection: Connection, method: ConnectionUpdateSecret) -> No
         if connection.is_over:
             return
         if user is None:
-            connection.fail(LoginRefused(f"new secret of user '{name}' was refused"))
+            refusal = f"new secret of user '{name}' was refused"
+            connection.fail(LoginRefused(refusal, method=ConnectionUpdateSecret.id))
         else:
             connection.user = user
             connection.send_method(ConnectionUpdateSecretOk())
             connection.broker.wake()
 
     secret = method.new_secret.decode("utf-8", "replace")
-    connection.login_again(name, secret, done)
+    connection.login(Credentials(name, secret), done)
 
 
 HANDLERS: dict[tuple[int, int], Callable[..., None]] = {

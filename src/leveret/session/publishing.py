@@ -2,7 +2,8 @@
 
 Consecutive publishes with the same method frame are one *run*: taken apart in one loop and handed to each queue as one
 list. Within a run, messages whose header frame equals that of the message before (same properties, same size) are not
-even looked at: comparing the bytes up to the body is enough. See docs/internals/publish.md.
+even looked at: comparing the bytes up to the body is enough. Publishes with other method frames follow in the same
+loop, a run each. See docs/internals/publish.md.
 
 Whatever is not wholly in the received chunk, comes in several body frames, or needs a closer look goes through
 ``session/content.py`` frame by frame, and ends in the same ``publish``.
@@ -17,7 +18,7 @@ from leveret.message import NEVER, PERSISTENT, TRANSIENT, Message
 from leveret.session.guarded import publish_guarded
 from leveret.session.inspection import inspect
 from leveret.session.routes import Route
-from leveret.store.log import GRANTED
+from leveret.store.log import GRANTED, Placement
 from leveret.wire.constants import FRAME_END, NO_ROUTE
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import BasicReturn
@@ -26,27 +27,39 @@ if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 unpack_header = Struct(">IHHQH").unpack_from  # payload size, class, weight, body size, property flags
+unpack_length = Struct(">I").unpack_from
 pack_body_start = Struct(">BHI").pack
 BASIC = 60
+PUBLISH = b"\x00\x3c\x00\x28"
+SHORTEST_PUBLISH = 17  # bytes of a publish frame with empty names
+LONGEST_PUBLISH = 527
 
 
-def publish_run(channel: Channel, route: Route, frame: bytes, data: bytes, pos: int) -> int:
-    """Take the messages published by ``frame`` from ``pos`` on; where the rest of the data begins.
+def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
+    """Take the publishes of one channel that follow each other from ``pos`` on; where the rest of the data begins.
 
-    If the first message behind ``pos`` cannot be taken here, its method frame is consumed and the channel waits for
-    its content frame by frame.
+    The first method frame is whole and ends at ``stop``. A message that cannot be taken here has its method frame
+    consumed, and the channel waits for its content frame by frame.
     """
-    end, skip = len(data), len(frame)
+    end = len(data)
     startswith = data.startswith
-    number, start, header_start = channel.number, pos, channel.header_start
-    largest, address = channel.connection.limits.max_message_bytes, route.address
-    run: list[Message] = []
-    add = run.append
-    timed = False
-    head = pos + skip
-    waits = True
-    if not route.special:
-        while end - head >= 22 and startswith(header_start, head):
+    number, header_start, frame_start = channel.number, channel.header_start, channel.frame_start
+    connection, vhost, known = channel.connection, channel.vhost, channel.routes.known
+    largest = connection.limits.max_message_bytes
+    while True:
+        frame = data[pos:stop]
+        route = known.get(frame)
+        if route is None or route.epoch != vhost.epoch or route.deaths != vhost.deaths:
+            connection.intake.resume_at = stop
+            route = channel.routes.resolve(frame, route)
+        address = route.address
+        skip = stop - pos
+        start, head = pos, stop
+        run: list[Message] = []
+        add = run.append
+        timed = False
+        waits = True
+        while end - head >= 22 and startswith(header_start, head) and not route.special:
             length, class_id, _, body, flags = unpack_header(data, head + 3)
             at = head + length + 8  # where the body frame begins
             if at > end or length < 14 or class_id != BASIC or data[at - 1] != FRAME_END:
@@ -85,12 +98,16 @@ def publish_run(channel: Channel, route: Route, frame: bytes, data: bytes, pos: 
                 waits = False
                 break
             head = pos + skip
-    if run:
-        publish(channel, route, run, pos - start - skip * len(run), timed)
-    if waits:
-        channel.await_content(route)
-        return pos + skip
-    return pos
+        if run:
+            publish(channel, route, run, pos - start - skip * len(run), timed)
+        if waits:
+            channel.await_content(route)
+            return pos + skip
+        if end - pos < SHORTEST_PUBLISH or not startswith(frame_start, pos) or not startswith(PUBLISH, pos + 7):
+            return pos
+        stop = pos + 8 + unpack_length(data, pos + 3)[0]
+        if stop > end or stop - pos > LONGEST_PUBLISH or data[stop - 1] != FRAME_END:
+            return pos
 
 
 def publish(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> None:
@@ -101,27 +118,32 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
     number = len(run)
     route.counters.published += number
     channel.published += number
-    if route.guarded:
+    receipt = GRANTED
+    if route.plain:
+        for queue in route.queues:
+            queue.publish(run, size, timed)
+    elif route.guarded:
         publish_guarded(channel, route, run, size, timed)
         return
-    receipt = GRANTED
-    if route.queues:
-        route.counters.routed += number
-        if route.durable:
-            placements = [queue.publish(run, size, timed) for queue in route.queues if queue.durable]
-            for queue in route.queues:
-                if not queue.durable:
-                    queue.publish(run, size, timed)
-            receipt = channel.connection.broker.log.append(run, placements)
-        else:
-            for queue in route.queues:
-                queue.publish(run, size, timed)
+    elif route.queues:
+        receipt = _publish_durably(channel, route, run, size, timed)
     else:
         route.counters.unroutable += number
         if route.mandatory:
             give_back(channel, run)
     if channel.confirms is not None:
         channel.send_verdicts(channel.confirms.published(number, receipt))
+
+
+def _publish_durably(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> int:
+    """Some of the queues outlive the process: the log gets each message once, with its places in all of them."""
+    placements: list[Placement] = []
+    for queue in route.queues:
+        if queue.durable:
+            placements += queue.place(run, size, timed)
+        else:
+            queue.publish(run, size, timed)
+    return channel.connection.broker.log.append(run, placements)
 
 
 def give_back(channel: Channel, run: list[Message]) -> None:

@@ -6,6 +6,8 @@ from leveret.errors import AmqpError, InternalFault
 from leveret.wire.constants import MAX_SHORT_STRING
 from leveret.wire.methods import ChannelClose, ConnectionClose
 
+NO_METHOD = (0, 0)
+
 
 def channel_close(error: AmqpError, method: tuple[int, int]) -> ChannelClose:
     class_id, method_id = error.method or method

@@ -1,8 +1,8 @@
 """Where the publishes of a channel go: routing results, remembered by the raw bytes of the publish frame.  Hot path.
 
 Decoding the frame, asking interceptors and permissions, and routing are paid once per distinct frame, not per message.
-A remembered route is valid for one epoch of the vhost (any change of bindings, exchanges or permissions ends it). Queues
-that only the default exchange reaches come and go without ending an epoch; such a death is noticed by ``deaths``.
+A remembered route is valid for one epoch of the vhost (any change of bindings, exchanges or permissions ends it).
+Queues that only the default exchange reaches come and go without ending an epoch; ``deaths`` tells of their end.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Route:
         "exchange",
         "guarded",
         "mandatory",
+        "plain",
         "queues",
         "special",
     )
@@ -47,6 +48,7 @@ class Route:
         self.counters = counters
         self.mandatory = mandatory
         self.queues: list[Queue] = []
+        self.plain = False  # there are queues, and each takes a run by a mere call
         self.durable = False  # some queue outlives the process: the log must be told
         self.guarded = False  # some queue does not take messages at once
         self.special = False  # every message must be looked into to be routed
@@ -57,6 +59,7 @@ class Route:
         self.queues = queues
         self.durable = any(queue.durable for queue in queues)
         self.guarded = any(queue.guard is not None for queue in queues)
+        self.plain = bool(queues) and not self.durable and not self.guarded
 
 
 class Routes:

@@ -17,11 +17,12 @@ GRANTED = 0
 
 
 class Placement(NamedTuple):
-    """Where one queue put the first message of a run; the others follow in order."""
+    """Where one queue put messages of a run: ``number`` consecutive sequences of one lane, in the run's order."""
 
     queue: int
     lane: int
     sequence: int
+    number: int
 
 
 class Log(Protocol):

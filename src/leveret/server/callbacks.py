@@ -1,0 +1,57 @@
+"""A thread for the callbacks of consumers in this process: the loop must not wait for them, nor they for the loop."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from leveret.broker.local import Delivered, LocalSession
+from leveret.errors import BrokerStopped
+from leveret.logs import get_log
+
+Callback = Callable[[Delivered], None]
+Work = tuple[LocalSession, Callback, Delivered, Callable[[], None]]
+
+PATIENCE = 1.0  # seconds that stop() waits for a callback that is running
+
+
+class CallbackThread:
+    """Runs callbacks one at a time and in order; started when the first one is needed."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._log = get_log("embedded")
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="leveret-callbacks", daemon=True)
+            self._thread.start()
+
+    def put(self, session: LocalSession, callback: Callback, delivered: Delivered, done: Callable[[], None]) -> None:
+        """``done`` is called after the callback, whether that returned or raised."""
+        self._work.put((session, callback, delivered, done))
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None and self.is_open:
+            session, callback, delivered, done = work
+            if session.is_open:  # else its messages went back when it was closed
+                self._call(callback, delivered)
+            with suppress(BrokerStopped):
+                done()
+
+    def _call(self, callback: Callback, delivered: Delivered) -> None:
+        try:
+            callback(delivered)
+        except Exception:  # noqa: BLE001 - a stranger's code: it may raise anything, and the others must go on
+            if self.is_open:  # else it most likely called a broker that is being stopped
+                self._log.exception("callback failed; its message stays unacked", consumer=delivered.consumer_tag)
+
+    def stop(self) -> None:
+        self.is_open = False
+        self._work.put(None)
+        if self._thread is not None and threading.current_thread() is not self._thread:
+            self._thread.join(PATIENCE)

@@ -1,0 +1,183 @@
+"""Bytes in: from whatever slices arrive to runs, methods and contents.  Hot path.
+
+Theory of operation. ``receive`` handles every whole frame of a chunk in one loop and keeps at most one partial frame.
+Publishes and acks leave the loop in runs (session/publishing.py, session/settling.py); all else is handed to the
+connection one by one. An AmqpError ends the channel or connection it says, and the loop goes on at ``resume_at``,
+behind the frame that caused it: what follows for a closing channel is read and ignored until its close-ok. When framing itself
+is lost nothing can be read any more, and only the bytes of a connection.close-ok are looked for.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from leveret.errors import AmqpError, FrameError
+from leveret.session.content import take_body, take_header
+from leveret.session.publishing import PUBLISH, take_publishes
+from leveret.session.replies import NO_METHOD, bug
+from leveret.session.settling import ack_run
+from leveret.wire.constants import FRAME_END, FRAME_MAX_BEFORE_TUNE, PROTOCOL_HEADER
+from leveret.wire.frames import method_frame
+from leveret.wire.grammar import ChannelStep, Next, Step, check_frame, check_heartbeat
+from leveret.wire.methods import ConnectionCloseOk
+
+if TYPE_CHECKING:
+    from leveret.session.connection import Connection
+
+unpack_frame = Struct(">BHI").unpack_from
+unpack_ids = Struct(">HH").unpack_from
+ACK = b"\x00\x3c\x00\x50"
+CLOSE_OK_FRAME = method_frame(0, ConnectionCloseOk())
+
+
+class Intake:
+    __slots__ = (
+        "_connection",
+        "_deaf",
+        "_have",
+        "_need",
+        "_parts",
+        "at_channel",
+        "at_method",
+        "frame_limit",
+        "halted",
+        "heard",
+        "resume_at",
+    )
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._parts: list[bytes] = []  # of one partial frame, or of all that came while halted
+        self._have = self._need = 0
+        self._deaf = False
+        self.frame_limit = FRAME_MAX_BEFORE_TUNE  # of a payload
+        self.halted = False  # something outside decides before the next frame is looked at
+        self.heard = True  # since the pulse last looked
+        self.resume_at = 0
+        self.at_channel = 0  # what is being handled, for the close that an error leads to
+        self.at_method = NO_METHOD
+
+    def receive(self, data: bytes) -> None:
+        self.heard = True
+        if self._parts or self.halted:
+            self._parts.append(data)
+            self._have += len(data)
+            if self._have < self._need or self.halted:
+                return
+            data = b"".join(self._parts)
+            self.forget()
+        start = 0
+        if self._connection.step is Step.AWAIT_HEADER:
+            start = self._take_protocol_header(data)
+        start = self._take_frames(data, start)
+        if start < len(data):
+            self._keep(data[start:])
+
+    def go_on(self) -> None:
+        """Whatever halted us is decided: handle what came meanwhile."""
+        self.halted = False
+        if self._parts:
+            self._need = 0
+            self.receive(b"")
+
+    def forget(self) -> None:
+        self._parts.clear()
+        self._have = self._need = 0
+
+    def _keep(self, rest: bytes) -> None:
+        self._parts.append(rest)
+        self._have = len(rest)
+        self._need = 8
+        if len(rest) >= 7 and self._connection.step is not Step.AWAIT_HEADER:
+            self._need = unpack_frame(rest)[2] + 8
+
+    def _take_protocol_header(self, data: bytes) -> int:
+        if not PROTOCOL_HEADER.startswith(data[:8]):
+            self._connection.refuse_protocol()
+            return len(data)
+        if len(data) < 8:
+            return 0
+        self._connection.greet()
+        return 8
+
+    def _take_frames(self, data: bytes, pos: int) -> int:
+        """Handle all whole frames; where the partial one begins."""
+        connection = self._connection
+        if connection.step is Step.AWAIT_HEADER:
+            return pos
+        while connection.step is not Step.CLOSED:
+            if self._deaf:
+                if CLOSE_OK_FRAME in data:
+                    connection.over()
+                break
+            try:
+                return self._parse(data, pos)
+            except AmqpError as error:
+                connection.fail(error)
+            except Exception as error:  # a bug of ours must not take the loop down with it
+                connection.log.exception("bug while handling a frame", channel=self.at_channel, method=self.at_method)
+                connection.fail(bug(error))
+            pos = self.resume_at
+        return len(data)
+
+    def _parse(self, data: bytes, pos: int) -> int:
+        end = len(data)
+        startswith = data.startswith
+        connection = self._connection
+        while end - pos >= 8 and not self.halted:
+            kind, number, size = unpack_frame(data, pos)
+            if size > self.frame_limit:
+                self._lose_framing(end)
+                raise FrameError(f"frame of {size} bytes is larger than {self.frame_limit}")
+            stop = pos + size + 8
+            if stop > end:
+                break
+            if data[stop - 1] != FRAME_END:
+                self._lose_framing(end)
+                raise FrameError(f"frame on channel {number} does not end with 0xCE")
+            self.resume_at = stop
+            self.at_channel = number
+            if kind == 1:
+                channel = connection.channels.get(number)
+                if channel is not None and channel.idle:
+                    if startswith(PUBLISH, pos + 7):
+                        self.at_method = (60, 40)
+                        pos = take_publishes(channel, data, pos, stop)
+                        continue
+                    if startswith(ACK, pos + 7):
+                        self.at_method = (60, 80)
+                        pos = ack_run(channel, data, pos)
+                        continue
+            self.at_method = NO_METHOD
+            self._take_frame(kind, number, data[pos:stop])
+            pos = stop
+            if connection.step is Step.CLOSED:
+                return end
+        return pos
+
+    def _lose_framing(self, end: int) -> None:
+        self._deaf = True
+        self.resume_at = end
+
+    def _take_frame(self, kind: int, number: int, frame: bytes) -> None:
+        connection = self._connection
+        if kind == 1:
+            if len(frame) >= 12:
+                self.at_method = unpack_ids(frame, 7)
+            connection.take_method(number, frame[7:-1])
+        elif kind == 8:
+            check_heartbeat(number, len(frame) - 8)
+        elif kind in (2, 3):
+            channel = connection.channels.get(number)
+            if connection.step is Step.CLOSING or (channel is not None and channel.step is ChannelStep.CLOSING):
+                return
+            if channel is None:
+                check_frame(Next.METHOD, kind, number)
+            elif kind == 2:
+                take_header(channel, frame)
+            else:
+                take_body(channel, frame)
+        else:
+            self._lose_framing(self.resume_at)
+            raise FrameError(f"unknown frame type {kind}")

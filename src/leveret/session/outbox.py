@@ -1,0 +1,82 @@
+"""What a connection has to say: gathered during a turn, written once at its end.  Hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leveret.broker.broker import Broker
+
+if TYPE_CHECKING:
+    from leveret.session.connection import Peer
+
+
+class Outbox:
+    """``pieces`` and ``size`` are open to the delivery loop, which appends to them without a call per message."""
+
+    __slots__ = (
+        "_broker",
+        "_feed",
+        "_flushing",
+        "_high_mark",
+        "_peer",
+        "pieces",
+        "size",
+        "spoke",
+        "starved",
+        "writable",
+    )
+
+    def __init__(self, broker: Broker, peer: Peer, high_mark: int, feed: Callable[[], None]) -> None:
+        self._broker = broker
+        self._peer = peer
+        self._high_mark = high_mark
+        self._feed = feed  # gives consumers that were passed over their turn
+        self._flushing = False
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self.writable = True
+        self.starved = False  # a consumer was passed over because we cannot write
+        self.spoke = True  # since the pulse last looked
+
+    def has_room(self) -> bool:
+        """Whether deliveries may be added. If not, consumers get their turn once we could write."""
+        if self.writable and self.size <= self._high_mark:
+            return True
+        self.starved = True
+        return False
+
+    def send(self, data: bytes) -> None:
+        self.pieces.append(data)
+        self.added(len(data))
+
+    def added(self, size: int) -> None:
+        """Pieces were appended: have them written in this turn."""
+        self.size += size
+        if not self._flushing:
+            self._flushing = True
+            self._broker.outgoing.append(self)
+
+    def flush(self) -> None:
+        self._flushing = False
+        self.size = 0
+        if self.pieces:
+            data = b"".join(self.pieces)
+            self.pieces.clear()
+            self.spoke = True
+            self._peer.write(data)
+        if self.starved and self.writable:
+            self.starved = False
+            self._feed()
+
+    def set_writable(self, writable: bool) -> None:
+        self.writable = writable
+        if writable:
+            self.starved = False
+            self._feed()
+            self._broker.wake()
+
+    def close(self) -> None:
+        """Nothing can be written any more."""
+        self.writable = False
+        self.pieces.clear()
