@@ -8,12 +8,13 @@ The rules of this file:
 - Patterns are checked when they are set. While they run they have a time limit, and running out of time refuses.
 - A brace that is no repetition is a plain character, as in PCRE: the ``regex`` module would read ``q{e}`` as "q with
   any number of errors", which matches everything.
-- Every answer is remembered until the rules change: ``epoch`` counts those changes for callers that keep answers too.
+- Every answer is remembered until the rules change: ``epoch`` counts those changes and ``on_change`` tells of them, for
+  callers that keep answers too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -63,10 +64,11 @@ def compile_pattern(text: str) -> Any:
 class Permissions:
     """The rules of all users and virtual hosts, and the remembered answers. Used on the loop only."""
 
-    __slots__ = ("_answers", "_compiled", "_rules", "_topic_rules", "epoch")
+    __slots__ = ("_answers", "_compiled", "_rules", "_topic_rules", "epoch", "on_change")
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.on_change: Callable[[], None] = lambda: None
         self._rules: dict[tuple[str, str], Permission] = {}
         self._topic_rules: dict[tuple[str, str, str], TopicPermission] = {}
         self._answers: dict[tuple[str | None, ...], bool] = {}
@@ -174,6 +176,7 @@ class Permissions:
         self.epoch += 1
         self._answers.clear()
         self._compiled.clear()
+        self.on_change()
 
 
 def _expanded(pattern: str, user: str, vhost: str, client_id: str | None) -> str:

@@ -46,6 +46,7 @@ class Broker:
         self.users = Users()
         self.permissions = Permissions()
         self.interceptors = Interceptors()
+        self.permissions.on_change = self.interceptors.on_change = self._forget_routes
         self.exchange_types = ExchangeTypes()
         self.registry = Registry()
         self.vhosts: dict[str, Vhost] = {}
@@ -86,7 +87,11 @@ class Broker:
         return found
 
     def delete_vhost(self, name: str) -> None:
+        """With everything in it; connections to it are closed."""
         vhost = self.vhost(name)
+        for connection in list(self.registry.connections):
+            if connection.vhost is vhost:
+                connection.force_close(f"vhost '{name}' is deleted")
         for queue in list(vhost.queues.values()):
             vhost.remove_queue(queue)
         del self.vhosts[name]
@@ -96,6 +101,11 @@ class Broker:
         if isinstance(queue, ClassicQueue):
             vhost.remove_queue(queue)
 
+    def _forget_routes(self) -> None:
+        """Who may publish, or what a publish means, has changed: what channels remember is out of date."""
+        for vhost in self.vhosts.values():
+            vhost.epoch += 1
+
     # ---- the turn
 
     def turn(self) -> None:
@@ -104,7 +114,10 @@ class Broker:
             touched = self.dirty[:]
             self.dirty.clear()
             for queue in touched:
-                queue.drain()
+                try:
+                    queue.drain()
+                except Exception:  # one queue's bug must not stop the others
+                    self._events.exception("bug while delivering", queue=queue.name)
         if self.outgoing:
             outgoing = self.outgoing
             self.outgoing = []
@@ -112,7 +125,7 @@ class Broker:
                 outbox.flush()
         if self.gauge.used > self.memory.mark or self.memory.raised:
             self.check_memory()
-        if self.dirty:
+        if self.dirty or self.outgoing:
             self.wake()
 
     def check_memory(self) -> None:

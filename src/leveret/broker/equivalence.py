@@ -30,17 +30,21 @@ def check_same_queue(
     arguments: Mapping[str, object],
 ) -> None:
     what = f"queue '{current.name}' in vhost '{vhost}'"
-    if exclusive and current.owner is None:
-        raise ResourceLocked(
-            f"cannot obtain exclusive access to locked {what}: it was declared without the exclusive property"
-        )
+    if exclusive != (current.owner is not None):
+        raise locked(current.name, vhost)
     _compare("durable", what, durable, current.durable)
-    _compare("exclusive", what, exclusive, current.owner is not None)
     _compare("auto_delete", what, auto_delete, current.auto_delete)
     differing = differing_argument(current.arguments, arguments)
     if differing is not None:
         name, received, have = differing
         _compare(name, what, received, have)
+
+
+def locked(queue: str, vhost: str) -> ResourceLocked:
+    return ResourceLocked(
+        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be originally declared "
+        "on another connection or the exclusive property value does not match that of the original declaration."
+    )
 
 
 def _compare(name: str, what: str, received: object, current: object) -> None:

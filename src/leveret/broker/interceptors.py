@@ -2,7 +2,7 @@
 
 An interceptor is given the context and the decoded method and returns the method to go on with: the same one, changed
 or not, or another of the same class. It refuses by raising an AmqpError. Interceptors of one method run in the order
-they were registered. ``epoch`` changes with every registration, so that remembered publish routes are made anew.
+they were registered. ``on_change`` tells of every registration, so that remembered publish routes are made anew.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ Interceptor = Callable[[InterceptContext, Method], Method]
 class Interceptors:
     def __init__(self) -> None:
         self._by_method: dict[tuple[int, int], list[Interceptor]] = {}
-        self.epoch = 0
+        self.on_change: Callable[[], None] = lambda: None
 
     def register(self, method: type[Method], interceptor: Interceptor) -> Callable[[], None]:
         """Have ``interceptor`` see every ``method``; the result takes it out again."""
         chain = self._by_method.setdefault(method.id, [])
         chain.append(interceptor)
-        self.epoch += 1
+        self.on_change()
 
         def unregister() -> None:
             if interceptor in chain:
                 chain.remove(interceptor)
-                self.epoch += 1
+                self.on_change()
 
         return unregister
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from leveret.errors import NotAllowed
+
+if TYPE_CHECKING:
+    from leveret.broker.vhost import Vhost
 
 
 class LiveConnection(Protocol):
@@ -13,6 +16,7 @@ class LiveConnection(Protocol):
 
     name: str
     publishes: bool
+    vhost: Vhost  # None until connection.open
 
     def block(self, reason: str) -> None:
         """Stop taking publishes; tell the peer if it wants to know."""

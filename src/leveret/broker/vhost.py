@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from leveret.broker.counters import ExchangeCounters
-from leveret.broker.equivalence import check_same_exchange, check_same_queue
-from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked
+from leveret.errors import AccessRefused, NotFound, PreconditionFailed
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import ReplyQueue
+from leveret.queues.guard import Gate, Guard
 from leveret.queues.options import QueueOptions
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import Surroundings
@@ -132,11 +133,7 @@ class Vhost:
         if found is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         if found.owner is not None and found.owner is not owner:
-            raise ResourceLocked(
-                f"cannot obtain exclusive access to locked queue '{name}' in vhost '{self.name}'. It could be "
-                "originally declared on another connection or the exclusive property value does not match that of "
-                "the original declaration."
-            )
+            raise locked(name, self.name)
         return found
 
     def declare_queue(
@@ -182,6 +179,12 @@ class Vhost:
             self.epoch += 1
         return made
 
+    def guard_queue(self, queue: ClassicQueue, gate: Gate | None = None) -> Guard:
+        """From now on the queue takes its time, and may have replicas."""
+        queue.guard = Guard(queue, gate)
+        self.epoch += 1  # remembered routes say who is guarded
+        return queue.guard
+
     def delete_queue(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: Owner | None = None
     ) -> int:
@@ -215,7 +218,7 @@ class Vhost:
         """Let deliveries that are due happen first, so that nobody counts a message that is already on its way."""
         if queue.dirty:
             queue.drain()
-            queue.touch()  # it stays on the dirty list; a second drain finds nothing to do
+            queue.dirty = True  # it still stands on the list; the second drain finds nothing to do
 
     def drop_exclusive(self, owner: Owner) -> None:
         """The connection is gone: so are its queues."""

@@ -124,11 +124,13 @@ class ClassicQueue:
     # ---- messages in
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:
-        self.bytes += size
         if self.plain and not timed:
             self.lane.ready.extend(run)
-        else:
+        elif self.alive:
             self._publish_closely(run)
+        else:
+            return  # died while the content of these was still coming in, or before their transaction was committed
+        self.bytes += size
         if not self.dirty:
             self.dirty = True
             self.surroundings.dirty.append(self)
@@ -174,17 +176,20 @@ class ClassicQueue:
         budget = BURST
         while budget > 0:
             lane = self.lane if len(self.lanes) == 1 else self._highest_lane()
+            if lane.holes:
+                lane.strip()
             if not lane.ready and not lane.returned:
                 break
             consumer = self.consumers.next()
             if consumer is None:
                 break
             budget -= self._offer(lane, consumer, budget)
-        else:
+        if budget <= 0:
             self.touch()
         if self.deadlines is not None:
-            for lane in self.lanes:
-                lane.attempted = lane.tail
+            if budget > 0:  # else some were not offered yet, and must not die of TTL 0 before that
+                for lane in self.lanes:
+                    lane.attempted = lane.tail
             self._bury_expired()
             self._arm_expiry()
         self._account()
@@ -201,7 +206,7 @@ class ClassicQueue:
 
     def _highest_lane(self) -> Lane:
         for lane in reversed(self.lanes):
-            if lane.ready or lane.returned:
+            if len(lane):
                 return lane
         return self.lane
 
@@ -214,8 +219,6 @@ class ClassicQueue:
             self.counters.redelivered += 1
         else:
             limit = lane.stretch(self.consumers.stretch or budget)
-            if not limit:
-                return 1  # only holes stood here, and stretch() has removed them
             number, size = consumer.take(lane.ready, lane.number, lane.head, limit)
             sequence = lane.head
             lane.head += number
@@ -237,6 +240,7 @@ class ClassicQueue:
         lane = self._highest_lane()
         waiting = lane.pop()
         if waiting is None:
+            self._account()
             return None
         sequence, count, message = waiting
         self.counters.got += 1
@@ -355,7 +359,7 @@ class ClassicQueue:
 
     def die(self) -> int:
         """Give everything up; the number of ready messages that went with it."""
-        self.alive = False
+        self.alive = self.plain = False
         number = self.ready
         surroundings = self.surroundings
         surroundings.gauge.used -= self.accounted

@@ -3,16 +3,19 @@
 A message dies at the earlier of its own expiration and its queue's TTL, wherever in the queue it stands. Messages that
 only have the queue's TTL die in the order of the lane, so looking at the front of each lane is enough for them. Those
 with a deadline of their own, and those that came back, may die before what stands in front of them: each has an entry
-in a heap. An entry may outlive its message (delivered meanwhile); it is then found to point at nothing and dropped.
+in a heap. An entry may outlive its message (delivered meanwhile); it is then found to point at nothing and dropped, at
+the latest when such entries have become the larger part of the heap.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from leveret.message import NEVER, Message
 from leveret.queues.lane import Lane
+
+SWEEP_FROM = 1024  # below this many entries a sweep is not worth its while
 
 
 class Death(NamedTuple):
@@ -30,12 +33,18 @@ class Deadlines:
         self._lanes = lanes
         self._heap: list[tuple[float, int, int]] = []  # deadline, lane, sequence
 
+    def __len__(self) -> int:
+        """Entries, with those that point at nothing."""
+        return len(self._heap)
+
     def watch(self, lane: int, sequence: int, deadline: float) -> None:
         """This one may die out of turn."""
         heappush(self._heap, (deadline, lane, sequence))
 
     def collect(self, now: float) -> list[Death]:
         """Take out everything that is due and was offered to the consumers at least once (TTL 0 waits for that)."""
+        if len(self._heap) > SWEEP_FROM and len(self._heap) > 2 * sum(map(len, self._lanes)):
+            self.sweep()
         deaths: list[Death] = []
         for lane in self._lanes:
             self._collect_front(lane, now, deaths)
@@ -58,6 +67,12 @@ class Deadlines:
                 return
             lane.pop()
             deaths.append(Death(lane.number, sequence, message))
+
+    def sweep(self) -> None:
+        """Drop the entries of messages that are not waiting any more; unacked ones get a new one on return."""
+        waiting = {(lane.number, sequence) for lane in self._lanes for sequence, _, _ in lane}
+        self._heap = list({entry for entry in self._heap if entry[1:] in waiting})  # once, however often it came back
+        heapify(self._heap)
 
     def next_deadline(self) -> float:
         """When collect() will have something to do."""

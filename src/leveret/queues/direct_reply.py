@@ -35,7 +35,7 @@ class ReplyQueue:
         self._sequence = 1
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:
-        room = MOST_WAITING - len(self._waiting)
+        room = MOST_WAITING - len(self._waiting) if self.alive else 0
         for message in run[:room]:
             self._waiting.append(message)
             self._gauge.used += len(message[0])

@@ -51,7 +51,7 @@ class Listener:
                     host or None,
                     port,
                     ssl=context,
-                    ssl_handshake_timeout=self._handshake_timeout if context else None,
+                    ssl_handshake_timeout=self._pulse.handshake_timeout if context else None,
                     backlog=BACKLOG,
                     reuse_address=_reuse(),
                 )

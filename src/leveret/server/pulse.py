@@ -20,7 +20,7 @@ class Pulse:
     def __init__(self, loop: asyncio.AbstractEventLoop, broker: Broker, handshake_timeout: float) -> None:
         self._loop = loop
         self._broker = broker
-        self._handshake_timeout = handshake_timeout
+        self.handshake_timeout = handshake_timeout
         self._log = get_log("pulse")
         self._timer: asyncio.TimerHandle | None = None
         self.doormen: set[Doorman] = set()
@@ -37,7 +37,7 @@ class Pulse:
         for doorman in list(self.doormen):
             if doorman.session.step is Step.OPEN:
                 self._check_heartbeat(doorman)
-            elif self._loop.time() - doorman.opened_at > self._handshake_timeout and not doorman.session.is_over:
+            elif self._loop.time() - doorman.opened_at > self.handshake_timeout and not doorman.session.is_over:
                 self._log.info("handshake took too long", connection=doorman.session.name)
                 doorman.abort()
         if self._broker.memory.raised:

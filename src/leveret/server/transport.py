@@ -60,6 +60,9 @@ class Doorman(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(data)
 
+    def unsent(self) -> int:
+        return self._transport.get_write_buffer_size()
+
     def pause_reading(self) -> None:
         if not self._transport.is_closing():
             self._transport.pause_reading()

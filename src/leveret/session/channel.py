@@ -17,7 +17,7 @@ from leveret.session.guarded import GuardedSender
 from leveret.session.publishing import give_back
 from leveret.session.routes import Route, Routes
 from leveret.session.transactions import Transaction
-from leveret.wire.constants import END_BYTE
+from leveret.wire.constants import END_BYTE, FRAME_OVERHEAD
 from leveret.wire.frames import ENVELOPE, method_frame
 from leveret.wire.grammar import ChannelStep
 from leveret.wire.methods import BasicNack, BasicPublish, ChannelFlow, ChannelFlowOk, Method
@@ -55,6 +55,7 @@ class Channel:
         "guarded",
         "header_start",
         "idle",
+        "largest_whole",
         "last_queue",
         "now",
         "number",
@@ -82,6 +83,8 @@ class Channel:
         self.frame_start = ENVELOPE.pack(1, number, 0)[:3]
         self.header_start = ENVELOPE.pack(2, number, 0)[:3]
         self.ack_start = ENVELOPE.pack(1, number, 13) + b"\x00\x3c\x00\x50"
+        # a body that is within all limits and fits one frame; larger ones are looked at frame by frame
+        self.largest_whole = min(connection.limits.max_message_bytes, connection.frame_max - FRAME_OVERHEAD)
         self.routes = Routes(self)
         self.pending: PendingContent | None = None
         self.unacked = Unacked()

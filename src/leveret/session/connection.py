@@ -26,6 +26,9 @@ from leveret.wire.fields import Table
 from leveret.wire.frames import decode_method, method_frame
 from leveret.wire.grammar import ChannelStep, Next, Step, channel_step, check_frame, connection_step
 from leveret.wire.methods import (
+    BasicAck,
+    BasicNack,
+    BasicReject,
     ChannelClose,
     ChannelCloseOk,
     ChannelOpenOk,
@@ -39,6 +42,8 @@ from leveret.wire.methods import (
 if TYPE_CHECKING:
     from leveret.broker.vhost import Vhost
 
+LATE = frozenset((ChannelCloseOk.id, BasicAck.id, BasicNack.id, BasicReject.id))
+UNREAD = "unread answers"
 CLOSE_PATIENCE = 5.0  # seconds that a peer has to answer our close
 
 
@@ -49,6 +54,9 @@ class Peer(Protocol):
     certificate: dict[str, object] | None  # verified by TLS, as the ssl module gives it
 
     def write(self, data: bytes) -> None: ...
+
+    def unsent(self) -> int:
+        """Bytes that were written and have not left yet."""
 
     def pause_reading(self) -> None: ...
 
@@ -82,6 +90,7 @@ class Connection:
         self.channel_max = limits.channel_max
         self.heartbeat = 0
         self.channels: dict[int, Channel] = {}
+        self._once_open: set[int] = set()  # numbers
         self.publishes = False
         self.blocked = False
         self.partial = 0  # bytes of unfinished messages
@@ -153,8 +162,8 @@ class Connection:
 
     def _take_channel_method(self, number: int, method: Method) -> None:
         channel = self.channels.get(number)
-        if channel is None and method.id == ChannelCloseOk.id:
-            return  # the answer to a close of ours that crossed with the peer's own
+        if channel is None and number in self._once_open and method.id in LATE:
+            return  # a close-ok that crossed with the peer's own close, or an ack too late for its channel
         step = ChannelStep.CLOSED if channel is None else channel.step
         after = channel_step(step, method.id)
         if channel is None:
@@ -176,6 +185,7 @@ class Connection:
             raise NotAllowed(f"channel number {number} is larger than the negotiated channel_max ({self.channel_max})")
         self.broker.registry.open_channel(self.user.name, self.user.max_channels)
         self.channels[number] = Channel(self, number)
+        self._once_open.add(number)
         self.send(method_frame(number, ChannelOpenOk()))
 
     # ---- errors and the end
@@ -241,15 +251,22 @@ class Connection:
 
     # ---- pausing
 
-    def halt(self) -> None:
+    def halt(self, reason: str) -> None:
         """Stop in the middle of the input until unhalt(): something outside decides first."""
         self.intake.halted = True
-        self.pause("login")
+        self.pause(reason)
 
-    def unhalt(self) -> None:
-        self.resume("login")
-        self.intake.go_on()
-        self.broker.wake()
+    def unhalt(self, reason: str) -> None:
+        if reason in self._paused:
+            self.resume(reason)
+            self.intake.go_on()
+            self.broker.wake()
+
+    def push_back(self, most: int) -> None:
+        """The peer asks faster than it reads the answers: hear it again when it has read."""
+        self.outbox.flush()
+        if self.peer.unsent() > most // 2:
+            self.halt(UNREAD)
 
     def pause(self, reason: str) -> None:
         if not self._paused:
@@ -294,7 +311,9 @@ class Connection:
         self.broker.gauge.used += size
 
     def _feed_consumers(self) -> None:
-        """We can write again: consumers that were passed over get their turn."""
+        """We can write again: a peer that was not heard is, and consumers that were passed over get their turn."""
+        if self.outbox.writable:
+            self.unhalt(UNREAD)
         for channel in self.channels.values():
             for consumer in channel.consumers.values():
                 consumer.queue.touch()

@@ -15,9 +15,10 @@ from leveret.message import NEVER, Message, Traits
 from leveret.session.inspection import inspect
 from leveret.session.publishing import publish
 from leveret.session.routes import Route
-from leveret.wire.constants import BASIC_CLASS, MAX_BODY_SIZE
-from leveret.wire.content import PROPERTIES_AT, properties_of, with_properties
+from leveret.wire.constants import BASIC_CLASS, FRAME_BODY, MAX_BODY_SIZE
+from leveret.wire.content import PROPERTIES_AT, properties_of, refit, with_properties
 from leveret.wire.frames import decode_header
+from leveret.wire.frames import frame as body_frame
 from leveret.wire.grammar import after_body, after_header
 from leveret.wire.methods import BasicPublish
 from leveret.wire.properties import Properties
@@ -27,22 +28,29 @@ if TYPE_CHECKING:
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 IMPERSONATOR = "impersonator"
+SMALL = 256  # bytes
 
 
 class PendingContent:
     """A publish whose content has not all come."""
 
-    __slots__ = ("left", "parts", "route", "size")
+    __slots__ = ("left", "parts", "route", "size", "small")
 
     def __init__(self, route: Route) -> None:
         self.route = route
         self.parts: list[bytes] = []
+        self.small = bytearray()  # payloads of small body frames, to become one frame
         self.left = 0
         self.size = 0
 
     @property
     def has_header(self) -> bool:
         return bool(self.parts)
+
+    def join_small(self, channel: int) -> None:
+        if self.small:
+            self.parts.append(body_frame(FRAME_BODY, channel, bytes(self.small)))
+            self.small.clear()
 
 
 def take_header(channel: Channel, frame: bytes) -> None:
@@ -70,19 +78,37 @@ def take_body(channel: Channel, frame: bytes) -> None:
     pending = channel.pending
     if pending is None or not pending.has_header:
         raise UnexpectedFrame(f"body on channel {channel.number} without a header before it")
-    pending.left -= len(frame) - 8
+    size = len(frame) - 8
+    pending.left -= size
     after_body(pending.left)
-    _keep(channel, pending, frame)
+    if size < SMALL:
+        _gather(channel, pending, frame[7:-1])
+    else:
+        pending.join_small(channel.number)
+        _keep(channel, pending, frame)
     if not pending.left:
+        pending.join_small(channel.number)
         _finish(channel, pending)
 
 
+def _gather(channel: Channel, pending: PendingContent, payload: bytes) -> None:
+    """A body in frames of a byte each would cost us fifty times its size if every frame were kept."""
+    if len(pending.small) + len(payload) + 8 > channel.connection.frame_max:
+        pending.join_small(channel.number)
+    pending.small += payload
+    _count(channel, pending, len(payload))
+
+
 def _keep(channel: Channel, pending: PendingContent, frame: bytes) -> None:
+    pending.parts.append(frame)
+    _count(channel, pending, len(frame))
+
+
+def _count(channel: Channel, pending: PendingContent, size: int) -> None:
     """What has come so far counts as memory; a peer cannot open many channels and leave large bodies unfinished."""
     connection = channel.connection
-    pending.parts.append(frame)
-    pending.size += len(frame)
-    connection.hold_partial(len(frame))
+    pending.size += size
+    connection.hold_partial(size)
     if connection.partial > connection.limits.max_partial_bytes:
         raise ResourceFault(
             f"unfinished messages hold {connection.partial} bytes on this connection, more than "
@@ -93,6 +119,9 @@ def _keep(channel: Channel, pending: PendingContent, frame: bytes) -> None:
 def _finish(channel: Channel, pending: PendingContent) -> None:
     channel.forget_content()
     content = b"".join(pending.parts)
+    frame_max = channel.connection.frame_max
+    if any(len(part) > frame_max for part in pending.parts[1:]):  # tolerated from the peer, not passed on to others
+        content = refit(content, channel.number, frame_max)
     route = pending.route
     header = pending.parts[0]
     flags = int.from_bytes(header[PROPERTIES_AT : PROPERTIES_AT + 2], "big")

@@ -12,7 +12,6 @@ from leveret.auth.mechanisms import Credentials, offered, parse
 from leveret.auth.users import User
 from leveret.errors import LoginRefused, NotAllowed
 from leveret.logs import get_log
-from leveret.session.replies import NO_METHOD
 from leveret.version import VERSION
 from leveret.wire.constants import MIN_FRAME_MAX
 from leveret.wire.fields import Table
@@ -77,7 +76,7 @@ def _start_ok(connection: Connection, method: ConnectionStartOk) -> None:
         # Verified as nobody: the peer learns nothing of the password, neither by the answer nor by its time.
         log.warning("user may only come from localhost", user=credentials.name, connection=connection.name)
         credentials = replace(credentials, name="")
-    connection.halt()
+    connection.halt("login")
     connection.login(credentials, lambda user: _logged_in(connection, method.mechanism, user))
 
 
@@ -96,7 +95,7 @@ def _logged_in(connection: Connection, mechanism: str, user: User | None) -> Non
     except LoginRefused as refusal:
         connection.refuse_login(refusal)
         return
-    connection.unhalt()
+    connection.unhalt("login")
 
 
 def _tune_ok(connection: Connection, method: ConnectionTuneOk) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 unpack_frame = Struct(">BHI").unpack_from
 unpack_ids = Struct(">HH").unpack_from
 ACK = b"\x00\x3c\x00\x50"
+MOST_UNREAD = 16 << 20  # bytes of replies that a peer may leave unread before we stop hearing its requests
 CLOSE_OK_FRAME = method_frame(0, ConnectionCloseOk())
 
 
@@ -90,7 +91,9 @@ class Intake:
         self._have = len(rest)
         self._need = 8
         if len(rest) >= 7 and self._connection.step is not Step.AWAIT_HEADER:
-            self._need = unpack_frame(rest)[2] + 8
+            size = unpack_frame(rest)[2]
+            if size <= self.frame_limit:  # else one byte more is enough to refuse it: never gather what is too large
+                self._need = size + 8
 
     def _take_protocol_header(self, data: bytes) -> int:
         if not PROTOCOL_HEADER.startswith(data[:8]):
@@ -154,10 +157,13 @@ class Intake:
             pos = stop
             if connection.step is Step.CLOSED:
                 return end
+            if connection.outbox.size > MOST_UNREAD:
+                connection.push_back(MOST_UNREAD)
         return pos
 
     def _lose_framing(self, end: int) -> None:
         self._deaf = True
+        self.at_method = NO_METHOD
         self.resume_at = end
 
     def _take_frame(self, kind: int, number: int, frame: bytes) -> None:

@@ -45,7 +45,8 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     startswith = data.startswith
     number, header_start, frame_start = channel.number, channel.header_start, channel.frame_start
     connection, vhost, known = channel.connection, channel.vhost, channel.routes.known
-    largest = connection.limits.max_message_bytes
+    largest = channel.largest_whole
+    last_body, body_start = -1, b""
     while True:
         frame = data[pos:stop]
         route = known.get(frame)
@@ -56,7 +57,6 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
         skip = stop - pos
         start, head = pos, stop
         run: list[Message] = []
-        add = run.append
         timed = False
         waits = True
         while end - head >= 22 and startswith(header_start, head) and not route.special:
@@ -65,38 +65,44 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
             if at > end or length < 14 or class_id != BASIC or data[at - 1] != FRAME_END:
                 break
             if body:
+                if body != last_body:
+                    body_start = pack_body_start(3, number, body & 0xFFFFFFFF)
+                    last_body = body
                 stop = at + body + 8
-                if stop > end or body > largest or data[stop - 1] != FRAME_END:
+                if stop > end or body > largest or data[stop - 1] != FRAME_END or not startswith(body_start, at):
                     break
-                if not startswith(pack_body_start(3, number, body), at):
-                    break
-                pattern = data[pos : at + 7]
+                at += 7  # what is alike in alike messages ends where the body's own bytes begin
             else:
                 stop = at
-                pattern = data[pos:at]
             if flags == 0 and length == 14:
                 traits = TRANSIENT
             elif flags == 0x1000 and length == 15:
                 traits = PERSISTENT if data[head + 21] == 2 else TRANSIENT
             else:
-                seen = inspect(flags, data, head + 21, at - 1, channel.now() if flags & 0x0100 else 0.0)
+                seen = inspect(flags, data, head + 21, head + length + 7, channel.now() if flags & 0x0100 else 0.0)
                 if seen is None:
                     break
                 traits = seen
                 timed = timed or traits.deadline != NEVER
-            step = stop - pos
-            while True:  # the message at pos, and those after it that are alike
-                add((data[head:stop], address, traits))
+            run.append((data[head:stop], address, traits))
+            if not startswith(frame, stop):
                 pos = stop
-                if not startswith(pattern, pos):
-                    break
-                stop = pos + step
-                if stop > end or data[stop - 1] != FRAME_END:
-                    break
-                head = pos + skip
-            if not startswith(frame, pos):
                 waits = False
                 break
+            pattern = data[pos:at]
+            step = stop - pos
+            pos = stop
+            if startswith(pattern, pos):
+                add = run.append
+                while startswith(pattern, pos):  # messages that are alike but for their bodies
+                    stop = pos + step
+                    if stop > end or data[stop - 1] != FRAME_END:
+                        break
+                    add((data[pos + skip : stop], address, traits))
+                    pos = stop
+                if not startswith(frame, pos):
+                    waits = False
+                    break
             head = pos + skip
         if run:
             publish(channel, route, run, pos - start - skip * len(run), timed)

@@ -41,6 +41,11 @@ LAST_SECOND = 253402300799  # the end of year 9999: beyond it datetime has no va
 NUMBERS = {ord(letter): Struct(f">{code}") for letter, code in zip("bBsuIilLfd", "bBhHiIqQfd", strict=True)}
 
 
+class FarTime(int):
+    """A timestamp beyond year 9999, in seconds: what comes of a publisher that counts in milliseconds. It is passed on
+    as it came; datetime has no value for it."""
+
+
 class Quota:
     """What one top-level table may still hold; shared by all tables and arrays inside it."""
 
@@ -176,16 +181,18 @@ def _span(data: bytes, offset: int, end: int) -> tuple[int, int]:
 # --- times and decimals
 
 
-def encode_time(value: datetime) -> bytes:
+def encode_time(value: datetime | FarTime) -> bytes:
     """Whole seconds since 1970; a time without a zone is taken as UTC."""
+    if isinstance(value, FarTime):
+        return pack(UINT64, value)
     aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
     return pack(UINT64, (aware - EPOCH) // SECOND)
 
 
-def decode_time(data: bytes, offset: int, end: int) -> tuple[datetime, int]:
+def decode_time(data: bytes, offset: int, end: int) -> tuple[datetime | FarTime, int]:
     seconds, stop = decode_uint64(data, offset, end)
     if seconds > LAST_SECOND:
-        raise FrameError(f"timestamp {seconds} is beyond year 9999")
+        return FarTime(seconds), stop
     return EPOCH + timedelta(seconds=seconds), stop
 
 
@@ -340,6 +347,7 @@ def _encode_int(value: int) -> bytes:
 ENCODERS: dict[type, Callable[[Any], bytes]] = {
     bool: lambda value: b"t\x01" if value else b"t\x00",
     int: _encode_int,
+    FarTime: lambda value: b"T" + encode_time(value),
     float: lambda value: b"d" + DOUBLE.pack(value),
     Decimal: lambda value: b"D" + _encode_decimal(value),
     datetime: lambda value: b"T" + encode_time(value),

@@ -10,6 +10,7 @@ from typing import Any
 from leveret.errors import FrameError
 from leveret.wire.fields import (
     UINT16,
+    FarTime,
     Table,
     decode_octet,
     decode_short,
@@ -51,7 +52,7 @@ class Properties:
     reply_to: str | None = None
     expiration: str | None = None
     message_id: str | None = None
-    timestamp: datetime | None = None
+    timestamp: datetime | FarTime | None = None
     type: str | None = None
     user_id: str | None = None
     app_id: str | None = None

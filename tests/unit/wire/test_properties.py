@@ -62,10 +62,11 @@ def test_too_few_and_too_many_bytes_are_frame_errors(wire: bytes) -> None:
         decode_properties(wire, 0, len(wire))
 
 
-def test_a_timestamp_beyond_year_9999_is_a_frame_error() -> None:
-    wire = b"\x00\x40" + b"\xff" * 8
-    with pytest.raises(FrameError, match="9999"):
-        decode_properties(wire, 0, len(wire))
+def test_a_timestamp_beyond_year_9999_is_passed_on_as_it_came() -> None:
+    wire = b"\x00\x40" + (1_700_000_000_000).to_bytes(8, "big")
+    properties = decode_properties(wire, 0, len(wire))
+    assert properties.timestamp == 1_700_000_000_000
+    assert encode_properties(properties) == wire
 
 
 def test_a_priority_that_is_no_octet_is_a_frame_error() -> None:

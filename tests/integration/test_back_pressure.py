@@ -1,0 +1,73 @@
+"""A peer that does not read, and a broker that runs full: memory stays bounded and nobody else suffers."""
+
+from __future__ import annotations
+
+import leveret
+from leveret.session.intake import MOST_UNREAD
+from leveret.wire.frames import method_frame
+from leveret.wire.methods import (
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetOk,
+    BasicNack,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from tests.support.raw_client import RawClient, eventually
+
+BODY = bytes(64 << 10)
+SLACK = 4 << 20  # what one received chunk, the high mark of writing and the last answer may add
+
+
+def unread_bytes(broker: leveret.Broker) -> int:
+    """Answers that the broker holds for its peers."""
+
+    def count() -> int:
+        connections = broker.node.broker.registry.connections
+        return sum(each.outbox.size + each.peer.unsent() for each in connections)  # type: ignore[attr-defined]
+
+    return broker.call(count)
+
+
+def test_a_peer_that_asks_and_does_not_read_is_heard_again_when_it_has_read(leveret_broker: leveret.Broker) -> None:
+    """2,000 answers of 64 KiB are asked for at once: without back-pressure the broker would hold 125 MiB of them."""
+    asked = 2_000
+    with (
+        RawClient.open(leveret_broker.amqp_url, timeout=20.0) as peer,
+        RawClient.open(leveret_broker.amqp_url) as other,
+    ):
+        peer.call(QueueDeclare("q"), QueueDeclareOk)
+        peer.publish("", "q", BODY)
+        get_and_return = [
+            method_frame(1, BasicGet("q")) + method_frame(1, BasicNack(tag, requeue=True))
+            for tag in range(1, asked + 1)
+        ]
+        peer.send_bytes(b"".join(get_and_return))
+        eventually(lambda: unread_bytes(leveret_broker) > MOST_UNREAD // 2)
+        assert unread_bytes(leveret_broker) < MOST_UNREAD + SLACK
+        other.is_alive()
+        for tag in range(1, asked + 1):
+            answer = peer.expect_content(BasicGetOk)
+            assert answer.method.delivery_tag == tag
+            assert answer.body == BODY
+        assert unread_bytes(leveret_broker) == 0
+
+
+def test_a_consumer_that_does_not_read_gets_no_more_than_fits_while_others_are_served(
+    leveret_broker: leveret.Broker,
+) -> None:
+    messages = 500
+    with RawClient.open(leveret_broker.amqp_url) as sleeper, RawClient.open(leveret_broker.amqp_url) as reader:
+        reader.call(QueueDeclare("q"), QueueDeclareOk)
+        sleeper.call(BasicConsume("q", "sleeper", no_ack=True), BasicConsumeOk)
+        for _ in range(messages):
+            reader.publish("", "q", BODY)
+        eventually(lambda: reader.call(QueueDeclare("q", passive=True), QueueDeclareOk).message_count > 0)
+        assert unread_bytes(leveret_broker) < SLACK
+        waiting = reader.call(QueueDeclare("q", passive=True), QueueDeclareOk).message_count
+        reader.call(BasicConsume("q", "reader", no_ack=True), BasicConsumeOk)
+        for _ in range(waiting):
+            assert reader.expect_content().body == BODY
+        for _ in range(messages - waiting):
+            assert sleeper.expect_content().body == BODY

@@ -1,0 +1,414 @@
+"""Consuming: turns, prefetch, acks, what happens when a client vanishes; over the network and in the process."""
+
+from __future__ import annotations
+
+import threading
+from queue import SimpleQueue
+from typing import Any
+
+import pika
+import pytest
+
+import leveret
+from leveret.broker.local import Delivered
+from leveret.queues.classic import ClassicQueue
+from tests.compat.waiting import until
+from tests.integration.conftest import NewPeer
+from tests.support.peers import PATIENCE, LocalPeer, NetworkPeer, Peer, refused
+
+
+def inside(broker: leveret.Broker, name: str) -> ClassicQueue:
+    return broker.call(lambda: broker.node.broker.vhost("/").queue(name))
+
+
+# ---- the backlog and the turns
+
+
+def test_consuming_from_an_unknown_queue_is_an_error(peer: Peer) -> None:
+    """S4-46: also after the queue was deleted."""
+    with refused(404, "no queue 'nowhere' in vhost '/'"):
+        peer.consume("nowhere")
+    peer.declare_queue("nowhere")
+    peer.consume("nowhere")
+    peer.delete_queue("nowhere")
+    with refused(404):
+        peer.consume("nowhere")
+
+
+def test_a_consumer_names_its_tag_or_is_given_one(peer: Peer) -> None:
+    """S4-46: tag, queue, auto-ack and callback."""
+    peer.declare_queue("q")
+    assert peer.consume("q", tag="mine").tag == "mine"
+    given = peer.consume("q").tag
+    assert given
+    assert given != "mine"
+
+
+def test_a_new_consumer_gets_the_backlog_first_and_then_what_comes(peer: Peer) -> None:
+    """S4-47: publish-then-consume and consume-then-publish."""
+    peer.declare_queue("q")
+    for body in (b"1", b"2", b"3"):
+        peer.publish("", "q", body)
+    inbox = peer.consume("q", auto_ack=True)
+    peer.publish("", "q", b"4")
+    assert inbox.bodies(4) == [b"1", b"2", b"3", b"4"]
+    assert peer.count("q") == 0
+
+
+def test_consumers_of_a_queue_take_turns(new_peer: NewPeer) -> None:
+    """S4-48: nine messages, three consumers, three each, one after the other."""
+    peers = [new_peer() for _ in range(3)]
+    peers[0].declare_queue("q")
+    inboxes = [peer.consume("q", tag=f"c{number}", auto_ack=True) for number, peer in enumerate(peers)]
+    for number in range(9):
+        peers[0].publish("", "q", str(number).encode())
+    shares = [[int(body) for body in inbox.bodies(3)] for inbox in inboxes]
+    assert sorted(sum(shares, [])) == list(range(9))
+    assert all(share == [share[0], share[0] + 3, share[0] + 6] for share in shares), shares
+
+
+def test_a_consumer_without_room_is_passed_over(new_peer: NewPeer) -> None:
+    """S4-48: the others get its share until it acks."""
+    slow, quick = new_peer(), new_peer()
+    slow.declare_queue("q")
+    held = slow.consume("q", prefetch=1)
+    other = quick.consume("q", auto_ack=True)
+    for number in range(4):
+        slow.publish("", "q", str(number).encode())
+    first, rest = held.take()[0], other.bodies(3)
+    assert sorted([first.body, *rest]) == [b"0", b"1", b"2", b"3"]
+    assert held.rest() == []
+    slow.ack(first.tag)
+    quick.cancel(other.tag)
+    quick.publish("", "q", b"next")
+    assert held.bodies(1) == [b"next"]
+
+
+def test_prefetch_bounds_what_is_unacked(peer: Peer, leveret_broker: leveret.Broker) -> None:
+    """S4-50."""
+    peer.declare_queue("q")
+    for number in range(10):
+        peer.publish("", "q", str(number).encode())
+    inbox = peer.consume("q", prefetch=3)
+    got = inbox.take(3)
+    assert inbox.rest() == []
+    assert (inside(leveret_broker, "q").unacked, peer.count("q")) == (3, 7)
+    peer.ack(got[1].tag, multiple=True)
+    assert inbox.bodies(2) == [b"3", b"4"]
+    assert inbox.rest() == []
+
+
+def test_without_prefetch_thousands_may_be_unacked(peer: Peer, leveret_broker: leveret.Broker) -> None:
+    """S4-52: nothing is removed, and nothing waits for an ack."""
+    peer.declare_queue("q")
+    publisher = pika.BlockingConnection(pika.URLParameters(leveret_broker.amqp_url))
+    channel = publisher.channel()
+    for number in range(3000):
+        channel.basic_publish("", "q", str(number).encode())
+    publisher.close()
+    inbox = peer.consume("q")
+    got = inbox.take(3000)
+    assert [int(one.body) for one in got] == list(range(3000))
+    assert inside(leveret_broker, "q").unacked == 3000
+    peer.ack(got[-1].tag, multiple=True)
+    assert inside(leveret_broker, "q").unacked == 0
+
+
+def test_hundreds_of_queues_need_no_thread_each(leveret_broker: leveret.Broker, network: NetworkPeer) -> None:
+    """S4-49: queues, consumers and connections do not change the number of threads."""
+    local = leveret_broker.vhost()
+    came: SimpleQueue[Delivered] = SimpleQueue()
+    local.consume(local.declare_queue("first"), came.put, auto_ack=True)
+    network.consume(network.declare_queue("also-first"))
+    before = threading.active_count()
+    for number in range(300):
+        local.consume(local.declare_queue(f"q{number}"), came.put, auto_ack=True)
+        local.publish("", f"q{number}", str(number).encode())
+    assert sorted(int(came.get(timeout=PATIENCE).body) for _ in range(300)) == list(range(300))
+    assert threading.active_count() == before
+
+
+# ---- acknowledging
+
+
+def test_a_message_is_unacked_before_its_callback_runs(leveret_broker: leveret.Broker) -> None:
+    """S4-50."""
+    local = leveret_broker.vhost()
+    local.declare_queue("q")
+    seen: SimpleQueue[tuple[int, int]] = SimpleQueue()
+
+    def callback(delivered: Delivered) -> None:
+        queue = inside(leveret_broker, "q")
+        seen.put((queue.unacked, queue.ready))
+
+    local.consume("q", callback)
+    local.publish("", "q", b"m")
+    assert seen.get(timeout=PATIENCE) == (1, 0)
+
+
+def test_only_an_ack_removes_a_message(new_peer: NewPeer, leveret_broker: leveret.Broker) -> None:
+    """S4-52: delivered and not acked, it is there again once its consumer is gone."""
+    peer, other = new_peer(), new_peer()
+    peer.declare_queue("q")
+    for body in (b"kept", b"acked"):
+        peer.publish("", "q", body)
+    got = peer.consume("q").take(2)
+    peer.ack(got[1].tag)
+    assert inside(leveret_broker, "q").unacked == 1
+    peer.close()
+    again = other.get("q")
+    assert again is not None
+    assert (again.body, again.redelivered) == (b"kept", True)
+    assert other.get("q") is None
+
+
+def test_an_ack_may_be_sent_inside_the_callback(leveret_broker: leveret.Broker, network: NetworkPeer) -> None:
+    """S4-52: in the process and with pika, and the next message comes for it."""
+    network.declare_queue("q")
+    done: SimpleQueue[bytes] = SimpleQueue()
+    local = leveret_broker.vhost()
+
+    def in_process(delivered: Delivered) -> None:
+        local.ack(delivered.delivery_tag)
+        local.publish("", "q2", delivered.body)
+        done.put(delivered.body)
+
+    def with_pika(channel: Any, method: Any, properties: object, body: bytes) -> None:
+        channel.basic_ack(method.delivery_tag)
+        done.put(body)
+
+    local.declare_queue("q2")
+    local.consume("q", in_process, prefetch=1)
+    network.channel.basic_qos(prefetch_count=1)
+    network.channel.basic_consume("q2", with_pika)
+    for number in range(5):
+        network.publish("", "q", str(number).encode())
+    while done.qsize() < 10:
+        network.connection.process_data_events(0.05)
+    network.channel.basic_qos(prefetch_count=1)
+    assert [inside(leveret_broker, name).unacked for name in ("q", "q2")] == [0, 0]
+
+
+def test_auto_ack_removes_on_delivery(new_peer: NewPeer, leveret_broker: leveret.Broker) -> None:
+    """S4-46: nothing is unacked, nothing comes back, and there is nothing to ack."""
+    peer, other = new_peer(), new_peer()
+    peer.declare_queue("q")
+    peer.publish("", "q", b"once")
+    (got,) = peer.consume("q", auto_ack=True).take()
+    assert inside(leveret_broker, "q").unacked == 0
+    with refused(406, f"unknown delivery tag {got.tag}"):
+        peer.ack(got.tag)
+    peer.close()
+    assert other.get("q") is None
+
+
+def test_ack_of_everything_and_of_everything_up_to_a_tag(peer: Peer, leveret_broker: leveret.Broker) -> None:
+    """S4-52: tag 0 with multiple means all."""
+    peer.declare_queue("q")
+    for _ in range(6):
+        peer.publish("", "q")
+    got = [one for _ in range(6) if (one := peer.get("q", auto_ack=False))]
+    peer.ack(got[2].tag, multiple=True)
+    assert inside(leveret_broker, "q").unacked == 3
+    with refused(406, f"unknown delivery tag {got[2].tag}"):
+        peer.ack(got[2].tag)
+
+
+def test_tag_zero_acks_all(peer: Peer, leveret_broker: leveret.Broker) -> None:
+    """S4-52: and it is no error when there is nothing."""
+    peer.declare_queue("q")
+    for _ in range(3):
+        peer.publish("", "q")
+        peer.get("q", auto_ack=False)
+    peer.ack(0, multiple=True)
+    assert inside(leveret_broker, "q").unacked == 0
+    peer.ack(0, multiple=True)
+    with refused(406, "unknown delivery tag 0"):
+        peer.ack(0)
+
+
+def test_nack_gives_back_or_throws_away(peer: Peer) -> None:
+    """S4-55, S4-75: one or all up to a tag, with and without requeue."""
+    peer.declare_queue("q")
+    for number in range(6):
+        peer.publish("", "q", str(number).encode())
+    got = [one for _ in range(6) if (one := peer.get("q", auto_ack=False))]
+    peer.nack(got[1].tag, multiple=True, requeue=True)
+    peer.nack(got[2].tag, requeue=False)
+    peer.nack(got[5].tag, multiple=True, requeue=False)
+    assert [peer.get("q").body, peer.get("q").body, peer.get("q")] == [b"0", b"1", None]  # type: ignore[union-attr]
+
+
+def test_reject_gives_back_or_throws_away_one_message(network: NetworkPeer) -> None:
+    """S4-55, S4-75."""
+    network.declare_queue("q")
+    for body in (b"back", b"gone"):
+        network.publish("", "q", body)
+    got = [one for _ in range(2) if (one := network.get("q", auto_ack=False))]
+    network.channel.basic_reject(got[1].tag, requeue=False)
+    network.channel.basic_reject(got[0].tag, requeue=True)
+    again = network.get("q", auto_ack=False)
+    assert again is not None
+    assert (again.body, again.redelivered) == (b"back", True)
+    assert network.get("q") is None
+
+
+def test_recover_brings_everything_unacked_back(network: NetworkPeer) -> None:
+    """S4-55: in its old order, marked redelivered."""
+    network.declare_queue("q")
+    for body in (b"1", b"2", b"3"):
+        network.publish("", "q", body)
+    inbox = network.consume("q")
+    inbox.take(3)
+    network.channel.basic_recover(requeue=True)
+    assert [(got.body, got.redelivered) for got in inbox.take(3)] == [(b"1", True), (b"2", True), (b"3", True)]
+
+
+def test_a_requeued_message_goes_to_another_consumer_too(new_peer: NewPeer) -> None:
+    """S4-55, S4-48."""
+    first, second = new_peer(), new_peer()
+    first.declare_queue("q")
+    inbox = first.consume("q", tag="first", prefetch=1)
+    first.publish("", "q", b"m")
+    (got,) = inbox.take()
+    first.cancel("first")
+    other = second.consume("q", tag="second")
+    first.nack(got.tag)
+    (again,) = other.take()
+    assert (again.body, again.redelivered) == (b"m", True)
+
+
+def test_cancelling_stops_deliveries_and_leaves_the_unacked_to_be_acked(
+    peer: Peer, leveret_broker: leveret.Broker
+) -> None:
+    """S4-46."""
+    peer.declare_queue("q")
+    inbox = peer.consume("q")
+    peer.publish("", "q", b"1")
+    (got,) = inbox.take()
+    peer.cancel(inbox.tag)
+    peer.publish("", "q", b"2")
+    assert inbox.rest() == []
+    assert (inside(leveret_broker, "q").unacked, peer.count("q")) == (1, 1)
+    peer.ack(got.tag)
+    assert inside(leveret_broker, "q").unacked == 0
+
+
+# ---- replies
+
+
+def test_replies_find_their_requests_among_many_on_one_connection(leveret_broker: leveret.Broker) -> None:
+    """S4-58: a hundred requests are under way on ten channels before the first answer is read."""
+    params = pika.URLParameters(leveret_broker.amqp_url)
+    answers: dict[tuple[int, int], str] = {}
+
+    class Client:
+        def __init__(self) -> None:
+            self.connection = pika.SelectConnection(params, self.opened, self.failed, self.closed)
+            self.problem: object = None
+
+        def failed(self, _: object, problem: object) -> None:
+            self.problem = problem
+            self.connection.ioloop.stop()
+
+        def closed(self, *_: object) -> None:
+            self.connection.ioloop.stop()
+
+        def opened(self, connection: Any) -> None:
+            for _ in range(10):
+                connection.channel(on_open_callback=self.ask)
+
+        def ask(self, channel: Any) -> None:
+            for number in range(10):
+                name = f"q-{channel.channel_number}-{number}"
+                place = (channel.channel_number, number)
+                channel.queue_declare(name, callback=lambda frame, place=place: self.answered(place, frame))
+
+        def answered(self, place: tuple[int, int], frame: Any) -> None:
+            answers[place] = frame.method.queue
+            if len(answers) == 100:
+                self.connection.close()
+
+    client = Client()
+    client.connection.ioloop.start()
+    client.connection.ioloop.close()
+    assert client.problem is None
+    assert answers == {(channel, number): f"q-{channel}-{number}" for channel in range(1, 11) for number in range(10)}
+
+
+# ---- a vanished client
+
+
+def test_a_vanished_client_leaves_nothing_behind(leveret_broker: leveret.Broker, local: LocalPeer) -> None:
+    """S4-61: its consumers, exclusive queues and channels go, its unacked messages are there again."""
+    gone = NetworkPeer(leveret_broker.amqp_url)
+    local.declare_queue("shared")
+    for number in range(4):
+        local.publish("", "shared", str(number).encode())
+    gone.consume("shared", prefetch=2).take(2)
+    private = gone.declare_queue("private", exclusive=True)
+    passing = gone.declare_queue("passing", auto_delete=True)
+    gone.consume(passing)
+    gone.channel.confirm_delivery()
+    gone.connection.channel().tx_select()
+    gone.cut()
+    until(lambda: not leveret_broker.call(lambda: len(leveret_broker.node.broker.registry)))
+    queue = inside(leveret_broker, "shared")
+    assert (len(queue.consumers), queue.unacked, queue.ready) == (0, 0, 4)
+    for name in (private, passing):
+        with refused(404):
+            local.count(name)
+    again = [local.get("shared") for _ in range(4)]
+    assert [(got.body, got.redelivered) for got in again if got] == [
+        (b"0", True),
+        (b"1", True),
+        (b"2", False),
+        (b"3", False),
+    ]
+    gauge = leveret_broker.call(lambda: leveret_broker.node.broker.gauge.used)
+    assert gauge == 0
+    gone.close()
+
+
+def test_a_message_of_a_vanished_client_goes_to_those_who_wait(leveret_broker: leveret.Broker) -> None:
+    """S4-61: at once, without anybody asking."""
+    gone, there = NetworkPeer(leveret_broker.amqp_url), NetworkPeer(leveret_broker.amqp_url)
+    there.declare_queue("q")
+    held = gone.consume("q")
+    there.publish("", "q", b"baton")
+    held.take()
+    waiting = there.consume("q")
+    gone.cut()
+    (got,) = waiting.take()
+    assert (got.body, got.redelivered) == (b"baton", True)
+    there.close()
+    gone.close()
+
+
+def test_a_vanished_publisher_harms_nobody(leveret_broker: leveret.Broker, local: LocalPeer) -> None:
+    """S4-61: in the middle of a message, too; what was whole is there."""
+    gone = NetworkPeer(leveret_broker.amqp_url)
+    local.declare_queue("q")
+    gone.publish("", "q", b"whole")
+    publish = b"\x01\x00\x01\x00\x00\x00\x0a\x00\x3c\x00\x28\x00\x00\x00\x01q\x00\xce"
+    header = b"\x02\x00\x01\x00\x00\x00\x0e\x00\x3c\x00\x00" + (100).to_bytes(8, "big") + b"\x00\x00\xce"
+    gone.connection._impl._transport._sock.sendall(publish + header + b"\x03\x00\x01\x00\x00\x00\x64half")
+    gone.cut()
+    until(lambda: not leveret_broker.call(lambda: len(leveret_broker.node.broker.registry)))
+    assert local.get("q").body == b"whole"  # type: ignore[union-attr]
+    assert local.get("q") is None
+    assert leveret_broker.call(lambda: leveret_broker.node.broker.gauge.used) == 0
+    gone.close()
+
+
+@pytest.mark.parametrize("by", ["channel", "connection"])
+def test_closing_properly_gives_back_too(leveret_broker: leveret.Broker, local: LocalPeer, by: str) -> None:
+    """S4-61."""
+    peer = NetworkPeer(leveret_broker.amqp_url)
+    local.declare_queue("q")
+    local.publish("", "q", b"m")
+    peer.consume("q").take()
+    (peer.channel if by == "channel" else peer.connection).close()
+    queue = inside(leveret_broker, "q")
+    assert (queue.unacked, queue.ready, len(queue.consumers)) == (0, 1, 0)
+    peer.close()

@@ -1,0 +1,318 @@
+"""From the first byte to an open connection and out again: logins, tuning, refusals, blocking, closing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import leveret
+from leveret.bootstrap import Bootstrap, BootstrapPermission, BootstrapUser, BootstrapVhost
+from leveret.config import Settings
+from leveret.wire.constants import PROTOCOL_HEADER
+from leveret.wire.fields import encode_table
+from leveret.wire.frames import method_frame
+from leveret.wire.methods import (
+    BasicGet,
+    BasicGetOk,
+    ChannelOpen,
+    ChannelOpenOk,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecureOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+    ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    ConnectionUpdateSecretOk,
+    Method,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueuePurge,
+    QueuePurgeOk,
+)
+from tests.support.raw_client import CAPABILITIES, RawClient, plain
+
+DELAY = 0.15
+SETTINGS = Settings(
+    amqp_port=0,
+    http_port=None,
+    stomp_port=None,
+    login_failure_delay=DELAY,
+    bootstrap=Bootstrap(
+        vhosts=(BootstrapVhost("other"), BootstrapVhost("forbidden")),
+        users=(BootstrapUser("ann", "ann's"), BootstrapUser("outside", "secret")),
+        permissions=(BootstrapPermission("ann", "other", ".*", ".*", ".*"),),
+    ),
+)
+REFUSED = "ACCESS_REFUSED - Login was refused using authentication mechanism {}. For details see the broker logfile."
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[leveret.Broker]:
+    with leveret.Broker(SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: leveret.Broker) -> Iterator[RawClient]:
+    """Connected, nothing said."""
+    with RawClient(broker.amqp_url) as made:
+        yield made
+
+
+def amqplain(user: object, password: object) -> bytes:
+    return encode_table({"LOGIN": user, "PASSWORD": password})[4:]  # type: ignore[dict-item]
+
+
+# ---- logging in
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
+def test_both_mechanisms_log_in(mechanism: str, client: RawClient) -> None:
+    """S4-56."""
+    make = {"PLAIN": plain, "AMQPLAIN": amqplain}[mechanism]
+    client.handshake(mechanism=mechanism, response=make("ann", "ann's"), virtual_host="other")
+    client.open_channel(1)
+    client.is_alive()
+
+
+def test_the_server_introduces_itself_with_what_it_can_do(client: RawClient) -> None:
+    client.handshake()
+    assert client.start is not None
+    assert (client.start.version_major, client.start.version_minor) == (0, 9)
+    assert client.start.mechanisms.split() == [b"PLAIN", b"AMQPLAIN"]  # EXTERNAL only with a certificate
+    assert b"en_US" in client.start.locales.split()
+    told = client.start.server_properties
+    assert {"product", "version", "platform", "information", "cluster_name"} <= told.keys()
+    assert told["cluster_name"] == SETTINGS.node_name
+    announced = {"publisher_confirms", "exchange_exchange_bindings", "basic.nack", "consumer_cancel_notify"}
+    announced |= {"connection.blocked", "consumer_priorities", "authentication_failure_close", "per_consumer_qos"}
+    assert told["capabilities"] == dict.fromkeys(announced | {"direct_reply_to"}, True)
+
+
+def test_the_offer_is_what_the_settings_say(client: RawClient) -> None:
+    client.login()
+    offer = client.expect(ConnectionTune, 0)
+    assert (offer.channel_max, offer.frame_max, offer.heartbeat) == (2047, 131072, 60)
+
+
+@pytest.mark.parametrize(("user", "password"), [("ann", "wrong"), ("nobody", "x"), ("ann", ""), ("guest", "wrong")])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
+def test_wrong_credentials_are_403_after_the_delay(mechanism: str, user: str, password: str, client: RawClient) -> None:
+    """S4-81: to clients that announced authentication_failure_close; the same words for every cause."""
+    make = {"PLAIN": plain, "AMQPLAIN": amqplain}[mechanism]
+    begun = time.monotonic()
+    client.login(mechanism=mechanism, response=make(user, password))
+    closed = client.expect_close(403)
+    assert time.monotonic() - begun >= DELAY
+    assert closed.reply_text == REFUSED.format(mechanism)
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"authentication_failure_close": False}, {"basic.nack": True}])
+def test_wrong_credentials_end_silently_for_other_clients(capabilities: dict[str, bool], client: RawClient) -> None:
+    begun = time.monotonic()
+    client.login(response=plain("ann", "wrong"), capabilities=dict(capabilities))
+    client.expect_eof()
+    assert time.monotonic() - begun >= DELAY
+
+
+def test_logins_of_others_go_on_while_a_failed_one_waits(broker: leveret.Broker, client: RawClient) -> None:
+    client.login(response=plain("ann", "wrong"))
+    with RawClient.open(broker.amqp_url) as another:
+        another.is_alive()
+    client.expect_close(403)
+
+
+MALFORMED = [
+    ("PLAIN", b""),
+    ("PLAIN", b"guest"),
+    ("PLAIN", b"\0guest"),
+    ("PLAIN", b"\0guest\0guest\0"),
+    ("PLAIN", b"\0gu\xffst\0guest"),
+    ("AMQPLAIN", b""),
+    ("AMQPLAIN", b"\x05LOGINS\0\0\xff\xff"),
+    ("AMQPLAIN", encode_table({"LOGIN": "guest"})[4:]),
+    ("AMQPLAIN", amqplain(1, "guest")),
+]
+
+
+@pytest.mark.parametrize(("mechanism", "response"), MALFORMED)
+def test_a_malformed_response_is_502(mechanism: str, response: bytes, client: RawClient) -> None:
+    client.login(mechanism=mechanism, response=response)
+    closed = client.expect_close(502)
+    assert closed.reply_text.startswith("SYNTAX_ERROR")
+    assert (closed.class_id, closed.method_id) == ConnectionStartOk.id
+
+
+@pytest.mark.parametrize("mechanism", ["", "plain", "EXTERNAL", "ANONYMOUS", "SCRAM-SHA-256"])
+def test_an_unknown_mechanism_is_503(mechanism: str, client: RawClient) -> None:
+    client.login(mechanism=mechanism)
+    closed = client.expect_close(503)
+    assert closed.reply_text.startswith("COMMAND_INVALID")
+    assert (closed.class_id, closed.method_id) == ConnectionStartOk.id
+
+
+# ---- the order of things
+
+TOO_EARLY = [ConnectionTuneOk(), ConnectionOpen(), ConnectionSecureOk(), ConnectionUpdateSecret()]
+
+
+@pytest.mark.parametrize("method", TOO_EARLY, ids=lambda method: method.NAME)
+def test_a_connection_method_too_early_is_504(method: Method, client: RawClient) -> None:
+    client.send_bytes(PROTOCOL_HEADER)
+    client.expect(ConnectionStart, 0)
+    client.send(method, 0)
+    closed = client.expect_close(504)
+    assert (closed.class_id, closed.method_id) == method.id
+
+
+def test_open_before_tune_ok_and_a_second_start_ok_are_504(broker: leveret.Broker) -> None:
+    for method in (ConnectionOpen("/"), ConnectionStartOk({}, "PLAIN", plain("guest", "guest"))):
+        with RawClient(broker.amqp_url) as client:
+            client.login()
+            client.expect(ConnectionTune, 0)
+            client.send(method, 0)
+            client.expect_close(504)
+
+
+def test_a_channel_before_the_connection_is_open_is_504(client: RawClient) -> None:
+    client.login()
+    client.tune()
+    client.send(ChannelOpen(), 1)
+    closed = client.expect_close(504)
+    assert (closed.class_id, closed.method_id) == ChannelOpen.id
+
+
+def test_a_client_may_leave_in_the_middle_of_the_handshake(client: RawClient) -> None:
+    client.login()
+    client.expect(ConnectionTune, 0)
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("user", "vhost", "text"),
+    [
+        ("guest:guest", "nowhere", "NOT_ALLOWED - vhost nowhere not found"),
+        ("guest:guest", "other", "NOT_ALLOWED - access to vhost 'other' refused for user 'guest'"),
+        ("ann:ann's", "/", "NOT_ALLOWED - access to vhost '/' refused for user 'ann'"),
+        ("outside:secret", "/", "NOT_ALLOWED - access to vhost '/' refused for user 'outside'"),
+    ],
+)
+def test_a_missing_or_forbidden_vhost_is_530(user: str, vhost: str, text: str, client: RawClient) -> None:
+    name, _, password = user.partition(":")
+    client.login(response=plain(name, password))
+    client.tune()
+    client.send(ConnectionOpen(vhost), 0)
+    closed = client.expect_close(530)
+    assert closed.reply_text == text
+    assert (closed.class_id, closed.method_id) == ConnectionOpen.id
+
+
+# ---- slicing
+
+
+def whole_handshake() -> bytes:
+    start_ok = ConnectionStartOk({"capabilities": CAPABILITIES}, "PLAIN", plain("guest", "guest"))
+    steps = [start_ok, ConnectionTuneOk(2047, 131072, 0), ConnectionOpen("/")]
+    asked = [ChannelOpen(), QueueDeclare("sliced")]
+    said = b"".join(method_frame(0, method) for method in steps) + b"".join(method_frame(1, each) for each in asked)
+    return PROTOCOL_HEADER + said
+
+
+def hear_handshake(client: RawClient) -> None:
+    for answer in (ConnectionStart, ConnectionTune, ConnectionOpenOk):
+        client.expect(answer, 0)
+    client.expect(ChannelOpenOk)
+    client.expect(QueueDeclareOk)
+
+
+def test_a_handshake_sent_one_byte_at_a_time_works(client: RawClient) -> None:
+    """S4-56: bytes in any slicing."""
+    client.send_slowly(whole_handshake())
+    hear_handshake(client)
+
+
+def test_a_handshake_cut_at_any_byte_works(broker: leveret.Broker) -> None:
+    """Nothing is awaited in between: what comes during the login is kept, and handled after it."""
+    said = whole_handshake()
+    for cut in range(0, len(said), 3):
+        with RawClient(broker.amqp_url) as client:
+            client.send_bytes(said[:cut])
+            client.send_bytes(said[cut:])
+            hear_handshake(client)
+            client.send(ConnectionClose(200, "bye"), 0)
+            client.expect(ConnectionCloseOk, 0)
+
+
+def test_nothing_is_done_before_the_login_is_decided(client: RawClient) -> None:
+    """A peer that sends all at once with a wrong password gets no further than any other."""
+    client.send_bytes(whole_handshake().replace(b"\0guest\0guest", b"\0guest\0gues!"))
+    client.expect(ConnectionStart, 0)
+    client.expect_close(403)
+
+
+# ---- an open connection
+
+
+def test_a_renewed_secret_is_verified(broker: leveret.Broker) -> None:
+    with RawClient.open(broker.amqp_url) as client:
+        client.call(ConnectionUpdateSecret(b"guest", "routine"), ConnectionUpdateSecretOk, 0)
+        client.is_alive()
+        client.send(ConnectionUpdateSecret(b"wrong", "routine"), 0)
+        client.send(QueueDeclare(exclusive=True))
+        client.expect(QueueDeclareOk)  # nobody waits for the verdict
+        closed = client.expect_close(403)
+        assert (closed.class_id, closed.method_id) == ConnectionUpdateSecret.id
+
+
+def test_both_sides_may_close(broker: leveret.Broker) -> None:
+    """S4-05."""
+    with RawClient.open(broker.amqp_url) as client:
+        client.close()
+    with RawClient.open(broker.amqp_url, properties={"connection_name": "victim"}) as client:
+        registry = broker.node.broker.registry
+        named = [each for each in registry.connections if getattr(each, "client_name", "") == "victim"]
+        broker.call(lambda: named[0].force_close("enough"))
+        client.expect(ConnectionClose, 0)
+        client.send(QueueDeclare("ignored"))  # crossed with the close: ignored
+        client.send(ConnectionClose(200, "me too"), 0)
+        client.expect(ConnectionCloseOk, 0)
+        client.expect_eof()
+
+
+def test_publishers_are_told_when_they_are_blocked_and_unblocked() -> None:
+    """Consumers and other work go on meanwhile; a client that did not ask is blocked all the same, and not told."""
+    with (
+        leveret.Broker() as broker,
+        RawClient.open(broker.amqp_url) as publisher,
+        RawClient.open(broker.amqp_url, capabilities={}) as quiet,
+        RawClient.open(broker.amqp_url) as reader,
+    ):
+        memory = broker.node.broker.memory
+        broker.call(lambda: setattr(memory, "mark", 10_000))
+        for client in (reader, publisher, quiet):
+            client.call(QueueDeclare("filled"), QueueDeclareOk)
+        quiet.publish("", "nowhere")
+        quiet.call(QueueDeclare("filled"), QueueDeclareOk)
+        publisher.publish("", "filled", bytes(20_000))
+        assert publisher.expect(ConnectionBlocked, 0).reason
+        publisher.publish("", "filled", b"waits")
+        quiet.publish("", "filled", b"waits too")
+        quiet.send(QueueDeclare("filled", passive=True))
+        reader.send(BasicGet("filled"))
+        assert len(reader.expect_content(BasicGetOk).body) == 20_000  # unacked: memory is still held
+        assert reader.call(QueueDeclare("filled", passive=True), QueueDeclareOk).message_count == 0
+        reader.cut()
+        with RawClient.open(broker.amqp_url) as cleaner:
+            cleaner.call(QueuePurge("filled"), QueuePurgeOk)
+            publisher.expect(ConnectionUnblocked, 0)
+            quiet.expect(QueueDeclareOk)
+            publisher.is_alive()
+            assert cleaner.call(QueueDeclare("filled", passive=True), QueueDeclareOk).message_count == 2
