@@ -30,6 +30,7 @@ lint: .venv/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/generate_methods.py --check
+	$(BIN)/python tools/generate_settings_page.py --check
 
 test: lint foreign ## everything, installing what the tests need (ROOM=queues for one room)
 	@test -n "$(PATHS)" || { echo "no tests for the room '$(ROOM)'" >&2; exit 1; }

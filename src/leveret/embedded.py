@@ -26,6 +26,7 @@ from leveret.errors import BrokerStopped, NotAllowed
 from leveret.node import Node
 from leveret.routing.bindings import Binding, Destination
 from leveret.server.callbacks import Callback, CallbackThread
+from leveret.wire.fields import Table, decode_table, encode_short, encode_table
 from leveret.wire.properties import Properties
 
 T = TypeVar("T")
@@ -214,7 +215,8 @@ class EmbeddedVhost:
     ) -> None:
         vhost = self.session.vhost
         options = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
-        self._call(lambda: vhost.declare_exchange(name, type, arguments=arguments, **options))
+        table = _as_sent(name, arguments)
+        self._call(lambda: vhost.declare_exchange(name, type, arguments=table, **options))
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         self._call(lambda: self.session.vhost.delete_exchange(name, if_unused=if_unused))
@@ -231,8 +233,8 @@ class EmbeddedVhost:
         """The queue's name, which is made up for an empty one."""
         vhost, owner = self.session.vhost, self.session
         options = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
-        made = self._call(lambda: vhost.declare_queue(name, arguments=arguments, owner=owner, **options))
-        return made.name
+        table = _as_sent(name, arguments)
+        return self._call(lambda: vhost.declare_queue(name, arguments=table, owner=owner, **options).name)
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
         vhost, owner = self.session.vhost, self.session
@@ -269,7 +271,8 @@ class EmbeddedVhost:
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
         """Whether the message reached a queue."""
-        return self._call(lambda: self.session.publish(exchange, routing_key, body, properties))
+        content = bytes(memoryview(body))  # its own copy, and no text or number by mistake
+        return self._call(lambda: self.session.publish(exchange, routing_key, content, properties))
 
     def consume(
         self, queue: str, callback: Callback, tag: str = "", *, auto_ack: bool = False, prefetch: int = 0
@@ -361,7 +364,14 @@ def _fill(answer: Future[T], function: Callable[[], T]) -> None:
 
 
 def _binding(exchange: str, queue: str, routing_key: str, arguments: Mapping[str, object] | None) -> Binding:
-    return Binding(exchange, Destination("queue", queue), routing_key, arguments or {})
+    return Binding(exchange, Destination("queue", queue), routing_key, _as_sent(routing_key, arguments))
+
+
+def _as_sent(name: str, arguments: Mapping[str, object] | None) -> Table:
+    """The arguments as if they had come over the wire: a copy, of types that can; the name must fit there, too."""
+    encode_short(name)
+    data = encode_table(arguments or {})
+    return decode_table(data, 0, len(data))[0]
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -19,6 +19,7 @@ SIZE_UNITS = {
 }  # fmt: skip
 TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 OFF = frozenset({"off", "none", "false", "no"})
+EVERYWHERE = ("0.0.0.0", "::")  # an IPv6 wildcard alone would not take IPv4 peers
 UNLIMITED = frozenset({"unlimited", "none", "off"})
 
 
@@ -105,15 +106,13 @@ def _names(value: object) -> tuple[str, ...]:
 
 
 def _hosts(value: object) -> tuple[str, ...]:
-    hosts = tuple(_host(name) for name in _names(value))
+    hosts = tuple(host for name in _names(value) for host in (EVERYWHERE if name == "*" else (_host(name),)))
     if not hosts:
         raise ValueError
     return hosts
 
 
 def _host(name: str) -> str:
-    if name == "*":
-        return "::"
     if name.startswith("[") or ":" in name:  # only an IPv6 literal has a colon: "localhost:5672" is a mistake
         name = name.removeprefix("[").removesuffix("]")
         ip_address(name.partition("%")[0])

@@ -7,19 +7,11 @@ from queue import SimpleQueue
 from typing import Any
 
 import pika
-import pytest
 
 import leveret
 from leveret.broker.local import Delivered
-from leveret.queues.classic import ClassicQueue
-from tests.compat.waiting import until
 from tests.integration.conftest import NewPeer
-from tests.support.peers import PATIENCE, LocalPeer, NetworkPeer, Peer, refused
-
-
-def inside(broker: leveret.Broker, name: str) -> ClassicQueue:
-    return broker.call(lambda: broker.node.broker.vhost("/").queue(name))
-
+from tests.support.peers import PATIENCE, NetworkPeer, Peer, inside, refused
 
 # ---- the backlog and the turns
 
@@ -63,7 +55,7 @@ def test_consumers_of_a_queue_take_turns(new_peer: NewPeer) -> None:
     for number in range(9):
         peers[0].publish("", "q", str(number).encode())
     shares = [[int(body) for body in inbox.bodies(3)] for inbox in inboxes]
-    assert sorted(sum(shares, [])) == list(range(9))
+    assert sorted(number for share in shares for number in share) == list(range(9))
     assert all(share == [share[0], share[0] + 3, share[0] + 6] for share in shares), shares
 
 
@@ -334,81 +326,3 @@ def test_replies_find_their_requests_among_many_on_one_connection(leveret_broker
     client.connection.ioloop.close()
     assert client.problem is None
     assert answers == {(channel, number): f"q-{channel}-{number}" for channel in range(1, 11) for number in range(10)}
-
-
-# ---- a vanished client
-
-
-def test_a_vanished_client_leaves_nothing_behind(leveret_broker: leveret.Broker, local: LocalPeer) -> None:
-    """S4-61: its consumers, exclusive queues and channels go, its unacked messages are there again."""
-    gone = NetworkPeer(leveret_broker.amqp_url)
-    local.declare_queue("shared")
-    for number in range(4):
-        local.publish("", "shared", str(number).encode())
-    gone.consume("shared", prefetch=2).take(2)
-    private = gone.declare_queue("private", exclusive=True)
-    passing = gone.declare_queue("passing", auto_delete=True)
-    gone.consume(passing)
-    gone.channel.confirm_delivery()
-    gone.connection.channel().tx_select()
-    gone.cut()
-    until(lambda: not leveret_broker.call(lambda: len(leveret_broker.node.broker.registry)))
-    queue = inside(leveret_broker, "shared")
-    assert (len(queue.consumers), queue.unacked, queue.ready) == (0, 0, 4)
-    for name in (private, passing):
-        with refused(404):
-            local.count(name)
-    again = [local.get("shared") for _ in range(4)]
-    assert [(got.body, got.redelivered) for got in again if got] == [
-        (b"0", True),
-        (b"1", True),
-        (b"2", False),
-        (b"3", False),
-    ]
-    gauge = leveret_broker.call(lambda: leveret_broker.node.broker.gauge.used)
-    assert gauge == 0
-    gone.close()
-
-
-def test_a_message_of_a_vanished_client_goes_to_those_who_wait(leveret_broker: leveret.Broker) -> None:
-    """S4-61: at once, without anybody asking."""
-    gone, there = NetworkPeer(leveret_broker.amqp_url), NetworkPeer(leveret_broker.amqp_url)
-    there.declare_queue("q")
-    held = gone.consume("q")
-    there.publish("", "q", b"baton")
-    held.take()
-    waiting = there.consume("q")
-    gone.cut()
-    (got,) = waiting.take()
-    assert (got.body, got.redelivered) == (b"baton", True)
-    there.close()
-    gone.close()
-
-
-def test_a_vanished_publisher_harms_nobody(leveret_broker: leveret.Broker, local: LocalPeer) -> None:
-    """S4-61: in the middle of a message, too; what was whole is there."""
-    gone = NetworkPeer(leveret_broker.amqp_url)
-    local.declare_queue("q")
-    gone.publish("", "q", b"whole")
-    publish = b"\x01\x00\x01\x00\x00\x00\x0a\x00\x3c\x00\x28\x00\x00\x00\x01q\x00\xce"
-    header = b"\x02\x00\x01\x00\x00\x00\x0e\x00\x3c\x00\x00" + (100).to_bytes(8, "big") + b"\x00\x00\xce"
-    gone.connection._impl._transport._sock.sendall(publish + header + b"\x03\x00\x01\x00\x00\x00\x64half")
-    gone.cut()
-    until(lambda: not leveret_broker.call(lambda: len(leveret_broker.node.broker.registry)))
-    assert local.get("q").body == b"whole"  # type: ignore[union-attr]
-    assert local.get("q") is None
-    assert leveret_broker.call(lambda: leveret_broker.node.broker.gauge.used) == 0
-    gone.close()
-
-
-@pytest.mark.parametrize("by", ["channel", "connection"])
-def test_closing_properly_gives_back_too(leveret_broker: leveret.Broker, local: LocalPeer, by: str) -> None:
-    """S4-61."""
-    peer = NetworkPeer(leveret_broker.amqp_url)
-    local.declare_queue("q")
-    local.publish("", "q", b"m")
-    peer.consume("q").take()
-    (peer.channel if by == "channel" else peer.connection).close()
-    queue = inside(leveret_broker, "q")
-    assert (queue.unacked, queue.ready, len(queue.consumers)) == (0, 1, 0)
-    peer.close()

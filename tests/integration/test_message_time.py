@@ -10,9 +10,9 @@ import pytest
 
 import leveret
 from leveret.errors import BrokerStopped
-from leveret.queues.classic import ClassicQueue
+from leveret.wire.properties import Properties
 from tests.integration.conftest import NewPeer
-from tests.support.peers import LocalPeer, NetworkPeer, Peer, refused
+from tests.support.peers import LocalPeer, NetworkPeer, Peer, inside, refused
 
 
 @pytest.fixture
@@ -27,10 +27,6 @@ def ready(peer: Peer, queue: str) -> list[bytes]:
     while (got := peer.get(queue)) is not None:
         taken.append(got.body)
     return taken
-
-
-def inside(broker: leveret.Broker, name: str) -> ClassicQueue:
-    return broker.call(lambda: broker.node.broker.vhost("/").queue(name))
 
 
 # ---- messages
@@ -265,7 +261,7 @@ def test_on_a_clock_that_runs_messages_die_by_themselves() -> None:
     with leveret.Broker() as broker:
         local = broker.vhost()
         local.declare_queue("q")
-        local.publish("", "q", b"m", leveret_properties(expiration="20"))
+        local.publish("", "q", b"m", Properties(expiration="20"))
         gone: SimpleQueue[float] = SimpleQueue()
 
         def watch() -> None:
@@ -275,12 +271,6 @@ def test_on_a_clock_that_runs_messages_die_by_themselves() -> None:
         began = time.monotonic()
         broker.call(watch)
         assert gone.get(timeout=5) - began < 2
-
-
-def leveret_properties(**values: object) -> object:
-    from leveret.wire.properties import Properties
-
-    return Properties(**values)  # type: ignore[arg-type]
 
 
 def test_a_frozen_clock_stands_still(leveret_broker: leveret.Broker) -> None:

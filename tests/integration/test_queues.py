@@ -6,9 +6,8 @@ import pika
 import pytest
 
 import leveret
-from leveret.queues.classic import ClassicQueue
 from tests.integration.conftest import NewPeer
-from tests.support.peers import LocalPeer, NetworkPeer, Peer, refused
+from tests.support.peers import LocalPeer, NetworkPeer, Peer, inside, refused
 
 
 def bodies(peer: Peer, queue: str) -> list[bytes]:
@@ -17,10 +16,6 @@ def bodies(peer: Peer, queue: str) -> list[bytes]:
     while (got := peer.get(queue)) is not None:
         taken.append(got.body)
     return taken
-
-
-def inside(broker: leveret.Broker, name: str) -> ClassicQueue:
-    return broker.call(lambda: broker.node.broker.vhost("/").queue(name))
 
 
 # ---- names and attributes
@@ -39,7 +34,8 @@ def test_an_empty_name_stands_for_the_queue_declared_last_on_the_channel(network
     """S4-07: for bind, get, purge, consume and delete; without one it is 404."""
     with refused(404, "no previously declared queue"):
         network.purge_queue("")
-    first, second = network.declare_queue(""), network.declare_queue("second")
+    first = network.declare_queue("")
+    network.declare_queue("second")
     network.bind("", "amq.direct")  # by its name, too
     assert network.publish("amq.direct", "second", b"1")
     assert network.get("").body == b"1"  # type: ignore[union-attr]

@@ -59,6 +59,16 @@ EVERY_CAPABILITY: Table = {
 }
 
 
+def split_frames(data: bytes) -> list[bytes]:
+    """The whole frames of which these bytes are made."""
+    frames, start = [], 0
+    while start < len(data):
+        end = start + 8 + int.from_bytes(data[start + 3 : start + 7], "big")
+        frames.append(data[start:end])
+        start = end
+    return frames
+
+
 class Content(NamedTuple):
     """A method that came with content: deliver, get-ok or return."""
 
@@ -93,13 +103,14 @@ class Socket:
         self.reading = True
         self.closed = False
         self.patience: float | None = None
+        self.unread = 0  # bytes that the other end is said to have left lying
+
+    def unsent(self) -> int:
+        return self.unread
 
     def write(self, data: bytes) -> None:
         if not self.closed:
             self.written += data
-
-    def unsent(self) -> int:
-        return 0
 
     def pause_reading(self) -> None:
         self.reading = False

@@ -21,11 +21,17 @@ from pika.exceptions import AMQPChannelError, AMQPError, ChannelClosedByBroker, 
 import leveret
 from leveret.broker.local import Delivered
 from leveret.errors import AmqpError
+from leveret.queues.classic import ClassicQueue
 from leveret.wire.properties import Properties
 
 T = TypeVar("T")
 PATIENCE = 10.0  # seconds: far more than anything here takes
 PROPERTIES = tuple(Properties.__dataclass_fields__)
+
+
+def inside(broker: leveret.Broker, name: str) -> ClassicQueue:
+    """The queue itself, to be looked at."""
+    return broker.call(lambda: broker.node.broker.vhost("/").queue(name))
 
 
 class Refused(Exception):

@@ -67,7 +67,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
     ("name", "given", "expected"),
     [
         ("amqp_port", "0", 0), ("amqp_port", "OFF", None), ("amqp_port", False, None),
-        ("host", "127.0.0.1, [::1]", ("127.0.0.1", "::1")), ("host", "*", ("::",)),
+        ("host", "127.0.0.1, [::1]", ("127.0.0.1", "::1")), ("host", "*", ("0.0.0.0", "::")),
         ("host", "fe80::1%eth0", ("fe80::1%eth0",)),
         ("max_message_bytes", "1MiB", 1 << 20), ("max_message_bytes", "1 mb", 10**6),
         ("max_message_bytes", 512 << 20, 512 << 20),

@@ -3,7 +3,7 @@
 A verify costs tens of milliseconds by design, so every function here that takes a password blocks: the caller runs
 it in a thread pool, never on the loop. ``VerifiedLogins`` is the exception, a keyed digest and a dictionary.
 
-The cost is OWASP's second choice for argon2id: 19 MiB, two passes, one lane. A pool of four verifying at once then
+The cost is OWASP's second choice for argon2id: 19 MiB, two passes, one lane. A pool of a few verifying at once then
 takes 76 MiB rather than the 256 MiB of argon2-cffi's defaults, and no verify spawns threads of its own.
 """
 

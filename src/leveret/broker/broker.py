@@ -14,7 +14,7 @@ from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.interceptors import Interceptors
-from leveret.broker.registry import Outgoing, Registry
+from leveret.broker.registry import AwaitsReceipt, Outgoing, Registry
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
@@ -53,6 +53,8 @@ class Broker:
         self.dirty: list[Queue] = []
         self.outgoing: list[Outgoing] = []  # those with something to write
         self.wake: Callable[[], None] = lambda: None  # asks the loop for a turn
+        self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
+        log.on_granted = self.granted
         self._ids = count(1)
         self._events = get_log("broker")
 
@@ -105,6 +107,16 @@ class Broker:
         """Who may publish, or what a publish means, has changed: what channels remember is out of date."""
         for vhost in self.vhosts.values():
             vhost.epoch += 1
+
+    # ---- receipts
+
+    def granted(self, receipt: int) -> None:
+        """Everything up to ``receipt`` is as durable as promised; the log says so once per batch, on the loop."""
+        for waiting in list(self.awaiting):
+            if not waiting.granted(receipt):
+                del self.awaiting[waiting]
+        if self.outgoing:
+            self.wake()
 
     # ---- the turn
 

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from leveret.broker.publish_rules import further_keys, traits_of
-from leveret.broker.vhost import REPLY_TO, Vhost
-from leveret.delivery.consumer import Consumer, Holder
+from leveret.broker.vhost import Vhost
+from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, PreconditionFailed
 from leveret.message import NEVER, Address, Message
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.direct_reply import REPLY_TO
 from leveret.queues.guard import Delivery
 from leveret.store.log import Placement
 from leveret.wire.constants import DEFAULT_FRAME_MAX, MAX_BODY_SIZE
@@ -25,7 +26,6 @@ from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.properties import Properties
 
 MOST_WAITING = 1_000  # deliveries of one consumer that may wait for its callback; the rest stays ready
-UNLIMITED = 1 << 60
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,13 @@ class Outgoing(Protocol):
         """Write it: the turn is over."""
 
 
+class AwaitsReceipt(Protocol):
+    """Somebody who owes a publisher a confirm."""
+
+    def granted(self, receipt: int) -> bool:
+        """Confirm what hung on receipts up to this one; whether something is still waiting."""
+
+
 class Registry:
     def __init__(self) -> None:
         self.connections: dict[LiveConnection, None] = {}

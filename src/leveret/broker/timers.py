@@ -70,8 +70,8 @@ class Timers:
         while self.next_due() <= now:
             timer = heappop(self._heap)[2]
             call, timer.call = timer.call, None
-            if call is not None:
-                call()
+            assert call is not None  # next_due() has removed what was cancelled
+            call()
 
     def advance(self, seconds: float, after_each: Callable[[], None]) -> None:
         """Move the clock forward, stopping at every due moment; ``after_each`` lets the broker deliver in between."""

@@ -34,7 +34,6 @@ PREDECLARED = (
     ("amq.headers", "headers"),
     ("amq.match", "headers"),
 )
-REPLY_TO = "amq.rabbitmq.reply-to"
 
 Owner = object  # the connection that an exclusive queue belongs to
 
@@ -159,10 +158,7 @@ class Vhost:
             current.note_use()
             return current
         options = QueueOptions.of(arguments, durable, exclusive)
-        if self.max_queues is not None and len(self.queues) >= self.max_queues:
-            raise PreconditionFailed(
-                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({self.max_queues}) is reached"
-            )
+        self._refuse_one_more_queue(name)
         made = ClassicQueue(
             self.next_id(),
             name,
@@ -178,6 +174,12 @@ class Vhost:
         if self._names_queues:
             self.epoch += 1
         return made
+
+    def _refuse_one_more_queue(self, name: str) -> None:
+        if self.max_queues is not None and len(self.queues) >= self.max_queues:
+            raise PreconditionFailed(
+                f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({self.max_queues}) is reached"
+            )
 
     def guard_queue(self, queue: ClassicQueue, gate: Gate | None = None) -> Guard:
         """From now on the queue takes its time, and may have replicas."""

@@ -10,7 +10,8 @@ from leveret.config import Settings
 
 def banner(settings: Settings, endpoints: Mapping[str, str], version: str) -> str:
     places = {name: _url(name, url, settings) for name, url in endpoints.items()}
-    places["data"] = "in memory only" if settings.data_dir is None else str(settings.data_dir.absolute())
+    folder = "" if settings.data_dir is None else f"{settings.data_dir.absolute()} "
+    places["data"] = f"{folder}(in memory only: a restart forgets everything)"
     width = max(map(len, places))
     lines = [f"Leveret {version} is ready as {settings.node_name}", ""]
     lines += [f"  {name:{width}}  {place}" for name, place in places.items()]

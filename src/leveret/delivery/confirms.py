@@ -33,6 +33,10 @@ class Confirms:
     def outstanding(self) -> int:
         return len(self._reserved) + sum(last - first + 1 for _, first, last in self._waiting)
 
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
     def published(self, number: int, receipt: int) -> list[Verdict]:
         """``number`` more publishes that hang on ``receipt``: what can be said at once."""
         first = self.issued + 1

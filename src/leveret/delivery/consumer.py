@@ -10,6 +10,8 @@ from typing import Protocol
 
 from leveret.message import Message
 
+UNLIMITED = 1 << 60  # credit that nobody uses up
+
 
 class Source(Protocol):
     """What a holder needs of the queue that its messages came from."""

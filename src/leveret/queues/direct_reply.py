@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leveret.queues.guard import Guard
     from leveret.queues.queue import Queue
 
+REPLY_TO = "amq.rabbitmq.reply-to"
 MOST_WAITING = 10_000  # replies that may wait for a requester that does not read
 
 

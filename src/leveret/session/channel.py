@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from leveret.broker.interceptors import InterceptContext
 from leveret.delivery.confirms import Confirms, Verdict
-from leveret.delivery.consumer import Holder
+from leveret.delivery.consumer import UNLIMITED, Holder
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import NotFound, PreconditionFailed, Unsupported
 from leveret.message import Message
@@ -25,7 +25,6 @@ from leveret.wire.methods import BasicNack, BasicPublish, ChannelFlow, ChannelFl
 if TYPE_CHECKING:
     from leveret.session.connection import Connection
 
-UNLIMITED = 1 << 60
 
 
 def _flow(channel: Channel, method: ChannelFlow) -> None:
@@ -130,6 +129,12 @@ class Channel:
             else:
                 self.send(BasicNack(tag, multiple, requeue=False))
 
+    def granted(self, receipt: int) -> bool:
+        if self.confirms is None or self.step is not ChannelStep.OPEN:
+            return False
+        self.send_verdicts(self.confirms.granted(receipt))
+        return self.confirms.is_waiting
+
     def named_queue(self, name: str) -> str:
         """An empty name stands for the queue that was declared last on this channel."""
         if name:
@@ -184,6 +189,7 @@ class Channel:
         if self.guarded is not None:
             self.guarded.die()
         self.tx = None
+        self.connection.broker.awaiting.pop(self, None)
         self.connection.broker.registry.close_channel(self.connection.user.name)
 
 

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leveret.delivery.consumer import Consumer, Holder, Source
+from leveret.delivery.consumer import UNLIMITED, Consumer, Holder, Source
 from leveret.errors import NotAllowed, PreconditionFailed, Unsupported
 from leveret.message import Address, Message
-from leveret.queues.direct_reply import ReplyQueue
+from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
 from leveret.session.access import check_access
 from leveret.wire.content import refit
 from leveret.wire.fields import encode_short
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 BURST_BYTES = 512 << 10  # a consumer gives others their turn after this much
-UNLIMITED = 1 << 60
 HEAD_AND_TAIL = 64  # bytes of a basic.deliver frame, about
 DELIVER = b"\x00\x3c\x00\x3c"
-REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 class AmqpConsumer(Consumer):

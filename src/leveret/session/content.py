@@ -1,4 +1,4 @@
-"""Content that comes frame by frame: headers and bodies of publishes that publish_run could not take whole.
+"""Content that comes frame by frame: headers and bodies of publishes that take_publishes could not take whole.
 
 Also the slow look at a message: properties are decoded, CC and BCC become further routing keys, a direct reply-to is
 rewritten, user-id and expiration are checked.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from leveret.broker.publish_rules import further_keys, traits_of
 from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
 from leveret.message import NEVER, Message, Traits
+from leveret.queues.direct_reply import REPLY_TO
 from leveret.session.inspection import inspect
 from leveret.session.publishing import publish
 from leveret.session.routes import Route
@@ -26,7 +27,6 @@ from leveret.wire.properties import Properties
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
-REPLY_TO = "amq.rabbitmq.reply-to"
 IMPERSONATOR = "impersonator"
 SMALL = 256  # bytes
 
@@ -122,7 +122,7 @@ def _finish(channel: Channel, pending: PendingContent) -> None:
     frame_max = channel.connection.frame_max
     if any(len(part) > frame_max for part in pending.parts[1:]):  # tolerated from the peer, not passed on to others
         content = refit(content, channel.number, frame_max)
-    route = pending.route
+    route = pending.route.living()
     header = pending.parts[0]
     flags = int.from_bytes(header[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
     traits = None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from leveret.errors import AccessRefused, NotFound
+from leveret.queues.direct_reply import REPLY_TO
 from leveret.routing.bindings import Binding, Destination
 from leveret.session.access import check_access, check_any_access, check_topic
 from leveret.wire.methods import (
@@ -32,7 +33,6 @@ from leveret.wire.methods import (
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
-REPLY_TO = "amq.rabbitmq.reply-to"
 GENERATED_NAME = "amq.gen-AAAAAAAAAAAAAAAAAAAAAA"  # stands for any name that we make up, where permissions are asked
 
 

@@ -11,9 +11,10 @@ from struct import Struct
 from struct import error as struct_error
 
 from leveret.message import NEVER, PERSISTENT, TRANSIENT, Traits
+from leveret.queues.direct_reply import REPLY_TO
 
 unpack_length = Struct(">I").unpack_from
-REPLY_TO = b"amq.rabbitmq.reply-to"
+REPLY_TO_BYTES = REPLY_TO.encode()
 LONGEST_EXPIRATION = 16  # digits
 
 
@@ -40,7 +41,7 @@ def inspect(flags: int, data: bytes, at: int, end: int, now: float) -> Traits | 
         if flags & 0x0400:  # correlation_id
             at += 1 + data[at]
         if flags & 0x0200:  # reply_to
-            if data.startswith(REPLY_TO, at + 1):
+            if data.startswith(REPLY_TO_BYTES, at + 1):
                 return None
             at += 1 + data[at]
         if flags & 0x0100:  # expiration, in milliseconds as text

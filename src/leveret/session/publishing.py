@@ -45,7 +45,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     startswith = data.startswith
     number, header_start, frame_start = channel.number, channel.header_start, channel.frame_start
     connection, vhost, known = channel.connection, channel.vhost, channel.routes.known
-    largest = channel.largest_whole
+    limit, largest = connection.intake.frame_limit, channel.largest_whole
     last_body, body_start = -1, b""
     while True:
         frame = data[pos:stop]
@@ -62,7 +62,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
         while end - head >= 22 and startswith(header_start, head) and not route.special:
             length, class_id, _, body, flags = unpack_header(data, head + 3)
             at = head + length + 8  # where the body frame begins
-            if at > end or length < 14 or class_id != BASIC or data[at - 1] != FRAME_END:
+            if at > end or not 14 <= length <= limit or class_id != BASIC or data[at - 1] != FRAME_END:
                 break
             if body:
                 if body != last_body:
@@ -139,6 +139,8 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
             give_back(channel, run)
     if channel.confirms is not None:
         channel.send_verdicts(channel.confirms.published(number, receipt))
+        if receipt != GRANTED:
+            channel.connection.broker.awaiting[channel] = None
 
 
 def _publish_durably(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> int:

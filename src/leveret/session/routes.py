@@ -55,6 +55,15 @@ class Route:
         self.epoch = -1
         self.deaths = -1
 
+    def living(self) -> Route:
+        """The route without queues that died since it was made: for what waited before it could be published."""
+        if all(queue.alive for queue in self.queues):
+            return self
+        rest = Route(self.address, self.exchange, self.counters, self.mandatory)
+        rest.special = self.special
+        rest.lead_to([queue for queue in self.queues if queue.alive])
+        return rest
+
     def lead_to(self, queues: list[Queue]) -> None:
         self.queues = queues
         self.durable = any(queue.durable for queue in queues)

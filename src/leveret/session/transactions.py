@@ -63,7 +63,7 @@ def _commit(channel: Channel, method: TxCommit) -> None:
     done = _current(channel)
     channel.tx = None  # what is committed takes effect as if it came now
     for route, run, size, timed in done.publishes:
-        publish(channel, route, run, size, timed)
+        publish(channel, route.living(), run, size, timed)
     for tags, action in done.settlements:
         portions = [channel.unacked.take_one(tag) for tag in tags]
         action([portion for portion in portions if portion is not None])

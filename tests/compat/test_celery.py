@@ -1,0 +1,227 @@
+"""Real Celery workers: one that answers over AMQP (rpc://), one that keeps results in SQLite."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from celery import Celery, chain, chord, group
+from celery.exceptions import MaxRetriesExceededError, TaskRevokedError
+
+import leveret
+from tests.compat.celery_app import make_app
+from tests.compat.waiting import until
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+WAIT = 20.0  # seconds for a result
+
+
+class Worker:
+    """A worker in a process of its own, and its application in ours."""
+
+    def __init__(self, app: Celery, log: Path, *options: str) -> None:
+        self.app = app
+        self._log = log
+        environ = os.environ | {"COMPAT_BROKER": app.conf.broker_url, "COMPAT_BACKEND": app.conf.result_backend}
+        command = [sys.executable, "-m", "celery", "-A", "tests.compat.celery_app", "worker", "-l", "INFO", *options]
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, cwd=REPOSITORY, env=environ, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+
+    def await_ready(self) -> None:
+        def answers() -> bool:
+            assert self._process.poll() is None, self._log.read_text()
+            return bool(self.app.control.ping(timeout=0.3, limit=1))
+
+        until(answers, 30)
+
+    def ask_to_stop(self) -> None:
+        self._process.terminate()
+
+    def await_end(self) -> None:
+        try:
+            assert self._process.wait(15) == 0, self._log.read_text()
+        finally:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Worker]]:
+    """Both are started at once, and stopped at once: a worker takes a second or two for either."""
+    folder = tmp_path_factory.mktemp("celery")
+    with leveret.Broker() as one, leveret.Broker() as other:
+        rpc = make_app(one.amqp_url, "rpc://")
+        database = make_app(other.amqp_url, f"db+sqlite:///{folder / 'results.db'}")
+        started = {
+            "rpc": Worker(rpc, folder / "rpc.log", "-P", "solo", "-c", "1", "-E", "-n", "solo@test"),
+            "database": Worker(database, folder / "db.log", "-P", "prefork", "-c", "2", "-n", "prefork@test"),
+        }
+        try:
+            for worker in started.values():
+                worker.await_ready()
+            yield started
+        finally:
+            for worker in started.values():
+                worker.ask_to_stop()
+            rpc.backend.result_consumer.stop()
+            for worker in started.values():
+                worker.app.close()
+                worker.await_end()
+
+
+@pytest.fixture
+def rpc(workers: dict[str, Worker]) -> Celery:
+    return workers["rpc"].app
+
+
+@pytest.fixture
+def database(workers: dict[str, Worker]) -> Celery:
+    return workers["database"].app
+
+
+def test_a_task_gives_its_result_over_amqp(rpc: Celery) -> None:
+    results = [rpc.tasks["add"].delay(number, 1) for number in range(20)]
+    assert [result.get(timeout=WAIT) for result in results] == list(range(1, 21))
+
+
+def test_an_exception_of_a_task_travels_back(rpc: Celery) -> None:
+    with pytest.raises(ZeroDivisionError):
+        rpc.tasks["divide"].delay(1, 0).get(timeout=WAIT)
+
+
+def test_a_task_retries_with_a_countdown(rpc: Celery) -> None:
+    assert rpc.tasks["stubborn"].delay(2).get(timeout=WAIT) == 3
+
+
+def test_a_task_gives_up_after_its_last_retry(rpc: Celery) -> None:
+    with pytest.raises(MaxRetriesExceededError):
+        rpc.tasks["stubborn"].delay(10).get(timeout=WAIT)
+
+
+def test_a_countdown_delays_a_task_and_lets_others_pass(rpc: Celery) -> None:
+    """The worker raises its prefetch while it holds a task that is not due."""
+    start = time.monotonic()
+    late = rpc.tasks["add"].apply_async((1, 1), countdown=1)
+    assert rpc.tasks["add"].delay(2, 2).get(timeout=WAIT) == 4
+    assert time.monotonic() - start < 1
+    assert late.get(timeout=WAIT) == 2
+    assert time.monotonic() - start >= 0.9
+
+
+def test_a_revoked_task_does_not_run(rpc: Celery, tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    doomed = rpc.tasks["note"].apply_async((str(notes), "ran"), countdown=0.5)
+    assert rpc.control.revoke(doomed.id, reply=True, timeout=5, limit=1)
+    with pytest.raises(TaskRevokedError):
+        doomed.get(timeout=WAIT)
+    assert not notes.exists()
+
+
+def test_tasks_of_higher_priority_run_first(rpc: Celery, tmp_path: Path) -> None:
+    notes, started, release = tmp_path / "notes", tmp_path / "started", tmp_path / "release"
+    rpc.tasks["hold"].apply_async((str(started), str(release)), queue="ranked")
+    until(started.exists)
+    results = [
+        rpc.tasks["note"].apply_async((str(notes), str(priority)), queue="ranked", priority=priority)
+        for priority in (1, 9, 5)
+    ]
+    release.touch()
+    for result in results:
+        result.get(timeout=WAIT)
+    assert notes.read_text().split() == ["9", "5", "1"]
+
+
+def test_an_expired_task_leaves_the_queue_without_a_worker(rpc: Celery, tmp_path: Path) -> None:
+    """Celery gives the message an expiration, too: the broker drops it while the worker is busy."""
+    notes, started, release = tmp_path / "notes", tmp_path / "started", tmp_path / "release"
+    rpc.tasks["hold"].delay(str(started), str(release))
+    until(started.exists)
+    rpc.tasks["note"].apply_async((str(notes), "ran"), expires=0.1)
+    with rpc.connection_for_read() as connection:
+        until(lambda: rpc.amqp.queues["plain"](connection).queue_declare(passive=True).message_count == 0)
+    release.touch()
+    assert rpc.tasks["add"].delay(1, 1).get(timeout=WAIT) == 2
+    assert not notes.exists()
+
+
+def test_chains_and_groups_run_through(rpc: Celery) -> None:
+    add = rpc.tasks["add"]
+    assert chain(add.s(1, 2), add.s(3), add.s(4)).apply_async().get(timeout=WAIT) == 10
+    assert group(add.s(number, number) for number in range(5)).apply_async().get(timeout=WAIT) == [0, 2, 4, 6, 8]
+
+
+def test_a_task_sees_where_it_came_from(rpc: Celery) -> None:
+    assert rpc.tasks["where"].delay().get(timeout=WAIT) == {"key": "plain", "again": False}
+
+
+def test_workers_answer_ping_and_inspection(rpc: Celery) -> None:
+    """Broadcast over a fanout exchange, answers in a queue that expires."""
+    assert rpc.control.ping(timeout=5, limit=1) == [{"solo@test": {"ok": "pong"}}]
+    inspect = rpc.control.inspect(destination=["solo@test"], timeout=5, limit=1)
+    assert "add" in inspect.registered()["solo@test"]
+    assert {queue["name"] for queue in inspect.active_queues()["solo@test"]} == {"plain", "ranked"}
+    assert inspect.stats()["solo@test"]["broker"]["transport"] == "amqp"
+
+
+def test_a_consumer_can_be_added_and_cancelled_while_the_worker_runs(rpc: Celery) -> None:
+    assert rpc.control.add_consumer("extra", reply=True, timeout=5, limit=1)
+    assert rpc.tasks["where"].apply_async(queue="extra").get(timeout=WAIT)["key"] == "extra"
+    assert rpc.control.cancel_consumer("extra", reply=True, timeout=5, limit=1)
+
+
+def test_events_of_tasks_reach_a_listener(rpc: Celery) -> None:
+    listening, succeeded = threading.Event(), threading.Event()
+    seen: dict[str, object] = {}
+
+    def heard(event: dict[str, object]) -> None:
+        seen.update(event)
+        succeeded.set()
+
+    with rpc.connection_for_read() as connection:
+        receiver = rpc.events.Receiver(
+            connection, handlers={"worker-heartbeat": lambda _: listening.set(), "task-succeeded": heard}
+        )
+
+        thread = threading.Thread(target=lambda: receiver.capture(limit=None, timeout=None, wakeup=True))
+        thread.start()
+        try:
+            assert listening.wait(WAIT)
+            result = rpc.tasks["add"].delay(3, 4)
+            assert succeeded.wait(WAIT)
+            assert (seen["uuid"], seen["result"]) == (result.id, "7")
+            result.forget()
+        finally:
+            receiver.should_stop = True
+            thread.join(WAIT)
+    assert not thread.is_alive()
+
+
+def test_a_chord_collects_results_from_the_database(database: Celery) -> None:
+    add, total = database.tasks["add"], database.tasks["total"]
+    result = chord([add.s(number, number) for number in range(10)], app=database)(total.s())
+    assert result.get(timeout=WAIT) == 90
+
+
+def test_results_are_kept_in_the_database(database: Celery) -> None:
+    result = database.tasks["add"].delay(20, 22)
+    assert result.get(timeout=WAIT) == 42
+    assert database.AsyncResult(result.id).state == "SUCCESS"
+
+
+def test_two_processes_of_a_worker_share_the_queue(database: Celery, tmp_path: Path) -> None:
+    """S4-01: one is held while the other goes on."""
+    started, release = tmp_path / "started", tmp_path / "release"
+    held = database.tasks["hold"].delay(str(started), str(release))
+    until(started.exists)
+    assert database.tasks["add"].delay(1, 2).get(timeout=WAIT) == 3
+    release.touch()
+    assert held.get(timeout=WAIT) is None

@@ -1,0 +1,85 @@
+"""``leveret serve`` as a process of its own. Every wait is bounded, and nothing outlives its test."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+SRC = Path(__file__).parents[2] / "src"
+OFF = ("--http-port", "off", "--stomp-port", "off")
+
+
+class Serving:
+    """A running broker; ``url("amqp")`` is what its banner says, ``log()`` what it has logged so far."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *flags: str,
+        environ: Mapping[str, str] | None = None,
+        before: Callable[[], None] | None = None,
+        port: str | None = "0",
+    ) -> None:
+        chosen = () if port is None else ("--amqp-port", port)
+        self._log = folder / "log"
+        self._heard = ""
+        self.begun = time.monotonic()
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "leveret.cli.main", "serve", "--data-dir", str(folder / "data"), *chosen, *OFF]
+                + list(flags),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**_clean_environment(), "PYTHONPATH": str(SRC), **(environ or {})},
+                preexec_fn=before,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def banner(self, seconds: float = 10.0) -> str:
+        """All of it, as soon as it is there."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + seconds
+        while "Ctrl-C" not in self._heard:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(deadline - time.monotonic(), 0))
+            part = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+            assert part, f"no banner; the log says: {self.log()}"
+            self._heard += part.decode()
+        return self._heard
+
+    def url(self, scheme: str = "amqp") -> str:
+        found = re.search(rf"^  {scheme} +({scheme}://\S+)$", self.banner(), re.MULTILINE)
+        assert found is not None, self.banner()
+        return found[1]
+
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    def terminate(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+
+    def exit_code(self, seconds: float = 10.0) -> int:
+        return self.process.wait(seconds)
+
+
+def _clean_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("LEVERET_")}

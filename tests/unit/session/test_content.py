@@ -1,0 +1,259 @@
+"""Messages that must be looked into: CC and BCC, reply-to, user-id, expiration; and content that comes in pieces."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.session.limits import Limits
+from leveret.wire.methods import (
+    BasicCancel,
+    BasicConsume,
+    ChannelClose,
+    ChannelFlow,
+    QueueBind,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from tests.support.peer_pair import Client, Content, House, split_frames
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def client(house: House) -> Client:
+    client = house.client()
+    client.declare("q")
+    return client
+
+
+def got(client: Client, queue: str = "q") -> Content:
+    content = client.get(queue, no_ack=True)
+    assert content is not None
+    return content
+
+
+# ---- CC and BCC
+
+
+def test_copies_go_to_the_queues_of_cc_and_bcc_once_each(client: Client) -> None:
+    client.declare("cc")
+    client.declare("bcc")
+    client.publish("q", b"m", headers={"CC": ["cc", "q"], "BCC": ["bcc", "cc"], "kept": "yes"})
+    for queue in ("q", "cc", "bcc"):
+        content = got(client, queue)
+        assert content.properties.headers == {"CC": ["cc", "q"], "kept": "yes"}, "blind copies are not to be seen"
+        assert content.method.routing_key == "q"
+        assert client.count(queue) == 0
+
+
+def test_copies_work_where_the_key_itself_leads_nowhere(client: Client) -> None:
+    client.feed(client.published("", "nowhere", b"m", mandatory=True, headers={"CC": ["q"]}))
+    assert client.heard() == []
+    assert got(client).body == b"m"
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_further_keys_that_are_no_array_are_refused(client: Client, header: str) -> None:
+    client.publish("q", b"m", headers={header: "cc"})
+    assert client.error() == (406, f"PRECONDITION_FAILED - header '{header}' must be an array of routing keys")
+
+
+def test_a_header_that_only_looks_like_cc_changes_nothing(client: Client) -> None:
+    client.publish("q", b"m", headers={"ACCOUNT": ["x"], "CCC": "y"})
+    assert got(client).properties.headers == {"ACCOUNT": ["x"], "CCC": "y"}
+
+
+# ---- who and how long
+
+
+def test_a_user_id_must_be_the_publishers_own(house: House, client: Client) -> None:
+    client.publish("q", b"m", user_id="guest")
+    assert got(client).properties.user_id == "guest"
+    house.user("proxy", tags=("impersonator",))
+    proxy = house.client("proxy")
+    proxy.publish("q", b"m", user_id="anybody")
+    assert got(client).properties.user_id == "anybody"
+    client.publish("q", b"m", user_id="proxy")
+    (close,) = client.heard()
+    assert isinstance(close, ChannelClose)
+    assert close.reply_code == 406
+    assert close.reply_text == "PRECONDITION_FAILED - user_id property set to 'proxy' but authenticated user was 'guest'"
+    assert (close.class_id, close.method_id) == (60, 40)
+
+
+@pytest.mark.parametrize("expiration", ["", "-5", "1.5", "soon", "12345678901234567"])
+def test_a_bad_expiration_is_refused(client: Client, expiration: str) -> None:
+    client.publish("q", b"m", expiration=expiration)
+    code, text = client.error()
+    assert code == 406
+    assert f"'{expiration}'" in text
+
+
+def test_an_expiration_dies_at_its_moment(house: House, client: Client) -> None:
+    client.publish("q", b"keeps")
+    client.publish("q", b"dies", expiration="1000")
+    house.advance(0.999)
+    assert client.count("q") == 2
+    house.advance(0.001)
+    assert client.count("q") == 1
+
+
+# ---- direct reply-to
+
+
+@pytest.fixture
+def requester(house: House) -> Client:
+    requester = house.client()
+    requester.declare("rpc")
+    requester.consume(REPLY_TO, "replies", no_ack=True)
+    return requester
+
+
+def test_a_reply_goes_straight_to_the_requester(house: House, requester: Client) -> None:
+    server = house.client()
+    requester.publish("rpc", b"question", reply_to=REPLY_TO, correlation_id="7")
+    question = got(server, "rpc")
+    name = question.properties.reply_to
+    assert name is not None
+    assert name.startswith(f"{REPLY_TO}.")
+    assert server.ask(QueueDeclare(name, passive=True)) == QueueDeclareOk(name, 0, 1)
+    server.publish(name, b"answer", correlation_id="7")
+    (answer,) = requester.heard()
+    assert isinstance(answer, Content)
+    assert (answer.body, answer.properties.correlation_id, answer.method.consumer_tag) == (b"answer", "7", "replies")  # type: ignore[union-attr]
+    assert house.broker.gauge.used == 0
+
+
+@pytest.mark.parametrize("end", ["cancel", "close", "vanish"])
+def test_a_reply_to_a_requester_that_is_gone_is_unroutable(house: House, requester: Client, end: str) -> None:
+    server = house.client()
+    requester.publish("rpc", b"question", reply_to=REPLY_TO)
+    name = got(server, "rpc").properties.reply_to
+    assert name is not None
+    server.feed(server.published("", name, b"one", mandatory=True))
+    if end == "cancel":
+        requester.send(BasicCancel("replies"))
+    elif end == "close":
+        requester.send(ChannelClose(200, ""))
+    else:
+        requester.vanish()
+    server.feed(server.published("", name, b"two", mandatory=True))
+    assert server.bodies() == [b"two"]
+    server.send(QueueDeclare(name, passive=True))
+    assert server.error()[0] == 404
+
+
+def test_requests_need_a_reply_consumer_first(client: Client) -> None:
+    client.publish("q", b"question", reply_to=REPLY_TO)
+    assert client.error() == (406, "PRECONDITION_FAILED - fast reply consumer does not exist")
+
+
+def test_a_reply_consumer_is_without_acks_and_alone(house: House, requester: Client) -> None:
+    requester.send(BasicConsume(REPLY_TO, "more", no_ack=True))
+    assert requester.error() == (406, "PRECONDITION_FAILED - reply consumer already set")
+    other = house.client()
+    other.send(BasicConsume(REPLY_TO, no_ack=False))
+    assert other.error() == (406, "PRECONDITION_FAILED - reply consumer cannot acknowledge")
+    third = house.client()
+    third.consume(REPLY_TO, "mine", no_ack=True)
+    third.consume(REPLY_TO, "mine", no_ack=True)
+    assert third.error()[0] == 530
+
+
+def test_another_reply_to_is_left_alone(client: Client) -> None:
+    client.publish("q", b"m", reply_to="my.own.queue")
+    assert got(client).properties.reply_to == "my.own.queue"
+
+
+def test_replies_wait_for_a_requester_that_cannot_be_written_to(house: House, requester: Client) -> None:
+    server = house.client()
+    requester.publish("rpc", b"question", reply_to=REPLY_TO)
+    name = got(server, "rpc").properties.reply_to
+    assert name is not None
+    requester.session.outbox.set_writable(False)
+    server.publish(name, b"answer")
+    assert requester.bodies() == []
+    requester.session.outbox.set_writable(True)
+    house.turn()
+    assert requester.bodies() == [b"answer"]
+
+
+# ---- in pieces
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 4087, 4088, 4089, 100_000])
+@pytest.mark.parametrize("step", [1, 7, 4096, 1 << 20])
+def test_a_message_arrives_whole_however_it_was_cut(house: House, size: int, step: int) -> None:
+    if size > 5_000:
+        step = max(step, 1_000)
+    client = house.client(frame_max=4096)
+    client.declare("q")
+    body = bytes(number & 0xFF for number in range(size))
+    data = client.published("", "q", body, headers={"a": 1})
+    for start in range(0, len(data), step):
+        client.feed(data[start : start + step])
+    content = got(client)
+    assert (content.body, content.properties.headers) == (body, {"a": 1})
+    assert client.session.partial == 0
+    house.turn()
+    assert house.broker.gauge.used == 0
+
+
+def test_channels_interleave_their_contents(client: Client) -> None:
+    client.open_channel(2)
+    one = split_frames(client.published("", "q", b"1" * 9))
+    two = split_frames(client.published("", "q", b"2" * 9, 2))
+    client.feed(b"".join(frame for pair in zip(one, two, strict=True) for frame in pair))
+    assert [got(client).body, got(client).body] == [b"1" * 9, b"2" * 9]
+
+
+def test_what_has_come_of_a_message_counts_as_memory(house: House, client: Client) -> None:
+    frames = split_frames(client.published("", "q", b"x" * 200_000))
+    client.feed(b"".join(frames[:3]))
+    assert 100_000 < client.session.partial == house.broker.gauge.used
+    client.send(ChannelFlow(active=True))
+    assert client.error()[0] == 505
+    assert house.broker.gauge.used == 0
+
+
+def test_unfinished_messages_of_a_connection_have_a_limit() -> None:
+    house = House(limits=Limits(max_partial_bytes=10_000))
+    client = house.client(frame_max=4096)
+    client.declare("q")
+    for channel in (2, 3, 4):
+        client.open_channel(channel)
+    for channel in (1, 2, 3, 4):
+        frames = split_frames(client.published("", "q", b"x" * 5_000, channel))
+        client.feed(b"".join(frames[:3]))
+    code, text = client.error()
+    assert (code, text.startswith("RESOURCE_ERROR - unfinished messages hold")) == (506, True)
+    assert house.broker.gauge.used == 0
+
+
+def test_a_message_too_large_ends_the_channel_and_its_content_is_ignored() -> None:
+    house = House(limits=Limits(max_message_bytes=100))
+    client = house.client()
+    client.declare("q")
+    client.publish("q", b"x" * 100)
+    client.publish("q", b"x" * 101, b"y")
+    assert client.error() == (406, "PRECONDITION_FAILED - message size 101 is larger than configured max size 100")
+    client.open_channel(2)
+    assert client.count("q", 2) == 1
+
+
+def test_every_legal_property_survives_the_way(client: Client) -> None:
+    """S4-09."""
+    client.ask(QueueBind("q", "amq.fanout"))
+    sent = {
+        **{"content_type": "a/b", "content_encoding": "gzip", "headers": {"n": {"deep": [1, "x"]}}, "delivery_mode": 2},
+        **{"priority": 3, "correlation_id": "c", "reply_to": "r", "expiration": "60000", "message_id": "m"},
+        **{"type": "t", "user_id": "guest", "app_id": "app", "cluster_id": "cl"},
+    }
+    client.feed(client.published("amq.fanout", "", b"", **sent))
+    properties = got(client).properties
+    assert {name: getattr(properties, name) for name in sent} == sent

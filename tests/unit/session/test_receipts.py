@@ -1,0 +1,90 @@
+"""Confirms that hang on the log: nothing is confirmed before its receipt is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from leveret.message import Message
+from leveret.store.log import Placement
+from leveret.store.memory_log import MemoryLog
+from leveret.wire.methods import BasicAck, ChannelClose, ConfirmSelect
+from tests.support.peer_pair import Client, House
+
+
+class SlowLog(MemoryLog):
+    """Grants nothing by itself; receipts are 1, 2, 3, ..."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.receipt = 0
+
+    def append(self, messages: Sequence[Message], placements: Sequence[Placement]) -> int:
+        self.receipt += 1
+        return self.receipt
+
+
+@pytest.fixture
+def log() -> SlowLog:
+    return SlowLog()
+
+
+@pytest.fixture
+def house(log: SlowLog) -> House:
+    return House(log=log)
+
+
+@pytest.fixture
+def client(house: House) -> Client:
+    client = house.client()
+    client.declare("transient")
+    client.declare("durable", durable=True)
+    client.ask(ConfirmSelect())
+    return client
+
+
+def test_a_publish_to_a_durable_queue_is_confirmed_only_by_its_receipt(
+    house: House, client: Client, log: SlowLog
+) -> None:
+    client.publish("durable", b"1", delivery_mode=2)
+    assert client.heard() == []
+    log.on_granted(1)
+    house.rest()
+    assert client.heard() == [BasicAck(1)]
+
+
+def test_a_grant_confirms_all_that_came_before_it_by_one_multiple(house: House, client: Client, log: SlowLog) -> None:
+    for body in (b"1", b"2", b"3"):
+        client.publish("durable", body, delivery_mode=2)
+    log.on_granted(2)
+    house.rest()
+    assert client.heard() == [BasicAck(2, multiple=True)]
+    log.on_granted(3)
+    house.rest()
+    assert client.heard() == [BasicAck(3)]
+
+
+def test_what_needs_no_receipt_overtakes_what_waits(house: House, client: Client, log: SlowLog) -> None:
+    client.publish("durable", b"1", delivery_mode=2)
+    client.publish("transient", b"2")
+    assert client.heard() == [BasicAck(2)]
+    log.on_granted(1)
+    house.rest()
+    assert client.heard() == [BasicAck(1)]
+
+
+def test_a_grant_for_a_closed_channel_is_heard_by_nobody(house: House, client: Client, log: SlowLog) -> None:
+    client.publish("durable", b"1", delivery_mode=2)
+    client.ask(ChannelClose(200, "bye"))
+    log.on_granted(1)
+    house.rest()
+    assert client.heard() == []
+    assert not house.broker.awaiting
+
+
+def test_a_channel_waits_no_longer_than_it_must(house: House, client: Client, log: SlowLog) -> None:
+    client.publish("durable", b"1", delivery_mode=2)
+    assert len(house.broker.awaiting) == 1
+    log.on_granted(1)
+    assert not house.broker.awaiting

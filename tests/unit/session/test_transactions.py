@@ -1,0 +1,161 @@
+"""Transactions over publishes and acks."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.wire.methods import (
+    BasicAck,
+    BasicNack,
+    BasicRecover,
+    BasicReject,
+    ChannelClose,
+    QueueDelete,
+    TxCommit,
+    TxRollback,
+    TxSelect,
+)
+from tests.support.peer_pair import Client, House
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def client(house: House) -> Client:
+    """In a transaction, with three deliveries unacked."""
+    client = house.client()
+    client.declare("q")
+    client.declare("out")
+    client.publish("q", b"a", b"b", b"c")
+    client.ask(TxSelect())
+    client.consume("q")
+    assert client.bodies() == [b"a", b"b", b"c"]
+    return client
+
+
+def test_publishes_arrive_with_the_commit_in_order(house: House, client: Client) -> None:
+    client.publish("out", b"1", b"2")
+    client.publish("out", b"3")
+    assert house.queue("out").ready == 0
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    assert [client.get("out").body for _ in range(3)] == [b"1", b"2", b"3"]  # type: ignore[union-attr]
+
+
+def test_a_rollback_forgets_publishes(client: Client) -> None:
+    client.publish("out", b"1")
+    assert client.ask(TxRollback()).NAME == "tx.rollback-ok"
+    client.ask(TxCommit())
+    assert client.count("out") == 0
+
+
+def test_acks_count_from_the_commit(house: House, client: Client) -> None:
+    client.ack(2, multiple=True)
+    assert house.queue("q").unacked == 3
+    client.ask(TxCommit())
+    assert house.queue("q").unacked == 1
+    client.send(TxCommit(), TxSelect())
+    client.heard()
+    client.ack(3)
+    client.ask(TxCommit())
+    assert house.queue("q").unacked == 0
+    house.turn()
+    assert house.broker.gauge.used == 0
+
+
+def test_a_rollback_leaves_the_channel_as_if_nothing_had_been_acked(house: House, client: Client) -> None:
+    client.ack(0, multiple=True)
+    client.ask(TxRollback())
+    assert house.queue("q").unacked == 3
+    client.ack(3, multiple=True)
+    client.ask(TxCommit())
+    assert house.queue("q").unacked == 0
+
+
+def test_acking_twice_within_a_transaction_is_an_error(client: Client) -> None:
+    client.ack(1)
+    client.ack(1)
+    assert client.error() == (406, "PRECONDITION_FAILED - unknown delivery tag 1")
+
+
+def test_an_unknown_tag_is_refused_at_once_not_at_commit(client: Client) -> None:
+    client.ack(9)
+    assert client.error() == (406, "PRECONDITION_FAILED - unknown delivery tag 9")
+
+
+def test_nacks_and_rejects_wait_for_the_commit_too(house: House, client: Client) -> None:
+    client.send(BasicNack(1, requeue=True), BasicReject(2, requeue=False), BasicNack(3, multiple=True, requeue=True))
+    assert client.heard() == []
+    client.send(TxCommit())
+    answer, *again = client.heard()
+    assert answer.NAME == "tx.commit-ok"  # type: ignore[union-attr]
+    assert [(content.body, content.redelivered) for content in again] == [(b"a", True), (b"c", True)]  # type: ignore[union-attr]
+    assert house.queue("q").counters.dropped == 1
+
+
+def test_a_channel_that_closes_rolls_back(house: House, client: Client) -> None:
+    client.publish("out", b"1")
+    client.ack(1)
+    client.send(ChannelClose(200, "bye"))
+    client.heard()
+    client.open_channel(1)
+    assert (client.count("q"), client.count("out")) == (3, 0)
+
+
+def test_recovering_takes_back_what_was_acked_and_not_committed(house: House, client: Client) -> None:
+    client.ack(1)
+    client.send(BasicRecover(requeue=True))
+    client.heard()
+    client.ask(TxCommit())
+    assert house.queue("q").unacked == 3
+
+
+def test_commit_and_rollback_need_a_transaction(house: House) -> None:
+    for method in (TxCommit(), TxRollback()):
+        client = house.client()
+        client.send(method)
+        assert client.error() == (406, "PRECONDITION_FAILED - channel is not transactional")
+
+
+def test_mandatory_messages_are_returned_with_the_commit(client: Client) -> None:
+    client.feed(client.published("", "nowhere", b"back", mandatory=True))
+    assert client.heard() == []
+    client.send(TxCommit())
+    returned, answer = client.heard()
+    assert returned.body == b"back"  # type: ignore[union-attr]
+    assert answer.NAME == "tx.commit-ok"  # type: ignore[union-attr]
+
+
+def test_a_queue_that_died_before_the_commit_is_skipped(house: House, client: Client) -> None:
+    """S0-01: and costs no memory."""
+    client.publish("out", b"lost")
+    client.ask(QueueDelete("out"))
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    client.ack(0, multiple=True)
+    client.ask(TxCommit())
+    house.turn()
+    assert house.broker.gauge.used == 0
+
+
+def test_a_mandatory_message_is_returned_when_its_queue_died_before_the_commit(client: Client) -> None:
+    """S0-08."""
+    client.feed(client.published("", "out", b"back", mandatory=True))
+    client.ask(QueueDelete("out"))
+    client.send(TxCommit())
+    assert client.bodies() == [b"back"]
+
+
+def test_acks_in_and_out_of_transactions_do_not_disturb_each_other(house: House) -> None:
+    client = house.client()
+    client.declare("q")
+    client.publish("q", b"a", b"b")
+    client.consume("q")
+    client.heard()
+    client.ack(1)
+    client.ask(TxSelect())
+    client.send(BasicAck(2))
+    assert house.queue("q").unacked == 1
+    client.ask(TxCommit())
+    assert house.queue("q").unacked == 0
