@@ -88,10 +88,24 @@ class Node:
                 max_connections=user.max_connections,
                 max_channels=user.max_channels,
             )
+        self._refuse_strangers()
         for rule in wanted.permissions:
             broker.permissions.set(rule.user, rule.vhost, rule.configure, rule.write, rule.read)
         for topic in wanted.topic_permissions:
             broker.permissions.set_topic(topic.user, topic.vhost, topic.exchange, topic.write, topic.read)
+
+    def _refuse_strangers(self) -> None:
+        """A permission for somebody who does not exist is a typing error, and would fail in silence."""
+        wanted = self.settings.bootstrap
+        for rule in (*wanted.permissions, *wanted.topic_permissions):
+            if rule.user not in self.broker.users:
+                raise ConfigError(
+                    f"bootstrap gives permissions to unknown user {rule.user!r}: add it to bootstrap.users"
+                )
+            if rule.vhost not in self.broker.vhosts:
+                raise ConfigError(
+                    f"bootstrap gives permissions on unknown vhost {rule.vhost!r}: add it to bootstrap.vhosts"
+                )
 
     async def _open_doors(self) -> None:
         settings, broker = self.settings, self.broker

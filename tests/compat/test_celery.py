@@ -62,8 +62,8 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Work
         rpc = make_app(one.amqp_url, "rpc://")
         database = make_app(other.amqp_url, f"db+sqlite:///{folder / 'results.db'}")
         started = {
-            "rpc": Worker(rpc, folder / "rpc.log", "-P", "solo", "-c", "1", "-E", "-n", "solo@test"),
-            "database": Worker(database, folder / "db.log", "-P", "prefork", "-c", "2", "-n", "prefork@test"),
+            "rpc": Worker(rpc, folder / "rpc.log", "-P", "prefork", "-c", "1", "-n", "one@test"),
+            "database": Worker(database, folder / "db.log", "-P", "prefork", "-c", "2", "-n", "two@test"),
         }
         try:
             for worker in started.values():
@@ -107,14 +107,15 @@ def test_a_task_gives_up_after_its_last_retry(rpc: Celery) -> None:
         rpc.tasks["stubborn"].delay(10).get(timeout=WAIT)
 
 
-def test_a_countdown_delays_a_task_and_lets_others_pass(rpc: Celery) -> None:
+def test_a_countdown_delays_a_task_and_lets_others_pass(rpc: Celery, tmp_path: Path) -> None:
     """The worker raises its prefetch while it holds a task that is not due."""
+    notes = tmp_path / "notes"
     start = time.monotonic()
-    late = rpc.tasks["add"].apply_async((1, 1), countdown=1)
-    assert rpc.tasks["add"].delay(2, 2).get(timeout=WAIT) == 4
-    assert time.monotonic() - start < 1
-    assert late.get(timeout=WAIT) == 2
+    late = rpc.tasks["note"].apply_async((str(notes), "late"), countdown=1)
+    rpc.tasks["note"].delay(str(notes), "now").get(timeout=WAIT)
+    late.get(timeout=WAIT)
     assert time.monotonic() - start >= 0.9
+    assert notes.read_text().split() == ["now", "late"]
 
 
 def test_a_revoked_task_does_not_run(rpc: Celery, tmp_path: Path) -> None:
@@ -165,11 +166,11 @@ def test_a_task_sees_where_it_came_from(rpc: Celery) -> None:
 
 def test_workers_answer_ping_and_inspection(rpc: Celery) -> None:
     """Broadcast over a fanout exchange, answers in a queue that expires."""
-    assert rpc.control.ping(timeout=5, limit=1) == [{"solo@test": {"ok": "pong"}}]
-    inspect = rpc.control.inspect(destination=["solo@test"], timeout=5, limit=1)
-    assert "add" in inspect.registered()["solo@test"]
-    assert {queue["name"] for queue in inspect.active_queues()["solo@test"]} == {"plain", "ranked"}
-    assert inspect.stats()["solo@test"]["broker"]["transport"] == "amqp"
+    assert rpc.control.ping(timeout=5, limit=1) == [{"one@test": {"ok": "pong"}}]
+    inspect = rpc.control.inspect(destination=["one@test"], timeout=5, limit=1)
+    assert "add" in inspect.registered()["one@test"]
+    assert {queue["name"] for queue in inspect.active_queues()["one@test"]} == {"plain", "ranked"}
+    assert inspect.stats()["one@test"]["broker"]["transport"] == "amqp"
 
 
 def test_a_consumer_can_be_added_and_cancelled_while_the_worker_runs(rpc: Celery) -> None:
@@ -186,11 +187,10 @@ def test_events_of_tasks_reach_a_listener(rpc: Celery) -> None:
         seen.update(event)
         succeeded.set()
 
+    assert rpc.control.enable_events(reply=True, timeout=5, limit=1)
     with rpc.connection_for_read() as connection:
-        receiver = rpc.events.Receiver(
-            connection, handlers={"worker-heartbeat": lambda _: listening.set(), "task-succeeded": heard}
-        )
-
+        handlers = {"worker-heartbeat": lambda _: listening.set(), "task-succeeded": heard}
+        receiver = rpc.events.Receiver(connection, handlers=handlers)
         thread = threading.Thread(target=lambda: receiver.capture(limit=None, timeout=None, wakeup=True))
         thread.start()
         try:
@@ -202,6 +202,7 @@ def test_events_of_tasks_reach_a_listener(rpc: Celery) -> None:
         finally:
             receiver.should_stop = True
             thread.join(WAIT)
+            rpc.control.disable_events(reply=True, timeout=5, limit=1)
     assert not thread.is_alive()
 
 

@@ -17,7 +17,9 @@ from tests.compat.waiting import soon
 async def answer_of(method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """Call with a callback and wait for it."""
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    method(*arguments, callback=lambda *reply: future.done() or future.set_result(reply[0] if reply else None), **options)
+    method(
+        *arguments, callback=lambda *reply: future.done() or future.set_result(reply[0] if reply else None), **options
+    )
     return await asyncio.wait_for(future, 10)
 
 
@@ -44,7 +46,9 @@ class Session:
         made: asyncio.Future[Channel] = asyncio.get_running_loop().create_future()
         self.connection.channel(on_open_callback=made.set_result)
         channel = await asyncio.wait_for(made, 10)
-        channel.add_on_close_callback(lambda _, reason: self.channel_closed.done() or self.channel_closed.set_result(reason))
+        channel.add_on_close_callback(
+            lambda _, reason: self.channel_closed.done() or self.channel_closed.set_result(reason)
+        )
         return channel
 
     async def close(self) -> None:

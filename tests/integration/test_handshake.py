@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 import leveret
+from leveret.auth.users import User
 from leveret.bootstrap import Bootstrap, BootstrapPermission, BootstrapUser, BootstrapVhost
 from leveret.config import Settings
+from leveret.session.connection import Connection
+from leveret.session.limits import Limits
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.fields import encode_table
 from leveret.wire.frames import method_frame
+from leveret.wire.grammar import Step
 from leveret.wire.methods import (
     BasicGet,
     BasicGetOk,
@@ -37,6 +41,7 @@ from leveret.wire.methods import (
     QueuePurge,
     QueuePurgeOk,
 )
+from tests.support.peer_pair import House, Socket
 from tests.support.raw_client import CAPABILITIES, RawClient, plain
 
 DELAY = 0.15
@@ -256,6 +261,23 @@ def test_nothing_is_done_before_the_login_is_decided(client: RawClient) -> None:
     client.send_bytes(whole_handshake().replace(b"\0guest\0guest", b"\0guest\0gues!"))
     client.expect(ConnectionStart, 0)
     client.expect_close(403)
+
+
+def test_bytes_that_come_while_the_login_is_verified_are_not_looked_at() -> None:
+    """Even if the socket hands them over although it was paused, as TLS layers may."""
+    house, socket = House(), Socket()
+    waiting: list[Callable[[User | None], None]] = []
+    connection = Connection(house.broker, socket, lambda _, done: waiting.append(done), Limits(), "hasty")
+    said = whole_handshake()
+    cut = said.index(b"guest\0guest") + len("guest\0guest") + len("\x05en_US\xce")
+    connection.receive(said[:cut])
+    assert len(waiting) == 1
+    for at in range(cut, len(said)):
+        connection.receive(said[at : at + 1])
+        assert connection.step is Step.AWAIT_TUNE_OK
+    waiting[0](house.broker.users.get("guest"))
+    assert connection.step is Step.OPEN
+    assert list(connection.channels) == [1]
 
 
 # ---- an open connection

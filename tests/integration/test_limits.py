@@ -16,8 +16,8 @@ from leveret.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTO
 from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, frame, method_frame
 from leveret.wire.methods import (
     BasicAck,
-    BasicGet,
-    BasicGetOk,
+    BasicConsume,
+    BasicConsumeOk,
     BasicPublish,
     ChannelOpen,
     ChannelOpenOk,
@@ -99,13 +99,13 @@ def test_payloads_as_long_as_a_frame_pass_and_no_longer_ones(
         def say(frames: list[bytes]) -> None:
             for part in [b"".join(frames)] if at_once else frames:
                 client.send_bytes(part)
-                client.is_alive(2)
+                for _ in range(2):
+                    roomy.call(lambda: None)  # it has been read by then
 
-        client.open_channel(2)
         client.call(QueueDeclare("tuned", exclusive=True), QueueDeclareOk)
+        client.call(BasicConsume("tuned", no_ack=True), BasicConsumeOk)
         say(message_of(limit))
-        client.send(BasicGet("tuned", no_ack=True))
-        got = client.expect_content(BasicGetOk)
+        got = client.expect_content()
         assert (len(got.body), got.frames) == (limit, 2)
         client.send_bytes(b"".join(message_of(limit + 1)))
         client.expect_close(501)

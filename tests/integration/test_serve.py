@@ -215,7 +215,7 @@ def test_running_out_of_files_refuses_new_peers_and_harms_nobody(tmp_path: Path)
             finish_handshake(client)
             inside.append(client)
             assert len(inside) < 100
-        assert len(inside) >= 20
+        assert 20 <= len(inside) <= 60  # some are kept for files, and for an operator
         crowd = [stack.enter_context(socket.create_connection(address(url), 5)) for _ in range(150)]
         for client in inside:
             client.is_alive()
@@ -242,6 +242,7 @@ def test_a_flood_of_unfinished_tls_handshakes_harms_nobody(tmp_path: Path) -> No
         door = address(serving.url("amqps"))
         for _ in range(150):
             stack.enter_context(socket.create_connection(door, 5))
+        eventually(lambda: not can_enter(serving.url("amqp")))
         inside.is_alive()
         eventually(lambda: can_enter(serving.url("amqp")))  # the mute ones are cut at the deadline
         inside.is_alive()

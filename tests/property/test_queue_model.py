@@ -47,7 +47,7 @@ QUEUES: dict[str, dict[str, object]] = {
     "timed": {"x-message-ttl": 10_000},
     "both": {"x-max-priority": 2, "x-message-ttl": 5_000},
 }
-queues = st.sampled_from(sorted(QUEUES))
+queues = st.integers(0, 1)  # of those that a run has, one or two: more would only thin out what happens to each
 seats = st.sampled_from([(0, 1), (0, 2), (1, 1)])  # which client, which channel
 
 
@@ -67,8 +67,11 @@ class Seat:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    @initialize()
-    def start(self) -> None:
+    @initialize(
+        names=st.lists(st.sampled_from(sorted(QUEUES)), min_size=1, max_size=2, unique=True),
+        consumers=st.lists(st.tuples(seats, queues, st.sampled_from([0, 1, 2, 5]), st.booleans()), max_size=3),
+    )
+    def start(self, names: list[str], consumers: list[tuple[tuple[int, int], int, int, bool]]) -> None:
         self.house = House()
         self.publisher = self.house.client()
         self.publisher.ask(ConfirmSelect())
@@ -78,8 +81,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.model: dict[str, ModelQueue] = {}
         self.bodies = 0
         self.tags = 0
-        for name in QUEUES:
+        for name in names:
             self._declare(name)
+        for consumer in consumers:
+            self.consume(*consumer)
+
+    def _pick(self, index: int) -> tuple[str, ModelQueue]:
+        name = list(self.model)[index % len(self.model)]
+        return name, self.model[name]
 
     def _declare(self, name: str) -> None:
         arguments = QUEUES[name]
@@ -95,10 +104,13 @@ class QueueMachine(RuleBasedStateMachine):
     # ---- what clients do
 
     @rule(
-        name=queues,
-        kinds=st.lists(st.tuples(st.integers(0, 4), st.sampled_from([None, None, None, 0, 1, 7, 60])), min_size=1, max_size=6),
+        index=queues,
+        kinds=st.lists(
+            st.tuples(st.integers(0, 4), st.sampled_from([None, None, None, 0, 1, 7, 60])), min_size=1, max_size=6
+        ),
     )
-    def publish(self, name: str, kinds: list[tuple[int, int | None]]) -> None:
+    def publish(self, index: int, kinds: list[tuple[int, int | None]]) -> None:
+        name, queue = self._pick(index)
         data = b""
         for priority, seconds in kinds:
             self.bodies += 1
@@ -106,7 +118,7 @@ class QueueMachine(RuleBasedStateMachine):
             expiration = None if seconds is None else str(seconds * 1000)
             frames = self.publisher.published("", name, body, priority=priority or None, expiration=expiration)
             size = len(frames) - len(split_frames(frames)[0])
-            self.model[name].publish(body, size, priority, NEVER if seconds is None else seconds, self.now)
+            queue.publish(body, size, priority, NEVER if seconds is None else seconds, self.now)
             data += frames
         self.publisher.feed(data)
         confirms = self.publisher.heard()
@@ -115,18 +127,23 @@ class QueueMachine(RuleBasedStateMachine):
         assert last.delivery_tag == self.bodies, "every publish is confirmed"
         self._listen()
 
-    @rule(seat=seats, name=queues, prefetch=st.sampled_from([0, 1, 2, 5]), no_ack=st.booleans())
-    def consume(self, seat: tuple[int, int], name: str, prefetch: int, no_ack: bool) -> None:
-        if len(self.model[name].consumers) >= 3:
+    @rule(index=queues, number=st.integers(1, 8))
+    def publish_alike(self, index: int, number: int) -> None:
+        self.publish(index, [(0, None)] * number)
+
+    @rule(seat=seats, index=queues, prefetch=st.sampled_from([0, 1, 2, 5]), no_ack=st.booleans())
+    def consume(self, seat: tuple[int, int], index: int, prefetch: int, no_ack: bool) -> None:
+        name, queue = self._pick(index)
+        if len(queue.consumers) >= 3:
             return
         self.tags += 1
         consumer = ModelConsumer(f"c{self.tags}", prefetch, no_ack)
-        self.model[name].consumers.append(consumer)
-        self.seats[seat].consumers[consumer.tag] = (self.model[name], consumer)
+        queue.consumers.append(consumer)
+        self.seats[seat].consumers[consumer.tag] = (queue, consumer)
         self._say(seat, BasicQos(0, prefetch), BasicConsume(name, consumer.tag, no_ack=no_ack))
         self._listen("basic.qos-ok", "basic.consume-ok")
 
-    @precondition(lambda self: any(seat.consumers for seat in self.seats.values()))
+    @precondition(lambda self: sum(len(seat.consumers) for seat in self.seats.values()) > 2)
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         at, tag = data.draw(st.sampled_from([(at, tag) for at, seat in self.seats.items() for tag in seat.consumers]))
@@ -135,9 +152,9 @@ class QueueMachine(RuleBasedStateMachine):
         self._say(at, BasicCancel(tag))
         self._listen("basic.cancel-ok")
 
-    @rule(seat=seats, name=queues, no_ack=st.booleans())
-    def get(self, seat: tuple[int, int], name: str, no_ack: bool) -> None:
-        queue, channel = self.model[name], self.seats[seat]
+    @rule(seat=seats, index=queues, no_ack=st.booleans())
+    def get(self, seat: tuple[int, int], index: int, no_ack: bool) -> None:
+        (name, queue), channel = self._pick(index), self.seats[seat]
         self._say(seat, BasicGet(name, no_ack))
         (answer,) = self.clients[seat[0]].heard()
         if not queue.ready:
@@ -147,7 +164,11 @@ class QueueMachine(RuleBasedStateMachine):
         assert isinstance(answer, Content)
         assert isinstance(answer.method, BasicGetOk)
         told = answer.method
-        assert (answer.body, told.redelivered, told.message_count) == (expected.body, expected.redelivered, len(queue.ready))
+        assert (answer.body, told.redelivered, told.message_count) == (
+            expected.body,
+            expected.redelivered,
+            len(queue.ready),
+        )
         assert told.delivery_tag == channel.next_tag
         channel.next_tag += 1
         if not no_ack:
@@ -155,7 +176,11 @@ class QueueMachine(RuleBasedStateMachine):
             queue.unacked.add(expected)
 
     @precondition(lambda self: any(seat.held for seat in self.seats.values()))
-    @rule(data=st.data(), how=st.sampled_from(["ack", "requeue", "drop", "reject", "reject for good"]), multiple=st.booleans())
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(["ack", "requeue", "drop", "reject", "reject for good"]),
+        multiple=st.booleans(),
+    )
     def settle(self, data: st.DataObject, how: str, multiple: bool) -> None:
         at = data.draw(st.sampled_from([at for at, seat in self.seats.items() if seat.held]))
         tag = data.draw(st.sampled_from(sorted(self.seats[at].held)))
@@ -170,33 +195,39 @@ class QueueMachine(RuleBasedStateMachine):
         self._say(at, method)
         self._listen()
 
-    @rule(seat=seats, back=st.booleans())
-    def settle_everything(self, seat: tuple[int, int], back: bool) -> None:
-        self._settle(seat, range(1, self.seats[seat].next_tag), gives_back=back)
-        self._say(seat, BasicNack(0, multiple=True, requeue=True) if back else BasicAck(0, multiple=True))
-        self._listen()
-
-    @rule(seat=seats)
-    def recover(self, seat: tuple[int, int]) -> None:
-        self._settle(seat, range(1, self.seats[seat].next_tag), gives_back=True)
-        self._say(seat, BasicRecover(requeue=True))
-        self._listen("basic.recover-ok")
-
-    @rule(seat=seats)
-    def ack_one_by_one_in_one_write(self, seat: tuple[int, int]) -> None:
+    @rule(seat=seats, how=st.sampled_from(["ack", "requeue", "recover", "one by one"]))
+    def settle_everything(self, seat: tuple[int, int], how: str) -> None:
         tags = sorted(self.seats[seat].held)
-        self._settle(seat, tags, gives_back=False)
-        self._say(seat, *[BasicAck(tag) for tag in tags])
-        self._listen()
+        self._settle(seat, tags, gives_back=how in ("requeue", "recover"))
+        if how == "one by one":
+            self._say(seat, *[BasicAck(tag) for tag in tags])
+        elif how == "recover":
+            self._say(seat, BasicRecover(requeue=True))
+        else:
+            self._say(seat, BasicAck(0, multiple=True) if how == "ack" else BasicNack(0, multiple=True, requeue=True))
+        self._listen(*["basic.recover-ok"] * (how == "recover"))
 
-    @rule(name=queues)
-    def purge(self, name: str) -> None:
-        assert self.publisher.ask(QueuePurge(name)) == QueuePurgeOk(len(self.model[name].ready))
-        self.model[name].ready.clear()
+    @rule(
+        what=st.sampled_from([*[None] * 6, "purge", "delete", "close channel", "close connection", "vanish"]),
+        seat=seats,
+        index=queues,
+    )
+    def disturb(self, what: str | None, seat: tuple[int, int], index: int) -> None:
+        """One rule for all that ends things, or little would ever grow; None is the simplest, and does nothing."""
+        name, queue = self._pick(index)
+        if what == "purge":
+            assert self.publisher.ask(QueuePurge(name)) == QueuePurgeOk(len(queue.ready))
+            queue.ready.clear()
+        elif what == "delete":
+            self._delete_and_declare_again(name, queue)
+        elif what == "close channel":
+            self._leave(seat)
+            self._say(seat, ChannelClose(200, "bye"), ChannelOpen())
+            self._listen("channel.close-ok", "channel.open-ok")
+        elif what is not None:
+            self._close_connection(seat[0], politely=what == "close connection")
 
-    @rule(name=queues)
-    def delete_and_declare_again(self, name: str) -> None:
-        queue = self.model[name]
+    def _delete_and_declare_again(self, name: str, queue: ModelQueue) -> None:
         assert self.publisher.ask(QueueDelete(name)) == QueueDeleteOk(len(queue.ready))
         gone = {consumer.tag for consumer in queue.consumers}
         for seat in self.seats.values():
@@ -206,14 +237,7 @@ class QueueMachine(RuleBasedStateMachine):
         queue.die()
         self._declare(name)
 
-    @rule(seat=seats)
-    def close_channel(self, seat: tuple[int, int]) -> None:
-        self._leave(seat)
-        self._say(seat, ChannelClose(200, "bye"), ChannelOpen())
-        self._listen("channel.close-ok", "channel.open-ok")
-
-    @rule(number=st.integers(0, 1), politely=st.booleans())
-    def close_connection(self, number: int, politely: bool) -> None:
+    def _close_connection(self, number: int, politely: bool) -> None:
         client = self.clients[number]
         for at in [at for at in self.seats if at[0] == number]:
             self._leave(at)
@@ -303,7 +327,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         for client in self.clients:
             client.vanish()
-        for name in QUEUES:
+        for name in self.model:
             self.publisher.ask(QueuePurge(name))
         assert self.house.broker.gauge.used == 0
         assert all(queue.bytes == queue.unacked == 0 for queue in self.house.vhost.queues.values())

@@ -30,13 +30,13 @@ class Serving:
         port: str | None = "0",
     ) -> None:
         chosen = () if port is None else ("--amqp-port", port)
+        given = ("--data-dir", str(folder / "data"), *chosen, *OFF, *flags)
         self._log = folder / "log"
         self._heard = ""
         self.begun = time.monotonic()
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "leveret.cli.main", "serve", "--data-dir", str(folder / "data"), *chosen, *OFF]
-                + list(flags),
+                [sys.executable, "-m", "leveret.cli.main", "serve", *given],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**_clean_environment(), "PYTHONPATH": str(SRC), **(environ or {})},

@@ -23,7 +23,12 @@ ADDRESS = Address("", "q", 1, 131072)
 
 
 def message(
-    body: bytes = b"m", *, deadline: float = NEVER, priority: int = 0, persistent: bool = False, address: Address = ADDRESS
+    body: bytes = b"m",
+    *,
+    deadline: float = NEVER,
+    priority: int = 0,
+    persistent: bool = False,
+    address: Address = ADDRESS,
 ) -> Message:
     traits = PERSISTENT if persistent else TRANSIENT
     if deadline != NEVER or priority:
@@ -169,7 +174,9 @@ class QueueHouse:
         )
         self._ids = 0
 
-    def queue(self, name: str = "q", *, durable: bool = False, auto_delete: bool = False, **arguments: object) -> ClassicQueue:
+    def queue(
+        self, name: str = "q", *, durable: bool = False, auto_delete: bool = False, **arguments: object
+    ) -> ClassicQueue:
         """Arguments are named without x- and with underscores."""
         table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
         self._ids += 1

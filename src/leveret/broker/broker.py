@@ -128,7 +128,7 @@ class Broker:
             for queue in touched:
                 try:
                     queue.drain()
-                except Exception:  # one queue's bug must not stop the others
+                except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
                     self._events.exception("bug while delivering", queue=queue.name)
         if self.outgoing:
             outgoing = self.outgoing

@@ -1,9 +1,9 @@
 """The queue of the house: ordered, one or more lanes, in memory with a log behind it.  Hot path.
 
 Theory of operation. A message is *ready* (in a lane), *unacked* (in the hands of a holder: the queue knows only how
-many and how large) or *settled* (gone). publish() appends whole runs to a lane and marks the queue dirty; once per turn
-of the loop drain() offers what is ready to the consumers. Publish, dirty, drain within one turn is the delivery attempt:
-a message that finds a consumer is never seen as ready from outside, since whoever counts drains first.
+many and how large) or *settled* (gone). publish() appends whole runs to a lane and marks the queue dirty; once per
+turn of the loop drain() offers what is ready to the consumers. Publish, dirty, drain within one turn is the delivery
+attempt: a message that finds a consumer is never seen as ready from outside, since whoever counts drains first.
 
     publish ──> ready ──drain──> unacked ──settle──> gone
                   ^                 │

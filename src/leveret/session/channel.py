@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from leveret.session.connection import Connection
 
 
-
 def _flow(channel: Channel, method: ChannelFlow) -> None:
     if not method.active:
         raise Unsupported("active=false", method=ChannelFlow.id)

@@ -3,8 +3,8 @@
 Theory of operation. ``receive`` handles every whole frame of a chunk in one loop and keeps at most one partial frame.
 Publishes and acks leave the loop in runs (session/publishing.py, session/settling.py); all else is handed to the
 connection one by one. An AmqpError ends the channel or connection it says, and the loop goes on at ``resume_at``,
-behind the frame that caused it: what follows for a closing channel is read and ignored until its close-ok. When framing itself
-is lost nothing can be read any more, and only the bytes of a connection.close-ok are looked for.
+behind the frame that caused it: what follows for a closing channel is read and ignored until its close-ok. When
+framing itself is lost nothing can be read any more, and only the bytes of a connection.close-ok are looked for.
 """
 
 from __future__ import annotations

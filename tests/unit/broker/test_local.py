@@ -76,7 +76,13 @@ def test_a_delivery_is_complete_and_has_the_brokers_own_id(house: House, desk: D
     desk.session.consume("q", "mine")
     desk.publish(b"body", content_type="text/plain", message_id="app-1")
     (got,) = desk.given
-    assert (got.consumer_tag, got.delivery_tag, got.redelivered, got.exchange, got.routing_key) == ("mine", 1, False, "", "q")
+    assert (got.consumer_tag, got.delivery_tag, got.redelivered, got.exchange, got.routing_key) == (
+        "mine",
+        1,
+        False,
+        "",
+        "q",
+    )
     assert (got.properties.message_id, got.properties.content_type, got.body) == ("app-1", "text/plain", b"body")
     desk.publish(b"body", message_id="app-1")
     assert desk.given[1].id != got.id

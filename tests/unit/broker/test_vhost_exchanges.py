@@ -46,7 +46,10 @@ def test_declaring_again_just_so_gives_the_same_exchange(vhost: Vhost) -> None:
         ({"durable": True}, "'durable' for exchange 'x' in vhost '/': received 'true' but current is 'false'"),
         ({"auto_delete": True}, "'auto_delete' for exchange 'x'"),
         ({"internal": True}, "'internal' for exchange 'x'"),
-        ({"arguments": {"alternate-exchange": "a"}}, "'alternate-exchange' for exchange 'x' in vhost '/': received 'a'"),
+        (
+            {"arguments": {"alternate-exchange": "a"}},
+            "'alternate-exchange' for exchange 'x' in vhost '/': received 'a'",
+        ),
     ],
 )
 def test_declaring_otherwise_is_refused_with_both_values(vhost: Vhost, second: dict[str, object], text: str) -> None:

@@ -43,10 +43,19 @@ def test_an_empty_name_gets_one_made_up(vhost: Vhost) -> None:
 @pytest.mark.parametrize(
     ("second", "text"),
     [
-        ({"durable": True}, "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'"),
-        ({"auto_delete": True}, "inequivalent arg 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is"),
+        (
+            {"durable": True},
+            "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'",
+        ),
+        (
+            {"auto_delete": True},
+            "inequivalent arg 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is",
+        ),
         ({"arguments": {"x-expires": 5}}, "'x-expires' for queue 'q' in vhost '/': received '5' but current is '1000'"),
-        ({"arguments": {}}, "inequivalent arg 'x-expires' for queue 'q' in vhost '/': received none but current is '1000'"),
+        (
+            {"arguments": {}},
+            "inequivalent arg 'x-expires' for queue 'q' in vhost '/': received none but current is '1000'",
+        ),
     ],
 )
 def test_declaring_otherwise_is_refused_with_both_values(vhost: Vhost, second: dict[str, object], text: str) -> None:

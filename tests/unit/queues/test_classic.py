@@ -133,7 +133,9 @@ def test_a_hole_costs_no_consumer_its_turn(house: QueueHouse) -> None:
 
 def test_higher_priority_goes_out_first_and_equals_keep_their_order(house: QueueHouse) -> None:
     queue = house.queue(max_priority=3)
-    house.publish(queue, *[message(b"%d-%d" % (number, prio), priority=prio) for number, prio in enumerate((0, 3, 1, 3))])
+    house.publish(
+        queue, *[message(b"%d-%d" % (number, prio), priority=prio) for number, prio in enumerate((0, 3, 1, 3))]
+    )
     house.turn()
     consumer = consumer_of(queue)
     house.turn()
@@ -241,8 +243,16 @@ def test_counters_tell_everything_that_happened(house: QueueHouse) -> None:
     counters = queue.counters
     told = {name: getattr(counters, name) for name in counters.__slots__}
     assert told == {
-        **{"received": 5, "delivered": 4, "delivered_no_ack": 0, "got": 0, "redelivered": 0},
-        **{"acked": 1, "requeued": 1, "dropped": 1, "expired": 0, "purged": 2},
+        "received": 5,
+        "delivered": 4,
+        "delivered_no_ack": 0,
+        "got": 0,
+        "redelivered": 0,
+        "acked": 1,
+        "requeued": 1,
+        "dropped": 1,
+        "expired": 0,
+        "purged": 2,
     }
 
 

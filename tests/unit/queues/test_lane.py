@@ -72,8 +72,7 @@ def test_cutting_out_the_front_takes_the_holes_behind_it_along() -> None:
     lane = lane_of(b"a", b"b", b"c")
     lane.cut_out(2)
     lane.cut_out(1)
-    assert (lane.head, lane.holes, list(lane.ready)) == (3, 0, messages(b"c")[:0] + [lane.ready[0]])
-    assert lane.first() is not None
+    assert (lane.head, lane.holes, list(lane.ready)) == (3, 0, messages(b"c"))
 
 
 def test_a_returned_message_can_be_cut_out_too() -> None:

@@ -116,8 +116,14 @@ def test_confirms_of_two_channels_do_not_mix(client: Client) -> None:
     client.open_channel(2)
     client.send(ConfirmSelect(), channel=2)
     client.heard()
-    client.feed(client.published("", "q", b"1", 1) + client.published("", "q", b"2", 2) + client.published("", "q", b"3", 1))
-    assert [(channel, what) for channel, what in client.hear()] == [(1, BasicAck(1)), (2, BasicAck(1)), (1, BasicAck(2))]
+    client.feed(
+        client.published("", "q", b"1", 1) + client.published("", "q", b"2", 2) + client.published("", "q", b"3", 1)
+    )
+    assert [(channel, what) for channel, what in client.hear()] == [
+        (1, BasicAck(1)),
+        (2, BasicAck(1)),
+        (1, BasicAck(2)),
+    ]
 
 
 def test_a_durable_confirm_waits_for_its_receipt() -> None:

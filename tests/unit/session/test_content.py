@@ -82,7 +82,9 @@ def test_a_user_id_must_be_the_publishers_own(house: House, client: Client) -> N
     (close,) = client.heard()
     assert isinstance(close, ChannelClose)
     assert close.reply_code == 406
-    assert close.reply_text == "PRECONDITION_FAILED - user_id property set to 'proxy' but authenticated user was 'guest'"
+    assert (
+        close.reply_text == "PRECONDITION_FAILED - user_id property set to 'proxy' but authenticated user was 'guest'"
+    )
     assert (close.class_id, close.method_id) == (60, 40)
 
 
@@ -250,9 +252,19 @@ def test_every_legal_property_survives_the_way(client: Client) -> None:
     """S4-09."""
     client.ask(QueueBind("q", "amq.fanout"))
     sent = {
-        **{"content_type": "a/b", "content_encoding": "gzip", "headers": {"n": {"deep": [1, "x"]}}, "delivery_mode": 2},
-        **{"priority": 3, "correlation_id": "c", "reply_to": "r", "expiration": "60000", "message_id": "m"},
-        **{"type": "t", "user_id": "guest", "app_id": "app", "cluster_id": "cl"},
+        "content_type": "a/b",
+        "content_encoding": "gzip",
+        "headers": {"n": {"deep": [1, "x"]}},
+        "delivery_mode": 2,
+        "priority": 3,
+        "correlation_id": "c",
+        "reply_to": "r",
+        "expiration": "60000",
+        "message_id": "m",
+        "type": "t",
+        "user_id": "guest",
+        "app_id": "app",
+        "cluster_id": "cl",
     }
     client.feed(client.published("amq.fanout", "", b"", **sent))
     properties = got(client).properties

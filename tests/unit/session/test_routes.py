@@ -146,7 +146,9 @@ def test_a_permission_that_is_taken_away_counts_from_the_next_message(house: Hou
     client.publish("q", b"b")
     code, text = client.error()
     assert code == 403
-    assert text.startswith("ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'guest'")
+    assert text.startswith(
+        "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'guest'"
+    )
     assert house.queue("q").ready == 1
 
 

@@ -1,0 +1,185 @@
+"""One connection from its first byte to its last, without a socket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from leveret.auth.mechanisms import Credentials
+from leveret.auth.users import User
+from leveret.wire.constants import PROTOCOL_HEADER
+from leveret.wire.frames import method_frame
+from leveret.wire.methods import (
+    ChannelClose,
+    ChannelCloseOk,
+    ChannelOpen,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+    ConnectionUpdateSecret,
+    Method,
+    QueueDeclare,
+)
+from tests.support.peer_pair import Client, House
+
+TOLD = {"capabilities": {"authentication_failure_close": True}}
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def names(client: Client) -> list[str]:
+    return [what.NAME for what in client.heard() if isinstance(what, Method)]
+
+
+def opening(password: bytes = b"secret", told: dict[str, object] | None = None) -> bytes:
+    login = ConnectionStartOk({} if told is None else told, "PLAIN", b"\0guest\0" + password)  # type: ignore[arg-type]
+    steps: list[Method] = [login, ConnectionTuneOk(0, 4096, 0), ConnectionOpen("/")]
+    return PROTOCOL_HEADER + b"".join(method_frame(0, step) for step in steps)
+
+
+class SlowLogin:
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Credentials, Callable[[User | None], None]]] = []
+
+    def __call__(self, credentials: Credentials, done: Callable[[User | None], None]) -> None:
+        self.asked.append((credentials, done))
+
+
+def test_what_comes_while_the_login_is_checked_waits(house: House) -> None:
+    """Eager clients send tune-ok and open without waiting; nothing of it is looked at before the login is granted."""
+    client = house.stranger()
+    client.session.login = slow = SlowLogin()
+    client.session.receive(opening())
+    client.session.receive(method_frame(1, ChannelOpen()))
+    house.turn()
+    assert names(client) == ["connection.start"]
+    assert not client.socket.reading
+    ((credentials, done),) = slow.asked
+    assert (credentials.name, credentials.password) == ("guest", "secret")
+    done(house.broker.users.get("guest"))
+    house.rest()
+    assert names(client) == ["connection.tune", "connection.open-ok", "channel.open-ok"]
+    assert client.socket.reading
+
+
+def test_a_login_that_is_granted_too_late_harms_nobody(house: House) -> None:
+    client = house.stranger()
+    client.session.login = slow = SlowLogin()
+    client.feed(opening())
+    client.vanish()
+    slow.asked[0][1](house.broker.users.get("guest"))
+    house.turn()
+    assert client.session.is_over
+    assert len(house.broker.registry) == 0
+
+
+@pytest.mark.parametrize(
+    ("told", "heard"), [(TOLD, ["connection.start", "connection.close"]), ({}, ["connection.start"])]
+)
+def test_a_refused_login_is_told_only_to_those_who_ask(house: House, told: dict[str, object], heard: list[str]) -> None:
+    client = house.stranger()
+    client.feed(opening(b"wrong", told))
+    assert names(client) == heard
+    assert client.session.is_over
+
+
+def test_guest_comes_from_this_machine_only(house: House) -> None:
+    client = house.stranger()
+    client.socket.host = "192.0.2.1"
+    client.feed(opening(told=TOLD))
+    code, text = client.error()
+    assert (code, text.startswith("ACCESS_REFUSED - Login was refused")) == (403, True), "nor does it say why"
+
+
+def test_closing_gives_everything_back_and_answers(house: House) -> None:
+    client = house.client()
+    client.declare("own", exclusive=True)
+    assert client.ask(ConnectionClose(200, "bye"), 0) == ConnectionCloseOk()
+    assert client.socket.closed
+    assert house.vhost.queues == {}
+    client.session.receive(method_frame(1, QueueDeclare("q")))
+    assert house.vhost.queues == {}
+
+
+def test_after_our_close_only_the_answer_is_listened_to(house: House) -> None:
+    client = house.client()
+    client.session.force_close("maintenance")
+    house.turn()
+    assert client.error() == (320, "CONNECTION_FORCED - maintenance")
+    assert client.socket.patience == 5.0
+    client.send(QueueDeclare("q"))
+    client.send(ConnectionClose(200, "we cross"), channel=0)
+    assert "q" not in house.vhost.queues
+    client.send(ConnectionCloseOk(), channel=0)
+    assert client.socket.closed
+
+
+def test_a_stranger_is_closed_without_a_word(house: House) -> None:
+    stranger = house.stranger()
+    stranger.session.force_close("maintenance")
+    assert stranger.socket.closed
+    assert stranger.socket.written == b""
+    stranger.session.force_close("again")
+
+
+def test_an_error_on_one_channel_leaves_the_others_alone(house: House) -> None:
+    client = house.client()
+    client.open_channel(2)
+    client.send(QueueDeclare("missing", passive=True))
+    assert client.error() == (404, "NOT_FOUND - no queue 'missing' in vhost '/'")
+    client.send(QueueDeclare("ignored"))
+    assert client.ask(QueueDeclare("q"), 2).NAME == "queue.declare-ok"
+    client.send(ChannelCloseOk())
+    client.open_channel(1)
+    assert "ignored" not in house.vhost.queues
+
+
+def test_a_close_that_crosses_ours_is_answered(house: House) -> None:
+    client = house.client()
+    client.send(QueueDeclare("missing", passive=True), ChannelClose(200, "bye"))
+    assert names(client) == ["channel.close", "channel.close-ok"]
+    client.send(ChannelCloseOk())
+    client.open_channel(1)
+
+
+def test_reading_goes_on_when_the_last_reason_to_pause_is_gone(house: House) -> None:
+    client = house.client()
+    session = client.session
+    session.pause("one")
+    session.pause("two")
+    session.resume("one")
+    session.resume("never given")
+    assert session.is_paused
+    assert not client.socket.reading
+    session.resume("two")
+    assert client.socket.reading
+
+
+def test_a_new_secret_is_checked(house: House) -> None:
+    client = house.client()
+    assert client.ask(ConnectionUpdateSecret(b"secret", "renewed"), 0).NAME == "connection.update-secret-ok"
+    client.send(ConnectionUpdateSecret(b"wrong", "renewed"), channel=0)
+    assert client.error()[0] == 403
+
+
+def test_limits_on_connections_and_channels_are_kept_and_given_back(house: House) -> None:
+    house.user("ann", max_connections=1, max_channels=1)
+    client = house.client("ann")
+    client.send(ChannelOpen(), channel=2)
+    assert client.error()[0] == 530
+    client.vanish()
+    second = house.client("ann")
+    third = house.stranger()
+    with pytest.raises(AssertionError):
+        third.log_in("ann")
+    second.send(ChannelClose(200, ""))
+    second.heard()
+    second.open_channel(5)
