@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
 from leveret.broker.broker import Broker
 from leveret.clock import Clock
 from leveret.config import Settings
@@ -97,7 +98,8 @@ class Node:
     def _refuse_strangers(self) -> None:
         """A permission for somebody who does not exist is a typing error, and would fail in silence."""
         wanted = self.settings.bootstrap
-        for rule in (*wanted.permissions, *wanted.topic_permissions):
+        rules: list[BootstrapPermission | BootstrapTopicPermission] = [*wanted.permissions, *wanted.topic_permissions]
+        for rule in rules:
             if rule.user not in self.broker.users:
                 raise ConfigError(
                     f"bootstrap gives permissions to unknown user {rule.user!r}: add it to bootstrap.users"

@@ -1,4 +1,4 @@
-"""What properties ask of the broker, read without decoding them: the same as the full decoder says, or "look closer"."""
+"""What properties ask of the broker, read without decoding: the same as the full decoder says, or "look closer"."""
 
 from __future__ import annotations
 
