@@ -10,6 +10,7 @@ import pika
 
 import leveret
 from leveret.broker.local import Delivered
+from tests.compat.waiting import pump
 from tests.integration.conftest import NewPeer
 from tests.support.peers import PATIENCE, NetworkPeer, Peer, inside, refused
 
@@ -175,8 +176,7 @@ def test_an_ack_may_be_sent_inside_the_callback(leveret_broker: leveret.Broker, 
     network.channel.basic_consume("q2", with_pika)
     for number in range(5):
         network.publish("", "q", str(number).encode())
-    while done.qsize() < 10:
-        network.connection.process_data_events(0.05)
+    pump(network.connection, lambda: done.qsize() == 10)
     network.channel.basic_qos(prefetch_count=1)
     assert [inside(leveret_broker, name).unacked for name in ("q", "q2")] == [0, 0]
 

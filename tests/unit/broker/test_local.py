@@ -140,6 +140,16 @@ def test_nack_gives_back_or_drops(house: House, desk: Desk) -> None:
     assert house.queue("q").ready == 1
 
 
+def test_the_queue_is_told_how_often_a_message_was_tried(house: House, desk: Desk) -> None:
+    tag = desk.session.consume("q")
+    desk.publish(b"a")
+    desk.session.nack(1)
+    house.turn()
+    desk.session.cancel(tag)
+    desk.session.nack(2)
+    assert [(sequence, tries) for sequence, tries, _ in house.queue("q").lane] == [(1, 2)]
+
+
 def test_an_unknown_tag_is_refused(desk: Desk) -> None:
     for settle in (desk.session.ack, desk.session.nack):
         with pytest.raises(PreconditionFailed, match="unknown delivery tag 1"):

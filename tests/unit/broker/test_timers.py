@@ -74,6 +74,14 @@ def test_the_broker_gets_a_turn_after_each_moment_and_at_the_end(time: Fixture) 
     assert turns == [1, 2, 3]
 
 
+def test_everything_that_is_due_fires_when_the_server_comes_late(time: Fixture) -> None:
+    for seconds, name in ((2, "b"), (1, "a"), (9, "later")):
+        time.at(seconds, name)
+    time.clock.move_to(time.start + 5)
+    time.timers.run_due()
+    assert [name for name, _ in time.fired] == ["a", "b"]
+
+
 def test_nothing_is_due_when_nothing_was_asked_for(time: Fixture) -> None:
     assert time.timers.next_due() == float("inf")
     time.timers.run_due()

@@ -169,6 +169,19 @@ def test_getting_looks_past_a_lane_whose_last_message_has_died(house: QueueHouse
     assert queue.get(no_ack=True) is None
 
 
+def test_delivery_goes_on_past_a_lane_whose_last_message_has_died(house: QueueHouse) -> None:
+    queue = house.queue(max_priority=1)
+    consumer = consumer_of(queue, credit=0)
+    high, dying = message(b"high", priority=1), message(b"dying", priority=1, deadline=house.clock.now() + 1)
+    house.publish(queue, high, dying, message(b"low"))
+    house.turn()
+    house.advance(1)
+    consumer.credit = 5
+    queue.touch()
+    house.turn()
+    assert consumer.bodies == [b"high", b"low"]
+
+
 # ---- by hand
 
 

@@ -248,6 +248,13 @@ def test_a_message_too_large_ends_the_channel_and_its_content_is_ignored() -> No
     assert client.count("q", 2) == 1
 
 
+def test_a_body_longer_than_announced_is_a_frame_error(client: Client) -> None:
+    method, header, _ = split_frames(client.published("", "q", b"four"))
+    _, _, longer = split_frames(client.published("", "q", b"fives"))
+    client.feed(method + header + longer)
+    assert client.error() == (501, "FRAME_ERROR - body is 1 bytes longer than announced")
+
+
 def test_every_legal_property_survives_the_way(client: Client) -> None:
     """S4-09."""
     client.ask(QueueBind("q", "amq.fanout"))

@@ -7,6 +7,7 @@ import pytest
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
     BasicAck,
+    BasicCancel,
     BasicNack,
     BasicRecover,
     BasicRecoverAsync,
@@ -166,6 +167,14 @@ def test_messages_of_several_consumers_and_gets_return_to_one_order(house: House
     client.open_channel(1)
     client.consume("q")
     assert again(client) == [(b"%d" % number, number < 5) for number in range(6)]
+
+
+def test_the_queue_is_told_how_often_a_message_was_tried(house: House, client: Client) -> None:
+    client.nack(1)
+    client.nack(6)
+    client.send(BasicCancel("tag", nowait=True))
+    client.nack(7)
+    assert [(sequence, tries) for sequence, tries, _ in house.queue("q").lane] == [(1, 3)]
 
 
 def test_the_redelivered_flag_stays_for_good(client: Client) -> None:
