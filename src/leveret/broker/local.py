@@ -20,7 +20,7 @@ from leveret.message import NEVER, Address, Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.queues.guard import Delivery
-from leveret.store.log import Placement
+from leveret.queues.queue import publish_to
 from leveret.wire.constants import DEFAULT_FRAME_MAX, MAX_BODY_SIZE
 from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.properties import Properties
@@ -129,17 +129,12 @@ class LocalSession:
         if not queues:
             counters.unroutable += 1
             return False
-        placements: list[Placement] = []
         timed = traits.deadline != NEVER
         for queue in queues:
             if queue.guard is not None:
                 queue.guard.receive(Delivery(Carefree(), [message], len(content), timed))
-            elif queue.durable:
-                placements += queue.place([message], len(content), timed)
-            else:
-                queue.publish([message], len(content), timed)
-        if placements:
-            vhost.surroundings.log.append([message], placements)
+        ordinary = [queue for queue in queues if queue.guard is None]
+        publish_to(ordinary, vhost.surroundings.log, [message], len(content), timed)
         return True
 
     def _check_content(self, properties: Properties, body: bytes) -> None:

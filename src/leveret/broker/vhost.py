@@ -60,6 +60,7 @@ class Vhost:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, ClassicQueue] = {}
         self.bindings = Bindings()
+        self._exclusive: dict[Owner | None, dict[ClassicQueue, None]] = {}  # by owner: a closing one asks for its own
         self.reply_queues: dict[str, ReplyQueue] = {}
         self._counters: dict[str, ExchangeCounters] = {}
         self._names_queues = False  # whether a remembered miss can end by declaring a queue
@@ -171,6 +172,8 @@ class Vhost:
             arguments=arguments,
         )
         self.queues[name] = made
+        if made.owner is not None:
+            self._exclusive.setdefault(made.owner, {})[made] = None
         if self._names_queues:
             self.epoch += 1
         return made
@@ -206,10 +209,18 @@ class Vhost:
             return 0
         del self.queues[queue.name]
         self.deaths += 1
+        self._disown(queue)
         for binding in self.bindings.remove_destination(Destination("queue", queue.name)):
             self.epoch += 1
             self._unlink(binding)
         return queue.die()
+
+    def _disown(self, queue: ClassicQueue) -> None:
+        owned = self._exclusive.get(queue.owner)
+        if owned is not None:
+            owned.pop(queue, None)
+            if not owned:
+                del self._exclusive[queue.owner]
 
     def purge_queue(self, name: str, owner: Owner | None = None) -> int:
         queue = self.queue(name, owner)
@@ -218,13 +229,14 @@ class Vhost:
 
     def settle_down(self, queue: ClassicQueue) -> None:
         """Let deliveries that are due happen first, so that nobody counts a message that is already on its way."""
-        if queue.dirty:
+        stands_on_list = queue.dirty
+        while queue.dirty:  # a burst is not all there may be; a consumer's room is
             queue.drain()
-            queue.dirty = True  # it still stands on the list; the second drain finds nothing to do
+        queue.dirty = stands_on_list  # drained again in its turn, it finds nothing to do
 
     def drop_exclusive(self, owner: Owner) -> None:
         """The connection is gone: so are its queues."""
-        for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
+        for queue in list(self._exclusive.get(owner, ())):
             self.remove_queue(queue)
 
     # ---- bindings

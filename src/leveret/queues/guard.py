@@ -25,7 +25,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leveret.message import NEVER, Message
-from leveret.store.log import Placement
+from leveret.store.log import GRANTED, Placement
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
@@ -49,7 +49,7 @@ class Sender(Protocol):
 class Delivery:
     """A run of messages on its way from one sender to one guarded queue."""
 
-    __slots__ = ("messages", "places", "sender", "size", "timed", "waits_for")
+    __slots__ = ("messages", "places", "receipt", "sender", "size", "timed", "waits_for")
 
     def __init__(self, sender: Sender, messages: list[Message], size: int, timed: bool) -> None:
         self.sender = sender
@@ -57,6 +57,7 @@ class Delivery:
         self.size = size
         self.timed = timed
         self.places: list[Place] = []  # of each message, given by the leader when it handles the delivery
+        self.receipt = GRANTED  # of the leader's write, if it outlives the process
         self.waits_for: set[object] = set()  # the guard (for the leader) and replicas that have not got it yet
 
 
@@ -106,6 +107,8 @@ class Guard:
             sender.credited(queue, len(delivery.messages))
             sender.mandatory_received(delivery, queue)
         placements = queue.place(delivery.messages, delivery.size, delivery.timed)
+        if queue.durable:
+            delivery.receipt = queue.surroundings.log.append(delivery.messages, placements)
         delivery.places = _places(placements, delivery.messages, len(queue.lanes) - 1)
         self._got(delivery, self)
         for replica in list(self.replicas):

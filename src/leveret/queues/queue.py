@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from leveret.message import Message
-from leveret.store.log import Placement
+from leveret.store.log import GRANTED, Log, Placement
 
 if TYPE_CHECKING:
     from leveret.queues.guard import Guard
@@ -34,3 +35,14 @@ class Queue(Protocol):
 
     def touch(self) -> None:
         """Have drain() called before this turn ends."""
+
+
+def publish_to(queues: Sequence[Queue], log: Log, run: list[Message], size: int, timed: bool) -> int:
+    """Hand a run to all queues; those that outlive the process share one write, whose receipt is given."""
+    placements: list[Placement] = []
+    for queue in queues:
+        if queue.durable:
+            placements += queue.place(run, size, timed)
+        else:
+            queue.publish(run, size, timed)
+    return log.append(run, placements) if placements else GRANTED

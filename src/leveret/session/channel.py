@@ -132,7 +132,8 @@ class Channel:
         if self.confirms is None or self.step is not ChannelStep.OPEN:
             return False
         self.send_verdicts(self.confirms.granted(receipt))
-        return self.confirms.is_waiting
+        still = self.guarded is not None and self.guarded.granted(receipt)
+        return still or self.confirms.is_waiting
 
     def named_queue(self, name: str) -> str:
         """An empty name stands for the queue that was declared last on this channel."""

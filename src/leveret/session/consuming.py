@@ -80,6 +80,7 @@ class AmqpConsumer(Consumer):
         size = 0
         last: Address | None = None
         head = tail = b""
+        tail_size = 0
         fits = True
         while tag < stop:
             message = popleft()
@@ -87,7 +88,9 @@ class AmqpConsumer(Consumer):
             if address is not last:
                 last = address
                 tail = address.tail
-                head = self._heads.get(len(tail)) or self._make_head(len(tail))
+                if len(tail) != tail_size:
+                    tail_size = len(tail)
+                    head = self._heads.get(tail_size) or self._make_head(tail_size)
                 fits = address.channel == number and address.frame_max <= frame_max
             if keeps:
                 keep(message)

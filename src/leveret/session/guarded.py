@@ -8,16 +8,21 @@ private receipt, granted when it is resolved.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 from leveret.delivery.credit import CreditLedger
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.guard import Delivery
+from leveret.queues.queue import publish_to
 from leveret.session.routes import Route
+from leveret.store.log import GRANTED
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
+
+LOG = "log"
 
 
 class PendingPublish:
@@ -29,7 +34,7 @@ class PendingPublish:
         self.first = first  # confirm numbers; 0 without confirms
         self.last = last
         self.unreceived: set[ClassicQueue] = set()
-        self.unstored: set[ClassicQueue] = set()
+        self.unstored: set[object] = set()  # queues, and LOG while the log has not granted its receipt
         self.nacked = False
 
 
@@ -42,6 +47,7 @@ class GuardedSender:
         reason = f"credit of channel {channel.number}"
         self.ledger = CreditLedger(lambda: connection.pause(reason), lambda: connection.resume(reason))
         self._pending: dict[Delivery, PendingPublish] = {}
+        self._unlogged: deque[tuple[int, PendingPublish, object]] = deque()  # (receipt, publish, whose)
 
     def send(self, queue: ClassicQueue, pending: PendingPublish, size: int, timed: bool) -> None:
         guard = queue.guard
@@ -62,7 +68,7 @@ class GuardedSender:
         pending.unreceived.discard(queue)
 
     def stored(self, delivery: Delivery, queue: ClassicQueue) -> None:
-        self._settle(self._pending.pop(delivery), queue)
+        self.settle(self._pending.pop(delivery), queue, delivery.receipt)
 
     def queue_died(self, delivery: Delivery, queue: ClassicQueue) -> None:
         """Release its credit, return what nobody received, resolve what it owed a confirm for."""
@@ -75,19 +81,31 @@ class GuardedSender:
             pending.mandatory = False
             pending.nacked = False  # returned to the publisher: nothing is owed any more
             self._channel.give_back(pending.messages)
-        self._settle(pending, queue)
+        self.settle(pending, queue, GRANTED)
 
-    def _settle(self, pending: PendingPublish, queue: ClassicQueue) -> None:
-        pending.unstored.discard(queue)
+    def settle(self, pending: PendingPublish, whose: object, receipt: int) -> None:
+        """This queue (or the log) has it, once the receipt is granted."""
+        if receipt != GRANTED:
+            self._unlogged.append((receipt, pending, whose))
+            self._channel.connection.broker.awaiting[self._channel] = None
+            return
+        pending.unstored.discard(whose)
         if not pending.unstored and pending.first:
             self._channel.resolve_publishes(pending.first, pending.last, ack=not pending.nacked)
+
+    def granted(self, receipt: int) -> bool:
+        """Whether something is still waiting."""
+        while self._unlogged and self._unlogged[0][0] <= receipt:
+            _, pending, whose = self._unlogged.popleft()
+            self.settle(pending, whose, GRANTED)
+        return bool(self._unlogged)
 
     def die(self) -> None:
         """The channel is gone: its queues forget it."""
         for queue in {queue for pending in self._pending.values() for queue in pending.unstored}:
-            if queue.guard is not None:
+            if isinstance(queue, ClassicQueue) and queue.guard is not None:
                 queue.guard.sender_died(self)
-            self.ledger.forget(queue)
+                self.ledger.forget(queue)
         self._pending.clear()
 
 
@@ -101,9 +119,12 @@ def publish_guarded(channel: Channel, route: Route, run: list[Message], size: in
     guarded = [queue for queue in route.queues if isinstance(queue, ClassicQueue) and queue.guard is not None]
     pending.unreceived.update(guarded)
     pending.unstored.update(guarded)
-    for queue in route.queues:
-        if queue.guard is None:
-            queue.publish(run, size, timed)
-            pending.mandatory = False
+    pending.unstored.add(LOG)
+    receipt = GRANTED
+    ordinary = [queue for queue in route.queues if queue.guard is None]
+    if ordinary:
+        pending.mandatory = False
+        receipt = publish_to(ordinary, channel.connection.broker.log, run, size, timed)
     for queue in guarded:
         sender.send(queue, pending, size, timed)
+    sender.settle(pending, LOG, receipt)

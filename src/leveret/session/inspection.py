@@ -18,54 +18,60 @@ REPLY_TO_BYTES = REPLY_TO.encode()
 LONGEST_EXPIRATION = 16  # digits
 
 
-def inspect(flags: int, data: bytes, at: int, end: int, now: float) -> Traits | None:
-    """The traits of the properties in data[at:end]; ``at`` is behind the flags."""
+def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_copy: bool = True) -> Traits | None:
+    """The traits of the properties in data[at:end]; ``at`` is behind the flags.
+
+    ``may_copy`` is False when the caller knows that no CC or BCC header can be there.
+    """
     mode = priority = 0
     deadline = NEVER
     try:
-        if flags & 0x8000:  # content_type
-            at += 1 + data[at]
-        if flags & 0x4000:  # content_encoding
-            at += 1 + data[at]
+        if flags & 0xC000:
+            if flags & 0x8000:  # content_type
+                at += 1 + data[at]
+            if flags & 0x4000:  # content_encoding
+                at += 1 + data[at]
         if flags & 0x2000:  # headers: CC and BCC are further routing keys
             start = at + 4
             at = start + unpack_length(data, at)[0]
-            if at > end or data.find(b"CC", start, at) >= 0:
+            if at > end or (may_copy and data.find(b"CC", start, at) >= 0):
                 return None
         if flags & 0x1000:  # delivery_mode
             mode = data[at]
             at += 1
-        if flags & 0x0800:  # priority
-            priority = data[at]
-            at += 1
-        if flags & 0x0400:  # correlation_id
-            at += 1 + data[at]
-        if flags & 0x0200:  # reply_to
-            if data.startswith(REPLY_TO_BYTES, at + 1):
-                return None
-            at += 1 + data[at]
-        if flags & 0x0100:  # expiration, in milliseconds as text
-            start = at + 1
-            at = start + data[at]
-            text = data[start:at]
-            if not text.isdigit() or at - start > LONGEST_EXPIRATION:
-                return None
-            deadline = now + int(text) / 1000
+        if flags & 0x0F00:
+            if flags & 0x0800:  # priority
+                priority = data[at]
+                at += 1
+            if flags & 0x0400:  # correlation_id
+                at += 1 + data[at]
+            if flags & 0x0200:  # reply_to
+                if data.startswith(REPLY_TO_BYTES, at + 1):
+                    return None
+                at += 1 + data[at]
+            if flags & 0x0100:  # expiration, in milliseconds as text
+                start = at + 1
+                at = start + data[at]
+                text = data[start:at]
+                if not text.isdigit() or at - start > LONGEST_EXPIRATION:
+                    return None
+                deadline = now + int(text) / 1000
         if flags & 0x0080:  # message_id
             at += 1 + data[at]
-        if flags & 0x0040:  # timestamp
-            at += 8
-        if flags & 0x0020:  # type
-            at += 1 + data[at]
-        if flags & 0x0010:  # user_id must be the connection's own
-            return None
-        if flags & 0x0008:  # app_id
-            at += 1 + data[at]
-        if flags & 0x0004:  # cluster_id
-            at += 1 + data[at]
+        if flags & 0x007F:
+            if flags & 0x0013:  # user_id must be the connection's own; and flags that do not exist
+                return None
+            if flags & 0x0040:  # timestamp
+                at += 8
+            if flags & 0x0020:  # type
+                at += 1 + data[at]
+            if flags & 0x0008:  # app_id
+                at += 1 + data[at]
+            if flags & 0x0004:  # cluster_id
+                at += 1 + data[at]
     except (IndexError, struct_error):
         return None
-    if at != end or flags & 0x0003:
+    if at != end:
         return None
     if deadline == NEVER and not priority:
         return PERSISTENT if mode == 2 else TRANSIENT

@@ -15,10 +15,11 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, PERSISTENT, TRANSIENT, Message
+from leveret.queues.queue import publish_to
 from leveret.session.guarded import publish_guarded
 from leveret.session.inspection import inspect
 from leveret.session.routes import Route
-from leveret.store.log import GRANTED, Placement
+from leveret.store.log import GRANTED
 from leveret.wire.constants import FRAME_END, NO_ROUTE
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import BasicReturn
@@ -31,8 +32,11 @@ unpack_length = Struct(">I").unpack_from
 pack_body_start = Struct(">BHI").pack
 BASIC = 60
 PUBLISH = b"\x00\x3c\x00\x28"
+SHORTEST_HEADER = 22  # bytes of a header frame without properties
+NOTHING = 1 << 60
 SHORTEST_PUBLISH = 17  # bytes of a publish frame with empty names
 LONGEST_PUBLISH = 527
+MISSES = 4  # in one chunk, before we stop looking for messages that are alike
 
 
 def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
@@ -43,10 +47,13 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     """
     end = len(data)
     startswith = data.startswith
-    number, header_start, frame_start = channel.number, channel.header_start, channel.frame_start
+    channel_number, header_start, frame_start = channel.number, channel.header_start, channel.frame_start
     connection, vhost, known = channel.connection, channel.vhost, channel.routes.known
     limit, largest = connection.intake.frame_limit, channel.largest_whole
     last_body, body_start = -1, b""
+    misses = 0
+    may_copy: bool | None = None
+    is_simple = channel.tx is None and channel.confirms is None
     while True:
         frame = data[pos:stop]
         route = known.get(frame)
@@ -59,14 +66,15 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
         run: list[Message] = []
         timed = False
         waits = True
-        while end - head >= 22 and startswith(header_start, head) and not route.special:
+        least = NOTHING if route.special else SHORTEST_HEADER  # what has to be looked into is not taken here
+        while end - head >= least and startswith(header_start, head):
             length, class_id, _, body, flags = unpack_header(data, head + 3)
             at = head + length + 8  # where the body frame begins
             if at > end or not 14 <= length <= limit or class_id != BASIC or data[at - 1] != FRAME_END:
                 break
             if body:
                 if body != last_body:
-                    body_start = pack_body_start(3, number, body & 0xFFFFFFFF)
+                    body_start = pack_body_start(3, channel_number, body & 0xFFFFFFFF)
                     last_body = body
                 stop = at + body + 8
                 if stop > end or body > largest or data[stop - 1] != FRAME_END or not startswith(body_start, at):
@@ -79,7 +87,10 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
             elif flags == 0x1000 and length == 15:
                 traits = PERSISTENT if data[head + 21] == 2 else TRANSIENT
             else:
-                seen = inspect(flags, data, head + 21, head + length + 7, channel.now() if flags & 0x0100 else 0.0)
+                if may_copy is None:  # one search through the chunk spares one for each message in it
+                    may_copy = data.find(b"CC", pos) >= 0
+                now = channel.now() if flags & 0x0100 else 0.0
+                seen = inspect(flags, data, head + 21, head + length + 7, now, may_copy)
                 if seen is None:
                     break
                 traits = seen
@@ -89,10 +100,16 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                 pos = stop
                 waits = False
                 break
+            if misses > MISSES:  # every message is different here: looking for alike ones would only cost
+                pos = stop
+                head = pos + skip
+                continue
             pattern = data[pos:at]
             step = stop - pos
             pos = stop
-            if startswith(pattern, pos):
+            if not startswith(pattern, pos):
+                misses += 1
+            else:
                 add = run.append
                 while startswith(pattern, pos):  # messages that are alike but for their bodies
                     stop = pos + step
@@ -105,7 +122,15 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                     break
             head = pos + skip
         if run:
-            publish(channel, route, run, pos - start - skip * len(run), timed)
+            number = len(run)
+            if is_simple and route.plain:  # publish() without the call: worth it where every run is one message
+                route.counters.published += number
+                channel.published += number
+                size = pos - start - skip * number
+                for queue in route.queues:
+                    queue.publish(run, size, timed)
+            else:
+                publish(channel, route, run, pos - start - skip * number, timed)
         if waits:
             channel.await_content(route)
             return pos + skip
@@ -132,7 +157,7 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
         publish_guarded(channel, route, run, size, timed)
         return
     elif route.queues:
-        receipt = _publish_durably(channel, route, run, size, timed)
+        receipt = publish_to(route.queues, channel.connection.broker.log, run, size, timed)
     else:
         route.counters.unroutable += number
         if route.mandatory:
@@ -141,17 +166,6 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
         channel.send_verdicts(channel.confirms.published(number, receipt))
         if receipt != GRANTED:
             channel.connection.broker.awaiting[channel] = None
-
-
-def _publish_durably(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> int:
-    """Some of the queues outlive the process: the log gets each message once, with its places in all of them."""
-    placements: list[Placement] = []
-    for queue in route.queues:
-        if queue.durable:
-            placements += queue.place(run, size, timed)
-        else:
-            queue.publish(run, size, timed)
-    return channel.connection.broker.log.append(run, placements)
 
 
 def give_back(channel: Channel, run: list[Message]) -> None:

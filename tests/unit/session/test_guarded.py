@@ -10,6 +10,7 @@ from leveret.delivery.credit import DEBT_LIMIT
 from leveret.queues.guard import Guard, Mirror
 from leveret.wire.methods import BasicAck, BasicNack, ChannelClose, ConfirmSelect, QueueBind, QueueDelete
 from tests.support.peer_pair import Client, Content, House
+from tests.support.spies import SpyLog
 
 
 class Gate:
@@ -41,10 +42,6 @@ def client(house: House) -> Client:
 def guard(house: House, name: str = "slow") -> tuple[Guard, Gate]:
     gate = Gate(house)
     return house.vhost.guard_queue(house.queue(name), gate), gate
-
-
-def ledger_of(client: Client) -> object:
-    return client.session.channels[1].guarded_sender().ledger
 
 
 def test_a_slow_queue_stalls_its_publisher_and_memory_stays_bounded(house: House, client: Client) -> None:
@@ -234,3 +231,18 @@ def test_counters_count_guarded_publishes_too(house: House, client: Client) -> N
     gate.open()
     assert house.vhost.counters_of("").routed == 2
     assert house.queue("slow").counters.received == 2
+
+
+def test_a_durable_queue_beside_a_guarded_one_is_written_to_the_log() -> None:
+    """Else a persistent message is confirmed by the word of the guarded queue alone."""
+    log = SpyLog()
+    house = House(log=log)
+    client = house.client()
+    client.declare("slow")
+    client.declare("durable", durable=True)
+    _, gate = guard(house)
+    for name in ("slow", "durable"):
+        client.ask(QueueBind(name, "amq.fanout"))
+    client.feed(client.published("amq.fanout", "", b"m", delivery_mode=2))
+    gate.open()
+    assert [bodies for bodies, _ in log.appended] == [[b"m"]]
