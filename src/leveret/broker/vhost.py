@@ -171,12 +171,15 @@ class Vhost:
             owner=owner if exclusive else None,
             arguments=arguments,
         )
-        self.queues[name] = made
-        if made.owner is not None:
-            self._exclusive.setdefault(made.owner, {})[made] = None
+        self._enter(made)
+        return made
+
+    def _enter(self, queue: ClassicQueue) -> None:
+        self.queues[queue.name] = queue
+        if queue.owner is not None:
+            self._exclusive.setdefault(queue.owner, {})[queue] = None
         if self._names_queues:
             self.epoch += 1
-        return made
 
     def _refuse_one_more_queue(self, name: str) -> None:
         if self.max_queues is not None and len(self.queues) >= self.max_queues:
