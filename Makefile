@@ -7,7 +7,7 @@ ROOM ?=
 TIME ?= 60
 REF ?= main
 PYTEST_ARGS ?=
-AMQPBENCH ?= $(wildcard ../shared/bench/amqpbench.c)
+AMQPBENCH ?=
 NODE_DIR := tests/compat/node
 
 # `make test ROOM=queues`: the room's unit tests and the tests of other tiers that carry its name.
