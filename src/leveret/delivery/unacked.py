@@ -9,6 +9,9 @@ consumer on a channel has one span for its whole life. In a span ``sequence = ta
     items    [ m  m  m  None  m  m  m  m  m  m ]
     spans    |--- holder A, delta 7 ---|- holder B -|
 
+One old delivery that nobody settles would keep the list growing behind it. When most of the list is holes, what is
+outstanding in its older half is set apart as *stragglers*, each on its own, and that half is forgotten.
+
 Settling gives *portions*: stretches of consecutive sequences of one lane, without holes. A portion is what a queue
 needs to settle or requeue, and what a log needs to write one range instead of many numbers.
 """
@@ -49,7 +52,7 @@ class Span:
 class Unacked:
     """Outstanding deliveries of one channel, by delivery tag."""
 
-    __slots__ = ("base", "holes", "items", "next_tag", "spans", "start")
+    __slots__ = ("base", "holes", "items", "next_tag", "spans", "start", "stragglers")
 
     def __init__(self) -> None:
         self.base = 1  # tag of items[start]
@@ -58,9 +61,10 @@ class Unacked:
         self.holes = 0
         self.items: list[Message | None] = []
         self.spans: deque[Span] = deque()
+        self.stragglers: dict[int, Portion] = {}  # by tag, in order, all below base
 
     def __len__(self) -> int:
-        return len(self.items) - self.start - self.holes
+        return len(self.items) - self.start - self.holes + len(self.stragglers)
 
     # ---- taking in
 
@@ -86,15 +90,22 @@ class Unacked:
         else:
             self.items.extend([None] * number)
             self.holes += number
+            self._set_stragglers_apart()
 
     # ---- settling
 
     def holds(self, tag: int) -> bool:
-        return self.base <= tag < self.next_tag and self.items[self.start + tag - self.base] is not None
+        if tag < self.base:
+            return tag in self.stragglers
+        return tag < self.next_tag and self.items[self.start + tag - self.base] is not None
 
     def take_through(self, tag: int) -> list[Portion]:
         """Settle everything up to and with ``tag``."""
         portions: list[Portion] = []
+        if self.stragglers:
+            portions = [self.stragglers.pop(old) for old in list(self.stragglers) if old <= tag]
+        if tag < self.base:
+            return portions
         spans, items = self.spans, self.items
         first, shift = self.base, self.start - self.base
         while first <= tag and spans:
@@ -116,7 +127,9 @@ class Unacked:
 
     def take_one(self, tag: int) -> Portion | None:
         """Settle just ``tag``; None if it is not outstanding."""
-        if not self.base <= tag < self.next_tag:
+        if tag < self.base:
+            return self.stragglers.pop(tag, None)
+        if tag >= self.next_tag:
             return None
         index = self.start + tag - self.base
         message = self.items[index]
@@ -128,7 +141,24 @@ class Unacked:
         else:
             self.items[index] = None
             self.holes += 1
+            self._set_stragglers_apart()
         return Portion(span.holder, span.lane, tag + span.delta, [message], span.count)
+
+    def tags(self, upto: int) -> list[int]:
+        """The outstanding tags up to and with ``upto``."""
+        older = [tag for tag in self.stragglers if tag <= upto]
+        return older + [tag for tag in range(self.base, min(upto + 1, self.next_tag)) if self.holds(tag)]
+
+    def _set_stragglers_apart(self) -> None:
+        slots = len(self.items) - self.start
+        if self.holes <= COMPACT_FROM or self.holes * 4 < slots * 3:
+            return
+        half = slots // 2
+        for tag, message in enumerate(self.items[self.start : self.start + half], self.base):
+            if message is not None:
+                span = self._span_of(tag)
+                self.stragglers[tag] = Portion(span.holder, span.lane, tag + span.delta, [message], span.count)
+        self._drop_front(half)
 
     def _span_of(self, tag: int) -> Span:
         spans = self.spans

@@ -38,6 +38,8 @@ def ack_run(channel: Channel, data: bytes, pos: int) -> int:
             tag, multiple = unpack_ack(data, pos + 11)
             if not (tag == upto + 1 or (multiple & 1 and tag > upto)) or tag > last or data[pos + 20] != FRAME_END:
                 break
+            if multiple & 1 and unacked.stragglers:
+                break
             upto = tag
             pos += ACK_FRAME
         if upto >= first:

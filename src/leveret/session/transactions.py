@@ -41,12 +41,12 @@ class Transaction:
     def settle(self, unacked: Unacked, tag: int, multiple: bool, action: Callable[[list[Portion]], None]) -> None:
         """Remember what is to be done with these tags; unknown ones are refused now, not at commit."""
         if tag == 0 and multiple:
-            wanted = range(unacked.base, unacked.next_tag)
+            wanted = unacked.tags(unacked.next_tag)
         elif not unacked.holds(tag) or tag in self._settled:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
         else:
-            wanted = range(unacked.base if multiple else tag, tag + 1)
-        tags = [each for each in wanted if unacked.holds(each) and each not in self._settled]
+            wanted = unacked.tags(tag) if multiple else [tag]
+        tags = [each for each in wanted if each not in self._settled]
         self._settled.update(tags)
         self.settlements.append((tags, action))
 

@@ -203,3 +203,38 @@ def test_settling_the_last_one_leaves_no_trace() -> None:
     assert len(unacked.spans) == 1
     unacked.take_one(2)
     assert (unacked.items, list(unacked.spans), unacked.start, unacked.base) == ([], [], 0, 3)
+
+
+def test_one_old_delivery_does_not_make_the_list_grow_behind_it() -> None:
+    """A message that is never settled, and a million that are: their slots must not stay."""
+    unacked, holder = Unacked(), Holder(None, 0)  # type: ignore[arg-type]
+    total = 100_000
+    for sequence in range(1, total + 1):
+        unacked.items.append(message())
+        unacked.opened(holder, 0, sequence, 1)
+        if sequence > 1:
+            assert unacked.take_one(sequence) is not None
+    assert len(unacked) == 1
+    assert unacked.holds(1)
+    assert len(unacked.items) < 5_000
+    unacked.skip(total)
+    assert len(unacked.items) < 5_000
+    portions = unacked.take_all()
+    assert [(portion.sequence, len(portion.messages)) for portion in portions] == [(1, 1)]
+    assert len(unacked) == 0
+    assert unacked.next_tag == 2 * total + 1
+
+
+def test_a_multiple_settles_stragglers_too() -> None:
+    unacked, holder = Unacked(), Holder(None, 0)  # type: ignore[arg-type]
+    for sequence in range(1, 10_001):
+        unacked.items.append(message())
+        unacked.opened(holder, 0, sequence, 1)
+        if sequence not in (1, 2, 10_000):
+            unacked.take_one(sequence)
+    assert list(unacked.stragglers) == [1, 2]
+    assert unacked.tags(2) == [1, 2]
+    assert unacked.tags(20_000) == [1, 2, 10_000]
+    settled = unacked.take_through(10_000)
+    assert [portion.sequence for portion in settled] == [1, 2, 10_000]
+    assert not unacked.stragglers
