@@ -24,7 +24,7 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import MemoryGauge, Surroundings
 from leveret.routing.types import ExchangeTypes
-from leveret.store.log import Log
+from leveret.store.log import GRANTED, Log
 
 
 class Broker:
@@ -54,6 +54,7 @@ class Broker:
         self.outgoing: list[Outgoing] = []  # those with something to write
         self.wake: Callable[[], None] = lambda: None  # asks the loop for a turn
         self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
+        self.last_granted = GRANTED
         log.on_granted = self.granted
         self._ids = count(1)
         self._events = get_log("broker")
@@ -112,6 +113,7 @@ class Broker:
 
     def granted(self, receipt: int) -> None:
         """Everything up to ``receipt`` is as durable as promised; the log says so once per batch, on the loop."""
+        self.last_granted = receipt
         for waiting in list(self.awaiting):
             if not waiting.granted(receipt):
                 del self.awaiting[waiting]

@@ -8,7 +8,6 @@ private receipt, granted when it is resolved.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
 from leveret.delivery.credit import CreditLedger
@@ -47,7 +46,7 @@ class GuardedSender:
         reason = f"credit of channel {channel.number}"
         self.ledger = CreditLedger(lambda: connection.pause(reason), lambda: connection.resume(reason))
         self._pending: dict[Delivery, PendingPublish] = {}
-        self._unlogged: deque[tuple[int, PendingPublish, object]] = deque()  # (receipt, publish, whose)
+        self._unlogged: list[tuple[int, PendingPublish, object]] = []  # (receipt, publish, whose)
 
     def send(self, queue: ClassicQueue, pending: PendingPublish, size: int, timed: bool) -> None:
         guard = queue.guard
@@ -85,9 +84,10 @@ class GuardedSender:
 
     def settle(self, pending: PendingPublish, whose: object, receipt: int) -> None:
         """This queue (or the log) has it, once the receipt is granted."""
-        if receipt != GRANTED:
+        broker = self._channel.connection.broker
+        if receipt > broker.last_granted:  # it may have been granted while a replica was still waited for
             self._unlogged.append((receipt, pending, whose))
-            self._channel.connection.broker.awaiting[self._channel] = None
+            broker.awaiting[self._channel] = None
             return
         pending.unstored.discard(whose)
         if not pending.unstored and pending.first:
@@ -95,8 +95,9 @@ class GuardedSender:
 
     def granted(self, receipt: int) -> bool:
         """Whether something is still waiting."""
-        while self._unlogged and self._unlogged[0][0] <= receipt:
-            _, pending, whose = self._unlogged.popleft()
+        granted = [entry for entry in self._unlogged if entry[0] <= receipt]  # queues handle in an order of their own
+        self._unlogged = [entry for entry in self._unlogged if entry[0] > receipt]
+        for _, pending, whose in granted:
             self.settle(pending, whose, GRANTED)
         return bool(self._unlogged)
 
