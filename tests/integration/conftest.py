@@ -9,7 +9,9 @@ import pytest
 
 import leveret
 from leveret.errors import AmqpError, BrokerStopped
+from leveret.wire.methods import QueueDeclare, QueueDeclareOk
 from tests.support.peers import LocalPeer, NetworkPeer, Peer
+from tests.support.raw_client import RawClient
 
 NewPeer = Callable[[], Peer]
 
@@ -45,3 +47,27 @@ def network(leveret_broker: leveret.Broker) -> Iterator[NetworkPeer]:
 @pytest.fixture
 def local(leveret_broker: leveret.Broker) -> LocalPeer:
     return LocalPeer(leveret_broker)
+
+
+# ---- raw frames: one broker for a whole file, since errors must not harm it
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[leveret.Broker]:
+    with leveret.Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: leveret.Broker) -> Iterator[RawClient]:
+    with RawClient.open(broker.amqp_url, channels=2) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def bystander(broker: leveret.Broker) -> Iterator[RawClient]:
+    """One connection that lives through every error of this file, and holds an exclusive queue."""
+    with RawClient.open(broker.amqp_url) as made:
+        made.call(QueueDeclare("bystander's", exclusive=True), QueueDeclareOk)
+        yield made
+        made.close()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-import leveret
 from leveret.wire.constants import FRAME_HEADER
 from leveret.wire.frames import CONTENT_HEADER, frame, method_frame
 from leveret.wire.methods import (
@@ -25,7 +22,6 @@ from leveret.wire.methods import (
     Method,
     QueueBind,
     QueueDeclare,
-    QueueDeclareOk,
     QueueDelete,
     QueuePurge,
     QueueUnbind,
@@ -36,28 +32,6 @@ from leveret.wire.methods import (
 )
 from leveret.wire.properties import Properties
 from tests.support.raw_client import RawClient, publish_bytes
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker() as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: leveret.Broker) -> Iterator[RawClient]:
-    with RawClient.open(broker.amqp_url, channels=2) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def bystander(broker: leveret.Broker) -> Iterator[RawClient]:
-    """One connection that lives through every error of this file, and holds an exclusive queue."""
-    with RawClient.open(broker.amqp_url) as made:
-        made.call(QueueDeclare("bystander's", exclusive=True), QueueDeclareOk)
-        yield made
-        made.close()
-
 
 Said = tuple[bytes | Method, ...]
 PUBLISH = BasicPublish("", "nowhere")

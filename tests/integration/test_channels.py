@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 import leveret
@@ -30,18 +28,6 @@ from leveret.wire.methods import (
     QueueDeclareOk,
 )
 from tests.support.raw_client import RawClient, eventually
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker() as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: leveret.Broker) -> Iterator[RawClient]:
-    with RawClient.open(broker.amqp_url, channels=2) as made:
-        yield made
 
 
 def test_2047_channels_are_open_at_once_and_all_work(broker: leveret.Broker) -> None:

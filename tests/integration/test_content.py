@@ -48,12 +48,6 @@ EVERYTHING = Properties(
 )
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker() as running:
-        yield running
-
-
 @pytest.fixture
 def client(broker: leveret.Broker) -> Iterator[RawClient]:
     """Channels 1 and 2; messages for the queue ``inbox`` are delivered on 1."""

@@ -7,7 +7,7 @@ test_channel_errors.py, those before a connection is open in test_handshake.py.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -38,27 +38,6 @@ from tests.support.raw_client import RawClient
 
 Talk = Callable[[RawClient], None]
 NOTHING = (0, 0)
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker() as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: leveret.Broker) -> Iterator[RawClient]:
-    with RawClient.open(broker.amqp_url, channels=2) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def bystander(broker: leveret.Broker) -> Iterator[RawClient]:
-    """One connection that lives through every error of this file, and holds an exclusive queue."""
-    with RawClient.open(broker.amqp_url) as made:
-        made.call(QueueDeclare("bystander's", exclusive=True), QueueDeclareOk)
-        yield made
-        made.close()
 
 
 def header(size: int, class_id: int = 60, flags: bytes = b"\0\0") -> bytes:

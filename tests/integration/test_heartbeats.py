@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-
-import pytest
 
 import leveret
 from leveret.wire.constants import FRAME_HEARTBEAT, HEARTBEAT_FRAME
@@ -20,12 +17,6 @@ from leveret.wire.methods import (
     QueuePurgeOk,
 )
 from tests.support.raw_client import Frame, RawClient
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker() as running:
-        yield running
 
 
 def test_the_broker_sends_heartbeats_while_it_has_nothing_to_say(broker: leveret.Broker) -> None:
