@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 SRC = REPOSITORY / "src" / "leveret"
 
 ROOT_FILES = {"errors", "version", "message", "clock", "config", "setting_kinds", "bootstrap", "logs", "machine"}
-ROOT_FILES |= {"embedded", "pytest_plugin", "node"}
+ROOT_FILES |= {"embedded", "embedded_vhost", "pytest_plugin", "node"}
 # What a thinking room of the server may import besides the rooms below it: values and their types.
 VALUES = {"message", "wire.properties", "wire.fields", "clock", "logs"}
 ROOMS: dict[str, set[str]] = {
@@ -56,7 +56,9 @@ MAY_IMPORT: dict[str, set[str]] = ROOMS | {
     "logs": {"config"},
     "message": {"wire.properties", "wire.fields", "wire.constants"},
     "node": SERVER_ROOMS | {"client", "message", "clock", "config", "bootstrap", "logs", "machine"},
-    "embedded": SERVER_ROOMS | {"client", "node", "message", "clock", "config", "bootstrap", "logs", "machine"},
+    "embedded": SERVER_ROOMS
+    | {"client", "node", "embedded_vhost", "message", "clock", "config", "bootstrap", "logs", "machine"},
+    "embedded_vhost": SERVER_ROOMS | {"node", "message", "clock", "config", "logs"},
     "pytest_plugin": {"embedded"},
     "__init__": {"embedded", "clock", "config"},
     "__main__": {"cli"},

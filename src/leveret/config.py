@@ -18,6 +18,7 @@ from leveret.bootstrap import Bootstrap, parse_bootstrap
 from leveret.errors import ConfigError
 from leveret.machine import short_hostname
 from leveret.setting_kinds import (
+    DISK_MARK,
     FILE,
     FOLDER,
     HOSTS,
@@ -26,6 +27,7 @@ from leveret.setting_kinds import (
     PORT,
     SECRET_TEXT,
     TEXT,
+    DiskMark,
     Kind,
     MemoryMark,
     choice,
@@ -76,6 +78,24 @@ class Settings:
 
     data_dir: Path | None = setting(None, FOLDER, section="node", help="where messages and definitions are kept")
     node_name: str = setting(lambda: f"leveret@{short_hostname()}", TEXT, section="node", help="name of this broker")
+    durability: str = setting(
+        "fsync",
+        choice("fsync", "os"),
+        section="store",
+        help="what a confirm means: fsync survives a power cut, os only the broker's death",
+    )
+    segment_size: int = setting(
+        64 << 20, size(64 << 10, 1 << 30), section="store", help="size of one file of the journal"
+    )
+    queue_memory: int = setting(
+        64 << 20,
+        size(64 << 10, 1 << 40),
+        section="store",
+        help="bytes of messages that a queue keeps in memory; the rest of a backlog waits on disk",
+    )
+    disk_mark: DiskMark = setting(
+        DiskMark(), DISK_MARK, section="store", help="free disk space below which publishers wait"
+    )
     shutdown_timeout: float = setting(
         10.0, seconds(0.5, 3600), section="node", help="time in which a stop must be over", live=True
     )

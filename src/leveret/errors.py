@@ -3,6 +3,7 @@
     LeveretError
     ├── ConfigError            a setting, file or flag that cannot be used; says which and what to do
     ├── BrokerStopped          a call on an embedded broker that is not running
+    ├── StoreError             a data directory that cannot be used; says which, why and what to do
     └── AmqpError              carries its own reply code and what it closes
         ├── (closes the channel)
         │   ├── AccessRefused 403      ├── NotFound 404
@@ -32,6 +33,10 @@ class ConfigError(LeveretError):
 
 class BrokerStopped(LeveretError):
     """A call reached an embedded broker that is not running."""
+
+
+class StoreError(LeveretError):
+    """A data directory that cannot be used as it is. The text names it, the cause and the remedy."""
 
 
 class AmqpError(LeveretError):

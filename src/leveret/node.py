@@ -6,10 +6,13 @@ import asyncio
 
 from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
 from leveret.broker.broker import Broker
+from leveret.broker.restoring import restore_definitions, restore_messages
 from leveret.clock import Clock
 from leveret.config import Settings
 from leveret.errors import ConfigError
+from leveret.logs import get_log
 from leveret.machine import resident_memory, usable_memory
+from leveret.server.flusher import Flusher
 from leveret.server.listener import Listener
 from leveret.server.logins import Logins
 from leveret.server.pulse import Pulse
@@ -17,6 +20,7 @@ from leveret.server.ticker import Ticker
 from leveret.server.tls import server_context
 from leveret.session.limits import Limits
 from leveret.store.memory_log import MemoryLog
+from leveret.store.store import Store
 
 EVERYTHING = ".*"
 
@@ -27,13 +31,22 @@ class Node:
     def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
         self.settings = settings
         self.endpoints: dict[str, str] = {}
+        clock = clock or Clock()
+        self.store: Store | None = None
+        if settings.data_dir is not None:
+            synced = settings.durability == "fsync"
+            self.store = Store(settings.data_dir, segment_size=settings.segment_size, synced=synced, wall=clock.wall)
+            self.store.journal.wall_ahead = lambda: clock.wall() - clock.now()
         self.broker = Broker(
             node_name=settings.node_name,
-            clock=clock or Clock(),
-            log=MemoryLog(),
+            clock=clock,
+            log=MemoryLog() if self.store is None else self.store.journal,
             memory_mark=settings.memory_mark.of(usable_memory()),
             resident=resident_memory,
+            pages=None if self.store is None else self.store.pages,
+            queue_memory=settings.queue_memory,
         )
+        self._flusher: Flusher | None = None
         self._ticker: Ticker | None = None
         self._logins: Logins | None = None
         self._pulse: Pulse | None = None
@@ -41,8 +54,11 @@ class Node:
 
     async def start(self) -> None:
         try:
-            self._prepare_data_dir()
-            self._bootstrap()
+            loop = asyncio.get_running_loop()
+            self._ticker = Ticker(loop, self.broker)
+            is_new = self.store is None or await self._open_store(self.store)
+            self._bootstrap(is_new)
+            await self._written()
             await self._open_doors()
         except BaseException:
             await self.stop()
@@ -50,36 +66,68 @@ class Node:
 
     async def stop(self) -> None:
         if self._listener is not None:
-            await self._listener.stop(self.settings.shutdown_timeout * 0.8)
+            await self._listener.stop(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
         if self._logins is not None:
             self._logins.stop()
         if self._pulse is not None:
             self._pulse.stop()
+        await self._close_store()
         if self._ticker is not None:
             self._ticker.stop()
         self.endpoints.clear()
 
-    def _prepare_data_dir(self) -> None:
-        folder = self.settings.data_dir
-        if folder is None:
-            return
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise ConfigError(
-                f"cannot use {folder} as data directory: {problem}; choose another with --data-dir"
-            ) from problem
+    async def _open_store(self, store: Store) -> bool:
+        """Read what an earlier life left, and put it back; whether there was none."""
+        loop = asyncio.get_running_loop()
+        log = get_log("store")
+        begun = loop.time()
 
-    def _bootstrap(self) -> None:
-        """The first vhost and user, then what the configuration asks for besides."""
+        def progress(done: int, of: int) -> None:
+            if of > 4 and done % max(of // 10, 1) == 0:
+                log.info("recovering", segments=f"{done} of {of}")
+
+        opened = await loop.run_in_executor(None, store.open, progress)
+        broker, settings = self.broker, self.settings
+        with broker.unrecorded():
+            restore_definitions(broker, opened.definitions, settings.default_user, settings.default_password)
+        lanes = store.adopt(opened.recovered)
+        messages = restore_messages(broker, lanes)
+        self._flusher = Flusher(loop, broker, store, settings.disk_mark.of)
+        self._flusher.start()
+        store.journal.start()
+        if not opened.is_new:
+            found = {"messages": messages, "queues": len(opened.definitions.queues)}
+            state = "clean" if opened.recovered.clean else "after a crash"
+            log.info("recovered", state=state, seconds=round(loop.time() - begun, 2), **found)
+        broker.wake()
+        return opened.is_new
+
+    async def _written(self) -> None:
+        """What was set up is on disk before the doors open."""
+        self.broker.turn()
+        while self.broker.last_granted < self.broker.log.issued:
+            await asyncio.sleep(0.001)
+
+    async def _close_store(self) -> None:
+        if self.store is None:
+            return
+        if self._flusher is not None:
+            self.broker.note_redelivered()
+            self.broker.turn()
+            await self._flusher.stop(self.settings.shutdown_timeout * 0.5)
+        await asyncio.get_running_loop().run_in_executor(None, self.store.close)
+
+    def _bootstrap(self, is_new: bool) -> None:
+        """At the first start the first vhost and user; at every start what the configuration asks for."""
         settings, broker = self.settings, self.broker
-        broker.add_vhost(settings.default_vhost)
-        broker.users.add(settings.default_user, password=settings.default_password, tags=("administrator",))
-        broker.permissions.set(settings.default_user, settings.default_vhost, EVERYTHING, EVERYTHING, EVERYTHING)
+        if is_new:
+            broker.add_vhost(settings.default_vhost)
+            broker.users.add(settings.default_user, password=settings.default_password, tags=("administrator",))
+            broker.permissions.set(settings.default_user, settings.default_vhost, EVERYTHING, EVERYTHING, EVERYTHING)
         wanted = settings.bootstrap
         for vhost in wanted.vhosts:
-            made = broker.add_vhost(vhost.name)
-            made.max_queues, made.max_connections = vhost.max_queues, vhost.max_connections
+            broker.add_vhost(vhost.name)
+            broker.limit_vhost(vhost.name, max_queues=vhost.max_queues, max_connections=vhost.max_connections)
         for user in wanted.users:
             broker.users.add(
                 user.name,
@@ -112,7 +160,6 @@ class Node:
     async def _open_doors(self) -> None:
         settings, broker = self.settings, self.broker
         loop = asyncio.get_running_loop()
-        self._ticker = Ticker(loop, broker)
         self._logins = Logins(loop, broker, settings.login_failure_delay)
         self._pulse = Pulse(loop, broker, settings.handshake_timeout)
         self._pulse.start()

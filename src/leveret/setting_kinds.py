@@ -53,6 +53,22 @@ class MemoryMark:
         return f"{self.percent:g}%" if self.size is None else str(self.size)
 
 
+@dataclass(slots=True, frozen=True)
+class DiskMark:
+    """Free space below which publishers are blocked: the smaller of a share of the disk and a number of bytes."""
+
+    percent: float = 5.0
+    size: int = 1_000_000_000
+
+    def of(self, total: int) -> int:
+        return min(self.size, int(total * self.percent / 100))
+
+    def __str__(self) -> str:
+        if self == DiskMark():
+            return "5%, at most 1GB"
+        return str(self.size) if self.percent == 100.0 else f"{self.percent:g}%"
+
+
 def _text(value: object) -> str:
     if isinstance(value, str) and value.strip():
         return value.strip()
@@ -128,6 +144,15 @@ def _memory_mark(value: object) -> MemoryMark:
     return MemoryMark(size=_between(int(_with_unit(value, SIZE_UNITS)), 1 << 20, None))
 
 
+def _disk_mark(value: object) -> DiskMark:
+    if isinstance(value, str) and value.strip().endswith("%"):
+        percent = float(value.strip()[:-1])
+        if not 0 <= percent < 100:
+            raise ValueError
+        return DiskMark(percent=percent, size=1 << 62)
+    return DiskMark(percent=100.0, size=_between(int(_with_unit(value, SIZE_UNITS)), 0, None))
+
+
 TEXT = Kind("TEXT", "a text that is not empty", _text)
 SECRET_TEXT = Kind("TEXT", "a text that is not empty", _verbatim)
 FILE = Kind("FILE", "the path of a file", lambda value: Path(_text(value)))
@@ -136,6 +161,9 @@ PORT = Kind("PORT", "a port from 1 to 65535, 0 for a free one, or off", _port, n
 NAMES = Kind("NAMES", "names separated by commas, or none", lambda value: frozenset(_names(value)))
 HOSTS = Kind("HOSTS", "host names or addresses separated by commas, without ports", _hosts)
 MEMORY_MARK = Kind("MARK", "a percentage such as 40%, or at least 1MiB such as 512MiB", _memory_mark)
+
+
+DISK_MARK = Kind("MARK", "a percentage of the disk such as 5%, or a size such as 2GiB, 0 for none", _disk_mark)
 
 
 def choice(*words: str) -> Kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from leveret.broker.timers import Timers
@@ -16,6 +16,7 @@ from leveret.queues.options import QueueOptions
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import MemoryGauge, Surroundings
 from leveret.store.log import GRANTED, Log, Placement
+from leveret.store.memory_log import MemoryLog
 from leveret.wire.content import body_of, make_content
 from leveret.wire.properties import Properties
 
@@ -116,26 +117,26 @@ class SpyConsumer(Consumer):
         return given
 
 
-class SpyLog:
+class SpyLog(MemoryLog):
     """Remembers every write. Grants at once, or hands out receipts that somebody grants later."""
 
     def __init__(self, *, grants: bool = True) -> None:
-        self.on_granted: Callable[[int], None] = lambda receipt: None
+        super().__init__()
         self.appended: list[tuple[list[bytes], list[Placement]]] = []
         self.settled: list[tuple[int, int, int, int]] = []
         self.forgotten: list[int] = []
         self._grants = grants
 
-    def append(self, messages: Sequence[Message], placements: Sequence[Placement]) -> int:
+    def append(self, messages: Sequence[Message], placements: Sequence[Placement], synced: bool = True) -> int:
         self.appended.append(([body_of(content) for content, _, _ in messages], list(placements)))
-        return GRANTED if self._grants else len(self.appended)
+        self.issued = GRANTED if self._grants else len(self.appended)
+        return self.issued
 
     def settle(self, queue: int, lane: int, sequence: int, number: int) -> None:
         self.settled.append((queue, lane, sequence, number))
 
-    def forget(self, queue: int) -> int:
+    def forget(self, queue: int) -> None:
         self.forgotten.append(queue)
-        return GRANTED
 
 
 class SpySender:

@@ -9,7 +9,7 @@ import pytest
 
 from leveret.bootstrap import Bootstrap, BootstrapPermission, BootstrapTopicPermission, BootstrapUser
 from leveret.config import Settings
-from leveret.errors import ConfigError
+from leveret.errors import ConfigError, StoreError
 from leveret.node import Node
 
 
@@ -42,5 +42,5 @@ def test_permissions_of_a_declared_user_are_taken() -> None:
 def test_a_data_directory_that_cannot_be_made_is_refused_with_the_remedy(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
-    with pytest.raises(ConfigError, match="--data-dir"):
+    with pytest.raises(StoreError, match="--data-dir"):
         start(data_dir=blocked / "data")

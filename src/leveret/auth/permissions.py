@@ -64,11 +64,13 @@ def compile_pattern(text: str) -> Any:
 class Permissions:
     """The rules of all users and virtual hosts, and the remembered answers. Used on the loop only."""
 
-    __slots__ = ("_answers", "_compiled", "_rules", "_topic_rules", "epoch", "on_change")
+    __slots__ = ("_answers", "_compiled", "_rules", "_topic_rules", "epoch", "on_change", "on_dropped", "on_saved")
 
     def __init__(self) -> None:
         self.epoch = 0
         self.on_change: Callable[[], None] = lambda: None
+        self.on_saved: Callable[[Permission | TopicPermission], None] = lambda rule: None  # told before the change
+        self.on_dropped: Callable[[Permission | TopicPermission], None] = lambda rule: None
         self._rules: dict[tuple[str, str], Permission] = {}
         self._topic_rules: dict[tuple[str, str, str], TopicPermission] = {}
         self._answers: dict[tuple[str | None, ...], bool] = {}
@@ -77,17 +79,21 @@ class Permissions:
     def set(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
         for pattern in (configure, write, read):
             compile_pattern(pattern)
-        self._rules[user, vhost] = Permission(user, vhost, configure, write, read)
+        rule = Permission(user, vhost, configure, write, read)
+        self.on_saved(rule)
+        self._rules[user, vhost] = rule
         self._changed()
 
     def clear(self, user: str, vhost: str) -> None:
-        if self._rules.pop((user, vhost), None) is not None:
-            self._changed()
+        if (user, vhost) in self._rules:
+            self._drop([(user, vhost)], [])
 
     def set_topic(self, user: str, vhost: str, exchange: str, write: str, read: str) -> None:
         for pattern in (write, read):
             compile_pattern(pattern)
-        self._topic_rules[user, vhost, exchange] = TopicPermission(user, vhost, exchange, write, read)
+        rule = TopicPermission(user, vhost, exchange, write, read)
+        self.on_saved(rule)
+        self._topic_rules[user, vhost, exchange] = rule
         self._changed()
 
     def clear_topic(self, user: str, vhost: str, exchange: str | None = None) -> None:
@@ -166,8 +172,10 @@ class Permissions:
 
     def _drop(self, rules: Sequence[tuple[str, str]], topic_rules: Sequence[tuple[str, str, str]]) -> None:
         for pair in rules:
+            self.on_dropped(self._rules[pair])
             del self._rules[pair]
         for triple in topic_rules:
+            self.on_dropped(self._topic_rules[triple])
             del self._topic_rules[triple]
         if rules or topic_rules:
             self._changed()

@@ -7,7 +7,7 @@ is made at the first login, because making it takes longer than the whole start 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from hmac import compare_digest
 
@@ -24,11 +24,12 @@ from leveret.errors import NotFound, PreconditionFailed
 class Secret:
     """A password: a hash, or the plain text that becomes one at its first use, or neither (no password login)."""
 
-    __slots__ = ("hash", "pending")
+    __slots__ = ("hash", "is_fresh", "pending")
 
     def __init__(self, password_hash: str | None = None, pending: str | None = None) -> None:
         self.hash = password_hash
         self.pending = pending
+        self.is_fresh = False  # the hash was made just now, and is on no disk yet
 
     def __repr__(self) -> str:
         return "Secret(***)"
@@ -47,6 +48,7 @@ class Secret:
             return None
         self.hash = made = hash_password(password)
         self.pending = None
+        self.is_fresh = True
         return made
 
 
@@ -71,9 +73,11 @@ class User:
 class Users:
     """All users of the node. Changed and listed on the loop; ``authenticate`` alone may run in a worker thread."""
 
-    __slots__ = ("_users", "_verified")
+    __slots__ = ("_users", "_verified", "on_deleted", "on_saved")
 
     def __init__(self, verified: VerifiedLogins | None = None) -> None:
+        self.on_saved: Callable[[User], None] = lambda user: None  # told before the change is made
+        self.on_deleted: Callable[[str], None] = lambda name: None
         self._users: dict[str, User] = {}
         self._verified = VerifiedLogins() if verified is None else verified
 
@@ -91,16 +95,25 @@ class Users:
         if not name:
             raise PreconditionFailed("a user needs a name")
         user = User(name, frozenset(tags), max_connections, max_channels, _secret(name, password, password_hash))
+        self.on_saved(user)
         self._users[name] = user
         self._verified.forget_user(name)
         return user
+
+    def note_login(self, user: User) -> None:
+        """Back on the loop after ``authenticate``: a hash made by this login is worth keeping."""
+        if user.secret.is_fresh:
+            user.secret.is_fresh = False
+            self.on_saved(user)
 
     def get(self, name: str) -> User | None:
         return self._users.get(name)
 
     def delete(self, name: str) -> None:
-        if self._users.pop(name, None) is None:
+        if name not in self._users:
             raise NotFound(f"no user {name!r}")
+        self.on_deleted(name)
+        del self._users[name]
         self._verified.forget_user(name)
 
     def list(self) -> tuple[User, ...]:
@@ -155,6 +168,7 @@ class Users:
         if user is None:
             raise NotFound(f"no user {name!r}")
         changed = replace(user, **changes)  # type: ignore[arg-type]
+        self.on_saved(changed)
         self._users[name] = changed
         return changed
 

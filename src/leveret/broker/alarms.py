@@ -1,4 +1,4 @@
-"""When publishers must wait: the memory mark.
+"""How much memory is too much: the mark above which publishers wait, and half of it, where queues page out.
 
 Two readings are compared with the mark and the smaller one decides. The gauge counts every queue's view of a message,
 so fan-out makes it too large; the process's own figure keeps what the allocator has not given back, so it may stay high
@@ -21,6 +21,17 @@ class MemoryAlarm:
         self.raised = False
         self._gauge = gauge
         self._resident = resident
+
+    @property
+    def shortage(self) -> int:
+        """Above this, queues hold as little as they can."""
+        return self.mark // 2
+
+    def check_shortage(self) -> bool:
+        """True if it began just now."""
+        gauge = self._gauge
+        before, gauge.is_short = gauge.is_short, gauge.used > self.shortage * (CALM if gauge.is_short else 1)
+        return gauge.is_short and not before
 
     def used(self) -> int:
         counted = self._gauge.used

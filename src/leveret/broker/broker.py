@@ -7,14 +7,17 @@ gathered for them. So a thousand publishes in one read cost one drain and one wr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.broker.alarms import MemoryAlarm
+from leveret.broker.events import Events
 from leveret.broker.interceptors import Interceptors
 from leveret.broker.registry import AwaitsReceipt, Outgoing, Registry
+from leveret.broker.rows import rule_dropped, rule_saved, user_row
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
@@ -24,7 +27,9 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import MemoryGauge, Surroundings
 from leveret.routing.types import ExchangeTypes
+from leveret.store.definitions import Change, Drop, Put, UserRow, VhostRow
 from leveret.store.log import GRANTED, Log
+from leveret.store.pages import Pages
 
 
 class Broker:
@@ -36,17 +41,27 @@ class Broker:
         log: Log,
         memory_mark: int,
         resident: Callable[[], int | None] = lambda: None,
+        pages: Pages | None = None,
+        queue_memory: int = 64 << 20,
     ) -> None:
         self.node_name = node_name
         self.clock = clock
         self.timers = Timers(clock)
         self.log = log
+        self.pages = pages
+        self.queue_memory = queue_memory
+        self.events = Events()
+        self.alarms: dict[str, str] = {}  # raised, with the reason that publishers are told
         self.gauge = MemoryGauge()
         self.memory = MemoryAlarm(self.gauge, memory_mark, resident)
         self.users = Users()
         self.permissions = Permissions()
         self.interceptors = Interceptors()
         self.permissions.on_change = self.interceptors.on_change = self._forget_routes
+        self.users.on_saved = lambda user: self.record(Put(user_row(user)))
+        self.users.on_deleted = lambda name: self.record(Drop(UserRow, (name,)))
+        self.permissions.on_saved = lambda rule: self.record(rule_saved(rule))
+        self.permissions.on_dropped = lambda rule: self.record(rule_dropped(rule))
         self.exchange_types = ExchangeTypes()
         self.registry = Registry()
         self.vhosts: dict[str, Vhost] = {}
@@ -55,7 +70,9 @@ class Broker:
         self.wake: Callable[[], None] = lambda: None  # asks the loop for a turn
         self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
         self.last_granted = GRANTED
-        log.on_granted = self.granted
+        log.on_granted, log.on_early, log.on_lost = self.granted, self.granted_early, self.lost
+        self._flushed = GRANTED  # receipts up to this one were handed to the log's disk
+        self._records = True
         self._ids = count(1)
         self._events = get_log("broker")
 
@@ -69,6 +86,9 @@ class Broker:
             schedule=self.timers.at,
             log=self.log,
             gauge=self.gauge,
+            pages=self.pages,
+            queue_memory=self.queue_memory,
+            wall_ahead=lambda: self.clock.wall() - self.clock.now(),
             dirty=self.dirty,
         )
         vhost = Vhost(
@@ -80,8 +100,15 @@ class Broker:
             max_connections=max_connections,
         )
         surroundings.retire = lambda queue: self._retire(vhost, queue)
+        vhost.record = self.record
+        self.record(Put(VhostRow(name, max_queues, max_connections)))
         self.vhosts[name] = vhost
         return vhost
+
+    def limit_vhost(self, name: str, *, max_queues: int | None, max_connections: int | None) -> None:
+        vhost = self.vhost(name)
+        self.record(Put(VhostRow(name, max_queues, max_connections)))
+        vhost.max_queues, vhost.max_connections = max_queues, max_connections
 
     def vhost(self, name: str) -> Vhost:
         found = self.vhosts.get(name)
@@ -92,6 +119,7 @@ class Broker:
     def delete_vhost(self, name: str) -> None:
         """With everything in it; connections to it are closed."""
         vhost = self.vhost(name)
+        self.record(Drop(VhostRow, (name,)))
         for connection in list(self.registry.connections):
             if connection.vhost is vhost:
                 connection.force_close(f"vhost '{name}' is deleted")
@@ -109,6 +137,33 @@ class Broker:
         for vhost in self.vhosts.values():
             vhost.epoch += 1
 
+    # ---- definitions
+
+    def record(self, change: Change) -> None:
+        """Write a change of the definitions; whoever answers for it waits for ``log.issued``."""
+        if self._records:
+            self.log.record(change)
+
+    @contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """While inside: what is declared is on disk already."""
+        self._records = False
+        try:
+            yield
+        finally:
+            self._records = True
+
+    def reserve_ids(self, upto: int) -> None:
+        """No queue ever gets an id that another had."""
+        self._ids = count(max(upto + 1, next(self._ids)))
+
+    def note_redelivered(self) -> None:
+        """A clean stop is near: what was delivered in an earlier life stays marked in the next."""
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                if queue.stored:
+                    queue.note_redelivered()
+
     # ---- receipts
 
     def granted(self, receipt: int) -> None:
@@ -117,8 +172,27 @@ class Broker:
         for waiting in list(self.awaiting):
             if not waiting.granted(receipt):
                 del self.awaiting[waiting]
+        if self.outgoing or self.dirty:
+            self.wake()
+
+    def granted_early(self, receipts: set[int]) -> None:
+        """These were settled before they had to be on disk."""
+        for waiting in list(self.awaiting):
+            waiting.granted_early(receipts)
+
+    def lost(self) -> None:
+        """The log will never grant what it has not granted yet."""
+        for waiting in list(self.awaiting):
+            waiting.lost()
+        self.awaiting.clear()
+        self.last_granted = max(self.last_granted, self.log.issued)
         if self.outgoing:
             self.wake()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a turn is needed."""
+        return bool(self.dirty or self.outgoing or self.log.issued != self._flushed)
 
     # ---- the turn
 
@@ -132,25 +206,47 @@ class Broker:
                     queue.drain()
                 except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
                     self._events.exception("bug while delivering", queue=queue.name)
+        self._flushed = self.log.issued
+        self.log.flush()
         if self.outgoing:
             outgoing = self.outgoing
             self.outgoing = []
             for outbox in outgoing:
                 outbox.flush()
-        if self.gauge.used > self.memory.mark or self.memory.raised:
+        if self.gauge.used > self.memory.shortage or self.gauge.is_short:
             self.check_memory()
-        if self.dirty or self.outgoing:
+        if self.has_work:
             self.wake()
 
+    # ---- alarms
+
     def check_memory(self) -> None:
-        if not self.memory.check():
+        memory = self.memory
+        if memory.check_shortage():
+            for vhost in self.vhosts.values():
+                for queue in vhost.queues.values():
+                    queue.touch()  # each holds as little as it can from now on
+        if memory.check():
+            used = {"used": memory.used(), "mark": memory.mark}
+            self.set_alarm("memory", "memory mark passed" if memory.raised else None, **used)
+
+    def set_alarm(self, name: str, reason: str | None, **facts: object) -> None:
+        """Raise an alarm, or calm it (no reason). Publishers wait as long as there is one; consumers go on."""
+        if reason == self.alarms.get(name):
             return
-        if self.memory.raised:
-            self._events.warning("memory mark passed, publishers wait", used=self.memory.used(), mark=self.memory.mark)
+        if reason is not None:
+            self.alarms[name] = reason
+            self._events.warning(f"{reason}, publishers wait", alarm=name, **facts)
             for connection in list(self.registry.connections):
                 if connection.publishes:
-                    connection.block("memory mark passed")
+                    connection.block(reason)
         else:
-            self._events.info("memory below the mark, publishers go on", used=self.memory.used())
-            for connection in list(self.registry.connections):
-                connection.unblock()
+            del self.alarms[name]
+            others = f" still wait for: {', '.join(self.alarms)}" if self.alarms else " go on"
+            self._events.info(f"{name} alarm over, publishers{others}", alarm=name, **facts)
+            if not self.alarms:
+                for connection in list(self.registry.connections):
+                    connection.unblock()
+        self.events.tell("alarm raised" if reason else "alarm over", alarm=name, reason=reason, **facts)
+        if self.has_work:
+            self.wake()

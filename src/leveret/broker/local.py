@@ -60,18 +60,18 @@ class LocalConsumer(Consumer):
         for place in range(sequence, sequence + number):
             message = ready.popleft()
             size += len(message[0])
-            self._hand_over(message, lane, place, 0)
+            self._hand_over(message, lane, place, 0, False)
         return number, size
 
     def take_again(self, message: Message, lane: int, sequence: int, count: int) -> None:
-        self._hand_over(message, lane, sequence, count)
+        self._hand_over(message, lane, sequence, count, True)
 
-    def _hand_over(self, message: Message, lane: int, sequence: int, count: int) -> None:
+    def _hand_over(self, message: Message, lane: int, sequence: int, count: int, redelivered: bool) -> None:
         """Unacked first, then the callback: a crash in between loses nothing."""
         self.waiting += 1
         self.credit -= not self.no_ack
         tag = self._session.note(self, None if self.no_ack else message, lane, sequence, count)
-        self._session.deliver(self.tag, delivered(self.target, self.tag, tag, message, lane, sequence, count))
+        self._session.deliver(self.tag, delivered(self.target, self.tag, tag, message, lane, sequence, redelivered))
 
     def cancelled_by_queue(self) -> None:
         self._session.consumers.pop(self.tag, None)
@@ -171,7 +171,7 @@ class LocalSession:
             holder = self._getters[queue] = Holder(target, 0)
         kept = None if auto_ack else taken.message
         tag = self.note(holder, kept, taken.lane, taken.sequence, taken.tries)
-        return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.tries)
+        return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered)
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         for holder, lane, sequence, messages, _ in self._settle(tag, multiple):
@@ -228,9 +228,9 @@ class LocalSession:
 
 
 def delivered(
-    queue: ClassicQueue, consumer_tag: str, tag: int, message: Message, lane: int, sequence: int, count: int
+    queue: ClassicQueue, consumer_tag: str, tag: int, message: Message, lane: int, sequence: int, redelivered: bool
 ) -> Delivered:
     content, address, _ = message
     name = f"{queue.id}-{lane}-{sequence}"
     properties, body = properties_of(content), body_of(content)
-    return Delivered(name, consumer_tag, tag, count > 0, address.exchange, address.key, properties, body)
+    return Delivered(name, consumer_tag, tag, redelivered, address.exchange, address.key, properties, body)

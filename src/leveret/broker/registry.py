@@ -40,6 +40,12 @@ class AwaitsReceipt(Protocol):
     def granted(self, receipt: int) -> bool:
         """Confirm what hung on receipts up to this one; whether something is still waiting."""
 
+    def granted_early(self, receipts: set[int]) -> None:
+        """Confirm what hung on just these."""
+
+    def lost(self) -> None:
+        """What was waited for will never be granted."""
+
 
 class Registry:
     def __init__(self) -> None:

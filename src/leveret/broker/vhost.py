@@ -14,6 +14,7 @@ from typing import Literal
 
 from leveret.broker.counters import ExchangeCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked
+from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import ReplyQueue
@@ -26,6 +27,7 @@ from leveret.routing.direct import DefaultExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import Routed, route
 from leveret.routing.types import ExchangeTypes
+from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
 
 PREDECLARED = (
     ("amq.direct", "direct"),
@@ -55,6 +57,7 @@ class Vhost:
         self.next_id = next_id
         self.max_queues = max_queues
         self.max_connections = max_connections
+        self.record: Callable[[Change], None] = lambda change: None  # to disk, before anything changes here
         self.epoch = 0
         self.deaths = 0  # queues that are gone; routes that name one of them are out of date
         self.exchanges: dict[str, Exchange] = {}
@@ -97,6 +100,8 @@ class Vhost:
             check_same_exchange(current, wanted, self.name)
             return current
         refuse_reserved(name, "exchange", self.name)
+        if durable:
+            self.record(Put(exchange_row(self.name, wanted)))
         self.exchanges[name] = wanted
         self.epoch += 1
         self._names_queues = self._names_queues or names_queues(wanted)
@@ -114,11 +119,15 @@ class Vhost:
         self._remove_exchange(name)
 
     def _remove_exchange(self, name: str) -> None:
+        own = Destination("exchange", name)
+        self._drop_bindings([*self.bindings.of_source(name), *self.bindings.of_destination(own)])
+        if self.exchanges[name].durable:
+            self.record(Drop(ExchangeRow, (self.name, name)))
         self.epoch += 1
         del self.exchanges[name]
         self._counters.pop(name, None)
         self.bindings.remove_source(name)
-        for binding in self.bindings.remove_destination(Destination("exchange", name)):
+        for binding in self.bindings.remove_destination(own):
             self._unlink(binding)
 
     def _refuse_default(self, name: str) -> None:
@@ -171,10 +180,12 @@ class Vhost:
             owner=owner if exclusive else None,
             arguments=arguments,
         )
-        self._enter(made)
+        if made.stored:
+            self.record(Put(queue_row(made)))
+        self.enter(made)
         return made
 
-    def _enter(self, queue: ClassicQueue) -> None:
+    def enter(self, queue: ClassicQueue) -> None:
         self.queues[queue.name] = queue
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None
@@ -210,10 +221,14 @@ class Vhost:
     def remove_queue(self, queue: ClassicQueue) -> int:
         if self.queues.get(queue.name) is not queue:
             return 0
+        own = Destination("queue", queue.name)
+        self._drop_bindings(self.bindings.of_destination(own))
+        if queue.stored:
+            self.record(Drop(QueueRow, (queue.id,)))
         del self.queues[queue.name]
         self.deaths += 1
         self._disown(queue)
-        for binding in self.bindings.remove_destination(Destination("queue", queue.name)):
+        for binding in self.bindings.remove_destination(own):
             self.epoch += 1
             self._unlink(binding)
         return queue.die()
@@ -228,7 +243,10 @@ class Vhost:
     def purge_queue(self, name: str, owner: Owner | None = None) -> int:
         queue = self.queue(name, owner)
         self.settle_down(queue)
-        return queue.purge()
+        number = queue.purge()
+        if queue.stored and number:
+            self.surroundings.log.promise()
+        return number
 
     def settle_down(self, queue: ClassicQueue) -> None:
         """Let deliveries that are due happen first, so that nobody counts a message that is already on its way."""
@@ -250,8 +268,11 @@ class Vhost:
         source = self.exchange(binding.source)
         self._check_destination(binding.destination)
         source.validate_binding(binding)
-        if not self.bindings.add(binding):
+        if binding in self.bindings:
             return False
+        if self._lasts(binding):
+            self.record(Put(binding_row(self.name, binding)))
+        self.bindings.add(binding)
         source.bind(binding)
         self.epoch += 1
         return True
@@ -260,11 +281,27 @@ class Vhost:
         """False if it was not there: that is no error."""
         self._refuse_default(binding.source)
         source = self.exchanges.get(binding.source)
-        if source is None or not self.bindings.remove(binding):
+        if source is None or binding not in self.bindings:
             return False
+        self._drop_bindings([binding])
+        self.bindings.remove(binding)
         self.epoch += 1
         self._unlink(binding)
         return True
+
+    def _lasts(self, binding: Binding) -> bool:
+        """A binding is durable when both of its ends are."""
+        kind, name = binding.destination
+        if kind == "queue":
+            end = self.queues.get(name)
+            return self.exchanges[binding.source].durable and end is not None and end.stored
+        return self.exchanges[binding.source].durable and self.exchanges[name].durable
+
+    def _drop_bindings(self, bindings: Sequence[Binding]) -> None:
+        """On disk; both ends are still there."""
+        for binding in dict.fromkeys(bindings):
+            if self._lasts(binding):
+                self.record(Drop(BindingRow, binding_row(self.name, binding)))
 
     def _check_destination(self, destination: Destination) -> None:
         if destination.kind == "queue":

@@ -19,6 +19,7 @@ from typing import Protocol, TextIO
 from leveret.cli.banner import banner
 from leveret.cli.version import version
 from leveret.config import Settings, load_settings
+from leveret.errors import StoreError
 from leveret.logs import configure_logs, get_log
 
 log = get_log(__name__)
@@ -46,7 +47,7 @@ def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
 
     try:
         return run(settings, Node(settings))
-    except OSError as problem:
+    except (OSError, StoreError) as problem:
         sys.stderr.write(f"leveret: cannot start: {problem}\n")
         return 1
 

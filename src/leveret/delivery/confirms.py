@@ -1,7 +1,8 @@
 """Publisher confirms of one channel: which publish may be confirmed when.
 
 Publishes are numbered 1, 2, 3, ... Each is confirmed once the receipt of its write is granted; receipts are numbers
-that only grow, and 0 stands for "nothing to wait for". A ``multiple`` confirm covers every number up to its own, so it
+that only grow, and 0 stands for "nothing to wait for". Receipts are granted in order, but for those whose messages were
+settled before they had to be on disk: they come early. A ``multiple`` confirm covers every number up to its own, so it
 is only used where nothing below is still waiting; what needs no receipt overtakes those that wait by single confirms.
 """
 
@@ -72,6 +73,17 @@ class Confirms:
             return [Verdict(tag, multiple=False) for first, last in spans for tag in range(first, last + 1)]
         single = len(spans) == 1 and spans[0][0] == spans[0][1]
         return [Verdict(spans[-1][1], multiple=not single)]
+
+    def granted_early(self, receipts: set[int]) -> list[Verdict]:
+        """Just these: what was published before them may still be waiting."""
+        found = [entry for entry in self._waiting if entry[0] in receipts]
+        if not found:
+            return []
+        in_order = not self._reserved and [entry[0] for entry in self._waiting][: len(found)] == [e[0] for e in found]
+        if in_order:
+            return self.granted(found[-1][0])
+        self._waiting = deque(entry for entry in self._waiting if entry[0] not in receipts)
+        return [Verdict(tag, multiple=False) for _, first, last in found for tag in range(first, last + 1)]
 
     def refused(self, number: int) -> list[Verdict]:
         """``number`` more publishes that a queue would not take."""

@@ -23,9 +23,12 @@ from leveret.errors import AccessRefused
 from leveret.message import NEVER, Message
 from leveret.queues.counters import QueueCounters
 from leveret.queues.deadlines import Deadlines
+from leveret.queues.expiry import arm_expiry, bury_expired, dying_by
 from leveret.queues.guard import Guard
+from leveret.queues.idleness import Idleness
 from leveret.queues.lane import Lane
 from leveret.queues.options import QueueOptions
+from leveret.queues.paging import Pager
 from leveret.queues.surroundings import PER_MESSAGE, Cancellable, Surroundings
 from leveret.store.log import Placement
 
@@ -40,6 +43,7 @@ class Taken(NamedTuple):
     lane: int
     sequence: int
     tries: int
+    redelivered: bool
     message: Message
     left: int
 
@@ -59,17 +63,19 @@ class ClassicQueue:
         "expiry_timer",
         "guard",
         "id",
+        "idleness",
         "lane",
         "lanes",
         "name",
         "observers",
         "options",
         "owner",
+        "pager",
         "plain",
+        "stored",
         "surroundings",
+        "synced",
         "unacked",
-        "unused_timer",
-        "used_at",
         "vhost",
     )
 
@@ -95,6 +101,8 @@ class ClassicQueue:
         self.auto_delete = auto_delete
         self.owner = owner  # the connection of an exclusive queue
         self.arguments = dict(arguments or {})
+        self.stored = durable and owner is None
+        self.synced = options.durability != "os"
         self.alive = True
         self.dirty = False
         self.guard: Guard | None = None
@@ -108,9 +116,10 @@ class ClassicQueue:
         self.accounted = 0  # what the gauge was told of them
         self.deadlines = Deadlines(self.lanes) if options.ttl is not None else None
         self.plain = len(self.lanes) == 1 and self.deadlines is None  # runs are taken as they are
+        pages = surroundings.pages
+        self.pager = None if pages is None else Pager(self, pages, surroundings.queue_memory)
         self.expiry_timer: tuple[float, Cancellable] | None = None
-        self.unused_timer: Cancellable | None = None
-        self.used_at = surroundings.now()
+        self.idleness = None if options.expires is None else Idleness(self, options.expires)
         self.note_use()
 
     # ---- counting
@@ -125,7 +134,7 @@ class ClassicQueue:
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:
         if self.plain and not timed:
-            self.lane.ready.extend(run)
+            self.lane.incoming.extend(run)
         elif self.alive:
             self._publish_closely(run)
         else:
@@ -139,7 +148,7 @@ class ClassicQueue:
         tails = [lane.tail for lane in self.lanes]
         self.publish(run, size, timed)
         return [
-            Placement(self.id, lane.number, tail, lane.tail - tail)
+            Placement(self.id, lane.number, tail, lane.tail - tail, len(self.lanes) - 1)
             for lane, tail in zip(self.lanes, tails, strict=True)
             if lane.tail > tail
         ]
@@ -152,13 +161,13 @@ class ClassicQueue:
         in_turn = NEVER  # those that die later than this, or then, die in the order of their lane
         if self.options.ttl is not None:
             in_turn = self.surroundings.now() + self.options.ttl
-            run = _dying_by(in_turn, run)
+            run = dying_by(in_turn, run)
         highest = len(self.lanes) - 1
         for message in run:
             lane = self.lanes[min(message[2].priority, highest)]
             if message[2].deadline < in_turn and self.deadlines is not None:
                 self.deadlines.watch(lane.number, lane.tail, message[2].deadline)
-            lane.ready.append(message)
+            lane.incoming.append(message)
 
     def touch(self) -> None:
         if not self.dirty and self.alive:
@@ -172,13 +181,13 @@ class ClassicQueue:
         if not self.alive:
             return
         if self.deadlines is not None:
-            self._bury_expired()
+            bury_expired(self)
         budget = BURST
         while budget > 0:
             lane = self.lane if len(self.lanes) == 1 else self._highest_lane()
             if lane.holes:
                 lane.strip()
-            if not lane.ready and not lane.returned:
+            if lane.is_empty_here:
                 break
             consumer = self.consumers.next()
             if consumer is None:
@@ -190,17 +199,32 @@ class ClassicQueue:
             if budget > 0:  # else some were not offered yet, and must not die of TTL 0 before that
                 for lane in self.lanes:
                     lane.attempted = lane.tail
-            self._bury_expired()
-            self._arm_expiry()
+            bury_expired(self)
+            arm_expiry(self)
+        self._refill()
         self._account()
         if self.observers:
             for observer in self.observers:
                 observer(self)
 
+    def _refill(self) -> None:
+        if self.pager is not None:
+            for lane in self.lanes:
+                if lane.page_stop:
+                    self.pager.fill(lane)
+
     def _account(self) -> None:
         """Tell the gauge and the counters what changed; once per turn, not once per message."""
-        held = self.bytes + (self.ready + self.unacked) * PER_MESSAGE
-        self.surroundings.gauge.used += held - self.accounted
+        gauge, pager = self.surroundings.gauge, self.pager
+        here = self.bytes
+        if pager is not None:
+            here -= pager.bytes
+            if here > pager.limit or gauge.is_short:
+                pager.page_out(gauge.is_short)
+                here = self.bytes - pager.bytes
+        messages = self.unacked + sum([len(lane) - lane.paged for lane in self.lanes])
+        held = here + messages * PER_MESSAGE
+        gauge.used += held - self.accounted
         self.accounted = held
         self.counters.received = sum([lane.tail - 1 for lane in self.lanes])
 
@@ -225,32 +249,40 @@ class ClassicQueue:
         self.counters.delivered += number
         if consumer.no_ack:
             self.counters.delivered_no_ack += number
-            self._release(lane.number, sequence, number, size)
+            self.release(lane.number, sequence, number, size)
         else:
             self.unacked += number
         return number
 
     def get(self, no_ack: bool) -> Taken | None:
-        """Take the first ready message by hand."""
+        """Take the first ready message by hand; see ``needs_load`` first."""
         self.note_use()
         if self.dirty:
             self.drain()
         elif self.deadlines is not None:
-            self._bury_expired()
+            bury_expired(self)
         lane = self._highest_lane()
+        redelivered = bool(lane.returned)
         waiting = lane.pop()
         if waiting is None:
             self._account()
             return None
         sequence, count, message = waiting
         self.counters.got += 1
-        self.counters.redelivered += count > 0
+        self.counters.redelivered += redelivered
         if no_ack:
-            self._release(lane.number, sequence, 1, len(message[0]))
+            self.release(lane.number, sequence, 1, len(message[0]))
         else:
             self.unacked += 1
         self._account()
-        return Taken(lane.number, sequence, count, message, self.ready)
+        self._refill()
+        return Taken(lane.number, sequence, count, redelivered, message, self.ready)
+
+    @property
+    def needs_load(self) -> bool:
+        """There are messages, but the first of them is on disk: ``pager.when_loaded`` tells when it is not."""
+        lane = self._highest_lane()
+        return lane.paged > 0 and lane.is_empty_here
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
         if not self.alive:
@@ -258,13 +290,15 @@ class ClassicQueue:
         number = len(messages)
         self.unacked -= number
         self.counters.acked += number
-        self._release(lane, sequence, number, sum([len(message[0]) for message in messages]))
+        self.release(lane, sequence, number, sum([len(message[0]) for message in messages]))
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
         if not self.alive:
             return
         self.unacked -= len(messages)
         self.counters.requeued += len(messages)
+        if self.stored:
+            self.surroundings.log.returned(self.id, lane, sequence, len(messages), count + 1)
         home = self.lanes[lane]
         for place, message in enumerate(messages, sequence):
             home.give_back(place, count + 1, message)
@@ -272,70 +306,54 @@ class ClassicQueue:
                 self.deadlines.watch(lane, place, message[2].deadline)
         self.touch()
 
+    def note_redelivered(self) -> None:
+        """Tell the log which waiting messages were delivered before without having come back in this life."""
+        for lane in self.lanes:
+            for sequence, tries, _ in lane.returned:
+                if not tries:
+                    self.surroundings.log.returned(self.id, lane.number, sequence, 1, 0)
+            number = min(lane.redelivered_below, lane.page_stop) - lane.page_start
+            if number > 0:
+                self.surroundings.log.returned(self.id, lane.number, lane.page_start, number, 0)
+
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         """Unacked messages that were refused for good."""
         if not self.alive:
             return
         self.unacked -= len(messages)
         self.counters.dropped += len(messages)
-        self._release(lane, sequence, len(messages), sum([len(message[0]) for message in messages]))
+        self.release(lane, sequence, len(messages), sum([len(message[0]) for message in messages]))
 
     def purge(self) -> int:
         """Forget what is ready; what is unacked stays with its holders."""
         number = 0
         for lane in self.lanes:
             for sequence, _, message in list(lane):
-                self._release(lane.number, sequence, 1, len(message[0]))
+                self.release(lane.number, sequence, 1, len(message[0]))
                 number += 1
+            if self.pager is not None and lane.page_stop:
+                number += self.pager.purge(lane)
+                self.release(lane.number, lane.page_start, lane.page_stop - lane.page_start, 0)
             lane.clear()
+        if self.pager is not None:
+            self.bytes -= self.pager.bytes
+            self.pager.bytes = 0
         self.counters.purged += number
         self._account()
         return number
 
-    def _release(self, lane: int, sequence: int, number: int, size: int) -> None:
+    def release(self, lane: int, sequence: int, number: int, size: int) -> None:
         """These messages hold no place any more, neither in memory nor in the log."""
         self.bytes -= size
-        if self.durable:
+        if self.stored:
             self.surroundings.log.settle(self.id, lane, sequence, number)
 
     # ---- time
 
-    def _bury_expired(self) -> None:
-        assert self.deadlines is not None
-        for death in self.deadlines.collect(self.surroundings.now()):
-            self.counters.expired += 1
-            self._release(death.lane, death.sequence, 1, len(death.message[0]))
-
-    def _arm_expiry(self) -> None:
-        """One timer for the next death; an earlier one that is already set will look again."""
-        assert self.deadlines is not None
-        soonest = self.deadlines.next_deadline()
-        if soonest == NEVER or (self.expiry_timer is not None and self.expiry_timer[0] <= soonest):
-            return
-        if self.expiry_timer is not None:
-            self.expiry_timer[1].cancel()
-        self.expiry_timer = (soonest, self.surroundings.schedule(soonest, self._expiry_due))
-
-    def _expiry_due(self) -> None:
-        self.expiry_timer = None
-        self.touch()
-
     def note_use(self) -> None:
         """Somebody declared, consumed or got: the clock of x-expires starts again."""
-        self.used_at = self.surroundings.now()
-        if self.options.expires is not None and self.unused_timer is None:
-            self.unused_timer = self.surroundings.schedule(self.used_at + self.options.expires, self._check_use)
-
-    def _check_use(self) -> None:
-        self.unused_timer = None
-        expires = self.options.expires
-        if expires is None or not self.alive or len(self.consumers):
-            return
-        due = self.used_at + expires
-        if due <= self.surroundings.now():
-            self.surroundings.retire(self)
-        else:
-            self.unused_timer = self.surroundings.schedule(due, self._check_use)
+        if self.idleness is not None:
+            self.idleness.note_use()
 
     # ---- consumers
 
@@ -366,20 +384,17 @@ class ClassicQueue:
         self.bytes = self.unacked = self.accounted = 0
         for lane in self.lanes:
             lane.clear()
-        for timer in (self.expiry_timer and self.expiry_timer[1], self.unused_timer):
-            if timer is not None:
-                timer.cancel()
-        if self.durable:
+        if self.expiry_timer is not None:
+            self.expiry_timer[1].cancel()
+        if self.idleness is not None:
+            self.idleness.stop()
+        if self.stored:
             surroundings.log.forget(self.id)
+        if self.pager is not None:
+            self.pager.pages.forget(self.id)
         for consumer in list(self.consumers):
             self.consumers.remove(consumer)
             consumer.cancelled_by_queue()
         if self.guard is not None:
             self.guard.queue_died()
         return number
-
-
-def _dying_by(deadline: float, run: list[Message]) -> list[Message]:
-    """The same messages, none of them living longer than the queue's TTL; one traits object serves a whole run."""
-    made = {traits: traits.expiring(deadline) for traits in {message[2] for message in run}}
-    return [(content, address, made[traits]) for content, address, traits in run]

@@ -19,11 +19,11 @@ SWEEP_FROM = 1024  # below this many entries a sweep is not worth its while
 
 
 class Death(NamedTuple):
-    """A message whose time was up; it has left its lane."""
+    """A message whose time was up; it has left its lane. Without the message: it may be on disk only."""
 
     lane: int
     sequence: int
-    message: Message
+    message: Message | None
 
 
 class Deadlines:
@@ -54,6 +54,8 @@ class Deadlines:
             lane = self._lanes[entry[1]]
             if lane.attempted <= entry[2]:
                 later.append(entry)
+            elif lane.is_paged(entry[2]):
+                deaths.append(Death(lane.number, entry[2], None))
             elif waiting := lane.cut_out(entry[2]):
                 deaths.append(Death(lane.number, entry[2], waiting[2]))
         for entry in later:
@@ -71,7 +73,9 @@ class Deadlines:
     def sweep(self) -> None:
         """Drop the entries of messages that are not waiting any more; unacked ones get a new one on return."""
         waiting = {(lane.number, sequence) for lane in self._lanes for sequence, _, _ in lane}
-        self._heap = list({entry for entry in self._heap if entry[1:] in waiting})  # once, however often it came back
+        lanes = self._lanes
+        kept = {entry for entry in self._heap if entry[1:] in waiting or lanes[entry[1]].is_paged(entry[2])}
+        self._heap = list(kept)  # each once, however often its message came back
         heapify(self._heap)
 
     def next_deadline(self) -> float:

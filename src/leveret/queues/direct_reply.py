@@ -26,7 +26,7 @@ class ReplyQueue:
     def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Queue]) -> None:
         self.name = name
         self.alive = True
-        self.durable = False
+        self.stored = self.synced = False
         self.dirty = False
         self.guard: Guard | None = None
         self.consumer: Consumer | None = None

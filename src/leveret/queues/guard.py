@@ -107,8 +107,8 @@ class Guard:
             sender.credited(queue, len(delivery.messages))
             sender.mandatory_received(delivery, queue)
         placements = queue.place(delivery.messages, delivery.size, delivery.timed)
-        if queue.durable:
-            delivery.receipt = queue.surroundings.log.append(delivery.messages, placements)
+        if queue.stored and delivery.messages[0][2].persistent:
+            delivery.receipt = queue.surroundings.log.append(delivery.messages, placements, queue.synced)
         delivery.places = _places(placements, delivery.messages, len(queue.lanes) - 1)
         self._got(delivery, self)
         for replica in list(self.replicas):

@@ -8,6 +8,13 @@ others. So a returned message is back in its place without anything being moved.
 A message that dies in the middle (its time is up) leaves a HOLE. Holes are rare and counted: the fast paths look at
 that count once per burst and never at the single message.
 
+When there is more than memory should hold, the middle of the line is on disk only (queues/paging.py):
+
+    returned │ ready (in memory) │ paged: head + len(ready) .. page_stop │ fresh (in memory)
+
+New messages then go to ``fresh``; ``incoming`` is whichever deque takes them. ``page_stop`` is 0 as long as nothing is
+paged. Some sequences of the paged stretch may be gone: ``paged`` counts those that are not.
+
 A plain queue has one lane, a priority queue one per priority.
 """
 
@@ -26,30 +33,63 @@ Waiting = tuple[int, int, Message]  # sequence, deliveries so far, message
 
 
 class Lane:
-    __slots__ = ("attempted", "head", "holes", "number", "ready", "returned")
+    __slots__ = (
+        "attempted",
+        "fresh",
+        "head",
+        "holes",
+        "incoming",
+        "number",
+        "page_stop",
+        "paged",
+        "ready",
+        "redelivered_below",
+        "returned",
+    )
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
         self.ready: deque[Message] = deque()
+        self.incoming = self.ready
         self.head = 1
         self.holes = 0
         self.returned: list[tuple[int, int, Message]] = []
         self.attempted = 1  # everything below this sequence has been offered to the consumers once
+        self.fresh: deque[Message] = deque()
+        self.page_stop = 0
+        self.paged = 0
+        self.redelivered_below = 0  # paged messages below this were delivered before, in an earlier life
 
     def __len__(self) -> int:
-        return len(self.ready) - self.holes + len(self.returned)
+        return len(self.ready) - self.holes + len(self.returned) + self.paged + len(self.fresh)
 
     @property
     def tail(self) -> int:
         """The sequence that the next message gets."""
+        if self.page_stop:
+            return self.page_stop + len(self.fresh)
         return self.head + len(self.ready)
 
+    @property
+    def page_start(self) -> int:
+        return self.head + len(self.ready)
+
+    def is_paged(self, sequence: int) -> bool:
+        """Whether it is in the stretch that is on disk only, if it is still there at all."""
+        return self.page_start <= sequence < self.page_stop
+
+    @property
+    def is_empty_here(self) -> bool:
+        """Nothing can be taken now; there may be something on disk."""
+        return not self.ready and not self.returned
+
     def __iter__(self) -> Iterator[Waiting]:
-        """All waiting messages in order, without taking them."""
+        """All waiting messages that are in memory, in order, without taking them."""
         yield from sorted(self.returned, key=lambda waiting: waiting[0])
-        for sequence, message in enumerate(self.ready, self.head):
-            if message is not HOLE:
-                yield sequence, 0, message
+        for first, messages in ((self.head, self.ready), (self.page_stop, self.fresh)):
+            for sequence, message in enumerate(messages, first):
+                if message is not HOLE:
+                    yield sequence, 0, message
 
     def give_back(self, sequence: int, count: int, message: Message) -> None:
         heappush(self.returned, (sequence, count, message))
@@ -101,11 +141,13 @@ class Lane:
         return None
 
     def _make_hole(self, sequence: int) -> Waiting | None:
-        index = sequence - self.head
-        if index >= len(self.ready) or self.ready[index] is HOLE:
+        messages, index = self.ready, sequence - self.head
+        if self.page_stop and index >= len(self.ready):
+            messages, index = self.fresh, sequence - self.page_stop
+        if not 0 <= index < len(messages) or messages[index] is HOLE:
             return None
-        message = self.ready[index]
-        self.ready[index] = HOLE
+        message = messages[index]
+        messages[index] = HOLE
         self.holes += 1
         self.strip()
         return sequence, 0, message
@@ -116,5 +158,7 @@ class Lane:
         self.head = self.tail
         self.ready.clear()
         self.returned.clear()
-        self.holes = 0
+        self.fresh.clear()
+        self.incoming = self.ready
+        self.holes = self.page_stop = self.paged = 0
         return messages

@@ -14,6 +14,7 @@ from leveret.errors import PreconditionFailed
 MAX_PRIORITY = 255
 LONGEST_MS = (1 << 53) - 1
 QUEUE_TYPES = ("classic", "quorum")
+DURABILITIES = ("fsync", "os")
 
 # Arguments that make two declarations different, as RabbitMQ compares them.
 COMPARED = (
@@ -27,6 +28,7 @@ COMPARED = (
     "x-max-length-bytes",
     "x-overflow",
     "x-single-active-consumer",
+    "x-durability",
 )
 
 
@@ -38,6 +40,7 @@ class QueueOptions:
     expires: float | None = None
     max_priority: int | None = None
     kind: str = "classic"
+    durability: str | None = None  # None: as the node
 
     @staticmethod
     def of(arguments: Mapping[str, object], durable: bool = False, exclusive: bool = False) -> QueueOptions:
@@ -46,6 +49,7 @@ class QueueOptions:
             expires=_milliseconds(arguments, "x-expires", smallest=1),
             max_priority=_whole_number(arguments, "x-max-priority", 0, MAX_PRIORITY),
             kind=_queue_type(arguments),
+            durability=_durability(arguments),
         )
         if options.kind == "quorum" and (exclusive or not durable):
             wrong = "'exclusive' true" if exclusive else "'durable' false"
@@ -58,6 +62,13 @@ def _queue_type(arguments: Mapping[str, object]) -> str:
     if kind not in QUEUE_TYPES:
         raise PreconditionFailed(f"invalid arg 'x-queue-type': {kind!r}; this broker has {', '.join(QUEUE_TYPES)}")
     return str(kind)
+
+
+def _durability(arguments: Mapping[str, object]) -> str | None:
+    durability = arguments.get("x-durability")
+    if durability is not None and durability not in DURABILITIES:
+        raise PreconditionFailed(f"invalid arg 'x-durability': {durability!r}; accepted: {', '.join(DURABILITIES)}")
+    return None if durability is None else str(durability)
 
 
 def _milliseconds(arguments: Mapping[str, object], name: str, smallest: int) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
 from leveret.message import Message
@@ -17,7 +18,8 @@ class Queue(Protocol):
 
     name: str
     alive: bool  # False once deleted: remembered routes that still name it are made anew
-    durable: bool
+    stored: bool  # its persistent messages outlive the process
+    synced: bool  # and the machine
     dirty: bool
     guard: Guard | None
 
@@ -38,11 +40,27 @@ class Queue(Protocol):
 
 
 def publish_to(queues: Sequence[Queue], log: Log, run: list[Message], size: int, timed: bool) -> int:
-    """Hand a run to all queues; those that outlive the process share one write, whose receipt is given."""
+    """Hand a run, all persistent or all transient, to all queues; those that keep it share one write: its receipt."""
+    if not run[0][2].persistent:
+        for queue in queues:
+            queue.publish(run, size, timed)
+        return GRANTED
     placements: list[Placement] = []
+    synced = False
     for queue in queues:
-        if queue.durable:
+        if queue.stored:
             placements += queue.place(run, size, timed)
+            synced = synced or queue.synced
         else:
             queue.publish(run, size, timed)
-    return log.append(run, placements) if placements else GRANTED
+    return log.append(run, placements, synced) if placements else GRANTED
+
+
+def is_mixed(run: list[Message]) -> bool:
+    """Whether some messages of the run are persistent and some are not."""
+    return len({message[2].persistent for message in run}) > 1
+
+
+def stretches(run: list[Message]) -> list[list[Message]]:
+    """The run, cut wherever persistent and transient messages meet."""
+    return [list(messages) for _, messages in groupby(run, key=lambda message: message[2].persistent)]

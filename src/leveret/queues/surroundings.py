@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from leveret.store.log import Log
+from leveret.store.pages import Pages
 
 if TYPE_CHECKING:
     from leveret.queues.queue import Queue
@@ -21,10 +22,11 @@ class Cancellable(Protocol):
 class MemoryGauge:
     """Bytes that messages hold, counted at every queue they wait in; shared by all queues of a broker."""
 
-    __slots__ = ("used",)
+    __slots__ = ("is_short", "used")
 
     def __init__(self) -> None:
         self.used = 0
+        self.is_short = False  # so much that queues should hold as little as they can
 
 
 @dataclass(slots=True)
@@ -33,5 +35,8 @@ class Surroundings:
     schedule: Callable[[float, Callable[[], None]], Cancellable]
     log: Log
     gauge: MemoryGauge
+    pages: Pages | None = None  # without a disk everything stays in memory
+    queue_memory: int = 64 << 20  # bytes of content that a queue may hold before it is paged out
+    wall_ahead: Callable[[], float] = lambda: 0.0  # from message time to wall time
     dirty: list[Queue] = field(default_factory=list)  # queues to be looked at before this turn ends
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

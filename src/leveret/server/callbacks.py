@@ -31,6 +31,10 @@ class CallbackThread:
             self._thread = threading.Thread(target=self._run, name="leveret-callbacks", daemon=True)
             self._thread.start()
 
+    def is_current(self) -> bool:
+        """Whether the caller is a callback."""
+        return threading.current_thread() is self._thread
+
     def put(self, session: LocalSession, callback: Callback, delivered: Delivered, done: Callable[[], None]) -> None:
         """``done`` is called after the callback, whether that returned or raised."""
         self._work.put((session, callback, delivered, done))

@@ -62,6 +62,9 @@ class Logins:
 
     def _back_on_loop(self, user: User | None, name: str, done: Done) -> None:
         self._waiting -= 1
+        if user is not None:
+            self._broker.users.note_login(user)
+            self._broker.wake()
         self._answer(user, name, done)
 
     def _answer(self, user: User | None, name: str, done: Done) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from leveret.broker.interceptors import InterceptContext
 from leveret.delivery.confirms import Confirms, Verdict
 from leveret.delivery.consumer import UNLIMITED, Holder
 from leveret.delivery.unacked import Portion, Unacked
-from leveret.errors import NotFound, PreconditionFailed, Unsupported
+from leveret.errors import NotFound, PreconditionFailed, ResourceFault, Unsupported
 from leveret.message import Message
 from leveret.session import consuming, declaring, settling, transactions
 from leveret.session.content import PendingContent
@@ -48,6 +49,7 @@ class Channel:
         "confirms",
         "connection",
         "consumers",
+        "deferred",
         "frame_start",
         "getters",
         "guarded",
@@ -98,6 +100,7 @@ class Channel:
         self.last_queue: str | None = None
         self.published = 0
         self.returned = 0
+        self.deferred: deque[tuple[int, bytes]] = deque()  # (receipt, frames): answers that wait for the disk
 
     # ---- methods
 
@@ -118,7 +121,23 @@ class Channel:
         return interceptors.apply(context, method)
 
     def send(self, method: Method) -> None:
-        self.connection.send(method_frame(self.number, method))
+        self.say(method_frame(self.number, method))
+
+    def say(self, frames: bytes) -> None:
+        """Answers of a channel keep their order: while one waits for the disk, so do those behind it."""
+        if self.deferred:
+            self.deferred.append((self.deferred[-1][0], frames))
+        else:
+            self.connection.send(frames)
+
+    def answer(self, method: Method, issued: int) -> None:
+        """Answer once everything that was given to the log since ``issued`` is safe."""
+        broker = self.connection.broker
+        if broker.log.issued == issued:
+            self.send(method)
+        else:
+            self.deferred.append((broker.log.issued, method_frame(self.number, method)))
+            broker.awaiting[self] = None
 
     def send_verdicts(self, verdicts: list[Verdict]) -> None:
         for tag, multiple, ack in verdicts:
@@ -126,14 +145,34 @@ class Channel:
                 flag = b"\x01" if multiple else b"\x00"
                 self.connection.send(self.ack_start + tag.to_bytes(8, "big") + flag + END_BYTE)
             else:
-                self.send(BasicNack(tag, multiple, requeue=False))
+                self.connection.send(method_frame(self.number, BasicNack(tag, multiple, requeue=False)))
 
     def granted(self, receipt: int) -> bool:
+        deferred = self.deferred
+        if deferred:
+            while deferred and deferred[0][0] <= receipt:
+                self.connection.send(deferred.popleft()[1])
+            if not deferred:
+                for consumer in self.consumers.values():  # they were given nothing meanwhile
+                    consumer.queue.touch()
         if self.confirms is None or self.step is not ChannelStep.OPEN:
-            return False
+            return bool(deferred)
         self.send_verdicts(self.confirms.granted(receipt))
         still = self.guarded is not None and self.guarded.granted(receipt)
-        return still or self.confirms.is_waiting
+        return still or self.confirms.is_waiting or bool(deferred)
+
+    def granted_early(self, receipts: set[int]) -> None:
+        if self.confirms is not None and self.step is ChannelStep.OPEN:
+            self.send_verdicts(self.confirms.granted_early(receipts))
+
+    def lost(self) -> None:
+        if self.deferred:
+            self.deferred.clear()
+            self.connection.close_with(ResourceFault("the disk failed, the store is read-only: restart the broker"))
+        elif self.confirms is not None and self.step is ChannelStep.OPEN:
+            self.send_verdicts(self.confirms.lost(self.connection.broker.log.issued))
+            if self.guarded is not None:
+                self.guarded.lost()
 
     def named_queue(self, name: str) -> str:
         """An empty name stands for the queue that was declared last on this channel."""
@@ -174,6 +213,14 @@ class Channel:
 
     # ---- the end
 
+    def leave(self) -> None:
+        """The peer is not interested any more: release without a word."""
+        self.deferred.clear()
+        if self.step is ChannelStep.OPEN:
+            self.release()
+        else:
+            self.connection.broker.awaiting.pop(self, None)
+
     def release(self) -> None:
         """Give everything back: consumers leave, unacked messages return to their places, books are closed."""
         self.step = ChannelStep.CLOSING
@@ -189,7 +236,8 @@ class Channel:
         if self.guarded is not None:
             self.guarded.die()
         self.tx = None
-        self.connection.broker.awaiting.pop(self, None)
+        if not self.deferred:
+            self.connection.broker.awaiting.pop(self, None)
         self.connection.broker.registry.close_channel(self.connection.user.name)
 
 

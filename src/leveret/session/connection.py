@@ -98,11 +98,12 @@ class Connection:
         self.outbox = Outbox(broker, peer, limits.write_high_mark, self._feed_consumers)
         self.send = self.outbox.send
         self._paused: set[str] = set()
+        self._halts: set[str] = set()
 
     def receive(self, data: bytes) -> None:
         """Bytes from the peer, in any slicing."""
         self.intake.receive(data)
-        if self.broker.dirty or self.broker.outgoing:
+        if self.broker.has_work:
             self.broker.wake()
 
     def send_method(self, method: Method) -> None:
@@ -169,8 +170,7 @@ class Connection:
         if channel is None:
             self._open_channel(number)
         elif isinstance(method, ChannelClose):
-            if channel.step is ChannelStep.OPEN:
-                channel.release()
+            channel.leave()
             self.channels.pop(number)
             self.send(method_frame(number, ChannelCloseOk()))
         elif isinstance(method, ChannelCloseOk):
@@ -208,10 +208,18 @@ class Connection:
         elif not self.is_over:
             self.over()
 
+    def close_with(self, error: AmqpError) -> None:
+        """End the connection by an error that none of its frames caused."""
+        if self.step is Step.OPEN:
+            self.log.warning("connection closed by an error", error=error.reply_text)
+            self.intake.at_method = NO_METHOD
+            self._close(error)
+
     def _close(self, error: AmqpError) -> None:
         self._release()
         self.step = Step.CLOSING
         self.send_method(connection_close(error, self.intake.at_method))
+        self._halts.clear()
         self.intake.halted = False
         self.peer.resume_reading()  # or the answer would not be heard
         self.peer.close_after(CLOSE_PATIENCE)
@@ -234,15 +242,14 @@ class Connection:
         self.outbox.close()
         self.intake.forget()
         self.broker.registry.remove(self)
-        if self.broker.dirty or self.broker.outgoing:
+        if self.broker.has_work:
             self.broker.wake()
 
     def _release(self) -> None:
         """Give back everything that this connection held."""
         channels, self.channels = self.channels, {}
         for channel in channels.values():
-            if channel.step is ChannelStep.OPEN:
-                channel.release()
+            channel.leave()
         vhost: Vhost | None = self.vhost
         if vhost is not None:
             self.vhost = None  # type: ignore[assignment]
@@ -254,12 +261,15 @@ class Connection:
     def halt(self, reason: str) -> None:
         """Stop in the middle of the input until unhalt(): something outside decides first."""
         self.intake.halted = True
+        self._halts.add(reason)
         self.pause(reason)
 
     def unhalt(self, reason: str) -> None:
-        if reason in self._paused:
+        if reason in self._halts:
+            self._halts.remove(reason)
             self.resume(reason)
-            self.intake.go_on()
+            if not self._halts:
+                self.intake.go_on()
             self.broker.wake()
 
     def push_back(self, most: int) -> None:
@@ -286,8 +296,8 @@ class Connection:
 
     def note_publisher(self) -> None:
         self.publishes = True
-        if self.broker.memory.raised:
-            self.block("memory mark passed")
+        for reason in self.broker.alarms.values():
+            self.block(reason)
 
     def block(self, reason: str) -> None:
         if self.blocked or self.step is not Step.OPEN:

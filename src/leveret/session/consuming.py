@@ -13,13 +13,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder, Source
-from leveret.errors import NotAllowed, PreconditionFailed, Unsupported
+from leveret.errors import AmqpError, NotAllowed, PreconditionFailed, Unsupported
 from leveret.message import Address, Message
 from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
 from leveret.session.access import check_access
 from leveret.wire.content import refit
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import ENVELOPE, method_frame
+from leveret.wire.grammar import ChannelStep
 from leveret.wire.methods import (
     BasicCancel,
     BasicCancelOk,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 BURST_BYTES = 512 << 10  # a consumer gives others their turn after this much
 HEAD_AND_TAIL = 64  # bytes of a basic.deliver frame, about
 DELIVER = b"\x00\x3c\x00\x3c"
+LOADING = "a message is read from disk"
 
 
 class AmqpConsumer(Consumer):
@@ -61,7 +63,7 @@ class AmqpConsumer(Consumer):
         self._heads: dict[int, bytes] = {}
 
     def room(self) -> int:
-        if not self._outbox.has_room():
+        if self.channel.deferred or not self._outbox.has_room():  # the consume-ok may be among what is deferred
             return 0
         if self.no_ack:
             return UNLIMITED
@@ -223,6 +225,11 @@ def _get(channel: Channel, method: BasicGet) -> None:
     name = channel.named_queue(method.queue)
     check_access(channel.connection, "read", "queue", name)
     queue = channel.vhost.queue(name, channel.connection)
+    if queue.needs_load and queue.pager is not None:
+        connection = channel.connection
+        if queue.pager.when_loaded(lambda: _get_loaded(channel, method)):
+            connection.halt(LOADING)
+            return
     taken = queue.get(method.no_ack)
     if taken is None:
         channel.send(BasicGetEmpty())
@@ -238,9 +245,21 @@ def _get(channel: Channel, method: BasicGet) -> None:
         unacked.items.append(taken.message)
         unacked.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
     content, address, _ = taken.message
-    reply = BasicGetOk(tag, taken.tries > 0, address.exchange, address.key, taken.left)
+    reply = BasicGetOk(tag, taken.redelivered, address.exchange, address.key, taken.left)
     frame = method_frame(channel.number, reply)
-    channel.connection.send(frame + refit(content, channel.number, channel.connection.frame_max))
+    channel.say(frame + refit(content, channel.number, channel.connection.frame_max))
+
+
+def _get_loaded(channel: Channel, method: BasicGet) -> None:
+    """What stood first in the queue was on disk and is here now."""
+    connection = channel.connection
+    if not connection.is_over and channel.step is ChannelStep.OPEN:
+        connection.intake.at_channel, connection.intake.at_method = channel.number, BasicGet.id
+        try:
+            _get(channel, method)
+        except AmqpError as error:  # the queue is gone, say
+            connection.fail(error)
+    connection.unhalt(LOADING)
 
 
 def _qos(channel: Channel, method: BasicQos) -> None:

@@ -36,7 +36,18 @@ if TYPE_CHECKING:
 GENERATED_NAME = "amq.gen-AAAAAAAAAAAAAAAAAAAAAA"  # stands for any name that we make up, where permissions are asked
 
 
+def _known_safe(channel: Channel, lasting: bool) -> int:
+    """The receipt up to which all is safe, as far as an answer is concerned.
+
+    What a caller finds there already may have been declared a moment ago and be on its way to the disk: for lasting
+    things that wait is shared.
+    """
+    broker = channel.connection.broker
+    return broker.last_granted if lasting else broker.log.issued
+
+
 def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
+    issued = _known_safe(channel, method.durable)
     if method.passive:
         if not method.exchange:
             raise AccessRefused("operation not permitted on the default exchange")
@@ -55,7 +66,7 @@ def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
             arguments=method.arguments,
         )
     if not method.nowait:
-        channel.send(ExchangeDeclareOk())
+        channel.answer(ExchangeDeclareOk(), issued)
 
 
 def _check_further(channel: Channel, kind: Literal["queue", "exchange"], name: str, target: object) -> None:
@@ -66,27 +77,31 @@ def _check_further(channel: Channel, kind: Literal["queue", "exchange"], name: s
 
 
 def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
+    issued = channel.connection.broker.log.issued
     if method.exchange:
         check_access(channel.connection, "configure", "exchange", method.exchange)
     channel.vhost.delete_exchange(method.exchange, if_unused=method.if_unused)
     if not method.nowait:
-        channel.send(ExchangeDeleteOk())
+        channel.answer(ExchangeDeleteOk(), issued)
 
 
 def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
+    issued = channel.connection.broker.log.issued
     _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
     destination = Destination("exchange", method.destination)
-    channel.vhost.bind(Binding(method.source, destination, method.routing_key, method.arguments))
+    if not channel.vhost.bind(Binding(method.source, destination, method.routing_key, method.arguments)):
+        issued = _known_safe(channel, True)
     if not method.nowait:
-        channel.send(ExchangeBindOk())
+        channel.answer(ExchangeBindOk(), issued)
 
 
 def _unbind_exchange(channel: Channel, method: ExchangeUnbind) -> None:
+    issued = channel.connection.broker.log.issued
     _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
     destination = Destination("exchange", method.destination)
     channel.vhost.unbind(Binding(method.source, destination, method.routing_key, method.arguments))
     if not method.nowait:
-        channel.send(ExchangeUnbindOk())
+        channel.answer(ExchangeUnbindOk(), issued)
 
 
 def _check_binding(channel: Channel, kind: str, destination: str, source: str, key: str) -> None:
@@ -99,6 +114,7 @@ def _check_binding(channel: Channel, kind: str, destination: str, source: str, k
 
 
 def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
+    issued = _known_safe(channel, method.durable)
     vhost, connection = channel.vhost, channel.connection
     if method.queue.startswith(REPLY_TO):
         _declare_replies(channel, method)
@@ -123,7 +139,7 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
     channel.last_queue = queue.name
     if not method.nowait:
         vhost.settle_down(queue)
-        channel.send(QueueDeclareOk(queue.name, queue.ready, len(queue.consumers)))
+        channel.answer(QueueDeclareOk(queue.name, queue.ready, len(queue.consumers)), issued)
 
 
 def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
@@ -136,21 +152,23 @@ def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
 
 
 def _delete_queue(channel: Channel, method: QueueDelete) -> None:
+    issued = channel.connection.broker.log.issued
     name = channel.named_queue(method.queue)
     check_access(channel.connection, "configure", "queue", name)
     number = channel.vhost.delete_queue(
         name, if_unused=method.if_unused, if_empty=method.if_empty, owner=channel.connection
     )
     if not method.nowait:
-        channel.send(QueueDeleteOk(number))
+        channel.answer(QueueDeleteOk(number), issued)
 
 
 def _purge_queue(channel: Channel, method: QueuePurge) -> None:
+    issued = channel.connection.broker.log.issued
     name = channel.named_queue(method.queue)
     check_access(channel.connection, "read", "queue", name)
     number = channel.vhost.purge_queue(name, channel.connection)
     if not method.nowait:
-        channel.send(QueuePurgeOk(number))
+        channel.answer(QueuePurgeOk(number), issued)
 
 
 def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding:
@@ -165,14 +183,17 @@ def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding
 
 
 def _bind_queue(channel: Channel, method: QueueBind) -> None:
-    channel.vhost.bind(_queue_binding(channel, method))
+    issued = channel.connection.broker.log.issued
+    if not channel.vhost.bind(_queue_binding(channel, method)):
+        issued = _known_safe(channel, True)
     if not method.nowait:
-        channel.send(QueueBindOk())
+        channel.answer(QueueBindOk(), issued)
 
 
 def _unbind_queue(channel: Channel, method: QueueUnbind) -> None:
+    issued = channel.connection.broker.log.issued
     channel.vhost.unbind(_queue_binding(channel, method))
-    channel.send(QueueUnbindOk())
+    channel.answer(QueueUnbindOk(), issued)
 
 
 HANDLERS: dict[tuple[int, int], Callable[..., None]] = {

@@ -101,6 +101,13 @@ class GuardedSender:
             self.settle(pending, whose, GRANTED)
         return bool(self._unlogged)
 
+    def lost(self) -> None:
+        """The log will never grant what it has not granted yet."""
+        unlogged, self._unlogged = self._unlogged, []
+        for _, pending, whose in unlogged:
+            pending.nacked = True
+            self.settle(pending, whose, GRANTED)
+
     def die(self) -> None:
         """The channel is gone: its queues forget it."""
         for queue in {queue for pending in self._pending.values() for queue in pending.unstored}:

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, PERSISTENT, TRANSIENT, Message
-from leveret.queues.queue import publish_to
+from leveret.queues.queue import is_mixed, publish_to, stretches
 from leveret.session.guarded import publish_guarded
 from leveret.session.inspection import inspect
 from leveret.session.routes import Route
@@ -145,6 +145,10 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
     """Hand a run to the queues of its route; return and confirm what must be."""
     if channel.tx is not None:
         channel.tx.publishes.append((route, run, size, timed))
+        return
+    if route.durable and is_mixed(run):  # each kind is confirmed in its own time
+        for stretch in stretches(run):
+            publish(channel, route, stretch, sum([len(message[0]) for message in stretch]), timed)
         return
     number = len(run)
     route.counters.published += number

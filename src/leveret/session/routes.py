@@ -66,7 +66,7 @@ class Route:
 
     def lead_to(self, queues: list[Queue]) -> None:
         self.queues = queues
-        self.durable = any(queue.durable for queue in queues)
+        self.durable = any(queue.stored for queue in queues)
         self.guarded = any(queue.guard is not None for queue in queues)
         self.plain = bool(queues) and not self.durable and not self.guarded
 

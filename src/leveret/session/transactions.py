@@ -62,13 +62,16 @@ def _select_tx(channel: Channel, method: TxSelect) -> None:
 def _commit(channel: Channel, method: TxCommit) -> None:
     done = _current(channel)
     channel.tx = None  # what is committed takes effect as if it came now
-    for route, run, size, timed in done.publishes:
-        publish(channel, route.living(), run, size, timed)
-    for tags, action in done.settlements:
-        portions = [channel.unacked.take_one(tag) for tag in tags]
-        action([portion for portion in portions if portion is not None])
+    log = channel.connection.broker.log
+    issued = log.issued
+    with log.group():
+        for route, run, size, timed in done.publishes:
+            publish(channel, route.living(), run, size, timed)
+        for tags, action in done.settlements:
+            portions = [channel.unacked.take_one(tag) for tag in tags]
+            action([portion for portion in portions if portion is not None])
     channel.tx = Transaction()
-    channel.send(TxCommitOk())
+    channel.answer(TxCommitOk(), issued)
 
 
 def _rollback(channel: Channel, method: TxRollback) -> None:

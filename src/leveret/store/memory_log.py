@@ -1,22 +1,42 @@
-"""The log that keeps nothing: for transient queues, embedded brokers and tests. Grants every receipt at once."""
+"""The log that keeps nothing: for embedded brokers without a data directory, and tests. Grants everything at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from leveret.message import Message
+from leveret.store.definitions import Change
 from leveret.store.log import GRANTED, Placement
 
 
 class MemoryLog:
     def __init__(self) -> None:
+        self.issued = GRANTED
         self.on_granted: Callable[[int], None] = lambda receipt: None
+        self.on_early: Callable[[set[int]], None] = lambda receipts: None
+        self.on_lost: Callable[[], None] = lambda: None
 
-    def append(self, messages: Sequence[Message], placements: Sequence[Placement]) -> int:
+    def append(self, messages: Sequence[Message], placements: Sequence[Placement], synced: bool = True) -> int:
         return GRANTED
 
     def settle(self, queue: int, lane: int, sequence: int, number: int) -> None:
         pass
 
-    def forget(self, queue: int) -> int:
+    def returned(self, queue: int, lane: int, sequence: int, number: int, tries: int) -> None:
+        pass
+
+    def forget(self, queue: int) -> None:
+        pass
+
+    def record(self, change: Change) -> int:
         return GRANTED
+
+    def promise(self) -> int:
+        return GRANTED
+
+    def group(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def flush(self) -> None:
+        pass

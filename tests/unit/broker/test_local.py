@@ -260,7 +260,7 @@ def test_durable_queues_have_it_written_once() -> None:
     for name, durable in (("one", True), ("two", True), ("three", False)):
         house.vhost.declare_queue(name, durable=durable)
         house.vhost.bind(Binding("amq.fanout", Destination("queue", name), ""))
-    Desk(house).publish(b"a", exchange="amq.fanout", key="")
+    Desk(house).publish(b"a", exchange="amq.fanout", key="", delivery_mode=2)
     ((bodies, placements),) = log.appended
     assert bodies == [b"a"]
     assert [placement.queue for placement in placements] == [1, 2]

@@ -152,8 +152,8 @@ def test_a_priority_above_the_maximum_counts_as_the_maximum(house: QueueHouse) -
 def test_places_of_a_run_are_told_by_lane(house: QueueHouse) -> None:
     queue = house.queue(max_priority=2)
     run = [message(b"a"), message(b"b", priority=2), message(b"c")]
-    assert queue.place(run, size_of(run), False) == [Placement(1, 0, 1, 2), Placement(1, 2, 1, 1)]
-    assert queue.place(run[:1], size_of(run[:1]), False) == [Placement(1, 0, 3, 1)]
+    assert queue.place(run, size_of(run), False) == [Placement(1, 0, 1, 2, 2), Placement(1, 2, 1, 1, 2)]
+    assert queue.place(run[:1], size_of(run[:1]), False) == [Placement(1, 0, 3, 1, 2)]
 
 
 def test_getting_looks_past_a_lane_whose_last_message_has_died(house: QueueHouse) -> None:

@@ -133,7 +133,7 @@ def test_a_durable_confirm_waits_for_its_receipt() -> None:
     client.declare("q")
     client.declare("durable", durable=True)
     client.ask(ConfirmSelect())
-    client.publish("durable", b"1")
+    client.publish("durable", b"1", delivery_mode=2)
     client.publish("q", b"2", b"3")
     assert client.heard() == [BasicAck(2), BasicAck(3)]
     channel = client.session.channels[1]
@@ -150,7 +150,10 @@ def test_the_log_gets_each_message_once_with_all_its_durable_places() -> None:
     for name, durable in (("one", True), ("two", True), ("three", False)):
         client.declare(name, durable=durable)
         client.ask(QueueBind(name, "amq.fanout"))
-    client.feed(client.published("amq.fanout", "", b"a") + client.published("amq.fanout", "", b"b"))
+    lasting = {"delivery_mode": 2}
+    client.feed(
+        client.published("amq.fanout", "", b"a", **lasting) + client.published("amq.fanout", "", b"b", **lasting)
+    )
     ((bodies, placements),) = log.appended
     assert bodies == [b"a", b"b"]
     assert [(place.queue, place.sequence, place.number) for place in placements] == [(1, 1, 2), (2, 1, 2)]

@@ -17,13 +17,9 @@ from tests.support.peer_pair import Client, House
 class SlowLog(MemoryLog):
     """Grants nothing by itself; receipts are 1, 2, 3, ..."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.receipt = 0
-
-    def append(self, messages: Sequence[Message], placements: Sequence[Placement]) -> int:
-        self.receipt += 1
-        return self.receipt
+    def append(self, messages: Sequence[Message], placements: Sequence[Placement], synced: bool = True) -> int:
+        self.issued += 1
+        return self.issued
 
 
 @pytest.fixture

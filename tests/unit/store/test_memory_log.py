@@ -11,5 +11,8 @@ def test_every_receipt_is_granted_at_once() -> None:
     log = MemoryLog()
     assert log.append(messages(b"a"), [Placement(1, 0, 1, 1)]) == GRANTED
     log.settle(1, 0, 1, 1)
-    assert log.forget(1) == GRANTED
+    log.forget(1)
+    log.flush()
+    assert log.promise() == GRANTED
+    assert log.issued == GRANTED
     log.on_granted(5)

@@ -1,0 +1,125 @@
+"""Putting back what an earlier life left: definitions first, then the queues get their messages.
+
+Nothing is delivered or recorded while this runs. Messages stay on disk; each lane only learns what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from leveret.auth.users import Secret
+from leveret.broker.broker import Broker
+from leveret.errors import LeveretError
+from leveret.logs import get_log
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.deadlines import Deadlines
+from leveret.queues.options import QueueOptions
+from leveret.routing.bindings import Binding, Destination
+from leveret.store.definitions import Definitions
+from leveret.wire.fields import Table, decode_table
+
+
+class LeftLane(Protocol):
+    """What the journal found of a lane (store/recovery.py)."""
+
+    queue: int
+    lane: int
+    tail: int
+    deadlines: list[tuple[float, int]]
+    redelivered_below: int
+
+    def first(self) -> int | None:
+        """The sequence of the first live message."""
+
+    def number(self) -> int: ...
+
+    def size(self) -> int: ...
+
+
+def restore_definitions(broker: Broker, rows: Definitions, default_user: str, default_password: str) -> None:
+    """A row that this version cannot use (an exchange type that is gone, say) costs itself and is said."""
+    for vhost in rows.vhosts:
+        broker.add_vhost(vhost.name, max_queues=vhost.max_queues, max_connections=vhost.max_connections)
+    for user in rows.users:
+        made = broker.users.add(
+            user.name,
+            password_hash=user.password_hash,
+            tags=user.tags.split(",") if user.tags else (),
+            max_connections=user.max_connections,
+            max_channels=user.max_channels,
+        )
+        if user.is_pending and user.name == default_user:
+            made.secret.pending = Secret(pending=default_password).pending
+    for rule in rows.permissions:
+        broker.permissions.set(*rule)
+    for topic in rows.topic_permissions:
+        broker.permissions.set_topic(*topic)
+    broker.reserve_ids(rows.highest_queue)
+    _restore_topology(broker, rows)
+
+
+def _restore_topology(broker: Broker, rows: Definitions) -> None:
+    log = get_log("broker")
+    for exchange in rows.exchanges:
+        try:
+            broker.vhost(exchange.vhost).declare_exchange(
+                exchange.name,
+                exchange.kind,
+                durable=True,
+                auto_delete=exchange.auto_delete,
+                internal=exchange.internal,
+                arguments=_table(exchange.arguments),
+            )
+        except LeveretError as problem:
+            log.error("exchange cannot be restored", vhost=exchange.vhost, exchange=exchange.name, reason=str(problem))
+    for queue in rows.queues:
+        try:
+            _restore_queue(broker, queue.id, queue.vhost, queue.name, queue.auto_delete, _table(queue.arguments))
+        except LeveretError as problem:
+            log.error("queue cannot be restored", vhost=queue.vhost, queue=queue.name, reason=str(problem))
+    for row in rows.bindings:
+        destination = Destination("queue" if row.destination_kind == "queue" else "exchange", row.destination)
+        try:
+            broker.vhost(row.vhost).bind(Binding(row.source, destination, row.key, _table(row.arguments)))
+        except LeveretError as problem:
+            log.error("binding cannot be restored", vhost=row.vhost, source=row.source, reason=str(problem))
+
+
+def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete: bool, arguments: Table) -> None:
+    home = broker.vhost(vhost)
+    options = QueueOptions.of(arguments, durable=True)
+    queue = ClassicQueue(
+        id_, name, vhost, options, home.surroundings, durable=True, auto_delete=auto_delete, arguments=arguments
+    )
+    home.enter(queue)
+
+
+def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
+    """How many messages there are."""
+    queues = {queue.id: queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()}
+    ahead = broker.clock.wall() - broker.clock.now()
+    total = 0
+    for left in lanes:
+        queue = queues.get(left.queue)
+        if queue is None or queue.pager is None:
+            continue
+        lane = queue.lanes[min(left.lane, len(queue.lanes) - 1)]
+        first = left.first()
+        queue.pager.restore(
+            lane, left.tail if first is None else first, left.tail, left.number(), left.size(), left.redelivered_below
+        )
+        queue.bytes += left.size()
+        total += left.number()
+        if left.deadlines and queue.deadlines is None:
+            queue.deadlines = Deadlines(queue.lanes)
+            queue.plain = False
+        for deadline, sequence in left.deadlines:
+            assert queue.deadlines is not None
+            queue.deadlines.watch(lane.number, sequence, deadline - ahead)
+        queue.touch()
+    return total
+
+
+def _table(data: bytes) -> Table:
+    return decode_table(data, 0, len(data))[0]

@@ -1,0 +1,209 @@
+"""The core calls of AMQP on one virtual host of an embedded broker: what ``broker.vhost()`` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
+
+from leveret.broker.local import Delivered, LocalSession
+from leveret.broker.vhost import Vhost
+from leveret.config import Settings
+from leveret.node import Node
+from leveret.routing.bindings import Binding, Destination
+from leveret.server.callbacks import Callback, CallbackThread
+from leveret.wire.fields import Table, decode_table, encode_short, encode_table
+from leveret.wire.properties import Properties
+
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """The broker that the calls go to."""
+
+    settings: Settings
+
+    @property
+    def node(self) -> Node: ...
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run it on the loop; returns when what it wrote is safe."""
+
+    def call_when_calm(self, function: Callable[[], T]) -> T:
+        """The same, once there is no alarm."""
+
+    def post(self, function: Callable[[], None]) -> None:
+        """Run it on the loop some time soon."""
+
+    def forget(self, session: LocalSession) -> None: ...
+
+
+class EmbeddedVhost:
+    """Declare, bind, publish, consume and ack without a connection; same rules and errors as over AMQP."""
+
+    def __init__(self, broker: Caller, vhost: Vhost, callbacks: CallbackThread) -> None:
+        self._broker = broker
+        self._callbacks = callbacks
+        self._by_tag: dict[str, Callback] = {}
+        self.session = LocalSession(
+            vhost,
+            self._hand_over,
+            left=lambda tag: self._by_tag.pop(tag, None),
+            max_message_bytes=broker.settings.max_message_bytes,
+        )
+
+    def _call(self, function: Callable[[], T], publishes: bool = False) -> T:
+        def run() -> T:
+            self.session.check_open()
+            return function()
+
+        return self._broker.call_when_calm(run) if publishes else self._broker.call(run)
+
+    def declare_exchange(
+        self,
+        name: str,
+        type: str = "direct",
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, object] | None = None,
+    ) -> None:
+        vhost = self.session.vhost
+        options = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+        table = _as_sent(name, arguments)
+        self._call(lambda: vhost.declare_exchange(name, type, arguments=table, **options))
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        self._call(lambda: self.session.vhost.delete_exchange(name, if_unused=if_unused))
+
+    def declare_queue(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Mapping[str, object] | None = None,
+    ) -> str:
+        """The queue's name, which is made up for an empty one."""
+        vhost, owner = self.session.vhost, self.session
+        options = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
+        table = _as_sent(name, arguments)
+        return self._call(lambda: vhost.declare_queue(name, arguments=table, owner=owner, **options).name)
+
+    def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        vhost, owner = self.session.vhost, self.session
+        return self._call(lambda: vhost.delete_queue(name, if_unused=if_unused, if_empty=if_empty, owner=owner))
+
+    def purge_queue(self, name: str) -> int:
+        return self._call(lambda: self.session.vhost.purge_queue(name, self.session))
+
+    def bind(
+        self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, object] | None = None
+    ) -> None:
+        binding = _binding(exchange, queue, routing_key, arguments)
+
+        def bind() -> None:
+            self._refuse_if_locked(queue)
+            self.session.vhost.bind(binding)
+
+        self._call(bind)
+
+    def unbind(
+        self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, object] | None = None
+    ) -> None:
+        binding = _binding(exchange, queue, routing_key, arguments)
+
+        def unbind() -> None:
+            self._refuse_if_locked(queue)
+            self.session.vhost.unbind(binding)
+
+        self._call(unbind)
+
+    def _refuse_if_locked(self, queue: str) -> None:
+        if queue in self.session.vhost.queues:
+            self.session.vhost.queue(queue, self.session)
+
+    def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
+        """Whether the message reached a queue."""
+        content = bytes(memoryview(body))  # its own copy, and no text or number by mistake
+        return self._call(lambda: self.session.publish(exchange, routing_key, content, properties), publishes=True)
+
+    def consume(
+        self, queue: str, callback: Callback, tag: str = "", *, auto_ack: bool = False, prefetch: int = 0
+    ) -> str:
+        """The consumer tag. The callback runs in the broker's callback thread and may call back into the broker."""
+
+        def start() -> str:
+            made = self.session.consume(queue, tag, auto_ack=auto_ack, prefetch=prefetch)
+            self._by_tag[made] = callback
+            self._callbacks.start()
+            return made
+
+        return self._call(start)
+
+    def _hand_over(self, tag: str, delivered: Delivered) -> None:
+        """On the loop; the callback then runs in its thread, and the end of it is told to the loop again."""
+        broker, session = self._broker.node.broker, self.session
+
+        def done() -> None:
+            session.callback_done(tag)
+            broker.wake()
+
+        self._callbacks.put(session, self._by_tag[tag], delivered, lambda: self._broker.post(done))
+
+    def cancel(self, tag: str) -> None:
+        self._call(lambda: self.session.cancel(tag))
+
+    def get(self, queue: str, *, auto_ack: bool = False) -> Delivered | None:
+        while True:
+            loaded: Future[None] = Future()
+            found = self._call(lambda loaded=loaded: self._get(queue, auto_ack, loaded))  # type: ignore[misc]
+            if not isinstance(found, Future):
+                return found
+            found.result()
+
+    def _get(self, queue: str, auto_ack: bool, loaded: Future[None]) -> Delivered | Future[None] | None:
+        """The message; while the first of the queue is still on disk, something to wait for."""
+        target = self.session.vhost.queue(queue, self.session)
+        pager = target.pager
+        if target.needs_load and pager is not None and pager.when_loaded(lambda: loaded.set_result(None)):
+            return loaded
+        return self.session.get(queue, auto_ack=auto_ack)
+
+    def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
+        self._call(lambda: self.session.ack(delivery_tag, multiple=multiple))
+
+    def nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
+        self._call(lambda: self.session.nack(delivery_tag, multiple=multiple, requeue=requeue))
+
+    def message_count(self, queue: str) -> int:
+        """Messages that are ready."""
+
+        def count() -> int:
+            found = self.session.vhost.queue(queue, self.session)
+            self.session.vhost.settle_down(found)
+            return found.ready
+
+        return self._call(count)
+
+    def close(self) -> None:
+        """Consumers and exclusive queues leave; what was not acked goes back. Closing twice is no error."""
+
+        def close() -> None:
+            self.session.close()
+            self._broker.forget(self.session)
+
+        self._broker.call(close)
+
+
+def _binding(exchange: str, queue: str, routing_key: str, arguments: Mapping[str, object] | None) -> Binding:
+    return Binding(exchange, Destination("queue", queue), routing_key, _as_sent(routing_key, arguments))
+
+
+def _as_sent(name: str, arguments: Mapping[str, object] | None) -> Table:
+    """The arguments as if they had come over the wire: a copy, of types that can; the name must fit there, too."""
+    encode_short(name)
+    data = encode_table(arguments or {})
+    return decode_table(data, 0, len(data))[0]

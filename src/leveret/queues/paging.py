@@ -1,0 +1,250 @@
+"""A backlog larger than memory: which messages of a queue wait on disk only, and when they come back.
+
+Theory of operation. A queue keeps the front of each lane in memory, about as much as ``limit`` allows. What is behind
+that and on disk already (persistent messages whose receipt is granted) is simply forgotten: the journal's index knows
+where it lies. Transient messages go only when the whole broker is short of memory; they are spilled first. Consumers
+drain the front; before it runs dry the next stretch is loaded in a worker, so nobody waits for the disk as long as
+reading is faster than consuming, and the loop never does.
+
+A queue that was recovered begins with all of its messages on disk.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heappush
+from typing import TYPE_CHECKING
+
+from leveret.message import Message
+from leveret.queues.expiry import dated
+from leveret.queues.lane import HOLE, Lane
+from leveret.store.pages import Loaded, Pages
+
+if TYPE_CHECKING:
+    from leveret.queues.classic import ClassicQueue
+
+LOAD_BYTES = 2 << 20
+WORTH_IT = 64  # messages; fewer are not paged out
+SMALL_GAP = 64  # sequences that are gone may be bridged by so many holes
+SQUEEZED = 1 << 20  # bytes that a queue keeps when the whole broker is short of memory
+
+
+class Pager:
+    __slots__ = ("_chunks", "_loading", "_queue", "_spilled", "_spilling", "_waiting", "bytes", "limit", "pages")
+
+    def __init__(self, queue: ClassicQueue, pages: Pages, limit: int) -> None:
+        self._queue = queue
+        self.pages = pages
+        self.limit = limit
+        self.bytes = 0  # of content that is on disk only
+        self._loading: set[int] = set()  # lanes
+        self._chunks: dict[int, int] = {}  # by lane, messages in the last load
+        self._spilling: set[int] = set()  # lanes
+        self._spilled: dict[int, tuple[int, int]] = {}  # by lane: transient messages in [first, stop) are on disk too
+        self._waiting: list[Callable[[], None]] = []
+
+    # ---- out
+
+    def page_out(self, squeeze: bool) -> None:
+        """Forget what is on disk beyond the limit; when squeezed, bring the rest there."""
+        queue = self._queue
+        here = sum([len(lane.ready) + len(lane.fresh) for lane in queue.lanes])
+        if not here:
+            return
+        average = max((queue.bytes - self.bytes) // (here + queue.unacked), 1)
+        room = (min(SQUEEZED, self.limit) if squeeze else self.limit) // average
+        for lane in reversed(queue.lanes):
+            keep = min(room, len(lane.ready))
+            room -= keep
+            self._page_out_lane(lane, keep)
+            if squeeze and lane.number not in self._spilling:
+                self._spill(lane, keep)
+
+    def _page_out_lane(self, lane: Lane, keep: int) -> None:
+        synced = self.pages.synced(self._queue.id, lane.number)
+        spilled = self._spilled.get(lane.number, (0, 0))
+        if not lane.page_stop:
+            upto = min(max(synced, spilled[1]), lane.tail)
+            if upto - (lane.head + keep) < WORTH_IT:
+                return
+            self._open_stretch(lane, upto, keep, synced, spilled)
+        fresh = lane.fresh
+        while fresh and _on_disk(fresh[0], lane.page_stop, synced, spilled):
+            self._leave(lane, fresh.popleft())
+            lane.page_stop += 1
+
+    def _open_stretch(self, lane: Lane, upto: int, keep: int, synced: int, spilled: tuple[int, int]) -> None:
+        """The first page out of a lane: cut ``ready`` in three."""
+        ready, fresh = lane.ready, lane.fresh
+        for _ in range(lane.tail - upto):
+            fresh.appendleft(ready.pop())
+        sequence = upto - 1
+        while len(ready) > keep and _on_disk(ready[-1], sequence, synced, spilled):
+            self._leave(lane, ready.pop())
+            sequence -= 1
+        lane.page_stop = upto
+        lane.incoming = fresh
+        if lane.page_start == upto:
+            self._close_stretch(lane)
+
+    def _leave(self, lane: Lane, message: Message) -> None:
+        if message is HOLE:
+            lane.holes -= 1
+        else:
+            lane.paged += 1
+            self.bytes += len(message[0])
+
+    def _spill(self, lane: Lane, keep: int) -> None:
+        """Bring transient messages behind the front to disk; then they can be paged out like the others."""
+        first, messages = lane.page_stop, lane.fresh
+        if not lane.page_stop:
+            first, messages = lane.head + keep, deque(list(lane.ready)[keep:])
+        chosen = [
+            (sequence, message)
+            for sequence, message in enumerate(messages, first)
+            if message is not HOLE and not message[2].persistent
+        ]
+        if len(chosen) < WORTH_IT:
+            return
+        stop = first + len(messages)
+        self._spilling.add(lane.number)
+
+        def done(is_written: bool) -> None:
+            self._spilling.discard(lane.number)
+            if not self._queue.alive or not is_written:
+                return
+            known = self._spilled.get(lane.number)
+            self._spilled[lane.number] = (known[0] if known else first, stop)
+            gone = lane.head - first  # taken while we wrote
+            if gone > 0:
+                self.pages.drop(self._queue.id, lane.number, first, gone)
+            self._page_out_lane(lane, keep)
+            self._queue.touch()
+
+        self.pages.spill(self._queue.id, lane.number, chosen, done)
+
+    # ---- in
+
+    def fill(self, lane: Lane) -> None:
+        """Have the next stretch loaded if the front runs low."""
+        if not lane.page_stop or lane.number in self._loading:
+            return
+        if not lane.paged:
+            self._close_stretch(lane)
+            return
+        if len(lane.ready) + len(lane.returned) > self._chunks.get(lane.number, 0) // 2:
+            return
+        first = self.pages.next_sequence(self._queue.id, lane.number, lane.page_start)
+        if first is None or first >= lane.page_stop:
+            self.lose_rest(lane)
+            return
+        if first - lane.page_start > SMALL_GAP and lane.ready:
+            return  # when the front is gone, it is a leap and not a gap
+        self._loading.add(lane.number)
+        self.pages.load(
+            self._queue.id, lane.number, first, lane.page_stop, LOAD_BYTES, lambda loaded: self._loaded(lane, loaded)
+        )
+
+    def _loaded(self, lane: Lane, loaded: list[Loaded]) -> None:
+        self._loading.discard(lane.number)
+        if not self._queue.alive:
+            return
+        self._chunks[lane.number] = len(loaded)
+        for sequence, message, time in loaded:
+            if not lane.is_paged(sequence):
+                continue  # purged while we read
+            if sequence - lane.page_start > SMALL_GAP and lane.ready:
+                break
+            self._take_in(lane, sequence, dated(self._queue, message, time))
+        if loaded:
+            first = loaded[0].sequence
+            self.pages.drop(self._queue.id, lane.number, first, max(lane.page_start - first, 0))
+        if lane.page_stop and not lane.paged:
+            self._close_stretch(lane)
+        waiting, self._waiting = self._waiting, []
+        self._queue.touch()
+        for call in waiting:
+            call()
+
+    def _take_in(self, lane: Lane, sequence: int, message: Message) -> None:
+        lane.paged -= 1
+        self.bytes -= len(message[0])
+        if not lane.ready:
+            lane.head = sequence
+        while lane.page_start < sequence:
+            lane.ready.append(HOLE)
+            lane.holes += 1
+        if sequence < lane.redelivered_below:
+            heappush(lane.returned, (sequence, self.pages.tries(self._queue.id, lane.number, sequence), message))
+            if lane.ready:
+                lane.ready.append(HOLE)
+                lane.holes += 1
+            else:
+                lane.head = sequence + 1
+        else:
+            lane.ready.append(message)
+
+    def _close_stretch(self, lane: Lane) -> None:
+        """Nothing of the lane is on disk only any more."""
+        gap = lane.page_stop - lane.page_start
+        if lane.ready and gap > SMALL_GAP:
+            return  # it closes when the front is gone
+        if not lane.ready:
+            lane.head = lane.page_stop
+        else:
+            lane.ready.extend([HOLE] * gap)
+            lane.holes += gap
+        lane.ready.extend(lane.fresh)
+        lane.fresh.clear()
+        lane.incoming = lane.ready
+        lane.page_stop = 0
+        if not any(each.page_stop for each in self._queue.lanes):
+            self._queue.bytes -= self.bytes  # sizes of expired ones are estimates: what is left is the error
+            self.bytes = 0
+
+    def lose_rest(self, lane: Lane) -> None:
+        """The disk knows none of what should be there: it was damaged, and reported."""
+        lane.paged = 0
+        self._close_stretch(lane)
+
+    def when_loaded(self, call: Callable[[], None]) -> bool:
+        """Call back when the next stretch is here; False if there is none to wait for."""
+        for lane in self._queue.lanes:
+            self.fill(lane)
+        if self._loading:
+            self._waiting.append(call)
+        return bool(self._loading)
+
+    # ---- without loading
+
+    def expire(self, lane: Lane, sequence: int) -> int | None:
+        """A message that is on disk only dies there: its size; None if it is gone already."""
+        size = self.pages.size_of(self._queue.id, lane.number, sequence)
+        if size is not None:
+            lane.paged -= 1
+            self.bytes -= size
+            self.pages.drop(self._queue.id, lane.number, sequence, 1)
+        return size
+
+    def purge(self, lane: Lane) -> int:
+        """Drop all that is on disk only: how many."""
+        number = lane.paged
+        if lane.page_stop:
+            self.pages.drop(self._queue.id, lane.number, lane.page_start, lane.page_stop - lane.page_start)
+        return number
+
+    def restore(self, lane: Lane, first: int, stop: int, number: int, size: int, redelivered_below: int) -> None:
+        """What an earlier life left."""
+        lane.head = first
+        lane.attempted = first
+        lane.redelivered_below = redelivered_below
+        if number:
+            lane.page_stop, lane.paged, lane.incoming = stop, number, lane.fresh
+            self.bytes += size
+
+
+def _on_disk(message: Message, sequence: int, synced: int, spilled: tuple[int, int]) -> bool:
+    if message is HOLE or message[2].persistent:
+        return sequence < synced or message is HOLE
+    return spilled[0] <= sequence < spilled[1]

@@ -1,0 +1,179 @@
+"""The threads of the store: one that writes, one that reads.
+
+The writer takes all batches that wait, has them written and synced at once, and tells the loop. While it syncs, the
+next batches gather: that is the group commit. The reader does what the loop must not: paged reads, reading segments for
+reclaim, asking for free space. Its jobs run one after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Callable
+from errno import ENOSPC
+from queue import Empty, SimpleQueue
+
+from leveret.broker.broker import Broker
+from leveret.logs import get_log
+from leveret.store.batch import Batch
+from leveret.store.store import Store
+
+LAZY = 0.1  # seconds that settles alone may wait for company
+LOOK_EVERY = 0.25  # seconds between looks at the free space
+DISK = "disk"
+STORE = "store"
+
+Job = tuple[Callable[[], object], Callable[[object], None]]
+
+
+class Flusher:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, broker: Broker, store: Store, disk_mark: Callable[[int], int]
+    ) -> None:
+        self._loop = loop
+        self._broker = broker
+        self._store = store
+        self._disk_mark = disk_mark  # from the size of the disk
+        self._batches: SimpleQueue[Batch | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._void = -1  # eras up to this one have failed
+        self._writer = threading.Thread(target=self._write, name="leveret-writer", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="leveret-reader", daemon=True)
+        self._idle = asyncio.Event()
+        self._watch: asyncio.TimerHandle | None = None
+        self._is_looking = False
+        self._log = get_log("store")
+
+    def start(self) -> None:
+        journal = self._store.journal
+        journal.submit = self._batches.put
+        journal.lazily = lambda: self._loop.call_later(LAZY, journal.hand_over)  # type: ignore[assignment]
+        self._store.in_worker = self._in_worker
+        self._writer.start()
+        self._reader.start()
+        self._look()
+
+    async def stop(self, seconds: float) -> None:
+        """Write the last word, wait for the disk as long as allowed, and end the threads."""
+        if self._watch is not None:
+            self._watch.cancel()
+        journal = self._store.journal
+        journal.stop()
+        self._idle.clear()
+        if journal.in_flight:
+            try:
+                await asyncio.wait_for(self._idle.wait(), seconds)
+            except TimeoutError:
+                self._log.error("the disk did not answer in time; what was not confirmed may be lost", seconds=seconds)
+        self._batches.put(None)
+        self._jobs.put(None)
+        await self._loop.run_in_executor(None, self._join, seconds)
+
+    def _join(self, seconds: float) -> None:
+        for thread in (self._writer, self._reader):
+            if thread.is_alive():
+                thread.join(seconds)
+
+    # ---- the writer's thread
+
+    def _write(self) -> None:
+        writer = self._store.writer
+        assert writer is not None
+        while (batch := self._batches.get()) is not None:
+            batches = [batch]
+            ends = False
+            try:
+                while (more := self._batches.get_nowait()) is not None:
+                    batches.append(more)
+                ends = True
+            except Empty:
+                pass
+            batches = [each for each in batches if each.era > self._void]
+            if batches:
+                self._run(batches)
+            if ends:
+                return
+
+    def _run(self, batches: list[Batch]) -> None:
+        writer = self._store.writer
+        assert writer is not None
+        try:
+            writer.run(batches)
+        except OSError as problem:
+            self._void = batches[-1].era
+            try:
+                writer.abandon(cut=problem.errno == ENOSPC)
+            except OSError as second:
+                problem = second if second.errno != ENOSPC else problem
+            self._tell(lambda failed=problem: self._failed(failed))  # type: ignore[misc]
+        else:
+            self._tell(lambda: self._done(batches[-1]))
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            self._log.debug("the loop is gone")  # stopping took too long
+
+    # ---- back on the loop
+
+    def _done(self, batch: Batch) -> None:
+        journal = self._store.journal
+        journal.done(batch)
+        self._store.reclaim.consider()
+        if not journal.in_flight:
+            self._idle.set()
+
+    def _failed(self, problem: OSError) -> None:
+        journal = self._store.journal
+        if problem.errno == ENOSPC:
+            self._log.error("disk full, publishers wait until there is room", path=self._store.path)
+            self._broker.set_alarm(DISK, "disk full")
+        journal.failed(problem)
+        if journal.failure is not None:
+            self._log.error("a write or sync failed: the store is read-only, restart the broker", reason=str(problem))
+            self._broker.set_alarm(STORE, f"store read-only: {problem.strerror or problem}")
+            self._idle.set()
+
+    def _look(self) -> None:
+        """How much room is there? Asked in the reader, since even that may hang."""
+        self._watch = self._loop.call_later(LOOK_EVERY, self._look)
+        if not self._is_looking:
+            self._is_looking = True
+            self._in_worker(lambda: shutil.disk_usage(self._store.path), self._looked)
+
+    def _looked(self, result: object) -> None:
+        self._is_looking = False
+        if not isinstance(result, tuple):
+            return
+        total, _, free = result
+        mark = self._disk_mark(total)
+        journal = self._store.journal
+        room = self._store.writer is not None and self._store.writer.reserve_size
+        if journal.held is not None and free > max(mark, journal.waits_for + 2 * room):
+            journal.space_returned()
+        is_low = free < mark or journal.held is not None
+        if is_low and DISK not in self._broker.alarms:
+            self._broker.set_alarm(DISK, "disk mark passed", free=free, mark=mark)
+        elif not is_low and DISK in self._broker.alarms:
+            self._broker.set_alarm(DISK, None, free=free, mark=mark)
+
+    # ---- the reader's thread
+
+    def _in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        self._jobs.put((job, done))
+
+    def _read(self) -> None:
+        while (work := self._jobs.get()) is not None:
+            job, done = work
+            try:
+                result = job()
+            except Exception as problem:  # noqa: BLE001 - it belongs to whoever asked
+                result = problem
+            self._tell(lambda done=done, result=result: self._answer(done, result))  # type: ignore[misc]
+
+    def _answer(self, done: Callable[[object], None], result: object) -> None:
+        done(result)
+        if self._broker.has_work:
+            self._broker.wake()

@@ -1,0 +1,98 @@
+"""What travels from the loop to the writer and back: drafts of records, gathered into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leveret.message import Message
+from leveret.store.definitions import Change
+from leveret.store.log import Placement
+from leveret.store.records import HEAD_SIZE, Entry
+
+Settled = list[int]  # queue, lane, sequence, number
+
+
+class Append:
+    """Messages on their way to the disk. ``left`` of their places are not settled yet."""
+
+    __slots__ = ("left", "messages", "placements", "receipt", "synced")
+
+    def __init__(
+        self, messages: Sequence[Message], placements: Sequence[Placement], receipt: int, synced: bool
+    ) -> None:
+        self.messages = messages
+        self.placements = placements
+        self.receipt = receipt
+        self.synced = synced
+        self.left = sum([placement[3] for placement in placements])
+
+
+class Unit:
+    """What is gathered inside ``group()``."""
+
+    def __init__(self) -> None:
+        self.appends: list[Append] = []
+        self.settles: list[Settled] = []
+        self.returns: list[Entry] = []
+
+
+class Draft:
+    """A record without its place. ``origin`` is where its messages lie so far, if anywhere: they move."""
+
+    __slots__ = ("entries", "kind", "origin", "parts", "placements", "size", "sizes")
+
+    def __init__(
+        self,
+        kind: int,
+        parts: list[bytes],
+        *,
+        placements: Sequence[Placement] = (),
+        sizes: Sequence[int] = (),
+        entries: Sequence[Entry] = (),
+        origin: tuple[int, int] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.parts = parts
+        self.placements = placements
+        self.sizes = sizes  # bytes of content in each placement
+        self.entries = entries
+        self.origin = origin
+        self.size = HEAD_SIZE + sum([len(part) for part in parts])
+
+
+Group = list[Draft]
+
+
+class Batch:
+    """One hand-over to the writer. The writer works through batches in order and never looks back.
+
+    First the changes are committed, then the writes are appended and synced, then the removals are done: so a queue is
+    on disk before its messages, and nothing is removed before what replaces it is safe.
+    """
+
+    __slots__ = ("changes", "era", "groups", "receipt", "removals", "reserves", "sync", "writes")
+
+    def __init__(self, era: int) -> None:
+        self.receipt = 0  # granted when this is done
+        self.era = era  # positions of an era are void once a write in it has failed
+        self.sync = False
+        self.reserves = False  # put some room aside first
+        self.changes: list[Change] = []
+        self.writes: list[tuple[int, list[bytes]]] = []  # (segment, buffers)
+        self.removals: list[int] = []
+        self.groups: list[Group] = []  # what the writes were made of, to make them again elsewhere
+
+    @property
+    def is_needed(self) -> bool:
+        return bool(self.writes or self.changes or self.removals or self.sync)
+
+    def write(self, segment: int, buffers: list[bytes]) -> None:
+        if self.writes and self.writes[-1][0] == segment:
+            self.writes[-1][1].extend(buffers)
+        else:
+            self.writes.append((segment, buffers))
+
+
+def size_in(messages: Sequence[Message], place: Placement) -> int:
+    """Bytes of content of those messages that are in this place."""
+    return sum([len(content) for content, _, traits in messages if min(traits.priority, place.highest) == place.lane])

@@ -1,0 +1,191 @@
+"""The data directory: its layout, the version of its format, and the lock that keeps a second broker out.
+
+    format      "leveret data directory, format 1": written last when the folder is made, so it vouches for the rest
+    lock        held by the broker that uses the folder; its process id, for the message to whoever comes second
+    meta.db     the definitions
+    journal/    the messages
+
+The lock goes with the process, however that ends; the file stays, since removing it could take it from under somebody
+who has just opened it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from leveret.errors import StoreError
+
+FORMAT = 1
+FORMAT_FILE = "format"
+NEW_FORMAT_FILE = "format.new"
+LOCK_FILE = "lock"
+JOURNAL = "journal"
+META = "meta.db"
+# What may lie in a folder without a format file: what a crash while it was made leaves, and what a new disk has.
+HARMLESS = {NEW_FORMAT_FILE, LOCK_FILE, JOURNAL, META, f"{META}-wal", f"{META}-shm", "lost+found"}
+SENTENCE = "leveret data directory, format {}\n"
+PATTERN = re.compile(rb"leveret data directory, format ([0-9]{1,9})\n")
+# No program that the broker starts may inherit the lock.
+FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+REMEDY = "choose another with --data-dir"
+
+if sys.platform == "win32":
+    import msvcrt
+
+    LOCKED_BYTE = 1 << 20  # far behind the process id: a locked byte cannot be read there
+
+    def _lock(handle: int) -> None:
+        os.lseek(handle, LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError as problem:
+            raise BlockingIOError from problem
+        os.lseek(handle, 0, os.SEEK_SET)
+
+    def _unlock(handle: int) -> None:
+        os.lseek(handle, LOCKED_BYTE, os.SEEK_SET)
+        msvcrt.locking(handle, msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _lock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+class DataDir:
+    """A data directory that is ours until ``close``."""
+
+    def __init__(self, path: Path, handle: int) -> None:
+        """Use ``open``; ``handle`` is that of the locked file."""
+        self.path = path
+        self.meta = path / META
+        self._handle: int | None = handle
+
+    @classmethod
+    def open(cls, path: Path) -> DataDir:
+        """Make it if there is none. Raises StoreError when it is in use or cannot be used."""
+        with _refusals(path):
+            _make_folder(path)
+            _refuse_foreign_folder(path)
+            folder = cls(path, _locked(path))
+            try:
+                folder._prepare()
+            except BaseException:
+                folder.close()
+                raise
+            return folder
+
+    def _prepare(self) -> None:
+        if (self.path / FORMAT_FILE).exists():
+            found = read_format(self.path)
+            if found > FORMAT:
+                raise StoreError(
+                    f"data directory {self.path} has format {found}, this Leveret reads up to {FORMAT}: "
+                    f"upgrade Leveret or {REMEDY}"
+                )
+        _make_folder(self.path / JOURNAL)
+        if not (self.path / FORMAT_FILE).exists():
+            _write_format(self.path)
+
+    def close(self) -> None:
+        """Let go of the lock, also for a process forked from ours that still has the file open."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            try:
+                _unlock(handle)
+            finally:
+                os.close(handle)
+
+
+def read_format(path: Path) -> int:
+    """The format of a data directory, which may be newer than ours."""
+    try:
+        text = (path / FORMAT_FILE).read_bytes()
+    except FileNotFoundError as problem:
+        raise StoreError(f"{path} is not a Leveret data directory (no file 'format'): {REMEDY}") from problem
+    except OSError as problem:
+        raise _refusal(path, problem) from problem
+    match = PATTERN.fullmatch(text)
+    if match is None:
+        raise StoreError(
+            f"data directory {path} has an unknown format (its file 'format' says {text[:60]!r}): "
+            f"restore a backup, or {REMEDY}"
+        )
+    return int(match[1])
+
+
+def _refusal(path: Path, problem: OSError) -> StoreError:
+    return StoreError(f"cannot use {path} as data directory: {problem}; {REMEDY}")
+
+
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise _refusal(path, problem) from problem
+
+
+def _make_folder(path: Path) -> None:
+    """With its parents, for our eyes only, and so that the names survive a power cut."""
+    missing = []
+    while not path.exists():
+        missing.append(path)
+        path = path.parent
+    for folder in reversed(missing):
+        folder.mkdir(0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _refuse_foreign_folder(path: Path) -> None:
+    names = set(os.listdir(path))
+    if FORMAT_FILE not in names and names - HARMLESS:
+        raise StoreError(f"{path} is not a Leveret data directory (no file 'format'): choose an empty folder")
+
+
+def _locked(path: Path) -> int:
+    handle = os.open(path / LOCK_FILE, os.O_RDWR | os.O_CREAT | FLAGS, 0o600)
+    try:
+        _lock(handle)
+    except BlockingIOError:
+        owner = os.read(handle, 20).decode("ascii", "replace").strip()
+        os.close(handle)
+        who = f" (process {owner})" if owner else ""  # it may not have come to write it yet
+        raise StoreError(f"data directory {path} is in use by another broker{who}: stop it, or {REMEDY}") from None
+    except OSError:
+        os.close(handle)
+        raise
+    with suppress(OSError):  # a full disk is no reason not to start: the process id only helps a message
+        os.ftruncate(handle, 0)
+        os.write(handle, b"%d\n" % os.getpid())
+    return handle
+
+
+def _write_format(path: Path) -> None:
+    """Whole or not at all, whenever the power goes."""
+    handle = os.open(path / NEW_FORMAT_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | FLAGS, 0o600)
+    try:
+        os.write(handle, SENTENCE.format(FORMAT).encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.replace(path / NEW_FORMAT_FILE, path / FORMAT_FILE)
+    _sync_folder(path)
+
+
+def _sync_folder(path: Path) -> None:
+    if os.name == "nt":
+        return  # a folder cannot be opened there; NTFS journals its names
+    handle = os.open(path, os.O_RDONLY | FLAGS)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

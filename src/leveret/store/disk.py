@@ -1,0 +1,45 @@
+"""The contract of a disk, as the store uses one. ``store/files.py`` is the real one; tests bring disks that fail.
+
+Paths are relative to the data directory, with slashes. Every call blocks and may raise OSError. Nothing here is called
+on the broker's loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class WritableDisk(Protocol):
+    def create(self, path: str) -> int:
+        """A new file, open for appending; it must not exist. Its handle."""
+
+    def append(self, handle: int, buffers: Sequence[bytes]) -> None:
+        """Write all of the buffers at the end of the file; a short write is continued."""
+
+    def sync(self, handle: int) -> None:
+        """What was appended survives a power cut once this returns."""
+
+    def close(self, handle: int) -> None: ...
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut the file to ``size`` bytes, and sync that."""
+
+    def sync_folder(self, path: str) -> None:
+        """Names made and removed in the folder survive a power cut once this returns."""
+
+    def remove(self, path: str) -> None: ...
+
+
+class ReadableDisk(Protocol):
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """``size`` bytes, fewer at the end of the file."""
+
+    def size(self, path: str) -> int: ...
+
+    def names(self, folder: str) -> list[str]:
+        """Of the files in the folder, sorted; nothing if there is no such folder."""
+
+
+class Disk(WritableDisk, ReadableDisk, Protocol):
+    """Both."""

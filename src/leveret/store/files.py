@@ -1,0 +1,103 @@
+"""The real disk. The only file of the store that does IO of its own; see store/disk.py for the contract."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+MOST_BUFFERS = 1024  # IOV_MAX everywhere we know of
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
+def _full_sync(handle: int) -> None:
+    """macOS: fsync only reaches the drive's cache there."""
+    import fcntl
+
+    fcntl.fcntl(handle, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined]
+
+
+def _platform_sync() -> object:
+    try:
+        import fcntl
+    except ImportError:
+        return os.fsync  # Windows
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        return _full_sync
+    return getattr(os, "fdatasync", os.fsync)
+
+
+class Files:
+    """A folder of the file system."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._sync = _platform_sync()
+
+    def create(self, path: str) -> int:
+        full = self._root / path
+        full.parent.mkdir(exist_ok=True)
+        return os.open(full, APPEND, 0o600)
+
+    def append(self, handle: int, buffers: Sequence[bytes]) -> None:
+        for first in range(0, len(buffers), MOST_BUFFERS):
+            self._append_some(handle, list(buffers[first : first + MOST_BUFFERS]))
+
+    def _append_some(self, handle: int, buffers: list[bytes]) -> None:
+        wanted = sum([len(buffer) for buffer in buffers])
+        written = os.writev(handle, buffers) if hasattr(os, "writev") else 0
+        if written < wanted:
+            rest = memoryview(b"".join(buffers))[written:]
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+
+    def sync(self, handle: int) -> None:
+        self._sync(handle)  # type: ignore[operator]
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def truncate(self, path: str, size: int) -> None:
+        handle = os.open(self._root / path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+        try:
+            os.ftruncate(handle, size)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def sync_folder(self, path: str) -> None:
+        if os.name == "nt":
+            return  # a folder cannot be opened there; NTFS journals its names
+        handle = os.open(self._root / path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def remove(self, path: str) -> None:
+        try:
+            (self._root / path).unlink()
+        except FileNotFoundError:
+            pass  # a removal that is repeated after a failure
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        handle = os.open(self._root / path, READ)
+        try:
+            os.lseek(handle, offset, os.SEEK_SET)
+            parts: list[bytes] = []
+            while size > 0 and (part := os.read(handle, min(size, 1 << 30))):
+                parts.append(part)
+                size -= len(part)
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        finally:
+            os.close(handle)
+
+    def size(self, path: str) -> int:
+        return (self._root / path).stat().st_size
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(entry.name for entry in (self._root / folder).iterdir() if entry.is_file())
+        except FileNotFoundError:
+            return []

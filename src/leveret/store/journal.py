@@ -1,0 +1,387 @@
+"""The log on disk, as the loop sees it.  Hot path.
+
+Theory of operation. Everything here runs on the broker's loop and touches no file. During a turn, appends and settles
+are only noted. ``flush``, at the end of the turn, does the work once for all of them:
+
+    count      which appends were settled before they were written? (a consumer without acks took them): drop them,
+               their receipts are granted early
+    draft      the rest becomes PUBLISH records, one per run, shared by all queues the run went to
+    settle     settled messages leave the index; SETTLE entries gather, and wait for company
+    hand over  records get their places (segment, offset) and go to the writer as one batch
+
+The writer takes all batches that wait, writes and syncs them at once, and says so; then the receipts are granted. So
+one sync serves all that came while the previous one ran. Settles alone are lazy: they go with the next batch, or after
+a while by themselves (``lazily`` asks for that).
+
+For every lane of every queue an index (store/run_index.py) tells where each live message lies. Reclaim and paging live
+by it; see store/reclaim.py and store/pages.py. When a write fails for want of space, everything not granted is placed
+anew (store/shortage.py). Any other failure ends the writing for good: what is not granted is lost, and said so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from errno import ENOSPC
+
+from leveret.errors import ResourceFault
+from leveret.message import Message
+from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit, size_in
+from leveret.store.definitions import Change
+from leveret.store.lane_log import lane_key
+from leveret.store.layout import Layout
+from leveret.store.log import GRANTED, Placement
+from leveret.store.records import (
+    PUBLISH,
+    RETURN,
+    SETTLE,
+    STOP,
+    Entry,
+    entries_body,
+    publish_body,
+)
+from leveret.store.segments import Segments
+
+ENTRIES_PER_RECORD = 4096
+MOST_ENTRIES = 65536  # that may wait for company
+
+
+class Journal:
+    def __init__(self, segments: Segments, wall: Callable[[], float]) -> None:
+        self.issued = GRANTED
+        self.on_granted: Callable[[int], None] = lambda receipt: None
+        self.on_early: Callable[[set[int]], None] = lambda receipts: None
+        self.on_lost: Callable[[], None] = lambda: None
+        self.submit: Callable[[Batch], None] = lambda batch: None  # to the writer
+        self.lazily: Callable[[], None] = lambda: None  # asks for hand_over() in a while
+        self.always_sync = True
+        self.wall_ahead: Callable[[], float] = lambda: 0.0  # from message time to wall time
+        self.layout = Layout(segments)
+        self.lanes = self.layout.lanes
+        self.failure: str | None = None
+        self.held: list[Group] | None = None  # while the disk is full: what waits for space
+        self.is_stuck = False  # so full that not even settles can be written
+        self.era = 0
+        self.in_flight: deque[Batch] = deque()
+        self.granted = GRANTED
+        self.returned_live = 0  # messages that came back and are live
+        self._wall = wall
+        self._pending: list[Append | Unit] = []
+        self._settles: list[Settled] = []
+        self._returns: list[Entry] = []
+        self._entries: list[Entry] = []  # settled, on no disk yet
+        self._late: list[Settled] = []  # settled while the message itself waits for space
+        self._batch = Batch(0)  # the next one
+        self._ungranted: deque[Append] = deque()
+        self._drafted = GRANTED  # receipts up to this one are in batches, or need none
+        self._unit: Unit | None = None
+        self._is_urgent = False
+        self._is_waiting = False  # lazily() was asked
+
+    @property
+    def segments(self) -> Segments:
+        return self.layout.segments
+
+    # ---- the contract (store/log.py)
+
+    def append(self, messages: Sequence[Message], placements: Sequence[Placement], synced: bool = True) -> int:
+        self.issued = receipt = self.issued + 1
+        append = Append(messages, placements, receipt, synced)
+        self._ungranted.append(append)
+        if self._unit is not None:
+            self._unit.appends.append(append)
+        else:
+            self._pending.append(append)
+        for queue, lane, sequence, number, _ in placements:
+            log = self.lanes.get(queue << 8 | lane) or self.layout.lane(queue, lane)
+            log.open.append((sequence, sequence + number, append))
+        return receipt
+
+    def settle(self, queue: int, lane: int, sequence: int, number: int) -> None:
+        settles = self._settles if self._unit is None else self._unit.settles
+        if settles:
+            last = settles[-1]
+            if last[0] == queue and last[1] == lane and last[2] + last[3] == sequence:
+                last[3] += number
+                return
+        settles.append([queue, lane, sequence, number])
+
+    def returned(self, queue: int, lane: int, sequence: int, number: int, tries: int) -> None:
+        returns = self._returns if self._unit is None else self._unit.returns
+        returns.append(Entry(queue, lane, sequence, number, tries))
+
+    def forget(self, queue: int) -> None:
+        for lane in range(256):
+            log = self.lanes.pop(lane_key(queue, lane), None)
+            if log is not None:
+                self.returned_live -= len(log.tries)
+                for run in log.index:
+                    self.segments[run.segment].lose(run.number, run.size)
+                for start, stop, append in log.open:
+                    append.left -= stop - start  # nobody can miss these any more
+
+    def record(self, change: Change) -> int:
+        self.refuse_if_failed()
+        self._batch.changes.append(change)
+        self._is_urgent = True
+        self.issued += 1
+        return self.issued
+
+    def promise(self) -> int:
+        self._is_urgent = self._batch.sync = True
+        self.issued += 1
+        return self.issued
+
+    @contextmanager
+    def group(self) -> Iterator[None]:
+        if self._unit is not None:  # within another group: part of that
+            yield
+            return
+        self._unit = unit = Unit()
+        try:
+            yield
+        finally:
+            self._unit = None
+            if unit.appends or unit.settles or unit.returns:
+                self._pending.append(unit)
+                self.issued += 1
+
+    def refuse_if_failed(self) -> None:
+        if self.failure is not None:
+            raise ResourceFault(f"the store is read-only since {self.failure}: restart the broker")
+
+    # ---- the end of a turn
+
+    def flush(self) -> None:
+        if self._settles:
+            self._count_settled(self._settles)
+        if self._pending:
+            self._draft_pending()
+        if self._settles:
+            settles, self._settles = self._settles, []
+            self._entries += self._take_settled(settles)
+        if self._returns:
+            returns, self._returns = self._returns, []
+            self._note_returns(returns)
+            self.place([Draft(RETURN, [entries_body(returns)], entries=returns)])
+        self._drafted = self.issued
+        if self._is_urgent or len(self._entries) > MOST_ENTRIES:
+            self.hand_over()
+        elif (self._entries or self._batch.writes) and not self._is_waiting:
+            self._is_waiting = True
+            self.lazily()
+        elif self.granted < self.issued:
+            self._grant_idle()
+
+    def _grant_idle(self) -> None:
+        """When nothing is on its way, all that was issued is done: it was settled before it had to be written."""
+        if not self.in_flight and self.held is None and not self._batch.is_needed:
+            self._grant(self._drafted)
+
+    def _count_settled(self, settles: list[Settled]) -> None:
+        """Appends that were wholly settled before their receipt was granted need not be waited for."""
+        early: set[int] = set()
+        for queue, lane, sequence, number in settles:
+            log = self.lanes.get(queue << 8 | lane)
+            if log is None or not log.open:
+                continue
+            end = sequence + number
+            for start, stop, append in log.open:
+                if start >= end:
+                    break
+                if stop > sequence:
+                    append.left -= min(stop, end) - max(start, sequence)
+                    if not append.left:
+                        early.add(append.receipt)
+        if early:
+            self.on_early(early)
+
+    def _draft_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        time, ahead = self._wall(), self.wall_ahead()
+        for append in pending:
+            if isinstance(append, Unit):
+                self._batch.sync = self._is_urgent = True
+                self.place(self._draft_unit(append, time, ahead))
+                continue
+            if append.left:
+                self._batch.sync = self._batch.sync or append.synced
+                self._is_urgent = True
+                self.place([self._draft(append, time, ahead)])
+
+    def _draft(self, append: Append, time: float, ahead: float) -> Draft:
+        messages, placements = append.messages, append.placements
+        parts = publish_body(messages, placements, time, ahead)
+        whole = sum([len(message[0]) for message in messages])
+        sizes = [whole if place.number == len(messages) else size_in(messages, place) for place in placements]
+        append.messages = ()  # the bytes are in the parts now
+        return Draft(PUBLISH, parts, placements=placements, sizes=sizes)
+
+    def _draft_unit(self, unit: Unit, time: float, ahead: float) -> Group:
+        """All of a group. What it settles lies in the index already: never its own appends."""
+        group = [self._draft(append, time, ahead) for append in unit.appends]
+        self._count_settled(unit.settles)
+        entries = self._take_settled(unit.settles)
+        if entries:
+            group.append(Draft(SETTLE, [entries_body(entries)], entries=entries))
+        if unit.returns:
+            self._note_returns(unit.returns)
+            group.append(Draft(RETURN, [entries_body(unit.returns)], entries=unit.returns))
+        return group
+
+    def _take_settled(self, settles: list[Settled]) -> list[Entry]:
+        """Out of the index; what was in it is owed to the disk."""
+        entries: list[Entry] = []
+        for queue, lane, sequence, number in settles:
+            log = self.lanes.get(queue << 8 | lane)
+            if log is None:
+                continue
+            for run in log.index.take(sequence, number):
+                self.segments[run.segment].lose(run.number, run.size)
+                entries.append(Entry(queue, lane, run.sequence, run.number, run.segment))
+            if self.held is not None and log.open:
+                self._late.append([queue, lane, sequence, number])
+            if log.tries:
+                self.returned_live -= log.forget_tries(sequence, number)
+        return entries
+
+    def _note_returns(self, returns: list[Entry]) -> None:
+        for queue, lane, sequence, number, tries in returns:
+            log = self.lanes.get(queue << 8 | lane)
+            if log is not None and tries:
+                for run in log.index.live(sequence, number):
+                    self.returned_live += log.note_tries(run.sequence, run.number, tries)
+
+    def place(self, group: Group) -> None:
+        """Put a group into the next batch."""
+        if not group:
+            return
+        if self.held is not None and (self.is_stuck or group[0].kind != SETTLE):  # no space: settles alone may pass
+            self.held.append(group)
+        else:
+            self.layout.place(group, self._batch)
+
+    # ---- to the writer and back
+
+    def hand_over(self) -> None:
+        """Give everything gathered to the writer."""
+        self._is_urgent = self._is_waiting = False
+        if self.failure is not None:
+            self._lose()
+            return
+        entries, self._entries = self._entries, []
+        for first in range(0, len(entries), ENTRIES_PER_RECORD):
+            some = entries[first : first + ENTRIES_PER_RECORD]
+            self._batch.sync = True
+            self.place([Draft(SETTLE, [entries_body(some)], entries=some)])
+        batch = self._batch
+        batch.removals += self.segments.take_dead()
+        if not batch.is_needed:
+            return
+        batch.receipt = self._drafted if self.held is None else self.granted
+        batch.sync = batch.sync and self.always_sync
+        self._batch = Batch(self.era)
+        self.in_flight.append(batch)
+        self.submit(batch)
+
+    def done(self, batch: Batch) -> None:
+        """The writer has done this batch, and with it all before."""
+        written = 0
+        while self.in_flight:
+            first = self.in_flight.popleft()
+            if first.writes:
+                written = first.writes[-1][0]
+            if first is batch:
+                break
+        for segment in self.segments:
+            if segment.is_sealed and not segment.is_safe and segment.id < written:
+                segment.is_safe = True  # the writer syncs a segment before it begins the next
+        self._grant(batch.receipt)
+        self._grant_idle()
+        if self.segments.has_dead():
+            self.hand_over()
+
+    def _grant(self, receipt: int) -> None:
+        if receipt <= self.granted:
+            return
+        self.granted = receipt
+        ungranted = self._ungranted
+        while ungranted and ungranted[0].receipt <= receipt:
+            for place in ungranted.popleft().placements:
+                log = self.lanes.get(place[0] << 8 | place[1])
+                if log is not None:
+                    log.close_through(receipt)
+        self.on_granted(receipt)
+
+    # ---- failures
+
+    def failed(self, problem: OSError) -> None:
+        """The writer could not do the batches in flight, and has let go of its file."""
+        if self.failure is not None:
+            return
+        batches = [*self.in_flight, self._batch]
+        self.in_flight.clear()
+        self.era += 1
+        self._batch = Batch(self.era)
+        if problem.errno != ENOSPC:
+            self.failure = f"the disk failed ({problem.strerror or problem})"
+            self._lose()
+            return
+        self.is_stuck = self.held is not None  # even the reserve was not enough
+        held, self.held = self.held or [], []
+        self.layout.leave_segment()
+        for batch in batches:
+            self._batch.changes += batch.changes
+            self._batch.removals += batch.removals
+            self._batch.sync = self._batch.sync or batch.sync
+            for group in batch.groups:
+                self.place(group)
+        self.held += held
+        if not self.is_stuck:
+            self.hand_over()
+
+    def space_returned(self) -> None:
+        """There is room again: what waited gets its places, then what was settled meanwhile leaves them."""
+        held, self.held = self.held or [], None
+        self.is_stuck = False
+        for group in held:
+            self.place(group)
+        late, self._late = self._late, []
+        self._entries += self._take_settled(late)
+        self._batch.sync = self._batch.reserves = True
+        self.hand_over()
+
+    @property
+    def waits_for(self) -> int:
+        """Bytes that wait for space."""
+        return sum(draft.size for group in self.held or () for draft in group)
+
+    def _lose(self) -> None:
+        self._pending.clear()
+        self._settles.clear()
+        self._entries.clear()
+        self._returns.clear()
+        self._batch = Batch(self.era)
+        self.on_lost()
+
+    # ---- start and stop
+
+    def go_on(self, segments: Segments, next_segment: int, next_number: int) -> None:
+        """From what an earlier life left."""
+        self.layout.segments = segments
+        self.layout.next_segment, self.layout.next_number = next_segment, next_number
+
+    def start(self) -> None:
+        """A segment of this life, before anything is delivered: without its STOP record the stop was not clean."""
+        self._batch.write(self.layout.roll().id, [])
+        self._batch.sync = self._batch.reserves = True
+        self.hand_over()
+
+    def stop(self) -> None:
+        """The last word: all that came before is known to be on disk."""
+        self.flush()
+        if self.failure is None and self.held is None:
+            self.place([Draft(STOP, [b""])])
+            self._batch.sync = True
+            self.hand_over()

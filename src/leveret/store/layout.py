@@ -1,0 +1,85 @@
+"""Where records go: the current segment, the books of all segments, and the index of every lane.  Hot path."""
+
+from __future__ import annotations
+
+from leveret.store.batch import Batch, Draft, Group
+from leveret.store.lane_log import LaneLog, lane_key
+from leveret.store.records import END_OF_GROUP, ENTRY, PUBLISH, RETURN, SEGMENT_HEAD, SETTLE, sealed
+from leveret.store.segments import Segment, Segments
+
+
+class Layout:
+    def __init__(self, segments: Segments) -> None:
+        self.segments = segments
+        self.lanes: dict[int, LaneLog] = {}  # by lane_key()
+        self.next_segment = 1
+        self.next_number = 1  # of records
+        self._current: Segment | None = None
+
+    def lane(self, queue: int, lane: int) -> LaneLog:
+        return self.lanes.setdefault(lane_key(queue, lane), LaneLog())
+
+    def place(self, group: Group, batch: Batch) -> None:
+        """Give the records of a group their places, all in one segment."""
+        segment = self._current
+        size = sum([draft.size for draft in group])
+        if segment is None or (segment.size + size > self.segments.full_size and segment.size > SEGMENT_HEAD.size):
+            segment = self.roll()
+        last = len(group) - 1
+        for place, draft in enumerate(group):
+            flags = END_OF_GROUP if place == last else 0
+            buffers = sealed(draft.kind, flags, place, self.next_number, draft.parts, segment.id, segment.size)
+            batch.write(segment.id, buffers)
+            self._enter(draft, segment, segment.size)
+            self.next_number += 1
+            segment.size += draft.size
+        batch.groups.append(group)
+
+    def _enter(self, draft: Draft, segment: Segment, offset: int) -> None:
+        """Let the index and the segment's books know what lies there now."""
+        if draft.kind == PUBLISH:
+            if draft.origin is not None:
+                self._move(draft, segment, offset)
+            else:
+                for place, size in zip(draft.placements, draft.sizes, strict=True):
+                    log = self.lanes.get(place[0] << 8 | place[1])
+                    if log is not None:
+                        log.index.append(place[2], place[3], segment.id, offset, 0, size)
+                        segment.gain(place[3], size)
+                    segment.content += size
+            draft.origin = (segment.id, offset)
+        elif draft.kind == SETTLE:
+            segment.settles += draft.size
+            for entry in draft.entries:
+                if entry.about != segment.id and entry.about in self.segments:
+                    segment.needs[entry.about] = segment.needs.get(entry.about, 0) + ENTRY.size
+        elif draft.kind == RETURN:
+            segment.returns += draft.size
+
+    def _move(self, draft: Draft, segment: Segment, offset: int) -> None:
+        assert draft.origin is not None
+        for place in draft.placements:
+            log = self.lanes.get(lane_key(place.queue, place.lane))
+            if log is None:
+                continue
+            for run in log.index.live(place.sequence, place.number):
+                if (run.segment, run.offset) == draft.origin:
+                    log.index.move(run.sequence, run.number, segment.id, offset, run.sequence - place.sequence)
+                    self.segments[run.segment].lose(run.number, run.size)
+                    segment.gain(run.number, run.size)
+                    segment.content += run.size
+
+    def roll(self) -> Segment:
+        """Begin a new segment."""
+        if self._current is not None:
+            self._current.is_sealed = True
+        self._current = Segment(self.next_segment, SEGMENT_HEAD.size)
+        self.next_segment += 1
+        self.segments.add(self._current)
+        return self._current
+
+    def leave_segment(self) -> None:
+        """The writer has let go of the current segment, and has cut it behind the last good record."""
+        if self._current is not None:
+            self._current.is_sealed = self._current.is_safe = True
+            self._current = None

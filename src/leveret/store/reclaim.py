@@ -1,0 +1,184 @@
+"""Giving disk space back, beside the load.
+
+A segment that is mostly dead is read slice by slice in a worker; what still counts is written anew into the current
+segment: messages that some queue holds, settles about segments that exist, returns of messages that are live. Then the
+old segment is dead like any other, and is removed in a batch that follows the copies: so a crash at any moment leaves
+the old records, the copies, or both. Both are no harm: a message is known by its queue, lane and sequence, not by where
+it lies, and a settle counts for every copy.
+
+    segment 7   [A  .  .  B  .  .  s5 .  . ]          A, B live; s5: a settle about segment 5, which exists
+    current     [ ... A B s5 ]                        then segment 7 is removed
+
+Deleting is a mark (a SETTLE entry) and never changes what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from leveret.logs import get_log
+from leveret.store.batch import Draft
+from leveret.store.disk import ReadableDisk
+from leveret.store.journal import Journal
+from leveret.store.lane_log import lane_key
+from leveret.store.log import Placement
+from leveret.store.records import (
+    PUBLISH,
+    RETURN,
+    SEGMENT_HEAD,
+    SETTLE,
+    Damage,
+    Entry,
+    Published,
+    copied_body,
+    entries_body,
+    read_entries,
+    read_publish,
+)
+from leveret.store.scan import read_slice
+from leveret.store.writer import segment_path
+
+SLICE = 1 << 20  # bytes read, and at most copied, at a time
+
+InWorker = Callable[[Callable[[], object], Callable[[object], None]], None]
+
+
+class Slice(NamedTuple):
+    """A part of a segment, taken apart in the worker. ``next`` is None behind the last."""
+
+    data: bytes
+    publishes: list[tuple[int, Published]]  # with the offset of the record in the segment
+    settles: list[Entry]
+    returns: list[Entry]
+    next: int | None
+
+
+class Reclaim:
+    """One segment at a time. ``in_worker(job, done)`` runs the job elsewhere and calls done with its result here."""
+
+    def __init__(self, journal: Journal, disk: ReadableDisk, in_worker: InWorker) -> None:
+        self.segment: int | None = None  # being reclaimed
+        self._journal = journal
+        self._disk = disk
+        self._in_worker = in_worker
+        self._log = get_log("store")
+
+    def consider(self) -> None:
+        """Begin with a segment if one is worth it."""
+        journal = self._journal
+        if self.segment is not None or journal.failure is not None or journal.held is not None:
+            return
+        self.segment = journal.segments.to_reclaim(journal.returned_live)
+        if self.segment is not None:
+            self._fetch(SEGMENT_HEAD.size)
+
+    def _fetch(self, offset: int) -> None:
+        segment = self.segment
+        assert segment is not None
+        self._in_worker(lambda: fetch_slice(self._disk, segment, offset), self._fetched)
+
+    def _fetched(self, result: object) -> None:
+        journal, id_ = self._journal, self.segment
+        assert id_ is not None
+        if id_ not in journal.segments or journal.failure is not None or journal.held is not None:
+            self.segment = None  # died meanwhile, or there is no room to copy to
+            return
+        if not isinstance(result, Slice):
+            self._log.error("segment cannot be reclaimed, it stays as it is", segment=id_, reason=str(result))
+            journal.segments[id_].is_damaged = True
+            self.segment = None
+            return
+        for at, published in result.publishes:
+            for draft in self._living(published, result.data, id_, at):
+                journal.place([draft])
+        self._keep_entries(result)
+        if result.next is not None:
+            journal.hand_over()
+            self._fetch(result.next)
+            return
+        self._finish(id_)
+
+    def _living(self, published: Published, data: bytes, segment: int, at: int) -> list[Draft]:
+        """Copies of what some queue still holds; messages that live in the same places, next to each other, share one.
+
+        A place names consecutive sequences only, hence the cutting.
+        """
+        homes: dict[int, list[tuple[Placement, int]]] = {}  # by message: the places it lives in, with its sequence
+        for place in published.places:
+            log = self._journal.lanes.get(lane_key(place.queue, place.lane))
+            runs = [] if log is None else log.index.live(place.sequence, place.number)
+            members = published.members(place) if runs else ()
+            for run in runs:
+                if (run.segment, run.offset) == (segment, at):
+                    for sequence in range(run.sequence, run.sequence + run.number):
+                        homes.setdefault(members[sequence - place.sequence], []).append((place, sequence))
+        drafts: list[Draft] = []
+        stretch: list[int] = []
+        for n in sorted(homes):
+            if stretch and not _continues(homes[stretch[-1]], homes[n]):
+                drafts.append(_copy(published, data, stretch, homes, (segment, at)))
+                stretch = []
+            stretch.append(n)
+        if stretch:
+            drafts.append(_copy(published, data, stretch, homes, (segment, at)))
+        return drafts
+
+    def _keep_entries(self, result: Slice) -> None:
+        journal = self._journal
+        settles = [entry for entry in result.settles if entry.about in journal.segments and entry.about != self.segment]
+        if settles:
+            journal.place([Draft(SETTLE, [entries_body(settles)], entries=settles)])
+        returns: list[Entry] = []
+        for queue, lane, sequence, number, _ in result.returns:
+            log = journal.lanes.get(lane_key(queue, lane))
+            if log is not None and log.tries:
+                known = [key for key in range(sequence, sequence + number) if key in log.tries]
+                returns += [Entry(queue, lane, key, 1, log.tries[key]) for key in known]
+        if returns:
+            journal.place([Draft(RETURN, [entries_body(returns)], entries=returns)])
+
+    def _finish(self, id_: int) -> None:
+        segment = self._journal.segments[id_]
+        segment.needs.clear()
+        segment.returns = 0
+        if segment.live:
+            segment.is_damaged = True  # the index knows messages here that could not be read: leave the file alone
+        self.segment = None
+        self._journal.hand_over()
+
+
+def _continues(before: list[tuple[Placement, int]], after: list[tuple[Placement, int]]) -> bool:
+    return [(place, sequence + 1) for place, sequence in before] == after
+
+
+def _copy(
+    published: Published,
+    data: bytes,
+    members: list[int],
+    homes: dict[int, list[tuple[Placement, int]]],
+    origin: tuple[int, int],
+) -> Draft:
+    placements = [place._replace(sequence=sequence, number=len(members)) for place, sequence in homes[members[0]]]
+    parts = copied_body(published, data, members, placements)
+    return Draft(PUBLISH, parts, placements=placements, sizes=(), origin=origin)
+
+
+def fetch_slice(disk: ReadableDisk, segment: int, offset: int) -> Slice:
+    """Read and check the records from ``offset`` on; Damage if one of them cannot be believed."""
+    path = segment_path(segment)
+    data, records = read_slice(disk, path, segment, offset, SLICE)
+    publishes: list[tuple[int, Published]] = []
+    settles: list[Entry] = []
+    returns: list[Entry] = []
+    for record in records:
+        if record.kind == PUBLISH:
+            publishes.append((offset + record.at, read_publish(data, record)))
+        elif record.kind == SETTLE:
+            settles += read_entries(data, record)
+        elif record.kind == RETURN:
+            returns += read_entries(data, record)
+    end = offset + (records[-1].end if records else 0)
+    if not records and len(data):
+        raise Damage(f"segment {segment} cannot be read at {offset}")
+    return Slice(data, publishes, settles, returns, end if end < disk.size(path) else None)

@@ -1,0 +1,303 @@
+"""The bytes of the journal: segments, records, and what is in them.  Hot path.
+
+All numbers are big-endian unless said otherwise. A segment is a file; it begins with
+
+      0                  8                    16             24             32
+      | magic "LEVERETJ" | segment id u64     | version u64  | checksum u64 |
+
+and then records follow each other without gaps:
+
+      0           4        8        9         10         12                 20               28
+      | mark u32  | size   | kind   | flags   | place    | record number    | checksum       | body ... |
+        "\\xf1LVR"   u32      u8       u8        u16        u64                u64              size bytes
+
+The checksum (xxh3, 64 bits) covers the first 20 bytes and the body, seeded with the segment id and the offset: a record
+that was torn, altered, left over from another life of the file, or copied to another place does not pass. The mark lets
+a reader find the next record behind a damaged one. Record numbers go up by one from record to record through all
+segments. ``place`` is the record's place in its group (0, 1, 2, ...) and flag 1 ends the group: records of a group
+exist together or not at all. Most groups are one record. A group never spans two segments.
+
+Bodies:
+
+    PUBLISH   u16 number of places, f64 wall time of the publish
+              each place: queue u64, lane u8, highest lane u8, sequence u64, number u32
+              u8 length + exchange, u8 length + routing key, u8 shape, u32 number of messages
+              shape 0, all plain:  number x u32 (little-endian) content length
+              shape 1:             number x (content length u32, deadline f64, priority u8, zero u8, zero u16)
+              the contents, one after the other
+    SETTLE    entries of (queue u64, lane u8, sequence u64, number u32, segment u32): done with
+    RETURN    entries of (queue u64, lane u8, sequence u64, number u32, tries u32): came back to their queue
+    STOP      nothing: the broker stopped in good order, all that came before is known
+
+A place says: of the messages of this record that belong to this lane of this queue, in order, the first has this
+sequence and the others follow. A message belongs to the lane of its priority, at most the highest lane. Deadlines are
+wall time since 1970, infinite for none; they are the message's own, the queue's TTL counts from the wall time of the
+publish. The segment in a SETTLE is where the message lay then: as long as that file exists, the entry is needed.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from struct import Struct, error
+from typing import NamedTuple
+
+from xxhash import xxh3_64, xxh3_64_intdigest
+
+from leveret.message import NEVER, PERSISTENT, TRANSIENT, Address, Message, Traits
+from leveret.store.log import Placement
+
+MAGIC = b"LEVERETJ"
+VERSION = 1
+MARK = b"\xf1LVR"
+SEGMENT_HEAD = Struct(">8sQQQ")
+RECORD_HEAD = Struct(">4sIBBHQ")
+CHECKSUM = Struct(">Q")
+HEAD_SIZE = RECORD_HEAD.size + CHECKSUM.size
+PUBLISH_HEAD = Struct(">Hd")
+PLACE = Struct(">QBBQI")
+SHAPE = Struct(">BI")
+TRAITS = Struct(">IdBBH")
+ENTRY = Struct(">QBQII")
+
+PUBLISH, SETTLE, RETURN, STOP = 1, 2, 3, 4
+KINDS = frozenset((PUBLISH, SETTLE, RETURN, STOP))
+END_OF_GROUP = 1
+PLAIN, WITH_TRAITS = 0, 1
+COPY_BELOW = 32 << 10  # bytes of contents that are cheaper to copy into one buffer than to write one by one
+LARGEST_BODY = (1 << 32) - 1
+
+pack_head = RECORD_HEAD.pack
+pack_checksum = CHECKSUM.pack
+
+
+class Damage(Exception):
+    """Bytes that cannot be believed; raised and caught within the store."""
+
+
+class Entry(NamedTuple):
+    """Of a SETTLE (``about``: the segment) or a RETURN (``about``: the tries)."""
+
+    queue: int
+    lane: int
+    sequence: int
+    number: int
+    about: int
+
+
+class Record(NamedTuple):
+    """A checked record: where it begins, where its body begins and where the record ends."""
+
+    kind: int
+    place: int
+    ends_group: bool
+    number: int
+    at: int
+    body: int
+    end: int
+
+
+class Published(NamedTuple):
+    """A PUBLISH record taken apart, without the contents. ``contents`` are their offsets in the data read, and the end
+    of the last one; ``traits`` is empty when all messages are plain."""
+
+    time: float
+    places: list[Placement]
+    exchange: str
+    key: str
+    contents: list[int]
+    traits: list[tuple[int, float, int, int, int]]
+
+    def members(self, place: Placement) -> Sequence[int]:
+        """Which messages of the record are in this place."""
+        if not self.traits:
+            return range(len(self.contents) - 1)
+        return [n for n, traits in enumerate(self.traits) if min(traits[2], place.highest) == place.lane]
+
+    def size(self, place: Placement) -> int:
+        """Bytes of content in this place."""
+        if len(self.contents) - 1 == place.number:
+            return self.contents[-1] - self.contents[0]
+        return sum(self.contents[n + 1] - self.contents[n] for n in self.members(place))
+
+    def messages(
+        self, data: bytes, members: Iterable[int], wall_ahead: float, persistent: bool = True
+    ) -> Iterator[Message]:
+        """The messages, with deadlines in message time."""
+        address = Address(self.exchange, self.key, 0, 0)
+        plain = PERSISTENT if persistent else TRANSIENT
+        contents = self.contents
+        for n in members:
+            traits = plain
+            if self.traits:
+                _, deadline, priority, _, _ = self.traits[n]
+                if deadline != NEVER or priority:
+                    traits = Traits(persistent=persistent, deadline=deadline - wall_ahead, priority=priority)
+            yield data[contents[n] : contents[n + 1]], address, traits
+
+
+def seed(segment: int, offset: int) -> int:
+    return ((segment << 40) ^ offset) & 0xFFFFFFFFFFFFFFFF
+
+
+# ---- writing
+
+
+def segment_head(segment: int) -> bytes:
+    bare = SEGMENT_HEAD.pack(MAGIC, segment, VERSION, 0)[:24]
+    return bare + pack_checksum(xxh3_64_intdigest(bare, seed(segment, 0)))
+
+
+def sealed(
+    kind: int, flags: int, place: int, number: int, parts: list[bytes], segment: int, offset: int
+) -> list[bytes]:
+    """The record for its place in the journal, in one buffer or several; its body is the parts in a row."""
+    if len(parts) == 1:
+        body = parts[0]
+        head = pack_head(MARK, len(body), kind, flags, place, number)
+        checksum = xxh3_64_intdigest(body, xxh3_64_intdigest(head, seed(segment, offset)))
+        return [b"".join((head, pack_checksum(checksum), body))]
+    head = pack_head(MARK, sum(map(len, parts)), kind, flags, place, number)
+    digest = xxh3_64(seed=xxh3_64_intdigest(head, seed(segment, offset)))
+    for part in parts:
+        digest.update(part)
+    return [b"".join((head, pack_checksum(digest.intdigest()), parts[0])), *parts[1:]]
+
+
+def publish_body(
+    messages: Sequence[Message], placements: Sequence[Placement], time: float, wall_ahead: float
+) -> list[bytes]:
+    """The parts of the body for messages of one address. ``wall_ahead`` turns message time into wall time."""
+    address = messages[0][1]
+    exchange, key = address.exchange.encode(), address.key.encode()
+    contents = [message[0] for message in messages]
+    parts = [PUBLISH_HEAD.pack(len(placements), time)]
+    parts += [
+        PLACE.pack(queue, lane, highest, sequence, number) for queue, lane, sequence, number, highest in placements
+    ]
+    parts += (bytes((len(exchange),)), exchange, bytes((len(key),)), key)
+    if not [True for message in messages if message[2] is not PERSISTENT]:
+        parts += (SHAPE.pack(PLAIN, len(messages)), _little_endian(array("I", map(len, contents))))
+    else:
+        parts.append(SHAPE.pack(WITH_TRAITS, len(messages)))
+        parts += [
+            TRAITS.pack(len(content), traits.deadline + wall_ahead, traits.priority, 0, 0)
+            for content, _, traits in messages
+        ]
+    if len(contents) < 4 and sum(map(len, contents)) > COPY_BELOW:
+        return [b"".join(parts), *contents]
+    return [b"".join(parts + contents)]
+
+
+def copied_body(
+    published: Published, data: bytes, members: Sequence[int], placements: Sequence[Placement]
+) -> list[bytes]:
+    """The parts of the body for some messages of a record that is copied elsewhere."""
+    exchange, key = published.exchange.encode(), published.key.encode()
+    parts = [PUBLISH_HEAD.pack(len(placements), published.time)]
+    parts += [
+        PLACE.pack(queue, lane, highest, sequence, number) for queue, lane, sequence, number, highest in placements
+    ]
+    parts += (bytes((len(exchange),)), exchange, bytes((len(key),)), key)
+    contents = [data[published.contents[n] : published.contents[n + 1]] for n in members]
+    if published.traits:
+        parts.append(SHAPE.pack(WITH_TRAITS, len(members)))
+        parts += [TRAITS.pack(*published.traits[n]) for n in members]
+    else:
+        parts += (SHAPE.pack(PLAIN, len(members)), _little_endian(array("I", map(len, contents))))
+    return [b"".join(parts + contents)]
+
+
+def _little_endian(numbers: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def entries_body(entries: Iterable[Entry]) -> bytes:
+    return b"".join([ENTRY.pack(*entry) for entry in entries])
+
+
+# ---- reading
+
+
+def read_segment_head(data: bytes) -> int:
+    """The segment's id; Damage if these bytes are not the head of a segment that we can read."""
+    if len(data) < SEGMENT_HEAD.size:
+        raise Damage("shorter than the head of a segment")
+    magic, segment, version, checksum = SEGMENT_HEAD.unpack_from(data)
+    if magic != MAGIC or checksum != xxh3_64_intdigest(data[:24], seed(segment, 0)):
+        raise Damage("not the head of a segment")
+    if version != VERSION:
+        raise Damage(f"a segment of version {version}, this program reads {VERSION}")
+    return int(segment)
+
+
+def read_record(data: bytes, at: int, segment: int, base: int = 0) -> Record:
+    """Check the record at ``at``; ``base`` is the offset of data[0] within the segment."""
+    if len(data) - at < HEAD_SIZE:
+        raise Damage("shorter than the head of a record")
+    mark, size, kind, flags, place, number = RECORD_HEAD.unpack_from(data, at)
+    if mark != MARK or kind not in KINDS:
+        raise Damage("not the head of a record")
+    body = at + HEAD_SIZE
+    end = body + size
+    if end > len(data):
+        raise Damage(f"a record of {size} bytes goes beyond the end")
+    own_seed = xxh3_64_intdigest(data[at : at + RECORD_HEAD.size], seed(segment, base + at))
+    if CHECKSUM.unpack_from(data, at + RECORD_HEAD.size)[0] != xxh3_64_intdigest(data[body:end], own_seed):
+        raise Damage("the checksum does not match")
+    return Record(kind, place, bool(flags & END_OF_GROUP), number, at, body, end)
+
+
+def record_size(data: bytes, at: int) -> int:
+    """How long the record at ``at`` says it is, head and all; its head must be there."""
+    return HEAD_SIZE + int(RECORD_HEAD.unpack_from(data, at)[1])
+
+
+def read_publish(data: bytes, record: Record) -> Published:
+    try:
+        return _read_publish(data, record)
+    except (error, IndexError, UnicodeDecodeError) as problem:
+        raise Damage(f"a publish that cannot be read: {problem}") from problem
+
+
+def _read_publish(data: bytes, record: Record) -> Published:
+    number, time = PUBLISH_HEAD.unpack_from(data, record.body)
+    at = record.body + PUBLISH_HEAD.size
+    places = []
+    for _ in range(number):
+        queue, lane, highest, sequence, count = PLACE.unpack_from(data, at)
+        places.append(Placement(queue, lane, sequence, count, highest))
+        at += PLACE.size
+    exchange, at = _short(data, at)
+    key, at = _short(data, at)
+    shape, count = SHAPE.unpack_from(data, at)
+    at += SHAPE.size
+    traits: list[tuple[int, float, int, int, int]] = []
+    if shape == PLAIN:
+        lengths: Iterable[int] = array("I", data[at : at + 4 * count])
+        if sys.byteorder == "big":
+            lengths.byteswap()  # type: ignore[attr-defined]
+        at += 4 * count
+    else:
+        traits = [TRAITS.unpack_from(data, at + n * TRAITS.size) for n in range(count)]
+        at += count * TRAITS.size
+        lengths = [each[0] for each in traits]
+    contents = list(accumulate(lengths, initial=at))
+    if contents[-1] != record.end:
+        raise Damage("a publish whose contents do not fill it")
+    return Published(time, places, exchange, key, contents, traits)
+
+
+def _short(data: bytes, at: int) -> tuple[str, int]:
+    end = at + 1 + data[at]
+    return data[at + 1 : end].decode(), end
+
+
+def read_entries(data: bytes, record: Record) -> list[Entry]:
+    if (record.end - record.body) % ENTRY.size:
+        raise Damage("entries that do not fill their record")
+    return [Entry(*entry) for entry in ENTRY.iter_unpack(data[record.body : record.end])]

@@ -1,0 +1,308 @@
+"""From the files of the journal to what was true when they were written.
+
+All segments are read in order. Nothing depends on the order of records across segments: a message is known by (queue,
+lane, sequence), and a settle wins over every record of that message, wherever it stands. That makes recovery idempotent
+and lets reclaim leave copies behind. Queues that the definitions do not know are ignored: they were deleted.
+
+A record that cannot be believed costs itself: reading goes on at the next mark that begins a sound record, and the
+bytes in between are *damage*, reported and put aside. At the end of the last segment damage is a torn tail, the normal
+mark of a crash: it is cut off. A group without its end is dropped whole; so is, in the last segment, a group that lacks
+another part, for a crash may have kept the later pages of a write and not the earlier ones. In older segments, which
+were synced whole, a missing part is damage and costs no more than itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from leveret.logs import get_log
+from leveret.message import NEVER
+from leveret.store.disk import Disk
+from leveret.store.lane_log import lane_key
+from leveret.store.records import (
+    ENTRY,
+    MARK,
+    PUBLISH,
+    RETURN,
+    SEGMENT_HEAD,
+    SETTLE,
+    STOP,
+    Damage,
+    Entry,
+    Published,
+    Record,
+    read_entries,
+    read_publish,
+    read_record,
+    read_segment_head,
+)
+from leveret.store.run_index import Run, RunIndex
+from leveret.store.segments import Segment, Segments
+from leveret.store.writer import FOLDER, segment_path
+
+MOST_NOISE = 20  # damages that are logged one by one
+
+
+class Damaged(NamedTuple):
+    segment: int
+    offset: int
+    size: int
+    reason: str
+    is_tail: bool  # at the end of the last segment: a torn write, cut off
+
+
+class RecoveredLane:
+    """What the journal says of one lane. ``index`` is filled by ``settle``."""
+
+    def __init__(self, queue: int, lane: int) -> None:
+        self.queue = queue
+        self.lane = lane
+        self.index = RunIndex()
+        self.tail = 1  # the next sequence: above all that any record names
+        self.tries: dict[int, int] = {}
+        self.deadlines: list[tuple[float, int]] = []  # (wall time, sequence) of messages with one of their own
+        self.redelivered_below = 1  # live messages below this were delivered before
+        self.runs: list[Run] = []
+        self.settled: list[tuple[int, int]] = []  # (sequence, stop)
+        self.returns: list[Entry] = []
+
+    def settle(self, segments: Segments) -> None:
+        """Build the index of what is live."""
+        self.settled.sort()
+        self.runs.sort(key=lambda run: (run.sequence, -run.segment, -run.offset))
+        settled = iter(self.settled)
+        gone = next(settled, None)
+        reached = 0
+        for run in self.runs:
+            start, stop = max(run.sequence, reached), run.sequence + run.number
+            reached = max(reached, stop)
+            while start < stop:
+                while gone is not None and gone[1] <= start:
+                    gone = next(settled, None)
+                if gone is not None and gone[0] <= start:
+                    start = min(stop, gone[1])
+                    continue
+                upto = stop if gone is None else min(stop, gone[0])
+                self._keep(run, start, upto, segments)
+                start = upto
+        for _, _, sequence, number, tries in self.returns:
+            for piece in self.index.live(sequence, number):
+                if tries:  # else it was delivered once, in a life that ended without a word
+                    for key in range(piece.sequence, piece.sequence + piece.number):
+                        self.tries[key] = max(tries, self.tries.get(key, 0))
+                self.redelivered_below = max(self.redelivered_below, piece.sequence + piece.number)
+        if self.deadlines:
+            self.deadlines = [entry for entry in self.deadlines if self.index.live(entry[1], 1)]
+        self.runs, self.settled, self.returns = [], [], []
+
+    def first(self) -> int | None:
+        return self.index.first()
+
+    def number(self) -> int:
+        return len(self.index)
+
+    def size(self) -> int:
+        return self.index.bytes
+
+    def _keep(self, run: Run, start: int, stop: int, segments: Segments) -> None:
+        number = stop - start
+        size = run.size if number == run.number else run.size * number // run.number
+        self.index.append(start, number, run.segment, run.offset, start - run.sequence, size)
+        segments[run.segment].gain(number, size)
+
+
+class Recovered:
+    def __init__(self, full_size: int) -> None:
+        self.segments = Segments(full_size)
+        self.lanes: dict[int, RecoveredLane] = {}
+        self.damages: list[Damaged] = []
+        self.next_segment = 1
+        self.next_number = 1
+        self.highest_queue = 0  # id in any record
+        self.clean = True  # the last life ended in good order, or there was none
+
+    def lane(self, queue: int, lane: int) -> RecoveredLane:
+        key = lane_key(queue, lane)
+        found = self.lanes.get(key)
+        if found is None:
+            found = self.lanes[key] = RecoveredLane(queue, lane)
+        return found
+
+
+Progress = Callable[[int, int], None]  # segments read, of
+
+
+def recover(
+    disk: Disk,
+    queues: Collection[int],
+    full_size: int,
+    *,
+    progress: Progress = lambda done, of: None,
+    mend: bool = True,
+) -> Recovered:
+    """Read the journal. ``mend``: cut the torn tail and put damage aside; otherwise nothing is changed."""
+    found = Recovered(full_size)
+    ids = sorted(_segment_ids(disk))
+    for place, id_ in enumerate(ids):
+        progress(place, len(ids))
+        _Reading(disk, found, frozenset(queues), id_, is_last=id_ == ids[-1]).read()
+    progress(len(ids), len(ids))
+    if ids:
+        found.next_segment = ids[-1] + 1
+    for lane in found.lanes.values():
+        lane.settle(found.segments)
+    _report(found.damages)
+    if mend:
+        _mend(disk, found)
+    return found
+
+
+def _segment_ids(disk: Disk) -> list[int]:
+    names = [name.removesuffix(".seg") for name in disk.names(FOLDER) if name.endswith(".seg")]
+    return [int(name) for name in names if name.isdigit()]
+
+
+class _Reading:
+    """One segment."""
+
+    def __init__(self, disk: Disk, found: Recovered, queues: frozenset[int], id_: int, is_last: bool) -> None:
+        self._found = found
+        self._queues = queues
+        self._is_last = is_last
+        self._path = segment_path(id_)
+        self._data = disk.read(self._path, 0, disk.size(self._path))
+        self._segment = Segment(id_, len(self._data))
+        self._group: list[Record] = []
+        self._group_at = SEGMENT_HEAD.size
+        self._last_kind = 0
+
+    def read(self) -> None:
+        segment, data = self._segment, self._data
+        segment.is_sealed = segment.is_safe = True
+        self._found.segments.add(segment)
+        try:
+            if read_segment_head(data[: SEGMENT_HEAD.size]) != segment.id:
+                raise Damage("the head is another segment's")
+        except Damage as problem:
+            self._damaged(0, min(SEGMENT_HEAD.size, len(data)), str(problem), len(data) <= SEGMENT_HEAD.size)
+        at = SEGMENT_HEAD.size
+        while at < len(data):
+            try:
+                record = read_record(data, at, segment.id)
+            except Damage as problem:
+                at = self._skip(at, str(problem))
+                continue
+            self._group.append(record)
+            at = record.end
+            if record.ends_group:
+                self._take_group()
+                self._group_at = at
+        if self._group:
+            self._damaged(self._group_at, len(data) - self._group_at, "a group without its end", True)
+        self._found.clean = self._last_kind == STOP and not self._found.damages
+
+    def _skip(self, at: int, reason: str) -> int:
+        """Where the next sound record begins; the end if there is none."""
+        data, following = self._data, at
+        while (following := data.find(MARK, following + 1)) >= 0:
+            try:
+                read_record(data, following, self._segment.id)
+            except Damage:
+                continue
+            self._damaged(at, following - at, reason, False)
+            return following
+        start = min(at, self._group_at)
+        self._group.clear()  # its end did not make it
+        self._damaged(start, len(data) - start, reason, True)
+        return len(data)
+
+    def _damaged(self, offset: int, size: int, reason: str, is_tail: bool) -> None:
+        is_torn = is_tail and self._is_last
+        if not is_torn:
+            self._segment.is_damaged = True
+        self._found.damages.append(Damaged(self._segment.id, offset, size, reason, is_torn))
+
+    def _take_group(self) -> None:
+        group, self._group = self._group, []
+        if [record.place for record in group] != list(range(len(group))) and self._is_last:
+            size = group[-1].end - group[0].at  # torn by a crash: of a group, all or nothing
+            self._damaged(group[0].at, size, "a group of which a part is missing", False)
+            return
+        for record in group:
+            self._found.next_number = max(self._found.next_number, record.number + 1)
+            self._last_kind = record.kind
+            try:
+                self._take(record)
+            except Damage as problem:  # the checksum is right and the content is not: written so by a bug
+                self._damaged(record.at, record.end - record.at, str(problem), False)
+
+    def _take(self, record: Record) -> None:
+        found, segment = self._found, self._segment
+        if record.kind == PUBLISH:
+            self._take_publish(record, read_publish(self._data, record))
+        elif record.kind in (SETTLE, RETURN):
+            entries = read_entries(self._data, record)
+            if record.kind == RETURN:
+                segment.returns += record.end - record.at
+            else:
+                segment.settles += record.end - record.at
+            for entry in entries:
+                found.highest_queue = max(found.highest_queue, entry.queue)
+                if entry.queue in self._queues:
+                    self._take_entry(record.kind, entry)
+
+    def _take_entry(self, kind: int, entry: Entry) -> None:
+        found, segment = self._found, self._segment
+        lane = found.lane(entry.queue, entry.lane)
+        stop = entry.sequence + entry.number
+        lane.tail = max(lane.tail, stop)
+        if kind == RETURN:
+            lane.returns.append(entry)
+            return
+        lane.settled.append((entry.sequence, stop))
+        if entry.about != segment.id and entry.about in found.segments:
+            segment.needs[entry.about] = segment.needs.get(entry.about, 0) + ENTRY.size
+
+    def _take_publish(self, record: Record, published: Published) -> None:
+        found, segment = self._found, self._segment
+        for place in published.places:
+            found.highest_queue = max(found.highest_queue, place.queue)
+            size = published.size(place)
+            segment.content += size
+            if place.queue not in self._queues:
+                continue
+            lane = found.lane(place.queue, place.lane)
+            lane.runs.append(Run(place.sequence, place.number, segment.id, record.at, 0, size))
+            lane.tail = max(lane.tail, place.sequence + place.number)
+            if published.traits:
+                for sequence, n in enumerate(published.members(place), place.sequence):
+                    if published.traits[n][1] != NEVER:
+                        lane.deadlines.append((published.traits[n][1], sequence))
+
+
+def _report(damages: list[Damaged]) -> None:
+    log = get_log("store")
+    for damage in damages[:MOST_NOISE]:
+        facts = {"segment": damage.segment, "offset": damage.offset, "bytes": damage.size, "reason": damage.reason}
+        if damage.is_tail:
+            log.info("a torn write at the end of the journal is cut off", **facts)
+        else:
+            log.error("damage in the journal: these bytes are lost, and kept in quarantine", **facts)
+    if len(damages) > MOST_NOISE:
+        log.error("more damage in the journal; leveret check lists all", places=len(damages) - MOST_NOISE)
+
+
+def _mend(disk: Disk, found: Recovered) -> None:
+    """Cut the torn tail, keep damaged bytes for whoever can read them. Doing it again changes nothing."""
+    kept = set(disk.names("quarantine"))
+    for segment, offset, size, _, is_tail in found.damages:
+        if is_tail:
+            disk.truncate(segment_path(segment), offset)
+            found.segments[segment].size = offset
+            continue
+        name = f"{segment:010d}-{offset}.damaged"
+        if name not in kept:
+            handle = disk.create(f"quarantine/{name}")
+            disk.append(handle, [disk.read(segment_path(segment), offset, size)])
+            disk.close(handle)

@@ -1,0 +1,121 @@
+"""What each segment of the journal is still good for.
+
+A segment may go when three things are true: no message in it is live, no settle in it is needed (the segment with the
+settled message is gone), and no return in it counts (see store/reclaim.py for how the last of them are carried away).
+All numbers here are bytes, but for ``live``; content is counted once per queue it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from leveret.store.records import ENTRY
+
+HALF = 0.5
+SMALL = 0.25  # of the size of a segment: remains below that are worth merging
+MERGE_FROM = 4  # small ones
+
+
+class Segment:
+    __slots__ = (
+        "content",
+        "id",
+        "is_damaged",
+        "is_safe",
+        "is_sealed",
+        "live",
+        "live_content",
+        "needs",
+        "returns",
+        "settles",
+        "size",
+    )
+
+    def __init__(self, id_: int, size: int = 0) -> None:
+        self.id = id_
+        self.size = size  # of the file
+        self.content = 0  # ever published into it
+        self.settles = 0  # bytes of settles ever written into it
+        self.live_content = 0
+        self.live = 0  # messages, once per queue they are in
+        self.needs: dict[int, int] = {}  # by the segment that they are about, bytes of settles in this one
+        self.returns = 0  # bytes of returns
+        self.is_sealed = False  # nothing more is written into it
+        self.is_safe = False  # sealed, and all of it is on disk
+        self.is_damaged = False  # some of it cannot be read: it stays for whoever can
+
+    def gain(self, number: int, size: int) -> None:
+        self.live += number
+        self.live_content += size
+
+    def lose(self, number: int, size: int) -> None:
+        self.live -= number
+        self.live_content -= size
+
+    @property
+    def is_dead(self) -> bool:
+        return not (self.live or self.needs or self.returns)
+
+
+class Segments:
+    """All segments that exist, by id."""
+
+    def __init__(self, full_size: int) -> None:
+        self.full_size = full_size
+        self._all: dict[int, Segment] = {}
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all.values())
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, id_: int) -> bool:
+        return id_ in self._all
+
+    def __getitem__(self, id_: int) -> Segment:
+        return self._all[id_]
+
+    def add(self, segment: Segment) -> None:
+        self._all[segment.id] = segment
+
+    def remove(self, id_: int) -> None:
+        """The file is about to go: settles about it are not needed any more."""
+        del self._all[id_]
+        for segment in self._all.values():
+            segment.needs.pop(id_, None)
+
+    def has_dead(self) -> bool:
+        """Whether there are files to remove."""
+        return any(segment.is_safe and segment.is_dead for segment in self)
+
+    def take_dead(self) -> list[int]:
+        """Those whose files can be removed, oldest first; they are forgotten here."""
+        dead = sorted(segment.id for segment in self if segment.is_safe and segment.is_dead)
+        for id_ in dead:
+            self.remove(id_)
+        return dead
+
+    def to_reclaim(self, most_returns: int) -> int | None:
+        """The segment that gives back most for the least copying, if one is worth it.
+
+        ``most_returns``: how many messages have come back to their queues and are live. No segment can hold more
+        returns than that which still count.
+        """
+        sealed = [segment for segment in self if segment.is_safe and not segment.is_damaged]
+        best: tuple[float, int] | None = None
+        for segment in sealed:
+            ratio = self._kept(segment, most_returns) / max(segment.size, 1)
+            if ratio < HALF and (best is None or (ratio, segment.id) < best):
+                best = (ratio, segment.id)
+        if best is not None:
+            return best[1]
+        small = [segment.id for segment in sealed if segment.size < self.full_size * SMALL]
+        return min(small) if len(small) >= MERGE_FROM else None
+
+    def _kept(self, segment: Segment, most_returns: int) -> int:
+        """About how many bytes would have to be copied."""
+        returns = min(segment.returns, most_returns * ENTRY.size)
+        publishes = segment.size - segment.settles - segment.returns
+        living = publishes * segment.live_content // max(segment.content, 1)
+        return living + sum(segment.needs.values()) + returns

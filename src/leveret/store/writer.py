@@ -1,0 +1,120 @@
+"""The one hand that changes the disk. Runs in a thread of its own (server/flusher.py); knows no thread itself.
+
+``run`` does all of the batches it is given by one commit, one write per segment and one sync. When it fails, the disk
+may hold any part of them; the journal decides what follows. A failed file is never written again: what the journal
+does next begins a new segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from leveret.store.batch import Batch
+from leveret.store.definitions import Change
+from leveret.store.disk import WritableDisk
+from leveret.store.records import segment_head
+
+FOLDER = "journal"
+RESERVE = f"{FOLDER}/reserve"
+RESERVE_SIZE = 1 << 20  # bytes
+
+
+def segment_path(id_: int) -> str:
+    return f"{FOLDER}/{id_:010d}.seg"
+
+
+class Committing(Protocol):
+    """The definitions database, as the writer sees it."""
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """All of them, durable on return."""
+
+
+class Writer:
+    def __init__(self, disk: WritableDisk, definitions: Committing, reserve_size: int = RESERVE_SIZE) -> None:
+        self.reserve_size = reserve_size
+        self._disk = disk
+        self._definitions = definitions
+        self._has_reserve = False
+        self._segment = 0
+        self._handle: int | None = None
+        self._unsynced = False
+        self._size = 0  # of the current segment
+        self._good = 0  # of it, when the last run was done
+
+    def run(self, batches: Sequence[Batch]) -> None:
+        if not self._has_reserve and any(batch.reserves for batch in batches):
+            self.reserve()
+        changes = [change for batch in batches for change in batch.changes]
+        if changes:
+            self._definitions.apply(changes)
+        for batch in batches:
+            for segment, buffers in batch.writes:
+                self._append(segment, buffers)
+        removals = [segment for batch in batches for segment in batch.removals]
+        if self._unsynced and (removals or any(batch.sync for batch in batches)):
+            self._sync()
+        if removals:
+            for segment in removals:
+                self._disk.remove(segment_path(segment))
+            self._disk.sync_folder(FOLDER)
+        self._good = self._size
+
+    def _append(self, segment: int, buffers: list[bytes]) -> None:
+        if segment != self._segment:
+            self._begin(segment)
+        assert self._handle is not None
+        self._unsynced = True
+        self._disk.append(self._handle, buffers)
+        self._size += sum([len(buffer) for buffer in buffers])
+
+    def _begin(self, segment: int) -> None:
+        """A new segment is whole and known on disk before the first record goes into it."""
+        self.close()
+        path = segment_path(segment)
+        self._handle = self._disk.create(path)
+        self._segment = segment
+        head = segment_head(segment)
+        self._size = self._good = len(head)
+        self._disk.append(self._handle, [head])
+        self._disk.sync(self._handle)
+        self._disk.sync_folder(FOLDER)
+
+    def _sync(self) -> None:
+        assert self._handle is not None
+        self._disk.sync(self._handle)
+        self._unsynced = False
+
+    def abandon(self, cut: bool) -> None:
+        """After a failure: let go of the file for good. ``cut`` it behind the last good record when the disk is full;
+        a file that the system failed to write or sync is left as it is."""
+        handle, segment = self._handle, self._segment
+        self._handle, self._segment, self._unsynced = None, 0, False
+        if handle is not None:
+            self._disk.close(handle)
+        if cut:
+            self._disk.remove(RESERVE)
+            self._has_reserve = False
+            if handle is not None:
+                self._disk.truncate(segment_path(segment), self._good)
+
+    def reserve(self) -> None:
+        """Keep some room for the settles that will free more, when the disk is full."""
+        if not self._has_reserve:
+            self._disk.remove(RESERVE)
+            handle = self._disk.create(RESERVE)
+            try:
+                self._disk.append(handle, [bytes(self.reserve_size)])
+            finally:
+                self._disk.close(handle)
+            self._has_reserve = True
+
+    def close(self) -> None:
+        """Sync what is not, and let go of the file."""
+        if self._handle is not None:
+            if self._unsynced:
+                self._sync()
+            handle, self._handle = self._handle, None
+            self._disk.close(handle)
+            self._segment = 0
