@@ -65,6 +65,7 @@ class Node:
             raise
 
     async def stop(self) -> None:
+        self.broker.is_stopping = True
         if self._listener is not None:
             await self._listener.stop(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
         if self._logins is not None:
@@ -103,9 +104,9 @@ class Node:
         return opened.is_new
 
     async def _written(self) -> None:
-        """What was set up is on disk before the doors open."""
+        """What was set up is on disk before the doors open; with a full disk they open all the same, for consumers."""
         self.broker.turn()
-        while self.broker.last_granted < self.broker.log.issued:
+        while self.broker.last_granted < self.broker.log.issued and not self.broker.alarms:
             await asyncio.sleep(0.001)
 
     async def _close_store(self) -> None:

@@ -71,6 +71,7 @@ class DiskMark:
 
 def _text(value: object) -> str:
     if isinstance(value, str) and value.strip():
+        value.encode()  # half surrogates, of a variable that is not UTF-8: UnicodeEncodeError is a ValueError
         return value.strip()
     raise ValueError
 

@@ -71,6 +71,7 @@ class Broker:
         self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
         self.last_granted = GRANTED
         log.on_granted, log.on_early, log.on_lost = self.granted, self.granted_early, self.lost
+        self.is_stopping = False  # consumers leave because we go: no reason for durable queues to go with them
         self._flushed = GRANTED  # receipts up to this one were handed to the log's disk
         self._records = True
         self._ids = count(1)
@@ -129,7 +130,7 @@ class Broker:
         self.permissions.clear_vhost(name)
 
     def _retire(self, vhost: Vhost, queue: Queue) -> None:
-        if isinstance(queue, ClassicQueue):
+        if isinstance(queue, ClassicQueue) and not (self.is_stopping and queue.stored):
             vhost.remove_queue(queue)
 
     def _forget_routes(self) -> None:

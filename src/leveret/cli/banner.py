@@ -10,8 +10,11 @@ from leveret.config import Settings
 
 def banner(settings: Settings, endpoints: Mapping[str, str], version: str) -> str:
     places = {name: _url(name, url, settings) for name, url in endpoints.items()}
-    folder = "" if settings.data_dir is None else f"{settings.data_dir.absolute()} "
-    places["data"] = f"{folder}(in memory only: a restart forgets everything)"
+    if settings.data_dir is None:
+        places["data"] = "in memory only: a restart forgets everything"
+    else:
+        note = "" if settings.durability == "fsync" else " (durability os: a power cut may lose confirmed messages)"
+        places["data"] = f"{settings.data_dir.absolute()}{note}"
     width = max(map(len, places))
     lines = [f"Leveret {version} is ready as {settings.node_name}", ""]
     lines += [f"  {name:{width}}  {place}" for name, place in places.items()]

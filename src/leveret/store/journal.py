@@ -29,7 +29,7 @@ from leveret.errors import ResourceFault
 from leveret.message import Message
 from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit, size_in
 from leveret.store.definitions import Change
-from leveret.store.lane_log import lane_key
+from leveret.store.lane_log import LaneLog, lane_key
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, Placement
 from leveret.store.records import (
@@ -44,6 +44,7 @@ from leveret.store.records import (
 from leveret.store.segments import Segments
 
 ENTRIES_PER_RECORD = 4096
+MANY = 10_000  # messages settled at once: worth a closer look whether that is all there are
 MOST_ENTRIES = 65536  # that may wait for company
 
 
@@ -116,8 +117,8 @@ class Journal:
             log = self.lanes.pop(lane_key(queue, lane), None)
             if log is not None:
                 self.returned_live -= len(log.tries)
-                for run in log.index:
-                    self.segments[run.segment].lose(run.number, run.size)
+                for segment, (number, size) in log.index.totals().items():
+                    self.segments[segment].lose(number, size)
                 for start, stop, append in log.open:
                     append.left -= stop - start  # nobody can miss these any more
 
@@ -237,6 +238,8 @@ class Journal:
             log = self.lanes.get(queue << 8 | lane)
             if log is None:
                 continue
+            if number > MANY and log.index.covers(sequence, number):
+                entries += self._take_all(log, queue, lane, sequence, number)
             for run in log.index.take(sequence, number):
                 self.segments[run.segment].lose(run.number, run.size)
                 entries.append(Entry(queue, lane, run.sequence, run.number, run.segment))
@@ -245,6 +248,14 @@ class Journal:
             if log.tries:
                 self.returned_live -= log.forget_tries(sequence, number)
         return entries
+
+    def _take_all(self, log: LaneLog, queue: int, lane: int, sequence: int, number: int) -> list[Entry]:
+        """A purge of millions: one entry for each segment that has some of them."""
+        totals = log.index.totals()
+        log.index.clear()
+        for segment, (count, size) in totals.items():
+            self.segments[segment].lose(count, size)
+        return [Entry(queue, lane, sequence, number, segment) for segment in totals]
 
     def _note_returns(self, returns: list[Entry]) -> None:
         for queue, lane, sequence, number, tries in returns:

@@ -16,7 +16,8 @@ from leveret.store.disk import Disk, ReadableDisk
 from leveret.store.journal import Journal
 from leveret.store.lane_log import lane_key
 from leveret.store.records import HEAD_SIZE, Damage, read_publish, read_record, record_size
-from leveret.store.run_index import Run, RunIndex
+from leveret.store.run_block import Run
+from leveret.store.run_index import RunIndex
 from leveret.store.spill import Spill
 from leveret.store.writer import segment_path
 

@@ -37,7 +37,8 @@ from leveret.store.records import (
     read_record,
     read_segment_head,
 )
-from leveret.store.run_index import Run, RunIndex
+from leveret.store.run_block import Run
+from leveret.store.run_index import RunIndex
 from leveret.store.segments import Segment, Segments
 from leveret.store.writer import FOLDER, segment_path
 
@@ -181,6 +182,8 @@ class _Reading:
         segment, data = self._segment, self._data
         segment.is_sealed = segment.is_safe = True
         self._found.segments.add(segment)
+        if not data:
+            return  # made, and never written to
         try:
             if read_segment_head(data[: SEGMENT_HEAD.size]) != segment.id:
                 raise Damage("the head is another segment's")

@@ -23,147 +23,14 @@ Rules of this file:
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from leveret.store.run_block import OFFSET_BITS, OFFSETS, Block, Run
 
 BLOCK_RUNS = 1024
 FEW_RUNS = 128  # a block with fewer may become part of its neighbour
 LOOK_EVERY = 31  # a mask: every 32nd step of ``start`` looks whether to shift the columns
-OFFSET_BITS = 40
-OFFSETS = (1 << OFFSET_BITS) - 1
-
-
-class Run(NamedTuple):
-    """Consecutive messages of a lane that lie one after the other in one record."""
-
-    sequence: int  # of the first message
-    number: int
-    segment: int
-    offset: int  # of the record within the segment
-    skip: int  # messages of the record, in this lane, that come before the first one
-    size: int  # bytes of content of these messages
-
-
-class Block:
-    """A stretch of the runs; those from ``start`` on are live."""
-
-    __slots__ = ("columns", "numbers", "places", "sequences", "sizes", "skips", "start")
-
-    def __init__(self, columns: tuple[array[int], ...] | None = None) -> None:
-        self.columns = columns or (array("Q"), array("Q"), array("I"), array("I"), array("Q"))
-        self.sequences, self.places, self.skips, self.numbers, self.sizes = self.columns
-        self.start = 0
-
-    def __len__(self) -> int:
-        return len(self.sequences) - self.start
-
-    def overlap(self, sequence: int, end: int) -> tuple[int, int]:
-        """The runs [first, last) that have messages in [sequence, end)."""
-        sequences = self.sequences
-        first = bisect_right(sequences, sequence, self.start)
-        if first > self.start and sequences[first - 1] + self.numbers[first - 1] > sequence:
-            first -= 1
-        return first, bisect_left(sequences, end, first)
-
-    def piece(self, at: int, sequence: int, end: int) -> Run:
-        """What of the run ``at`` lies in [sequence, end)."""
-        first = self.sequences[at]
-        number = self.numbers[at]
-        place = self.places[at]
-        skip = self.skips[at]
-        whole = size = self.sizes[at]
-        if end < first + number:
-            size = whole * (end - first) // number
-        else:
-            end = first + number
-        if sequence > first:
-            size -= whole * (sequence - first) // number
-            skip += sequence - first
-        else:
-            sequence = first
-        # The same as Run(...), in half the time.
-        return tuple.__new__(Run, (sequence, end - sequence, place >> OFFSET_BITS, place & OFFSETS, skip, size))
-
-    def runs(self, first: int, last: int) -> list[Run]:
-        """The runs [first, last), whole."""
-        columns = [column[first:last] for column in self.columns]
-        return [
-            tuple.__new__(Run, (sequence, number, place >> OFFSET_BITS, place & OFFSETS, skip, size))
-            for sequence, place, skip, number, size in zip(*columns, strict=True)
-        ]
-
-    def pieces(self, first: int, last: int, sequence: int, end: int) -> list[Run]:
-        """What of the runs [first, last), all of which overlap, lies in [sequence, end)."""
-        if last - first == 1:
-            return [self.piece(first, sequence, end)]
-        found = self.runs(first, last)
-        found[0] = self.piece(first, sequence, end)
-        found[-1] = self.piece(last - 1, sequence, end)
-        return found
-
-    def remove(self, first: int, last: int, sequence: int, end: int) -> None:
-        """Remove [sequence, end) from the runs [first, last), all of which overlap; a part of both ends may stay."""
-        right = self._behind(last - 1, end)
-        if self.sequences[first] < sequence:
-            left = sequence - self.sequences[first]
-            self.sizes[first] = self.sizes[first] * left // self.numbers[first]
-            self.numbers[first] = left
-            first += 1
-        if right and first == last:  # both parts of one run stay
-            self.insert(last, right)
-            return
-        if right:
-            last -= 1
-            for column, value in zip(self.columns, right, strict=True):
-                column[last] = value
-        if first == self.start:
-            self.start = last
-        elif first < last:
-            for column in self.columns:
-                del column[first:last]
-
-    def _behind(self, at: int, end: int) -> tuple[int, ...] | None:
-        """What of the run ``at`` lies from ``end`` on, as values for the columns."""
-        done = end - self.sequences[at]
-        number = self.numbers[at]
-        if done >= number:
-            return None
-        size = self.sizes[at]
-        return end, self.places[at], self.skips[at] + done, number - done, size - size * done // number
-
-    def insert(self, at: int, values: tuple[int, ...]) -> None:
-        for column, value in zip(self.columns, values, strict=True):
-            column.insert(at, value)
-
-    def join_before(self, at: int) -> None:
-        """Make one run of the run ``at`` and the one before, if it continues that one."""
-        before = at - 1
-        number = self.numbers[before]
-        next_place = (self.places[before], self.sequences[before] + number, self.skips[before] + number)
-        if (self.places[at], self.sequences[at], self.skips[at]) == next_place:
-            self.numbers[before] = number + self.numbers[at]
-            self.sizes[before] += self.sizes[at]
-            for column in self.columns:
-                del column[at]
-
-    def compact(self) -> None:
-        for column in self.columns:
-            del column[: self.start]
-        self.start = 0
-
-    def split(self) -> Block:
-        """Give the later half to a new block."""
-        half = self.start + len(self) // 2
-        later = Block(tuple(column[half:] for column in self.columns))
-        for column in self.columns:
-            del column[half:]
-        return later
-
-    def take_over(self, later: Block) -> None:
-        for column, more in zip(self.columns, later.columns, strict=True):
-            column.extend(more[later.start :])
 
 
 class RunIndex:
@@ -191,6 +58,27 @@ class RunIndex:
     def first(self) -> int | None:
         """Sequence of the first live message."""
         return self._blocks[0].sequences[self._blocks[0].start] if self._count else None
+
+    def totals(self) -> dict[int, tuple[int, int]]:
+        """For each segment the number of live messages there, and their bytes. Far cheaper than looking at each run."""
+        found: dict[int, tuple[int, int]] = {}
+        for block in self._blocks:
+            start = block.start
+            for place, number, size in zip(
+                block.places[start:], block.numbers[start:], block.sizes[start:], strict=True
+            ):
+                segment = place >> OFFSET_BITS
+                before = found.get(segment, (0, 0))
+                found[segment] = (before[0] + number, before[1] + size)
+        return found
+
+    def covers(self, sequence: int, number: int) -> bool:
+        """Whether nothing outside of the range is live."""
+        if not self._count:
+            return True
+        block = self._blocks[-1]
+        last = block.sequences[-1] + block.numbers[-1]
+        return sequence <= self._blocks[0].sequences[self._blocks[0].start] and last <= sequence + number
 
     # ---- taking in
 

@@ -70,7 +70,7 @@ class Store:
         )
         highest = max(definitions.highest_queue, recovered.highest_queue)
         self.writer = Writer(self.disk, self._db)
-        return Opened(definitions._replace(highest_queue=highest), recovered, self._db.is_new)
+        return Opened(definitions._replace(highest_queue=highest), recovered, not definitions.vhosts)
 
     def adopt(self, recovered: Recovered) -> list[RecoveredLane]:
         """On the loop: the journal goes on from what was found; the lanes with messages or a past."""

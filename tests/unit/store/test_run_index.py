@@ -7,7 +7,8 @@ import tracemalloc
 
 import pytest
 
-from leveret.store.run_index import BLOCK_RUNS, Run, RunIndex
+from leveret.store.run_block import Run
+from leveret.store.run_index import BLOCK_RUNS, RunIndex
 
 
 def filled(*runs: Run) -> RunIndex:
@@ -98,8 +99,8 @@ def test_appending_below_what_is_live_is_refused() -> None:
 def test_segment_that_does_not_fit_is_refused_and_leaves_the_index_whole() -> None:
     index = filled(Run(5, 3, 1, 64, 0, 20))
     with pytest.raises(OverflowError):
-        index.append(8, 1, 1 << 24, 0, 0, 5)
-    highest = Run(8, 1, (1 << 24) - 1, (1 << 40) - 1, 0, 5)
+        index.append(8, 1, 1 << 32, 0, 0, 5)
+    highest = Run(8, 1, (1 << 32) - 1, (1 << 32) - 1, 0, 5)
     index.append(*highest)
     assert index.take(8, 1) == [highest]
 
@@ -160,7 +161,7 @@ def test_runs_moved_into_one_record_become_one() -> None:
     assert list(index) == [Run(0, 9, 9, 64, 0, 99)]
 
 
-@pytest.mark.parametrize(("sequence", "number"), [(2, 3), (6, 2), (3, 0), (7, 2), (99, 1), (2, 2)])
+@pytest.mark.parametrize(("sequence", "number"), [(2, 3), (6, 2), (3, 0), (4, 0), (4, -1), (7, 2), (99, 1), (2, 2)])
 def test_moving_what_is_not_one_live_run_is_refused(sequence: int, number: int) -> None:
     runs = [Run(0, 3, 1, 0, 0, 30), Run(3, 4, 1, 40, 0, 40)]
     index = filled(*runs)
@@ -210,6 +211,14 @@ def test_one_long_run_taken_in_any_order_splits_its_block() -> None:
     assert [run.skip for run in index.take(0, number)] == list(range(0, number, 2))
 
 
+def test_settled_front_of_a_short_queue_is_given_back() -> None:
+    index = single_messages(50)
+    for sequence in range(50, 900):
+        index.append(sequence, 1, 1, sequence * 100, 0, 10)
+        index.take(sequence - 50, 1)
+        assert len(index._blocks[0].sequences) < 200
+
+
 def test_run_takes_at_most_36_bytes() -> None:
     number = 20 * BLOCK_RUNS
     tracemalloc.start()
@@ -220,3 +229,18 @@ def test_run_takes_at_most_36_bytes() -> None:
         assert tracemalloc.get_traced_memory()[0] < 4096
     finally:
         tracemalloc.stop()
+
+
+def test_totals_of_each_segment_are_those_of_its_runs() -> None:
+    index = filled(Run(0, 4, 1, 0, 0, 40), Run(6, 4, 1, 50, 0, 80), Run(12, 2, 3, 0, 0, 7))
+    index.take(0, 2)
+    assert index.totals() == {1: (6, 100), 3: (2, 7)}
+    assert RunIndex().totals() == {}
+
+
+def test_a_range_covers_all_when_nothing_lives_outside_of_it() -> None:
+    index = filled(Run(5, 4, 1, 0, 0, 40), Run(12, 2, 3, 0, 0, 7))
+    assert index.covers(5, 9)
+    assert not index.covers(6, 9)
+    assert not index.covers(5, 8)
+    assert RunIndex().covers(1, 1)
