@@ -95,7 +95,7 @@ class Node:
         messages = restore_messages(broker, lanes)
         self._flusher = Flusher(loop, broker, store, settings.disk_mark.of)
         self._flusher.start()
-        store.journal.start()
+        store.journal.seal()
         if not opened.is_new:
             found = {"messages": messages, "queues": len(opened.definitions.queues)}
             state = "clean" if opened.recovered.clean else "after a crash"

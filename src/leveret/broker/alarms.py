@@ -18,14 +18,10 @@ CALM = 0.9
 class MemoryAlarm:
     def __init__(self, gauge: MemoryGauge, mark: int, resident: Callable[[], int | None]) -> None:
         self.mark = mark
+        self.shortage = mark // 2  # above this, queues hold as little as they can
         self.raised = False
         self._gauge = gauge
         self._resident = resident
-
-    @property
-    def shortage(self) -> int:
-        """Above this, queues hold as little as they can."""
-        return self.mark // 2
 
     def check_shortage(self) -> bool:
         """True if it began just now."""

@@ -72,7 +72,7 @@ class Broker:
         self.last_granted = GRANTED
         log.on_granted, log.on_early, log.on_lost = self.granted, self.granted_early, self.lost
         self.is_stopping = False  # consumers leave because we go: no reason for durable queues to go with them
-        self._flushed = GRANTED  # receipts up to this one were handed to the log's disk
+        self.flushed = GRANTED  # receipts up to this one were handed to the log's disk
         self._records = True
         self._ids = count(1)
         self._events = get_log("broker")
@@ -162,8 +162,8 @@ class Broker:
         """A clean stop is near: what was delivered in an earlier life stays marked in the next."""
         for vhost in self.vhosts.values():
             for queue in vhost.queues.values():
-                if queue.stored:
-                    queue.note_redelivered()
+                if queue.stored and queue.pager is not None:
+                    queue.pager.note_redelivered()
 
     # ---- receipts
 
@@ -193,7 +193,7 @@ class Broker:
     @property
     def has_work(self) -> bool:
         """Whether a turn is needed."""
-        return bool(self.dirty or self.outgoing or self.log.issued != self._flushed)
+        return bool(self.dirty or self.outgoing or self.log.issued != self.flushed)
 
     # ---- the turn
 
@@ -207,7 +207,7 @@ class Broker:
                     queue.drain()
                 except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
                     self._events.exception("bug while delivering", queue=queue.name)
-        self._flushed = self.log.issued
+        self.flushed = self.log.issued
         self.log.flush()
         if self.outgoing:
             outgoing = self.outgoing
@@ -216,7 +216,7 @@ class Broker:
                 outbox.flush()
         if self.gauge.used > self.memory.shortage or self.gauge.is_short:
             self.check_memory()
-        if self.has_work:
+        if self.dirty or self.outgoing or self.log.issued != self.flushed:
             self.wake()
 
     # ---- alarms

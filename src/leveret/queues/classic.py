@@ -187,7 +187,7 @@ class ClassicQueue:
             lane = self.lane if len(self.lanes) == 1 else self._highest_lane()
             if lane.holes:
                 lane.strip()
-            if lane.is_empty_here:
+            if not lane.ready and not lane.returned:
                 break
             consumer = self.consumers.next()
             if consumer is None:
@@ -201,17 +201,19 @@ class ClassicQueue:
                     lane.attempted = lane.tail
             bury_expired(self)
             arm_expiry(self)
-        self._refill()
+        if self.pager is not None:
+            self._refill()
         self._account()
         if self.observers:
             for observer in self.observers:
                 observer(self)
 
     def _refill(self) -> None:
-        if self.pager is not None:
-            for lane in self.lanes:
-                if lane.page_stop:
-                    self.pager.fill(lane)
+        """Before the front of a lane runs dry, have more of it brought back from disk."""
+        assert self.pager is not None
+        for lane in self.lanes:
+            if lane.page_stop:
+                self.pager.fill(lane)
 
     def _account(self) -> None:
         """Tell the gauge and the counters what changed; once per turn, not once per message."""
@@ -222,11 +224,15 @@ class ClassicQueue:
             if here > pager.limit or gauge.is_short:
                 pager.page_out(gauge.is_short)
                 here = self.bytes - pager.bytes
-        messages = self.unacked + sum([len(lane) - lane.paged for lane in self.lanes])
+        messages = self.unacked
+        received = 0
+        for lane in self.lanes:
+            messages += len(lane.ready) + len(lane.returned) + len(lane.fresh)
+            received += lane.tail - 1
         held = here + messages * PER_MESSAGE
         gauge.used += held - self.accounted
         self.accounted = held
-        self.counters.received = sum([lane.tail - 1 for lane in self.lanes])
+        self.counters.received = received
 
     def _highest_lane(self) -> Lane:
         for lane in reversed(self.lanes):
@@ -275,7 +281,8 @@ class ClassicQueue:
         else:
             self.unacked += 1
         self._account()
-        self._refill()
+        if self.pager is not None:
+            self._refill()
         return Taken(lane.number, sequence, count, redelivered, message, self.ready)
 
     @property
@@ -305,16 +312,6 @@ class ClassicQueue:
             if message[2].deadline != NEVER and self.deadlines is not None:
                 self.deadlines.watch(lane, place, message[2].deadline)
         self.touch()
-
-    def note_redelivered(self) -> None:
-        """Tell the log which waiting messages were delivered before without having come back in this life."""
-        for lane in self.lanes:
-            for sequence, tries, _ in lane.returned:
-                if not tries:
-                    self.surroundings.log.returned(self.id, lane.number, sequence, 1, 0)
-            number = min(lane.redelivered_below, lane.page_stop) - lane.page_start
-            if number > 0:
-                self.surroundings.log.returned(self.id, lane.number, lane.page_start, number, 0)
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         """Unacked messages that were refused for good."""

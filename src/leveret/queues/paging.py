@@ -234,6 +234,18 @@ class Pager:
             self.pages.drop(self._queue.id, lane.number, lane.page_start, lane.page_stop - lane.page_start)
         return number
 
+    def note_redelivered(self) -> None:
+        """Tell the log which waiting messages were delivered before without having come back in this life."""
+        queue = self._queue
+        log = queue.surroundings.log
+        for lane in queue.lanes:
+            for sequence, tries, _ in lane.returned:
+                if not tries:
+                    log.returned(queue.id, lane.number, sequence, 1, 0)
+            number = min(lane.redelivered_below, lane.page_stop) - lane.page_start
+            if number > 0:
+                log.returned(queue.id, lane.number, lane.page_start, number, 0)
+
     def restore(self, lane: Lane, first: int, stop: int, number: int, size: int, redelivered_below: int) -> None:
         """What an earlier life left."""
         lane.head = first

@@ -103,8 +103,9 @@ class Connection:
     def receive(self, data: bytes) -> None:
         """Bytes from the peer, in any slicing."""
         self.intake.receive(data)
-        if self.broker.has_work:
-            self.broker.wake()
+        broker = self.broker
+        if broker.dirty or broker.outgoing or broker.log.issued != broker.flushed:
+            broker.wake()
 
     def send_method(self, method: Method) -> None:
         self.send(method_frame(0, method))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from leveret.message import Message
 from leveret.store.definitions import Change
@@ -67,10 +67,11 @@ class Batch:
     """One hand-over to the writer. The writer works through batches in order and never looks back.
 
     First the changes are committed, then the writes are appended and synced, then the removals are done: so a queue is
-    on disk before its messages, and nothing is removed before what replaces it is safe.
+    on disk before its messages, and nothing is removed before what replaces it is safe. Last comes ``after``, in the
+    writer: it gets the segment that is open then, finds all of this batch on disk and nothing of later ones.
     """
 
-    __slots__ = ("changes", "era", "groups", "receipt", "removals", "reserves", "sync", "writes")
+    __slots__ = ("after", "changes", "era", "groups", "receipt", "removals", "reserves", "sync", "writes")
 
     def __init__(self, era: int) -> None:
         self.receipt = 0  # granted when this is done
@@ -80,6 +81,7 @@ class Batch:
         self.changes: list[Change] = []
         self.writes: list[tuple[int, list[bytes]]] = []  # (segment, buffers)
         self.removals: list[int] = []
+        self.after: Callable[[int], None] | None = None  # raises nothing
         self.groups: list[Group] = []  # what the writes were made of, to make them again elsewhere
 
     @property

@@ -25,6 +25,9 @@ class WritableDisk(Protocol):
     def truncate(self, path: str, size: int) -> None:
         """Cut the file to ``size`` bytes, and sync that."""
 
+    def erase(self, path: str, offset: int, size: int) -> None:
+        """Overwrite with zeros, and sync that."""
+
     def sync_folder(self, path: str) -> None:
         """Names made and removed in the folder survive a power cut once this returns."""
 

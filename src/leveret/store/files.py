@@ -66,6 +66,15 @@ class Files:
         finally:
             os.close(handle)
 
+    def erase(self, path: str, offset: int, size: int) -> None:
+        handle = os.open(self._root / path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+        try:
+            os.lseek(handle, offset, os.SEEK_SET)
+            os.write(handle, bytes(size))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
     def sync_folder(self, path: str) -> None:
         if os.name == "nt":
             return  # a folder cannot be opened there; NTFS journals its names

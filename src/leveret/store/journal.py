@@ -383,10 +383,11 @@ class Journal:
         self.layout.segments = segments
         self.layout.next_segment, self.layout.next_number = next_segment, next_number
 
-    def start(self) -> None:
-        """A segment of this life, before anything is delivered: without its STOP record the stop was not clean."""
-        self._batch.write(self.layout.roll().id, [])
-        self._batch.sync = self._batch.reserves = True
+    def seal(self, after: Callable[[int], None] | None = None) -> None:
+        """Begin a new segment: all before is on disk when ``after`` gets its number, in the writer. Each life begins
+        with one, before anything is delivered: without its STOP record the stop was not clean."""
+        self.hand_over()
+        self.layout.begin(self._batch, after)
         self.hand_over()
 
     def stop(self) -> None:

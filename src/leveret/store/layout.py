@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from leveret.store.batch import Batch, Draft, Group
 from leveret.store.lane_log import LaneLog, lane_key
 from leveret.store.records import END_OF_GROUP, ENTRY, PUBLISH, RETURN, SEGMENT_HEAD, SETTLE, sealed
@@ -77,6 +79,12 @@ class Layout:
         self.next_segment += 1
         self.segments.add(self._current)
         return self._current
+
+    def begin(self, batch: Batch, after: Callable[[int], None] | None) -> None:
+        """Begin a new segment by this batch."""
+        batch.write(self.roll().id, [])
+        batch.sync = batch.reserves = True
+        batch.after = after
 
     def leave_segment(self) -> None:
         """The writer has let go of the current segment, and has cut it behind the last good record."""

@@ -28,15 +28,15 @@ from leveret.store.records import (
     RETURN,
     SEGMENT_HEAD,
     SETTLE,
-    Damage,
     Entry,
     Published,
+    Record,
     copied_body,
     entries_body,
     read_entries,
     read_publish,
 )
-from leveret.store.scan import read_slice
+from leveret.store.scan import read_slice, scan
 from leveret.store.writer import segment_path
 
 SLICE = 1 << 20  # bytes read, and at most copied, at a time
@@ -76,7 +76,8 @@ class Reclaim:
     def _fetch(self, offset: int) -> None:
         segment = self.segment
         assert segment is not None
-        self._in_worker(lambda: fetch_slice(self._disk, segment, offset), self._fetched)
+        fetch = fetch_sound if self._journal.segments[segment].is_damaged else fetch_slice
+        self._in_worker(lambda: fetch(self._disk, segment, offset), self._fetched)
 
     def _fetched(self, result: object) -> None:
         journal, id_ = self._journal, self.segment
@@ -86,7 +87,7 @@ class Reclaim:
             return
         if not isinstance(result, Slice):
             self._log.error("segment cannot be reclaimed, it stays as it is", segment=id_, reason=str(result))
-            journal.segments[id_].is_damaged = True
+            journal.segments[id_].is_stuck = True
             self.segment = None
             return
         for at, published in result.publishes:
@@ -143,7 +144,7 @@ class Reclaim:
         segment.needs.clear()
         segment.returns = 0
         if segment.live:
-            segment.is_damaged = True  # the index knows messages here that could not be read: leave the file alone
+            segment.is_stuck = True  # the index knows messages here that could not be read: leave the file alone
         self.segment = None
         self._journal.hand_over()
 
@@ -168,17 +169,25 @@ def fetch_slice(disk: ReadableDisk, segment: int, offset: int) -> Slice:
     """Read and check the records from ``offset`` on; Damage if one of them cannot be believed."""
     path = segment_path(segment)
     data, records = read_slice(disk, path, segment, offset, SLICE)
-    publishes: list[tuple[int, Published]] = []
-    settles: list[Entry] = []
-    returns: list[Entry] = []
+    end = offset + (records[-1].end if records else 0)
+    return _taken_apart(data, records, offset, end if end < disk.size(path) else None)
+
+
+def fetch_sound(disk: ReadableDisk, segment: int, offset: int) -> Slice:
+    """All sound records of a segment that is known to be damaged."""
+    path = segment_path(segment)
+    data = disk.read(path, 0, disk.size(path))
+    records = [item for item in scan(data, segment, offset) if isinstance(item, Record)]
+    return _taken_apart(data, records, 0, None)
+
+
+def _taken_apart(data: bytes, records: list[Record], base: int, following: int | None) -> Slice:
+    found = Slice(data, [], [], [], following)
     for record in records:
         if record.kind == PUBLISH:
-            publishes.append((offset + record.at, read_publish(data, record)))
+            found.publishes.append((base + record.at, read_publish(data, record)))
         elif record.kind == SETTLE:
-            settles += read_entries(data, record)
+            found.settles.extend(read_entries(data, record))
         elif record.kind == RETURN:
-            returns += read_entries(data, record)
-    end = offset + (records[-1].end if records else 0)
-    if not records and len(data):
-        raise Damage(f"segment {segment} cannot be read at {offset}")
-    return Slice(data, publishes, settles, returns, end if end < disk.size(path) else None)
+            found.returns.extend(read_entries(data, record))
+    return found

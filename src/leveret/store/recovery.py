@@ -7,13 +7,14 @@ and lets reclaim leave copies behind. Queues that the definitions do not know ar
 A record that cannot be believed costs itself: reading goes on at the next mark that begins a sound record, and the
 bytes in between are *damage*, reported and put aside. At the end of the last segment damage is a torn tail, the normal
 mark of a crash: it is cut off. A group without its end is dropped whole; so is, in the last segment, a group that lacks
-another part, for a crash may have kept the later pages of a write and not the earlier ones. In older segments, which
-were synced whole, a missing part is damage and costs no more than itself.
+another part, for a crash may have kept the later pages of a write and not the earlier ones. The parts that are there
+are erased, so that the next start sees the same. In older segments, which were synced whole, a missing part is damage
+and costs no more than itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from leveret.logs import get_log
@@ -22,7 +23,7 @@ from leveret.store.disk import Disk
 from leveret.store.lane_log import lane_key
 from leveret.store.records import (
     ENTRY,
-    MARK,
+    HEAD_SIZE,
     PUBLISH,
     RETURN,
     SEGMENT_HEAD,
@@ -34,11 +35,11 @@ from leveret.store.records import (
     Record,
     read_entries,
     read_publish,
-    read_record,
     read_segment_head,
 )
 from leveret.store.run_block import Run
 from leveret.store.run_index import RunIndex
+from leveret.store.scan import scan
 from leveret.store.segments import Segment, Segments
 from leveret.store.writer import FOLDER, segment_path
 
@@ -118,6 +119,7 @@ class Recovered:
         self.segments = Segments(full_size)
         self.lanes: dict[int, RecoveredLane] = {}
         self.damages: list[Damaged] = []
+        self.torn: list[tuple[int, int]] = []  # (segment, offset) of records whose group is not whole
         self.next_segment = 1
         self.next_number = 1
         self.highest_queue = 0  # id in any record
@@ -136,7 +138,7 @@ Progress = Callable[[int, int], None]  # segments read, of
 
 def recover(
     disk: Disk,
-    queues: Collection[int],
+    queues: Container[int],
     full_size: int,
     *,
     progress: Progress = lambda done, of: None,
@@ -147,7 +149,7 @@ def recover(
     ids = sorted(_segment_ids(disk))
     for place, id_ in enumerate(ids):
         progress(place, len(ids))
-        _Reading(disk, found, frozenset(queues), id_, is_last=id_ == ids[-1]).read()
+        _Reading(disk, found, queues, id_, is_last=id_ == ids[-1]).read()
     progress(len(ids), len(ids))
     if ids:
         found.next_segment = ids[-1] + 1
@@ -167,7 +169,7 @@ def _segment_ids(disk: Disk) -> list[int]:
 class _Reading:
     """One segment."""
 
-    def __init__(self, disk: Disk, found: Recovered, queues: frozenset[int], id_: int, is_last: bool) -> None:
+    def __init__(self, disk: Disk, found: Recovered, queues: Container[int], id_: int, is_last: bool) -> None:
         self._found = found
         self._queues = queues
         self._is_last = is_last
@@ -189,36 +191,21 @@ class _Reading:
                 raise Damage("the head is another segment's")
         except Damage as problem:
             self._damaged(0, min(SEGMENT_HEAD.size, len(data)), str(problem), len(data) <= SEGMENT_HEAD.size)
-        at = SEGMENT_HEAD.size
-        while at < len(data):
-            try:
-                record = read_record(data, at, segment.id)
-            except Damage as problem:
-                at = self._skip(at, str(problem))
-                continue
-            self._group.append(record)
-            at = record.end
-            if record.ends_group:
-                self._take_group()
-                self._group_at = at
+        for item in scan(data, segment.id, SEGMENT_HEAD.size):
+            if isinstance(item, Record):
+                self._group.append(item)
+                if item.ends_group:
+                    self._take_group()
+                    self._group_at = item.end
+            elif item.end < len(data):
+                self._damaged(item.at, item.end - item.at, item.reason, False)
+            else:  # nothing sound follows, nor the end of a group that is open
+                start = min(item.at, self._group_at)
+                self._group.clear()
+                self._damaged(start, len(data) - start, item.reason, True)
         if self._group:
             self._damaged(self._group_at, len(data) - self._group_at, "a group without its end", True)
         self._found.clean = self._last_kind == STOP and not self._found.damages
-
-    def _skip(self, at: int, reason: str) -> int:
-        """Where the next sound record begins; the end if there is none."""
-        data, following = self._data, at
-        while (following := data.find(MARK, following + 1)) >= 0:
-            try:
-                read_record(data, following, self._segment.id)
-            except Damage:
-                continue
-            self._damaged(at, following - at, reason, False)
-            return following
-        start = min(at, self._group_at)
-        self._group.clear()  # its end did not make it
-        self._damaged(start, len(data) - start, reason, True)
-        return len(data)
 
     def _damaged(self, offset: int, size: int, reason: str, is_tail: bool) -> None:
         is_torn = is_tail and self._is_last
@@ -231,6 +218,7 @@ class _Reading:
         if [record.place for record in group] != list(range(len(group))) and self._is_last:
             size = group[-1].end - group[0].at  # torn by a crash: of a group, all or nothing
             self._damaged(group[0].at, size, "a group of which a part is missing", False)
+            self._found.torn += [(self._segment.id, record.at) for record in group]
             return
         for record in group:
             self._found.next_number = max(self._found.next_number, record.number + 1)
@@ -309,3 +297,5 @@ def _mend(disk: Disk, found: Recovered) -> None:
             handle = disk.create(f"quarantine/{name}")
             disk.append(handle, [disk.read(segment_path(segment), offset, size)])
             disk.close(handle)
+    for segment, offset in found.torn:  # or the next start, with newer segments, would take them for damage and count
+        disk.erase(segment_path(segment), offset, HEAD_SIZE)

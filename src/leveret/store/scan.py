@@ -2,8 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from leveret.store.disk import ReadableDisk
 from leveret.store.records import HEAD_SIZE, MARK, Damage, Record, read_record, record_size
+
+
+class Gap(NamedTuple):
+    """Bytes that are no record."""
+
+    at: int
+    end: int
+    reason: str
+
+
+def scan(data: bytes, segment: int, at: int, base: int = 0) -> Iterator[Record | Gap]:
+    """All sound records of a segment from ``at`` on, and what is between them. ``base``: the offset of data[0]."""
+    while at < len(data):
+        try:
+            record = read_record(data, at, segment, base)
+        except Damage as problem:
+            following = _next_record(data, segment, at, base)
+            yield Gap(at, following, str(problem))
+            at = following
+        else:
+            yield record
+            at = record.end
+
+
+def _next_record(data: bytes, segment: int, at: int, base: int) -> int:
+    """Where the next sound record begins; the end if there is none."""
+    while (at := data.find(MARK, at + 1)) >= 0:
+        try:
+            read_record(data, at, segment, base)
+        except Damage:
+            continue
+        return at
+    return len(data)
 
 
 def read_slice(disk: ReadableDisk, path: str, segment: int, offset: int, size: int) -> tuple[bytes, list[Record]]:

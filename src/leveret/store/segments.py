@@ -23,6 +23,7 @@ class Segment:
         "is_damaged",
         "is_safe",
         "is_sealed",
+        "is_stuck",
         "live",
         "live_content",
         "needs",
@@ -42,7 +43,8 @@ class Segment:
         self.returns = 0  # bytes of returns
         self.is_sealed = False  # nothing more is written into it
         self.is_safe = False  # sealed, and all of it is on disk
-        self.is_damaged = False  # some of it cannot be read: it stays for whoever can
+        self.is_damaged = False  # some of it cannot be read: what can be is better carried elsewhere
+        self.is_stuck = False  # it was tried, and live messages could not be read: it stays for whoever can
 
     def gain(self, number: int, size: int) -> None:
         self.live += number
@@ -102,10 +104,10 @@ class Segments:
         ``most_returns``: how many messages have come back to their queues and are live. No segment can hold more
         returns than that which still count.
         """
-        sealed = [segment for segment in self if segment.is_safe and not segment.is_damaged]
+        sealed = [segment for segment in self if segment.is_safe and not segment.is_stuck]
         best: tuple[float, int] | None = None
         for segment in sealed:
-            ratio = self._kept(segment, most_returns) / max(segment.size, 1)
+            ratio = 0.0 if segment.is_damaged else self._kept(segment, most_returns) / max(segment.size, 1)
             if ratio < HALF and (best is None or (ratio, segment.id) < best):
                 best = (ratio, segment.id)
         if best is not None:

@@ -44,6 +44,15 @@ class Writer:
         self._good = 0  # of it, when the last run was done
 
     def run(self, batches: Sequence[Batch]) -> None:
+        begun = 0
+        for stop, batch in enumerate(batches, 1):
+            if batch.after is not None or stop == len(batches):
+                self._run(batches[begun:stop])
+                begun = stop
+            if batch.after is not None:
+                batch.after(self._segment)
+
+    def _run(self, batches: Sequence[Batch]) -> None:
         if not self._has_reserve and any(batch.reserves for batch in batches):
             self.reserve()
         changes = [change for batch in batches for change in batch.changes]
