@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
@@ -80,6 +81,17 @@ class Broker:
         for child in reversed(self._children):
             _end(child)
         self._children.clear()
+
+    def crash(self) -> None:
+        """SIGKILL to all of it; start() goes on from what is on disk."""
+        for child in self._children:
+            for pid in descendants(child.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            child.wait()
+        self._children.clear()
+        self._log.unlink()  # it names the old port
+        self.port = 0
 
     def __enter__(self) -> Self:
         try:

@@ -12,10 +12,14 @@ from statistics import median
 from typing import Any
 
 from benchmarks.scenarios import (
+    BACKLOG_RATE,
+    BACKLOG_RSS_MB,
     CONNECTION_KB,
     IDLE_RSS_MB,
     LATENCY_JUDGED,
+    PERSISTENT_RSS_MB,
     QUEUED_RSS_MB,
+    RESTART_SECONDS,
     Scenario,
 )
 
@@ -23,6 +27,8 @@ Line = dict[str, Any]
 RSS_IDLE = "mem-idle"
 RSS_QUEUED = "mem-queued"
 DRAIN = "mem-drain"
+PERSISTENT = "pmem-1M"
+BACKLOG = "pmem-10M"
 
 
 @dataclass(slots=True)
@@ -72,6 +78,10 @@ def rows(results: Results, scenarios: list[Scenario], *, judged: bool) -> Iterat
                 results, RSS_QUEUED, f"RSS, {scenario.title}", ("broker_rss_kb",), 1024, "MB", QUEUED_RSS_MB
             )
             yield _rate_row(results, Scenario(DRAIN, "draining them", scenario.size), judged=False)
+        elif scenario.kind == "backlog":
+            yield from _backlog_rows(results, scenario)
+        elif scenario.kind == "restart":
+            yield _limit_row(results, scenario.id, scenario.title, ("seconds",), 1, "s", RESTART_SECONDS)
         else:
             yield _limit_row(
                 results, scenario.id, f"RSS each, {scenario.title}", ("kb_per_conn",), 1, "KB", CONNECTION_KB
@@ -104,16 +114,35 @@ def _rate_row(results: Results, scenario: Scenario, *, judged: bool) -> Row:
     return _row(cells, _all(verdicts) if judged else None)
 
 
+def _backlog_rows(results: Results, scenario: Scenario) -> Iterator[Row]:
+    rss = ("broker_rss_kb",)
+    yield _limit_row(results, PERSISTENT, f"RSS, {scenario.title}", rss, 1024, "MB", PERSISTENT_RSS_MB)
+    yield _limit_row(results, BACKLOG, "RSS, ten times as many", rss, 1024, "MB", BACKLOG_RSS_MB)
+    empty, full = (results.middle(key, results.subject, "send_rate") for key in (PERSISTENT, BACKLOG))
+    ratio = _ratio(full, empty)
+    cells = (
+        BACKLOG,
+        "publish rate over all ten million, beside that of the first",
+        _show(full, "{:,.0f}/s"),
+        _show(empty, "{:,.0f}/s"),
+        _show(ratio, "{:.2f}x"),
+        *("", "", ""),
+        f">= {BACKLOG_RATE:g}x",
+    )
+    yield _row(cells, None if ratio is None else ratio >= BACKLOG_RATE)
+
+
 def _latency_rows(results: Results, scenario: Scenario, *, judged: bool) -> Iterator[Row]:
-    for quantile in ("p50", "p99"):
-        ours, theirs = (
-            results.middle(scenario.id, name, "lat_us", quantile) for name in (results.subject, results.base)
-        )
+    figures = [("latency", "lat_us", "p50"), ("latency", "lat_us", "p99")]
+    if scenario.id.startswith("h"):
+        figures += [("confirm", "confirm_us", "p50"), ("confirm", "confirm_us", "p99")]
+    for what, key, quantile in figures:
+        ours, theirs = (results.middle(scenario.id, name, key, quantile) for name in (results.subject, results.base))
         judge = judged and quantile == "p99" and scenario.id in LATENCY_JUDGED
         verdict = ours < theirs if judge and ours is not None and theirs is not None else None
         cells = (
             scenario.id,
-            f"latency {quantile}, {scenario.title}",
+            f"{what} {quantile}, {scenario.title}",
             _show(ours, "{:,.0f} us"),
             _show(theirs, "{:,.0f} us"),
             _show(_ratio(ours, theirs), "{:.2f}x"),

@@ -17,9 +17,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.brokers import AnyCommand, Broker, BrokerFailed, Leveret, RabbitMQ, allow_many_files, rss_kb
+from benchmarks.first_delivery import seconds_to_first_delivery
 from benchmarks.generator import GeneratorFailed, Generators, Line, spoiled
-from benchmarks.report import DRAIN, RSS_IDLE, RSS_QUEUED, Results, machine, rows, table
-from benchmarks.scenarios import BY_ID, HELD_CONNECTIONS, QUEUED_MESSAGES, Scenario, chosen
+from benchmarks.report import BACKLOG, DRAIN, PERSISTENT, RSS_IDLE, RSS_QUEUED, Results, machine, rows, table
+from benchmarks.scenarios import (
+    BACKLOG_MESSAGES,
+    BY_ID,
+    HELD_CONNECTIONS,
+    QUEUED_MESSAGES,
+    SAFE,
+    Scenario,
+    chosen,
+)
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).with_name("results")
@@ -58,6 +67,10 @@ class Bench:
         for scenario in scenarios:
             if scenario.kind == "memory":
                 self._measure_memory(scenario)
+            elif scenario.kind == "backlog":
+                self._measure_backlog(scenario)
+            elif scenario.kind == "restart":
+                self._measure_restart(scenario)
             elif scenario.kind == "connections":
                 self._measure_connections(scenario)
 
@@ -99,6 +112,30 @@ class Bench:
                 if self.results.middle(RSS_QUEUED, name, "broker_rss_kb") is not None:
                     self._count(DRAIN, broker, "amqpbench", ["--mode", "drain", *queued], 1)
 
+    def _measure_backlog(self, scenario: Scenario) -> None:
+        """A million for everybody; ten for us alone: others need more memory for that than most machines have."""
+        publish = ["--mode", "publish", *SAFE, "--confirms", "500", "--size", str(scenario.size), "--count"]
+        for name in self._makers:
+            with self._fresh(name) as broker:
+                self._count(PERSISTENT, broker, "amqpbench", [*publish, str(QUEUED_MESSAGES)], 1)
+        with self._fresh(self.results.subject) as broker:
+            self._count(BACKLOG, broker, "amqpbench", [*publish, str(BACKLOG_MESSAGES)], 1)
+
+    def _measure_restart(self, scenario: Scenario) -> None:
+        """Ours alone: nothing is promised about others."""
+        name = self.results.subject
+        fill = ["--mode", "publish", *SAFE, "--confirms", "500", "--size", str(scenario.size)]
+        with self._fresh(name) as broker:
+            self._count(f"{scenario.id}-fill", broker, "amqpbench", [*fill, "--count", str(QUEUED_MESSAGES)], 1)
+            broker.crash()
+            begun = time.monotonic()
+            broker.start()
+            seconds_to_first_delivery(broker.port, "bench.q000000")
+            line = {"label": f"{name} restart", "mode": "restart", "seconds": time.monotonic() - begun}
+            self._keep(line)
+            say(f"  {scenario.id:6} {name:10}: {line['seconds']:.1f} s")
+            self.results.add(scenario.id, name, line)
+
     def _measure_connections(self, scenario: Scenario) -> None:
         arguments = ["--mode", "idle", "--connections", str(HELD_CONNECTIONS), "--seconds", "1"]
         for name in self._makers:
@@ -135,7 +172,7 @@ def commit() -> str:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks.run", description=__doc__)
     parser.add_argument("--amqpbench", help="source of the load generator (amqpbench.c)")
-    parser.add_argument("--scenarios", help="comma-separated ids; all but the durable ones if left out")
+    parser.add_argument("--scenarios", help="comma-separated ids; all if left out")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--only", choices=["leveret", "rabbitmq"], help="measure one of the two")

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["rate", "latency", "memory", "connections"]
+Kind = Literal["rate", "latency", "memory", "backlog", "restart", "connections"]
 
 ACK_MANY = ("--ack-multiple", "100", "--prefetch", "1000")
 ACK_EACH = ("--ack-multiple", "1", "--prefetch", "200")
+SAFE = ("--durable", "--persistent")
+WINDOW_100 = (*SAFE, "--confirms", "100", "--ack-multiple", "10", "--prefetch", "500", "--producers", "20")
+WINDOW_1 = (*SAFE, "--confirms", "1", "--ack-multiple", "1", "--prefetch", "500", "--batch", "1")
 DURABLE = ("--durable", "--persistent", "--confirms", "500", "--ack-multiple", "10", "--prefetch", "500")
 FANOUT = ("--exchange", "fanout", "--queues", "10")
 TOPIC = ("--exchange", "topic", "--bindings", "1000", "--queues", "10")
@@ -43,9 +46,11 @@ ALL = (
     Scenario("b1k", "ack every 100, prefetch 1000, 1 KiB", 1024, ACK_MANY),
     Scenario("c16", "ack each, prefetch 200, 16 B", 16, ACK_EACH, rate_at_least=4, cpu_at_most=SIXTH),
     Scenario("c1k", "ack each, prefetch 200, 1 KiB", 1024, ACK_EACH),
-    Scenario("d16", "durable, persistent, confirms, 16 B", 16, DURABLE),
-    Scenario("d1k", "durable, persistent, confirms, 1 KiB", 1024, DURABLE),
-    Scenario("d64k", "durable, persistent, confirms, 64 KiB", 65536, DURABLE),
+    Scenario("d16", "durable, persistent, confirms, 16 B", 16, DURABLE, rate_at_least=4),
+    Scenario("d1k", "durable, persistent, confirms, 1 KiB", 1024, DURABLE, rate_at_least=4),
+    Scenario("d64k", "durable, persistent, confirms, 64 KiB", 65536, DURABLE, rate_at_least=1.5),
+    Scenario("d20", "20 producers, window 100, 1 KiB", 1024, WINDOW_100, rate_at_least=4),
+    Scenario("dw1", "one producer that waits for each confirm, 16 B", 16, WINDOW_1, rate_at_least=1),
     Scenario("e16", "fanout to 10 queues, 16 B", 16, FANOUT, rate_at_least=10, cpu_at_most=SIXTH),
     Scenario("e1k", "fanout to 10 queues, 1 KiB", 1024, FANOUT),
     Scenario("f16", "topic, 1000 bindings, 16 B", 16, TOPIC, rate_at_least=10, cpu_at_most=SIXTH),
@@ -55,18 +60,24 @@ ALL = (
     Scenario("t1k", "5,000/s transient, 1 KiB", 1024, ("--rate", "5000"), kind="latency"),
     Scenario("h1k", "5,000/s durable, confirms, 1 KiB", 1024, (*DURABLE, "--rate", "5000"), kind="latency"),
     Scenario("mem", "1,000,000 messages of 100 B queued", 100, kind="memory"),
+    Scenario("pmem", "1,000,000 persistent messages of 100 B queued", 100, kind="backlog"),
+    Scenario("restart", "kill -9 with 1,000,000 x 1 KiB, to the first delivery", 1024, kind="restart"),
     Scenario("conns", "2,000 idle connections", 16, kind="connections"),
 )
 BY_ID = {scenario.id: scenario for scenario in ALL}
-# Without --scenarios. The durable ones (d, h) are measured on demand until messages are kept on disk.
-DEFAULT = tuple(scenario.id for scenario in ALL if not scenario.id.startswith(("d", "h")))
+DEFAULT = tuple(scenario.id for scenario in ALL)
 
 QUEUED_MESSAGES = 1_000_000
 HELD_CONNECTIONS = 2_000
 IDLE_RSS_MB = 60
 QUEUED_RSS_MB = 500
 CONNECTION_KB = 50
-LATENCY_JUDGED = frozenset({"t1k"})  # p99 below RabbitMQ's
+LATENCY_JUDGED = frozenset({"t1k", "h1k"})  # p99 below RabbitMQ's
+BACKLOG_MESSAGES = 10_000_000
+PERSISTENT_RSS_MB = 300
+BACKLOG_RSS_MB = 1024
+BACKLOG_RATE = 0.8  # of the rate into an empty queue
+RESTART_SECONDS = 10
 
 
 def chosen(names: str | None) -> list[Scenario]:
