@@ -75,5 +75,63 @@ def _show(
     typer.echo((show_json if json else show)(config, os.environ, flags))
 
 
+DATA_DIR = typer.Argument(metavar="DATA_DIR", help="the folder of the messages, as in leveret serve --data-dir")
+NEW_DATA_DIR = typer.Argument(metavar="DATA_DIR", help="a folder that is empty or does not exist")
+BACKUP = typer.Argument(metavar="BACKUP", help="what leveret backup made")
+TARGET = typer.Argument(metavar="TARGET", help="a folder that is empty or does not exist")
+
+
+@app.command("check")
+def _check_data(
+    data_dir: Path = DATA_DIR,
+    as_json: bool = typer.Option(False, "--json", help="as JSON"),
+) -> None:
+    """Read all that a stopped broker left, and say whether it is sound; nothing is changed.
+
+    Exit code 0: sound; 1: damaged; 2: cannot be read.
+    """
+    from leveret.cli.data import check, run
+
+    raise typer.Exit(run(lambda: check(data_dir, as_json)))
+
+
+@app.command("dump")
+def _dump(
+    data_dir: Path = DATA_DIR,
+    queue: str | None = typer.Option(None, metavar="NAME", help="of this queue only"),
+    vhost: str | None = typer.Option(None, metavar="NAME", help="of this virtual host only"),
+    limit: int | None = typer.Option(None, metavar="N", min=0, help="at most N messages of each queue"),
+    bodies: bool = typer.Option(False, "--bodies", help="with the bodies of the messages"),
+) -> None:
+    """Write definitions and messages that a stopped broker left, one JSON object a line."""
+    from leveret.cli.data import dump, run
+
+    raise typer.Exit(run(lambda: dump(data_dir, queue, vhost, limit, bodies)))
+
+
+@app.command("backup")
+def _backup(
+    data_dir: Path = DATA_DIR,
+    target: Path = TARGET,
+    timeout: float = typer.Option(600.0, metavar="SECONDS", help="how long to wait for a running broker"),
+) -> None:
+    """Copy a data directory as of one moment, while its broker goes on."""
+    from leveret.cli.data import backup, run
+
+    raise typer.Exit(run(lambda: backup(data_dir, target, timeout)))
+
+
+@app.command("restore")
+def _restore(
+    source: Path = BACKUP,
+    data_dir: Path = NEW_DATA_DIR,
+    force: bool = typer.Option(False, "--force", help="also when the backup is damaged"),
+) -> None:
+    """Make a data directory out of a backup; the backup stays as it is."""
+    from leveret.cli.data import restore, run
+
+    raise typer.Exit(run(lambda: restore(source, data_dir, force)))
+
+
 if __name__ == "__main__":
     main()

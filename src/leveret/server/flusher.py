@@ -2,7 +2,7 @@
 
 The writer takes all batches that wait, has them written and synced at once, and tells the loop. While it syncs, the
 next batches gather: that is the group commit. The reader does what the loop must not: paged reads, reading segments for
-reclaim, asking for free space. Its jobs run one after the other.
+reclaim, asking for free space, serving requests. Its jobs run one after the other.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from queue import Empty, SimpleQueue
 
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
+from leveret.server.requests import Requests
 from leveret.store.batch import Batch
 from leveret.store.store import Store
 
 LAZY = 0.1  # seconds that settles alone may wait for company
-LOOK_EVERY = 0.25  # seconds between looks at the free space
+LOOK_EVERY = 0.25  # seconds between looks at the free space, and for requests
 DISK = "disk"
 STORE = "store"
 
@@ -43,6 +44,7 @@ class Flusher:
         self._idle = asyncio.Event()
         self._watch: asyncio.TimerHandle | None = None
         self._is_looking = False
+        self._requests = Requests(store, self._in_worker)
         self._log = get_log("store")
 
     def start(self) -> None:
@@ -52,6 +54,7 @@ class Flusher:
         self._store.in_worker = self._in_worker
         self._writer.start()
         self._reader.start()
+        self._requests.start()
         self._look()
 
     async def stop(self, seconds: float) -> None:
@@ -66,6 +69,7 @@ class Flusher:
                 await asyncio.wait_for(self._idle.wait(), seconds)
             except TimeoutError:
                 self._log.error("the disk did not answer in time; what was not confirmed may be lost", seconds=seconds)
+        self._requests.stop()
         self._batches.put(None)
         self._jobs.put(None)
         await self._loop.run_in_executor(None, self._join, seconds)
@@ -131,6 +135,7 @@ class Flusher:
             self._log.error("disk full, publishers wait until there is room", path=self._store.path)
             self._broker.set_alarm(DISK, "disk full")
         journal.failed(problem)
+        self._requests.failed(problem)
         if journal.failure is not None:
             self._log.error("a write or sync failed: the store is read-only, restart the broker", reason=str(problem))
             self._broker.set_alarm(STORE, f"store read-only: {problem.strerror or problem}")
@@ -142,6 +147,7 @@ class Flusher:
         if not self._is_looking:
             self._is_looking = True
             self._in_worker(lambda: shutil.disk_usage(self._store.path), self._looked)
+            self._requests.look()
 
     def _looked(self, result: object) -> None:
         self._is_looking = False

@@ -37,9 +37,12 @@ class Unit:
 
 
 class Draft:
-    """A record without its place. ``origin`` is where its messages lie so far, if anywhere: they move."""
+    """A record without its place. ``origin`` is where its messages lie so far, if anywhere: they move.
 
-    __slots__ = ("entries", "kind", "origin", "parts", "placements", "size", "sizes")
+    A copy has a ``home``: the record it was made of, and the first sequence of each placement there.
+    """
+
+    __slots__ = ("entries", "home", "kind", "origin", "parts", "placements", "size", "sizes")
 
     def __init__(
         self,
@@ -49,14 +52,15 @@ class Draft:
         placements: Sequence[Placement] = (),
         sizes: Sequence[int] = (),
         entries: Sequence[Entry] = (),
-        origin: tuple[int, int] | None = None,
+        home: tuple[int, int, tuple[int, ...]] | None = None,
     ) -> None:
         self.kind = kind
         self.parts = parts
         self.placements = placements
         self.sizes = sizes  # bytes of content in each placement
         self.entries = entries
-        self.origin = origin
+        self.home = home
+        self.origin: tuple[int, int] | None = None if home is None else home[:2]
         self.size = HEAD_SIZE + sum([len(part) for part in parts])
 
 
@@ -71,7 +75,19 @@ class Batch:
     writer: it gets the segment that is open then, finds all of this batch on disk and nothing of later ones.
     """
 
-    __slots__ = ("after", "changes", "era", "groups", "receipt", "removals", "reserves", "sync", "writes")
+    __slots__ = (
+        "after",
+        "changes",
+        "emptied",
+        "end",
+        "era",
+        "groups",
+        "receipt",
+        "removals",
+        "reserves",
+        "sync",
+        "writes",
+    )
 
     def __init__(self, era: int) -> None:
         self.receipt = 0  # granted when this is done
@@ -81,12 +97,14 @@ class Batch:
         self.changes: list[Change] = []
         self.writes: list[tuple[int, list[bytes]]] = []  # (segment, buffers)
         self.removals: list[int] = []
+        self.emptied: list[int] = []  # segments of which all that counts is written elsewhere, with this
+        self.end = (0, 0)  # segment and offset up to which everything is written when this is done
         self.after: Callable[[int], None] | None = None  # raises nothing
         self.groups: list[Group] = []  # what the writes were made of, to make them again elsewhere
 
     @property
     def is_needed(self) -> bool:
-        return bool(self.writes or self.changes or self.removals or self.sync)
+        return bool(self.writes or self.changes or self.removals or self.emptied or self.sync)
 
     def write(self, segment: int, buffers: list[bytes]) -> None:
         if self.writes and self.writes[-1][0] == segment:

@@ -154,6 +154,7 @@ def _lock_file(path: Path) -> int | None:
 
 
 def _process(handle: int) -> str:
+    os.lseek(handle, 0, os.SEEK_SET)
     owner = os.read(handle, 20).decode("ascii", "replace").strip()
     return f" (process {owner})" if owner else ""  # it may not have come to write it yet
 

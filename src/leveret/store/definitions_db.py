@@ -139,6 +139,8 @@ class DefinitionsDb:
         db.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
         db.execute("PRAGMA foreign_keys = OFF")
         if not self.is_new:
+            # What a killed broker left in the log may be in the system's cache only: sync it before we build on it.
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return
         with self._transaction():
             for kind in TABLES:

@@ -29,7 +29,6 @@ from leveret.errors import ResourceFault
 from leveret.message import Message
 from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit, size_in
 from leveret.store.definitions import Change
-from leveret.store.lane_log import LaneLog, lane_key
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, Placement
 from leveret.store.records import (
@@ -44,7 +43,6 @@ from leveret.store.records import (
 from leveret.store.segments import Segments
 
 ENTRIES_PER_RECORD = 4096
-MANY = 10_000  # messages settled at once: worth a closer look whether that is all there are
 MOST_ENTRIES = 65536  # that may wait for company
 
 
@@ -66,7 +64,6 @@ class Journal:
         self.era = 0
         self.in_flight: deque[Batch] = deque()
         self.granted = GRANTED
-        self.returned_live = 0  # messages that came back and are live
         self._wall = wall
         self._pending: list[Append | Unit] = []
         self._settles: list[Settled] = []
@@ -79,6 +76,8 @@ class Journal:
         self._unit: Unit | None = None
         self._is_urgent = False
         self._is_waiting = False  # lazily() was asked
+        self._written = (1, 0)  # segment and offset up to which all is written
+        self._when_written: list[Callable[[], None]] = []
 
     @property
     def segments(self) -> Segments:
@@ -113,14 +112,7 @@ class Journal:
         returns.append(Entry(queue, lane, sequence, number, tries))
 
     def forget(self, queue: int) -> None:
-        for lane in range(256):
-            log = self.lanes.pop(lane_key(queue, lane), None)
-            if log is not None:
-                self.returned_live -= len(log.tries)
-                for segment, (number, size) in log.index.totals().items():
-                    self.segments[segment].lose(number, size)
-                for start, stop, append in log.open:
-                    append.left -= stop - start  # nobody can miss these any more
+        self.layout.forget(queue)
 
     def record(self, change: Change) -> int:
         self.refuse_if_failed()
@@ -155,8 +147,11 @@ class Journal:
     # ---- the end of a turn
 
     def flush(self) -> None:
+        if self.failure is not None:
+            self._lose()
+            return
         if self._settles:
-            self._count_settled(self._settles)
+            self._tell_early(self._settles)
         if self._pending:
             self._draft_pending()
         if self._settles:
@@ -164,11 +159,11 @@ class Journal:
             self._entries += self._take_settled(settles)
         if self._returns:
             returns, self._returns = self._returns, []
-            self._note_returns(returns)
+            self.layout.note_returns(returns)
             self.place([Draft(RETURN, [entries_body(returns)], entries=returns)])
         self._drafted = self.issued
         if self._is_urgent or len(self._entries) > MOST_ENTRIES:
-            self.hand_over()
+            self._submit()
         elif (self._entries or self._batch.writes) and not self._is_waiting:
             self._is_waiting = True
             self.lazily()
@@ -180,21 +175,8 @@ class Journal:
         if not self.in_flight and self.held is None and not self._batch.is_needed:
             self._grant(self._drafted)
 
-    def _count_settled(self, settles: list[Settled]) -> None:
-        """Appends that were wholly settled before their receipt was granted need not be waited for."""
-        early: set[int] = set()
-        for queue, lane, sequence, number in settles:
-            log = self.lanes.get(queue << 8 | lane)
-            if log is None or not log.open:
-                continue
-            end = sequence + number
-            for start, stop, append in log.open:
-                if start >= end:
-                    break
-                if stop > sequence:
-                    append.left -= min(stop, end) - max(start, sequence)
-                    if not append.left:
-                        early.add(append.receipt)
+    def _tell_early(self, settles: list[Settled]) -> None:
+        early = self.layout.count_settled(settles)
         if early:
             self.on_early(early)
 
@@ -222,47 +204,20 @@ class Journal:
     def _draft_unit(self, unit: Unit, time: float, ahead: float) -> Group:
         """All of a group. What it settles lies in the index already: never its own appends."""
         group = [self._draft(append, time, ahead) for append in unit.appends]
-        self._count_settled(unit.settles)
+        self._tell_early(unit.settles)
         entries = self._take_settled(unit.settles)
         if entries:
             group.append(Draft(SETTLE, [entries_body(entries)], entries=entries))
         if unit.returns:
-            self._note_returns(unit.returns)
+            self.layout.note_returns(unit.returns)
             group.append(Draft(RETURN, [entries_body(unit.returns)], entries=unit.returns))
         return group
 
     def _take_settled(self, settles: list[Settled]) -> list[Entry]:
-        """Out of the index; what was in it is owed to the disk."""
-        entries: list[Entry] = []
-        for queue, lane, sequence, number in settles:
-            log = self.lanes.get(queue << 8 | lane)
-            if log is None:
-                continue
-            if number > MANY and log.index.covers(sequence, number):
-                entries += self._take_all(log, queue, lane, sequence, number)
-            for run in log.index.take(sequence, number):
-                self.segments[run.segment].lose(run.number, run.size)
-                entries.append(Entry(queue, lane, run.sequence, run.number, run.segment))
-            if self.held is not None and log.open:
-                self._late.append([queue, lane, sequence, number])
-            if log.tries:
-                self.returned_live -= log.forget_tries(sequence, number)
-        return entries
-
-    def _take_all(self, log: LaneLog, queue: int, lane: int, sequence: int, number: int) -> list[Entry]:
-        """A purge of millions: one entry for each segment that has some of them."""
-        totals = log.index.totals()
-        log.index.clear()
-        for segment, (count, size) in totals.items():
-            self.segments[segment].lose(count, size)
-        return [Entry(queue, lane, sequence, number, segment) for segment in totals]
-
-    def _note_returns(self, returns: list[Entry]) -> None:
-        for queue, lane, sequence, number, tries in returns:
-            log = self.lanes.get(queue << 8 | lane)
-            if log is not None and tries:
-                for run in log.index.live(sequence, number):
-                    self.returned_live += log.note_tries(run.sequence, run.number, tries)
+        """Out of the index. While the disk is full some are not in it yet: they are looked for again later."""
+        if self.held is not None:
+            self._late += settles
+        return self.layout.take_settled(settles)
 
     def place(self, group: Group) -> None:
         """Put a group into the next batch."""
@@ -276,11 +231,12 @@ class Journal:
     # ---- to the writer and back
 
     def hand_over(self) -> None:
-        """Give everything gathered to the writer."""
+        """Give everything gathered to the writer, without waiting for the end of the turn."""
+        self._is_urgent = True
+        self.flush()
+
+    def _submit(self) -> None:
         self._is_urgent = self._is_waiting = False
-        if self.failure is not None:
-            self._lose()
-            return
         entries, self._entries = self._entries, []
         for first in range(0, len(entries), ENTRIES_PER_RECORD):
             some = entries[first : first + ENTRIES_PER_RECORD]
@@ -292,26 +248,48 @@ class Journal:
             return
         batch.receipt = self._drafted if self.held is None else self.granted
         batch.sync = batch.sync and self.always_sync
+        batch.end = self.layout.end
         self._batch = Batch(self.era)
         self.in_flight.append(batch)
         self.submit(batch)
 
     def done(self, batch: Batch) -> None:
         """The writer has done this batch, and with it all before."""
-        written = 0
-        while self.in_flight:
+        first: Batch | None = None
+        while self.in_flight and first is not batch:
             first = self.in_flight.popleft()
-            if first.writes:
-                written = first.writes[-1][0]
-            if first is batch:
-                break
+            for id_ in first.emptied:
+                if id_ in self.segments:
+                    self.segments[id_].needs.clear()
+                    self.segments[id_].returns = 0
+            for id_ in first.removals:
+                self.segments.remove(id_)
         for segment in self.segments:
-            if segment.is_sealed and not segment.is_safe and segment.id < written:
+            if segment.is_sealed and not segment.is_safe and segment.id < batch.end[0]:
                 segment.is_safe = True  # the writer syncs a segment before it begins the next
+        self._written = batch.end
         self._grant(batch.receipt)
         self._grant_idle()
+        self._tell_written()
         if self.segments.has_dead():
             self.hand_over()
+
+    def emptied(self, segment: int) -> None:
+        """All that counts in the segment is written elsewhere once the next batch is done."""
+        self._batch.emptied.append(segment)
+
+    def is_written(self, segment: int, offset: int) -> bool:
+        """Whether the record there can be read: a copy has its place before it is written."""
+        return (segment, offset) < self._written
+
+    def when_written(self, call: Callable[[], None]) -> None:
+        """Call back when more is written, or never will be."""
+        self._when_written.append(call)
+
+    def _tell_written(self) -> None:
+        waiting, self._when_written = self._when_written, []
+        for call in waiting:
+            call()
 
     def _grant(self, receipt: int) -> None:
         if receipt <= self.granted:
@@ -335,22 +313,36 @@ class Journal:
         self.in_flight.clear()
         self.era += 1
         self._batch = Batch(self.era)
+        for batch in batches:
+            self._undo(batch)
         if problem.errno != ENOSPC:
             self.failure = f"the disk failed ({problem.strerror or problem})"
             self._lose()
+            self._tell_written()
             return
         self.is_stuck = self.held is not None  # even the reserve was not enough
         held, self.held = self.held or [], []
         self.layout.leave_segment()
         for batch in batches:
             self._batch.changes += batch.changes
-            self._batch.removals += batch.removals
             self._batch.sync = self._batch.sync or batch.sync
             for group in batch.groups:
                 self.place(group)
         self.held += held
+        self._tell_written()
         if not self.is_stuck:
+            self._batch.write(self.layout.roll().id, [])  # a life without a segment would look like a clean stop
             self.hand_over()
+
+    def _undo(self, batch: Batch) -> None:
+        """Copies are not made and files are not removed: what they were to replace is still there."""
+        for id_ in batch.removals:
+            self.segments[id_].is_going = False
+        for group in batch.groups:
+            for draft in group:
+                if draft.home is not None:
+                    self.layout.move_back(draft)
+        batch.groups = [group for group in batch.groups if group[0].home is None]
 
     def space_returned(self) -> None:
         """There is room again: what waited gets its places, then what was settled meanwhile leaves them."""
@@ -369,10 +361,14 @@ class Journal:
         return sum(draft.size for group in self.held or () for draft in group)
 
     def _lose(self) -> None:
-        self._pending.clear()
         self._settles.clear()
-        self._entries.clear()
         self._returns.clear()
+        if not (self._ungranted or self._batch.is_needed or self.granted < self.issued):
+            return
+        self.granted = self.issued
+        self._ungranted.clear()
+        self._pending.clear()
+        self._entries.clear()
         self._batch = Batch(self.era)
         self.on_lost()
 
@@ -382,6 +378,7 @@ class Journal:
         """From what an earlier life left."""
         self.layout.segments = segments
         self.layout.next_segment, self.layout.next_number = next_segment, next_number
+        self._written = (next_segment, 0)
 
     def seal(self, after: Callable[[int], None] | None = None) -> None:
         """Begin a new segment: all before is on disk when ``after`` gets its number, in the writer. Each life begins

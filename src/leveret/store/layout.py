@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leveret.store.batch import Batch, Draft, Group
+from leveret.store.batch import Batch, Draft, Group, Settled
 from leveret.store.lane_log import LaneLog, lane_key
-from leveret.store.records import END_OF_GROUP, ENTRY, PUBLISH, RETURN, SEGMENT_HEAD, SETTLE, sealed
+from leveret.store.records import END_OF_GROUP, ENTRY, PUBLISH, RETURN, SEGMENT_HEAD, SETTLE, Entry, sealed
 from leveret.store.segments import Segment, Segments
+
+MANY = 10_000  # messages settled at once: worth a closer look whether that is all there are
 
 
 class Layout:
@@ -16,6 +18,7 @@ class Layout:
         self.lanes: dict[int, LaneLog] = {}  # by lane_key()
         self.next_segment = 1
         self.next_number = 1  # of records
+        self.returned_live = 0  # messages that came back and are live
         self._current: Segment | None = None
 
     def lane(self, queue: int, lane: int) -> LaneLog:
@@ -70,6 +73,87 @@ class Layout:
                     self.segments[run.segment].lose(run.number, run.size)
                     segment.gain(run.number, run.size)
                     segment.content += run.size
+
+    def move_back(self, draft: Draft) -> None:
+        """A copy will not be written: its messages are where they were."""
+        assert draft.home is not None
+        segment, offset, sequences = draft.home
+        for place, sequence in zip(draft.placements, sequences, strict=True):
+            log = self.lanes.get(lane_key(place.queue, place.lane))
+            if log is None:
+                continue
+            for run in log.index.live(place.sequence, place.number):
+                if (run.segment, run.offset) == draft.origin:
+                    log.index.move(run.sequence, run.number, segment, offset, run.sequence - sequence)
+                    self.segments[run.segment].lose(run.number, run.size)
+                    self.segments[segment].gain(run.number, run.size)
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Segment and offset of what comes next."""
+        return (self.next_segment, 0) if self._current is None else (self._current.id, self._current.size)
+
+    # ---- what leaves
+
+    def count_settled(self, settles: list[Settled]) -> set[int]:
+        """The receipts that need not be waited for: all they stand for was settled before they were granted."""
+        early: set[int] = set()
+        for queue, lane, sequence, number in settles:
+            log = self.lanes.get(queue << 8 | lane)
+            if log is None or not log.open:
+                continue
+            end = sequence + number
+            for start, stop, append in log.open:
+                if start >= end:
+                    break
+                if stop > sequence:
+                    append.left -= min(stop, end) - max(start, sequence)
+                    if not append.left:
+                        early.add(append.receipt)
+        return early
+
+    def take_settled(self, settles: list[Settled]) -> list[Entry]:
+        """Out of the index; what was in it is owed to the disk."""
+        entries: list[Entry] = []
+        for queue, lane, sequence, number in settles:
+            log = self.lanes.get(queue << 8 | lane)
+            if log is None:
+                continue
+            if number > MANY and log.index.covers(sequence, number):
+                entries += self._take_all(log, queue, lane, sequence, number)
+            for run in log.index.take(sequence, number):
+                self.segments[run.segment].lose(run.number, run.size)
+                entries.append(Entry(queue, lane, run.sequence, run.number, run.segment))
+            if log.tries:
+                self.returned_live -= log.forget_tries(sequence, number)
+        return entries
+
+    def _take_all(self, log: LaneLog, queue: int, lane: int, sequence: int, number: int) -> list[Entry]:
+        """A purge of millions: one entry for each segment that has some of them."""
+        totals = log.index.totals()
+        log.index.clear()
+        for segment, (count, size) in totals.items():
+            self.segments[segment].lose(count, size)
+        return [Entry(queue, lane, sequence, number, segment) for segment in totals]
+
+    def note_returns(self, returns: list[Entry]) -> None:
+        for queue, lane, sequence, number, tries in returns:
+            log = self.lanes.get(queue << 8 | lane)
+            if log is not None and tries:
+                for run in log.index.live(sequence, number):
+                    self.returned_live += log.note_tries(run.sequence, run.number, tries)
+
+    def forget(self, queue: int) -> None:
+        for lane in range(256):
+            log = self.lanes.pop(lane_key(queue, lane), None)
+            if log is not None:
+                self.returned_live -= len(log.tries)
+                for segment, (number, size) in log.index.totals().items():
+                    self.segments[segment].lose(number, size)
+                for start, stop, append in log.open:
+                    append.left -= stop - start  # nobody can miss these any more
+
+    # ---- segments
 
     def roll(self) -> Segment:
         """Begin a new segment."""

@@ -124,6 +124,11 @@ class DiskPages:
             if run.sequence < stop
         ]
         runs.sort(key=lambda pair: pair[1].sequence)
+        if not all(is_spilled or self._journal.is_written(run.segment, run.offset) for is_spilled, run in runs):
+            self._journal.when_written(  # reclaim has just given them another place
+                lambda: self._load(queue, lane, sequence, stop, most_bytes, done, attempt)
+            )
+            return
         ahead = self._journal.wall_ahead()
 
         def got(result: object) -> None:

@@ -69,7 +69,7 @@ class Reclaim:
         journal = self._journal
         if self.segment is not None or journal.failure is not None or journal.held is not None:
             return
-        self.segment = journal.segments.to_reclaim(journal.returned_live)
+        self.segment = journal.segments.to_reclaim(journal.layout.returned_live)
         if self.segment is not None:
             self._fetch(SEGMENT_HEAD.size)
 
@@ -141,10 +141,10 @@ class Reclaim:
 
     def _finish(self, id_: int) -> None:
         segment = self._journal.segments[id_]
-        segment.needs.clear()
-        segment.returns = 0
         if segment.live:
             segment.is_stuck = True  # the index knows messages here that could not be read: leave the file alone
+        else:
+            self._journal.emptied(id_)
         self.segment = None
         self._journal.hand_over()
 
@@ -162,7 +162,8 @@ def _copy(
 ) -> Draft:
     placements = [place._replace(sequence=sequence, number=len(members)) for place, sequence in homes[members[0]]]
     parts = copied_body(published, data, members, placements)
-    return Draft(PUBLISH, parts, placements=placements, sizes=(), origin=origin)
+    home = (*origin, tuple(place.sequence for place, _ in homes[members[0]]))
+    return Draft(PUBLISH, parts, placements=placements, home=home)
 
 
 def fetch_slice(disk: ReadableDisk, segment: int, offset: int) -> Slice:

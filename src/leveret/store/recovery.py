@@ -185,7 +185,8 @@ class _Reading:
         segment.is_sealed = segment.is_safe = True
         self._found.segments.add(segment)
         if not data:
-            return  # made, and never written to
+            self._found.clean = False
+            return  # made, and never written to: a life began here
         try:
             if read_segment_head(data[: SEGMENT_HEAD.size]) != segment.id:
                 raise Damage("the head is another segment's")
@@ -193,18 +194,25 @@ class _Reading:
             self._damaged(0, min(SEGMENT_HEAD.size, len(data)), str(problem), len(data) <= SEGMENT_HEAD.size)
         for item in scan(data, segment.id, SEGMENT_HEAD.size):
             if isinstance(item, Record):
+                if item.place == 0 and self._group:
+                    self._take_group()  # its end is missing, another begins
+                    self._group_at = item.at
                 self._group.append(item)
                 if item.ends_group:
                     self._take_group()
                     self._group_at = item.end
             elif item.end < len(data):
                 self._damaged(item.at, item.end - item.at, item.reason, False)
-            else:  # nothing sound follows, nor the end of a group that is open
+            elif self._is_last:  # nothing sound follows, nor the end of a group that is open
                 start = min(item.at, self._group_at)
                 self._group.clear()
                 self._damaged(start, len(data) - start, item.reason, True)
-        if self._group:
+            else:
+                self._damaged(item.at, item.end - item.at, item.reason, False)
+        if self._group and self._is_last:
             self._damaged(self._group_at, len(data) - self._group_at, "a group without its end", True)
+        elif self._group:
+            self._take_group()
         self._found.clean = self._last_kind == STOP and not self._found.damages
 
     def _damaged(self, offset: int, size: int, reason: str, is_tail: bool) -> None:
@@ -215,7 +223,8 @@ class _Reading:
 
     def _take_group(self) -> None:
         group, self._group = self._group, []
-        if [record.place for record in group] != list(range(len(group))) and self._is_last:
+        is_whole = group[-1].ends_group and [record.place for record in group] == list(range(len(group)))
+        if not is_whole and self._is_last:
             size = group[-1].end - group[0].at  # torn by a crash: of a group, all or nothing
             self._damaged(group[0].at, size, "a group of which a part is missing", False)
             self._found.torn += [(self._segment.id, record.at) for record in group]
@@ -285,7 +294,10 @@ def _report(damages: list[Damaged]) -> None:
 
 
 def _mend(disk: Disk, found: Recovered) -> None:
-    """Cut the torn tail, keep damaged bytes for whoever can read them. Doing it again changes nothing."""
+    """Cut the torn tail, keep damaged bytes for whoever can read them. Doing it again changes nothing.
+
+    What was read may have come out of the system's cache: it is synced before anything is built on it.
+    """
     kept = set(disk.names("quarantine"))
     for segment, offset, size, _, is_tail in found.damages:
         if is_tail:
@@ -299,3 +311,7 @@ def _mend(disk: Disk, found: Recovered) -> None:
             disk.close(handle)
     for segment, offset in found.torn:  # or the next start, with newer segments, would take them for damage and count
         disk.erase(segment_path(segment), offset, HEAD_SIZE)
+    last = max((segment.id for segment in found.segments), default=None)
+    if last is not None:
+        disk.truncate(segment_path(last), found.segments[last].size)
+        disk.sync_folder(FOLDER)

@@ -21,6 +21,7 @@ class Segment:
         "content",
         "id",
         "is_damaged",
+        "is_going",
         "is_safe",
         "is_sealed",
         "is_stuck",
@@ -44,6 +45,7 @@ class Segment:
         self.is_sealed = False  # nothing more is written into it
         self.is_safe = False  # sealed, and all of it is on disk
         self.is_damaged = False  # some of it cannot be read: what can be is better carried elsewhere
+        self.is_going = False  # the writer was told to remove it
         self.is_stuck = False  # it was tried, and live messages could not be read: it stays for whoever can
 
     def gain(self, number: int, size: int) -> None:
@@ -82,21 +84,21 @@ class Segments:
         self._all[segment.id] = segment
 
     def remove(self, id_: int) -> None:
-        """The file is about to go: settles about it are not needed any more."""
+        """The file is gone: settles about it are not needed any more."""
         del self._all[id_]
         for segment in self._all.values():
             segment.needs.pop(id_, None)
 
     def has_dead(self) -> bool:
         """Whether there are files to remove."""
-        return any(segment.is_safe and segment.is_dead for segment in self)
+        return any(segment.is_safe and segment.is_dead and not segment.is_going for segment in self)
 
     def take_dead(self) -> list[int]:
-        """Those whose files can be removed, oldest first; they are forgotten here."""
-        dead = sorted(segment.id for segment in self if segment.is_safe and segment.is_dead)
-        for id_ in dead:
-            self.remove(id_)
-        return dead
+        """Those whose files can be removed, oldest first. They are known here until they are gone."""
+        dead = [segment for segment in self if segment.is_safe and segment.is_dead and not segment.is_going]
+        for segment in dead:
+            segment.is_going = True
+        return sorted(segment.id for segment in dead)
 
     def to_reclaim(self, most_returns: int) -> int | None:
         """The segment that gives back most for the least copying, if one is worth it.
@@ -104,7 +106,7 @@ class Segments:
         ``most_returns``: how many messages have come back to their queues and are live. No segment can hold more
         returns than that which still count.
         """
-        sealed = [segment for segment in self if segment.is_safe and not segment.is_stuck]
+        sealed = [segment for segment in self if segment.is_safe and not (segment.is_stuck or segment.is_going)]
         best: tuple[float, int] | None = None
         for segment in sealed:
             ratio = 0.0 if segment.is_damaged else self._kept(segment, most_returns) / max(segment.size, 1)

@@ -79,7 +79,7 @@ class Store:
         for key, lane in recovered.lanes.items():
             log = journal.lanes[key] = LaneLog()
             log.index, log.tries, log.synced = lane.index, lane.tries, lane.tail
-            journal.returned_live += len(lane.tries)
+            journal.layout.returned_live += len(lane.tries)
             if not recovered.clean:
                 lane.redelivered_below = lane.tail
         return list(recovered.lanes.values())

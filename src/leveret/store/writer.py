@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from leveret.logs import get_log
 from leveret.store.batch import Batch
 from leveret.store.definitions import Change
 from leveret.store.disk import WritableDisk
@@ -65,10 +66,17 @@ class Writer:
         if self._unsynced and (removals or any(batch.sync for batch in batches)):
             self._sync()
         if removals:
-            for segment in removals:
+            self._remove(removals)
+        self._good = self._size
+
+    def _remove(self, segments: list[int]) -> None:
+        """A file that cannot be removed takes room and does no harm: the next start finds it dead again."""
+        try:
+            for segment in segments:
                 self._disk.remove(segment_path(segment))
             self._disk.sync_folder(FOLDER)
-        self._good = self._size
+        except OSError as problem:
+            get_log("store").warning("dead files of the journal cannot be removed", reason=str(problem))
 
     def _append(self, segment: int, buffers: list[bytes]) -> None:
         if segment != self._segment:

@@ -1,0 +1,272 @@
+"""``leveret check``, ``dump``, ``backup`` and ``restore``: what can be done with a data directory.
+
+Each gives the exit code: 0 for good, 1 for damage or work that failed, 2 for something that cannot be read or used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from leveret.cli.dump import definition_lines, message_lines
+from leveret.errors import StoreError
+from leveret.store.backup import (
+    Made,
+    Step,
+    copy_over,
+    hand_over,
+    refuse_filled,
+    refuse_target,
+    snapshot_at_rest,
+    snapshot_folder,
+)
+from leveret.store.data_dir import kept_still
+from leveret.store.inspection import Inspection, inspect, read_contents, require_format
+from leveret.store.recovery import Damaged
+from leveret.store.request_files import AGAIN, DONE, FAILED, WORKING, leave_request, read_answer, withdraw
+
+T = TypeVar("T")
+SOUND, DAMAGED, UNUSABLE = 0, 1, 2
+POLL = 0.05  # seconds between looks at the answer
+LOOK_FOR_BROKER = 1.0  # seconds between looks whether the broker still runs
+
+
+def run(command: Callable[[], int]) -> int:
+    """What goes wrong is one line on standard error."""
+    try:
+        return command()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return SOUND
+    except (StoreError, OSError) as problem:
+        sys.stderr.write(f"leveret: {problem}\n")
+        return UNUSABLE
+
+
+@contextmanager
+def nobody_in(path: Path) -> Iterator[None]:
+    """Refuse to look at what a broker is changing."""
+    require_format(path)
+    with kept_still(path) as owner:
+        if owner is not None:
+            raise StoreError(f"{path} is {owner}: stop it first, or look at a backup (leveret backup {path} TARGET)")
+        yield
+
+
+def told_progress(what: str) -> Callable[[int, int], None]:
+    """A line now and then, for whoever sits before a terminal."""
+    steps = [0]
+
+    def progress(done: int, of: int) -> None:
+        step = done * 10 // max(of, 1)
+        if sys.stderr.isatty() and of > 4 and step > steps[0]:
+            steps[0] = step
+            sys.stderr.write(f"{what}: {done * 100 // of} %\n")
+
+    return progress
+
+
+# ---- check
+
+
+def check(path: Path, as_json: bool) -> int:
+    with nobody_in(path):
+        found = inspect(path, told_progress("reading segments"))
+    sys.stdout.write(json.dumps(facts_of(found), indent=2) + "\n" if as_json else report(path, found))
+    return SOUND if found.contents.is_sound else DAMAGED
+
+
+def facts_of(found: Inspection) -> dict[str, object]:
+    recovered = found.contents.recovered
+    return {
+        "sound": found.contents.is_sound,
+        "stopped_in_good_order": recovered.clean,
+        "messages": found.messages,
+        "bytes": found.bytes,
+        "definitions": found.definitions,
+        "faults": found.contents.faults,
+        "damage": [
+            {name: value for name, value in damage._asdict().items() if name != "is_tail"}
+            | {"kind": "torn tail" if damage.is_tail else "damage"}
+            for damage in recovered.damages
+        ],
+        "queues": [queue._asdict() for queue in found.queues],
+        "deleted_queues": [
+            {"id": queue.id, "messages": queue.messages, "bytes": queue.bytes} for queue in found.deleted
+        ],
+        "segments": [segment._asdict() | {"live": round(segment.live, 4)} for segment in found.segments],
+    }
+
+
+def report(path: Path, found: Inspection) -> str:
+    contents = found.contents
+    lines = [f"{path} is {'sound' if contents.is_sound else 'damaged'}."]
+    lines += [f"  fault: {fault}" for fault in contents.faults]
+    lines += [f"  {_told(damage)}" for damage in contents.recovered.damages]
+    kinds = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in found.definitions.items())
+    lines += ["", f"Definitions: {kinds}"]
+    lines += ["", f"Messages: {found.messages} in {len(found.queues)} queues, {found.bytes} bytes"]
+    lines += _table(
+        ("vhost", "queue", "messages", "bytes"),
+        [(shown(row.vhost), shown(row.name), row.messages, row.bytes) for row in found.queues],
+    )
+    if found.deleted:
+        number, size = sum(row.messages for row in found.deleted), sum(row.bytes for row in found.deleted)
+        lines.append(f"Of queues that no longer exist: {number} messages, {size} bytes; they go with their segments")
+    total = sum(segment.bytes for segment in found.segments)
+    lines += ["", f"Segments: {len(found.segments)}, {total} bytes"]
+    lines += _table(
+        ("segment", "bytes", "messages", "live"),
+        [(f"{row.id:010d}", row.bytes, row.messages, f"{row.live:.0%}") for row in found.segments],
+    )
+    if not contents.is_sound:
+        lines += ["", "A broker that starts here loses what is damaged, and says so. Restore a backup to have it back."]
+    return "\n".join(lines) + "\n"
+
+
+def _told(damage: Damaged) -> str:
+    kind = "torn tail, as a crash leaves it" if damage.is_tail else "damage"
+    return f"{kind}: segment {damage.segment:010d}, {damage.size} bytes at {damage.offset}: {damage.reason}"
+
+
+def _table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
+    """Text to the left, numbers to the right."""
+    if not rows:
+        return []
+    widths = [max(len(str(row[at])) for row in [heads, *rows]) for at in range(len(heads))]
+    is_number = [not isinstance(value, str) or value.endswith("%") for value in rows[0]]
+    lines = []
+    for row in [heads, *rows]:
+        cells = [
+            f"{value!s:>{width}}" if right else f"{value!s:{width}}"
+            for value, width, right in zip(row, widths, is_number, strict=True)
+        ]
+        lines.append(f"  {'  '.join(cells)}".rstrip())
+    return lines
+
+
+def shown(name: str | None) -> str:
+    """A name that users chose, so that it cannot play with the terminal."""
+    return name if name and name.isprintable() else json.dumps(name)
+
+
+# ---- dump
+
+
+def dump(path: Path, queue: str | None, vhost: str | None, limit: int | None, bodies: bool) -> int:
+    with nobody_in(path):
+        contents = read_contents(path, told_progress("reading segments"))
+        rows = contents.definitions.queues
+        chosen = [row for row in rows if queue in (None, row.name) and vhost in (None, row.vhost)]
+        if queue is not None and not chosen:
+            place = "" if vhost is None else f" in vhost {vhost!r}"
+            raise StoreError(f"{path} has no queue {queue!r}{place}: leveret check {path} lists them")
+        for line in definition_lines(contents.definitions, queue, vhost):
+            sys.stdout.write(line + "\n")
+        for row in chosen:
+            for line in message_lines(row, contents.messages(row.id, limit), bodies):
+                sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+    if not contents.is_sound:
+        sys.stderr.write(f"leveret: {path} is damaged, there may be more: leveret check {path} tells what\n")
+        return DAMAGED
+    return SOUND
+
+
+# ---- backup
+
+
+def backup(path: Path, target: Path, timeout: float) -> int:
+    path, target = Path(os.path.abspath(path)), Path(os.path.abspath(target))
+    require_format(path)
+    id_ = uuid.uuid4().hex
+    with kept_still(path) as owner:
+        if owner is None:
+            return _tell(path, target, *_backup_at_rest(path, target, snapshot_folder(path, id_)))
+    try:
+        leave_request(path, id_, {"kind": "backup", "target": str(target)})
+        answer = _answer(path, id_, owner, timeout)
+    finally:
+        withdraw(path, id_)
+    if answer["state"] == FAILED:
+        raise StoreError(f"no backup of {path} was made: {answer.get('error')}")
+    return _tell(path, target, answer["segments"], answer["bytes"], answer["queues"])
+
+
+def _backup_at_rest(path: Path, target: Path, folder: Path) -> Made:
+    refuse_target(target, path)
+    try:
+        snapshot_at_rest(path, folder)
+        return _finished(hand_over(path, folder, target), "copying")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tell(path: Path, target: Path, segments: int, size: int, queues: int) -> int:
+    sys.stdout.write(f"{target} is a backup of {path}: {queues} queues, {segments} segments, {size} bytes\n")
+    return SOUND
+
+
+def _finished(steps: Generator[Step, None, T], what: str) -> T:
+    progress = told_progress(what)
+    while True:
+        try:
+            progress(*next(steps))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _answer(path: Path, id_: str, owner: str, timeout: float) -> dict[str, Any]:
+    """Wait for the last word."""
+    progress = told_progress("copying")
+    deadline = time.monotonic() + timeout
+    next_look = time.monotonic() + LOOK_FOR_BROKER
+    answer: dict[str, Any] | None = None
+    while True:
+        answer = read_answer(path, id_) or answer
+        if answer is not None and answer.get("state") in (DONE, FAILED):
+            return answer
+        if answer is not None and answer.get("state") == WORKING:
+            progress(answer["done"], answer["of"])
+        if time.monotonic() > next_look:
+            next_look = time.monotonic() + LOOK_FOR_BROKER
+            with kept_still(path) as still:
+                if still is None and read_answer(path, id_) is None:
+                    raise StoreError(f"the broker on {path} stopped before the backup was made: {AGAIN}")
+        if time.monotonic() > deadline:
+            state = "is not done" if answer else "has not begun"
+            raise StoreError(
+                f"{path} is {owner}, which {state} after {timeout:g} seconds: look at its log, or give it more "
+                "--timeout"
+            )
+        time.sleep(POLL)
+
+
+# ---- restore
+
+
+def restore(source: Path, path: Path, force: bool) -> int:
+    source, path = Path(os.path.abspath(source)), Path(os.path.abspath(path))
+    refuse_filled(path)
+    with nobody_in(source):
+        found = inspect(source, told_progress("reading segments"))
+        if not found.contents.is_sound:
+            sys.stderr.write(report(source, found))
+            if not force:
+                sys.stderr.write(f"leveret: {source} is damaged: take another backup, or restore the rest by --force\n")
+                return DAMAGED
+        _finished(copy_over(source, path), "copying")
+    sys.stdout.write(
+        f"{path} is restored from {source}: {found.messages} messages in {len(found.queues)} queues, "
+        f"{found.bytes} bytes\nStart a broker on it: leveret serve --data-dir {path}\n"
+    )
+    return SOUND

@@ -1,0 +1,238 @@
+"""A backup: the files of a data directory as of one moment, in a folder of their own.
+
+Theory of operation. Segments are never changed once they are sealed, only removed. So a moment is held by giving each
+sealed segment a second name (a hard link), which costs next to nothing however much there is:
+
+    seal        the journal begins a new segment: everything confirmed so far lies in sealed ones
+    snapshot    links to them, a copy of the definitions, and the head of the new segment without any record. The writer
+                does this between two batches, so that nothing is removed or defined meanwhile
+    hand over   the folder is renamed to the target, or copied where the target is another file system
+
+The lone head tells a broker that starts on the copy that the life before did not end in good order: it marks all
+messages redelivered. The file ``format`` is copied last, and vouches for the rest; until then there is a file
+``incomplete``, so that no broker starts on half a copy.
+
+``hand_over`` and ``copy_over`` are generators: each step does a little, so that the caller can do other things between
+steps. Closing one undoes what it has done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Generator
+from errno import EBUSY, EEXIST, EIO, ENOENT, ENOSPC, ENOTEMPTY, EXDEV
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from leveret.errors import StoreError
+from leveret.store.data_dir import FORMAT_FILE, JOURNAL, META
+from leveret.store.inspection import INCOMPLETE, META_FILES, read_definitions
+from leveret.store.records import segment_head
+
+SEGMENT = re.compile(r"([0-9]{10,})\.seg")
+SNAPSHOT = re.compile(r"backup-[0-9a-f]{32}")
+EMPTY = {"lost+found"}  # what a folder may hold and still be empty: a new disk has that
+SLICE = 4 << 20  # bytes copied per step
+NO_USE_TO_COPY = {ENOSPC, EIO, ENOENT}  # every other failure to link may be a file system without links
+OTHER_DISK = {EXDEV, EBUSY, ENOTEMPTY, EEXIST}  # of a rename: copying works; the last three are mounted folders
+
+Step = tuple[int, int]  # bytes copied, of
+
+
+class Made(NamedTuple):
+    segments: int
+    bytes: int
+    queues: int
+
+
+def snapshot_folder(path: Path, id_: str) -> Path:
+    return path / f"backup-{id_}"
+
+
+def remove_snapshots(path: Path) -> None:
+    """What an earlier life left half done."""
+    for name in os.listdir(path):
+        if SNAPSHOT.fullmatch(name):
+            shutil.rmtree(path / name)
+
+
+def refuse_target(target: Path, path: Path) -> None:
+    """StoreError unless a backup of the data directory ``path`` can go there."""
+    if path.resolve() in (target.resolve(), *target.resolve().parents):
+        raise StoreError(f"{target} is inside of the data directory {path}: choose a place outside of it")
+    refuse_filled(target)
+
+
+def refuse_filled(target: Path) -> None:
+    if not target.parent.is_dir():
+        raise StoreError(f"there is no folder {target.parent} for {target.name} to be in: make it first")
+    if not os.path.lexists(target):
+        return
+    if not target.is_dir():
+        raise StoreError(f"{target} exists and is no folder: choose another place, or remove it")
+    if set(os.listdir(target)) - EMPTY:
+        raise StoreError(f"{target} is not empty: choose another place, or remove what is in it")
+
+
+# ---- the moment
+
+
+def snapshot(path: Path, folder: Path, following: int, copy_definitions: Callable[[Path], None]) -> None:
+    """Of a directory in use, by its writer; ``following`` is the segment that has just begun."""
+    (folder / JOURNAL).mkdir(0o700, parents=True)
+    for name, id_ in _segments(path / JOURNAL):
+        if id_ < following:
+            _link(path / JOURNAL / name, folder / JOURNAL / name)
+    _write(folder / JOURNAL / f"{following:010d}.seg", segment_head(following))
+    copy_definitions(folder / META)
+    _copy(path / FORMAT_FILE, folder / FORMAT_FILE)
+
+
+def snapshot_at_rest(path: Path, folder: Path) -> None:
+    """Of a directory that nobody uses. The last segment is copied, since the next start may cut its torn tail."""
+    (folder / JOURNAL).mkdir(0o700, parents=True)
+    segments = _segments(path / JOURNAL)
+    for name, _ in segments[:-1]:
+        _link(path / JOURNAL / name, folder / JOURNAL / name)
+    for name in (*(f"{JOURNAL}/{name}" for name, _ in segments[-1:]), *_meta_files(path), FORMAT_FILE):
+        _copy(path / name, folder / name)
+
+
+def _segments(journal: Path) -> list[tuple[str, int]]:
+    """Names and ids, in order."""
+    found = [(name, int(match[1])) for name in os.listdir(journal) if (match := SEGMENT.fullmatch(name))]
+    return sorted(found, key=lambda pair: pair[1])
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except (OSError, NotImplementedError, AttributeError) as problem:
+        if isinstance(problem, OSError) and problem.errno in NO_USE_TO_COPY:
+            raise
+        _copy(source, target)
+
+
+# ---- the way to the target
+
+
+def hand_over(path: Path, folder: Path, target: Path) -> Generator[Step, None, Made]:
+    """Make of a snapshot of ``path`` what ``target`` will be. Whatever happens, the folder is gone then."""
+    try:
+        refuse_target(target, path)
+        made = _measure(folder)
+        _sync_all(folder)
+        yield 0, made.bytes
+        try:
+            os.rename(folder, target.resolve())
+            _sync(target.resolve().parent)
+        except OSError as problem:
+            if problem.errno not in OTHER_DISK:
+                raise
+            yield from copy_over(folder, target)
+        return made
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure(folder: Path) -> Made:
+    segments = _segments(folder / JOURNAL)
+    size = sum((folder / name).stat().st_size for name in _files(folder))
+    return Made(len(segments), size, len(read_definitions(folder, folder)[0].queues))
+
+
+def _files(folder: Path) -> list[str]:
+    """All that a backup has, but for the format."""
+    return [*(f"{JOURNAL}/{name}" for name, _ in _segments(folder / JOURNAL)), *_meta_files(folder)]
+
+
+def _meta_files(folder: Path) -> list[str]:
+    return [name for name in META_FILES if (folder / name).exists()]
+
+
+def _sync_all(folder: Path) -> None:
+    """The segments are on disk already; what SQLite made, and the names of all, may not be."""
+    for name in (*_meta_files(folder), JOURNAL, "."):
+        _sync(folder / name)
+
+
+def copy_over(source: Path, target: Path) -> Generator[Step, None, None]:
+    """The files of a backup or data directory that nobody uses, on disk when it ends. Nothing is linked."""
+    refuse_filled(target)
+    target = target.resolve()
+    is_new = not target.exists()
+    target.mkdir(0o700, exist_ok=True)
+    names = _files(source)
+    done, of = 0, sum((source / name).stat().st_size for name in names)
+    try:
+        (target / INCOMPLETE).touch(0o600)
+        (target / JOURNAL).mkdir(0o700)
+        _sync(target)
+        for name in names:
+            for size in _copy_file(source / name, target / name):
+                done += size
+                yield done, of
+        _sync(target / JOURNAL)
+        _sync(target)
+        _copy(source / FORMAT_FILE, target / FORMAT_FILE)
+        _sync(target)
+        (target / INCOMPLETE).unlink()
+        _sync(target)
+        _sync(target.parent)
+    except BaseException:
+        _undo(target, is_new)
+        raise
+
+
+def _copy_file(source: Path, target: Path) -> Generator[int, None, None]:
+    """Slice by slice, each on disk when its size is told: one sync of much would take long."""
+    with _created(target) as copy, source.open("rb", buffering=0) as original:
+        while part := original.read(SLICE):
+            copy.write(part)
+            copy.flush()
+            os.fsync(copy.fileno())
+            yield len(part)
+        os.fsync(copy.fileno())
+
+
+def _copy(source: Path, target: Path) -> None:
+    for _ in _copy_file(source, target):
+        pass
+
+
+def _write(path: Path, data: bytes) -> None:
+    with _created(path) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _created(path: Path) -> BinaryIO:
+    """For our eyes only, as all of a data directory."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    return os.fdopen(handle, "wb")
+
+
+def _undo(target: Path, is_new: bool) -> None:
+    for entry in list(os.scandir(target)):
+        if entry.name not in EMPTY:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+    if is_new:
+        target.rmdir()
+
+
+def _sync(path: Path) -> None:
+    """A file or a folder."""
+    is_folder = path.is_dir()
+    if is_folder and os.name == "nt":
+        return  # a folder cannot be opened there; NTFS journals its names
+    handle = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
