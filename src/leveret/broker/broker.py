@@ -66,6 +66,7 @@ class Broker:
         self.registry = Registry()
         self.vhosts: dict[str, Vhost] = {}
         self.dirty: list[Queue] = []
+        self._unsynced: dict[Queue, None] = {}
         self.outgoing: list[Outgoing] = []  # those with something to write
         self.wake: Callable[[], None] = lambda: None  # asks the loop for a turn
         self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
@@ -90,6 +91,7 @@ class Broker:
             pages=self.pages,
             queue_memory=self.queue_memory,
             wall_ahead=lambda: self.clock.wall() - self.clock.now(),
+            unsynced=self._unsynced,
             dirty=self.dirty,
         )
         vhost = Vhost(
@@ -170,6 +172,9 @@ class Broker:
     def granted(self, receipt: int) -> None:
         """Everything up to ``receipt`` is as durable as promised; the log says so once per batch, on the loop."""
         self.last_granted = receipt
+        for queue in list(self._unsynced):
+            queue.touch()
+        self._unsynced.clear()
         for waiting in list(self.awaiting):
             if not waiting.granted(receipt):
                 del self.awaiting[waiting]

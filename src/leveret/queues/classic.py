@@ -15,7 +15,6 @@ Work per message is done only on queues that ask for it: lanes by priority, dead
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
@@ -30,22 +29,12 @@ from leveret.queues.lane import Lane
 from leveret.queues.options import QueueOptions
 from leveret.queues.paging import Pager
 from leveret.queues.surroundings import PER_MESSAGE, Cancellable, Surroundings
+from leveret.queues.taken import Taken as Taken
 from leveret.store.log import Placement
 
 BURST = 4096  # messages one queue may deliver before others get their turn
 
 Observer = Callable[["ClassicQueue"], None]
-
-
-class Taken(NamedTuple):
-    """One message taken by hand (basic.get); ``left`` are still ready."""
-
-    lane: int
-    sequence: int
-    tries: int
-    redelivered: bool
-    message: Message
-    left: int
 
 
 class ClassicQueue:
@@ -227,7 +216,7 @@ class ClassicQueue:
         messages = self.unacked
         received = 0
         for lane in self.lanes:
-            messages += len(lane.ready) + len(lane.returned) + len(lane.fresh)
+            messages += len(lane.ready) + len(lane.returned) + len(lane.fresh) - lane.holes
             received += lane.tail - 1
         held = here + messages * PER_MESSAGE
         gauge.used += held - self.accounted
@@ -263,10 +252,7 @@ class ClassicQueue:
     def get(self, no_ack: bool) -> Taken | None:
         """Take the first ready message by hand; see ``needs_load`` first."""
         self.note_use()
-        if self.dirty:
-            self.drain()
-        elif self.deadlines is not None:
-            bury_expired(self)
+        self._settle_down()
         lane = self._highest_lane()
         redelivered = bool(lane.returned)
         waiting = lane.pop()
@@ -288,8 +274,18 @@ class ClassicQueue:
     @property
     def needs_load(self) -> bool:
         """There are messages, but the first of them is on disk: ``pager.when_loaded`` tells when it is not."""
+        self._settle_down()
         lane = self._highest_lane()
         return lane.paged > 0 and lane.is_empty_here
+
+    def _settle_down(self) -> None:
+        """Before anybody looks at the front: deliveries and deaths that are due."""
+        if self.dirty:
+            self.drain()
+        elif self.deadlines is not None:
+            bury_expired(self)
+        for lane in self.lanes:
+            lane.strip()
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
         if not self.alive:
@@ -389,6 +385,7 @@ class ClassicQueue:
             surroundings.log.forget(self.id)
         if self.pager is not None:
             self.pager.pages.forget(self.id)
+            self.pager.tell_waiting()
         for consumer in list(self.consumers):
             self.consumers.remove(consumer)
             consumer.cancelled_by_queue()

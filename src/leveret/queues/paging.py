@@ -11,7 +11,6 @@ A queue that was recovered begins with all of its messages on disk.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from heapq import heappush
 from typing import TYPE_CHECKING
@@ -28,10 +27,11 @@ LOAD_BYTES = 2 << 20
 WORTH_IT = 64  # messages; fewer are not paged out
 SMALL_GAP = 64  # sequences that are gone may be bridged by so many holes
 SQUEEZED = 1 << 20  # bytes that a queue keeps when the whole broker is short of memory
+LOOK_AGAIN = 4096  # messages that must come before a lane that could not be paged out is looked at again
 
 
 class Pager:
-    __slots__ = ("_chunks", "_loading", "_queue", "_spilled", "_spilling", "_waiting", "bytes", "limit", "pages")
+    __slots__ = ("_chunks", "_died", "_loading", "_queue", "_tried", "_waiting", "bytes", "limit", "pages")
 
     def __init__(self, queue: ClassicQueue, pages: Pages, limit: int) -> None:
         self._queue = queue
@@ -40,89 +40,78 @@ class Pager:
         self.bytes = 0  # of content that is on disk only
         self._loading: set[int] = set()  # lanes
         self._chunks: dict[int, int] = {}  # by lane, messages in the last load
-        self._spilling: set[int] = set()  # lanes
-        self._spilled: dict[int, tuple[int, int]] = {}  # by lane: transient messages in [first, stop) are on disk too
+        self._tried: dict[int, tuple[int, int]] = {}  # by lane: (synced, tail) when nothing could leave
         self._waiting: list[Callable[[], None]] = []
+        self._died: set[tuple[int, int]] = set()  # (lane, sequence) of those whose time was up while they were read
 
     # ---- out
 
     def page_out(self, squeeze: bool) -> None:
-        """Forget what is on disk beyond the limit; when squeezed, bring the rest there."""
+        """Let go of what is on disk beyond the limit; when squeezed, bring the rest there."""
         queue = self._queue
         here = sum([len(lane.ready) + len(lane.fresh) for lane in queue.lanes])
-        if not here:
+        if not here or not (squeeze or queue.stored):
             return
         average = max((queue.bytes - self.bytes) // (here + queue.unacked), 1)
         room = (min(SQUEEZED, self.limit) if squeeze else self.limit) // average
         for lane in reversed(queue.lanes):
-            keep = min(room, len(lane.ready))
-            room -= keep
-            self._page_out_lane(lane, keep)
-            if squeeze and lane.number not in self._spilling:
-                self._spill(lane, keep)
+            keep = min(max(room, self._chunks.get(lane.number, 0)), len(lane.ready))
+            room = max(room - keep, 0)
+            self._shrink(lane, keep, squeeze)
+        if queue.stored and queue.bytes - self.bytes > self.limit:
+            queue.surroundings.unsynced[queue] = None  # more can go when the disk has it
 
-    def _page_out_lane(self, lane: Lane, keep: int) -> None:
+    def _shrink(self, lane: Lane, keep: int, squeeze: bool) -> None:
+        """Widen the stretch of the lane that is on disk only, to both sides, as far as it goes."""
         synced = self.pages.synced(self._queue.id, lane.number)
-        spilled = self._spilled.get(lane.number, (0, 0))
-        if not lane.page_stop:
-            upto = min(max(synced, spilled[1]), lane.tail)
-            if upto - (lane.head + keep) < WORTH_IT:
-                return
-            self._open_stretch(lane, upto, keep, synced, spilled)
-        fresh = lane.fresh
-        while fresh and _on_disk(fresh[0], lane.page_stop, synced, spilled):
-            self._leave(lane, fresh.popleft())
-            lane.page_stop += 1
-
-    def _open_stretch(self, lane: Lane, upto: int, keep: int, synced: int, spilled: tuple[int, int]) -> None:
-        """The first page out of a lane: cut ``ready`` in three."""
+        tried = self._tried.get(lane.number)
+        if tried is not None and not squeeze and tried[0] == synced and lane.tail - tried[1] < LOOK_AGAIN:
+            return
+        if not lane.page_stop and not self._open_stretch(lane, keep, synced, squeeze):
+            self._tried[lane.number] = (synced, lane.tail)
+            return
+        spilled: list[tuple[int, Message]] = []
         ready, fresh = lane.ready, lane.fresh
-        for _ in range(lane.tail - upto):
-            fresh.appendleft(ready.pop())
-        sequence = upto - 1
-        while len(ready) > keep and _on_disk(ready[-1], sequence, synced, spilled):
-            self._leave(lane, ready.pop())
-            sequence -= 1
-        lane.page_stop = upto
-        lane.incoming = fresh
-        if lane.page_start == upto:
+        if lane.number not in self._loading:  # else what is being read must find its place at the end of ``ready``
+            while len(ready) > keep and self._may_leave(ready[-1], lane.page_start - 1, synced, squeeze):
+                self._leave(lane, lane.page_start - 1, ready.pop(), spilled)
+        while fresh and self._may_leave(fresh[0], lane.page_stop, synced, squeeze):
+            self._leave(lane, lane.page_stop, fresh.popleft(), spilled)
+            lane.page_stop += 1
+        if spilled:
+            spilled.sort(key=lambda pair: pair[0])
+            self.pages.spill(self._queue.id, lane.number, spilled)
+        if not lane.paged and lane.number not in self._loading:
             self._close_stretch(lane)
 
-    def _leave(self, lane: Lane, message: Message) -> None:
+    def _open_stretch(self, lane: Lane, keep: int, synced: int, squeeze: bool) -> bool:
+        """Cut ``ready`` behind the last message that may leave, if enough may; an empty stretch lies between."""
+        ready, fresh = lane.ready, lane.fresh
+        while len(ready) > keep and not self._may_leave(ready[-1], lane.page_start - 1, synced, squeeze):
+            fresh.appendleft(ready.pop())
+        if len(ready) - keep < WORTH_IT:
+            ready.extend(fresh)
+            fresh.clear()
+            return False
+        lane.page_stop = lane.page_start
+        lane.incoming = fresh
+        return True
+
+    def _may_leave(self, message: Message, sequence: int, synced: int, squeeze: bool) -> bool:
+        if message is HOLE:
+            return True
+        if self._queue.stored and message[2].persistent:
+            return sequence < synced
+        return squeeze
+
+    def _leave(self, lane: Lane, sequence: int, message: Message, spilled: list[tuple[int, Message]]) -> None:
         if message is HOLE:
             lane.holes -= 1
-        else:
-            lane.paged += 1
-            self.bytes += len(message[0])
-
-    def _spill(self, lane: Lane, keep: int) -> None:
-        """Bring transient messages behind the front to disk; then they can be paged out like the others."""
-        first, messages = lane.page_stop, lane.fresh
-        if not lane.page_stop:
-            first, messages = lane.head + keep, deque(list(lane.ready)[keep:])
-        chosen = [
-            (sequence, message)
-            for sequence, message in enumerate(messages, first)
-            if message is not HOLE and not message[2].persistent
-        ]
-        if len(chosen) < WORTH_IT:
             return
-        stop = first + len(messages)
-        self._spilling.add(lane.number)
-
-        def done(is_written: bool) -> None:
-            self._spilling.discard(lane.number)
-            if not self._queue.alive or not is_written:
-                return
-            known = self._spilled.get(lane.number)
-            self._spilled[lane.number] = (known[0] if known else first, stop)
-            gone = lane.head - first  # taken while we wrote
-            if gone > 0:
-                self.pages.drop(self._queue.id, lane.number, first, gone)
-            self._page_out_lane(lane, keep)
-            self._queue.touch()
-
-        self.pages.spill(self._queue.id, lane.number, chosen, done)
+        lane.paged += 1
+        self.bytes += len(message[0])
+        if not (self._queue.stored and message[2].persistent):
+            spilled.append((sequence, message))
 
     # ---- in
 
@@ -142,28 +131,35 @@ class Pager:
         if first - lane.page_start > SMALL_GAP and lane.ready:
             return  # when the front is gone, it is a leap and not a gap
         self._loading.add(lane.number)
+        most = SQUEEZED // 2 if self._queue.surroundings.gauge.is_short else LOAD_BYTES
         self.pages.load(
-            self._queue.id, lane.number, first, lane.page_stop, LOAD_BYTES, lambda loaded: self._loaded(lane, loaded)
+            self._queue.id, lane.number, first, lane.page_stop, most, lambda loaded: self._loaded(lane, loaded)
         )
 
     def _loaded(self, lane: Lane, loaded: list[Loaded]) -> None:
         self._loading.discard(lane.number)
         if not self._queue.alive:
+            self.tell_waiting()
             return
         self._chunks[lane.number] = len(loaded)
         for sequence, message, time in loaded:
-            if not lane.is_paged(sequence):
-                continue  # purged while we read
+            if not lane.is_paged(sequence) or (lane.number, sequence) in self._died:
+                continue  # purged, or died, while we read
             if sequence - lane.page_start > SMALL_GAP and lane.ready:
                 break
             self._take_in(lane, sequence, dated(self._queue, message, time))
         if loaded:
             first = loaded[0].sequence
             self.pages.drop(self._queue.id, lane.number, first, max(lane.page_start - first, 0))
+        self._died = {each for each in self._died if each[0] != lane.number}
         if lane.page_stop and not lane.paged:
             self._close_stretch(lane)
-        waiting, self._waiting = self._waiting, []
         self._queue.touch()
+        self.tell_waiting()
+
+    def tell_waiting(self) -> None:
+        """Something was loaded, or will never be."""
+        waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
 
@@ -202,6 +198,8 @@ class Pager:
         if not any(each.page_stop for each in self._queue.lanes):
             self._queue.bytes -= self.bytes  # sizes of expired ones are estimates: what is left is the error
             self.bytes = 0
+        if lane.ready:
+            self._queue.touch()
 
     def lose_rest(self, lane: Lane) -> None:
         """The disk knows none of what should be there: it was damaged, and reported."""
@@ -221,10 +219,13 @@ class Pager:
     def expire(self, lane: Lane, sequence: int) -> int | None:
         """A message that is on disk only dies there: its size; None if it is gone already."""
         size = self.pages.size_of(self._queue.id, lane.number, sequence)
-        if size is not None:
-            lane.paged -= 1
-            self.bytes -= size
-            self.pages.drop(self._queue.id, lane.number, sequence, 1)
+        if size is None or (lane.number, sequence) in self._died:
+            return None
+        if lane.number in self._loading:
+            self._died.add((lane.number, sequence))
+        lane.paged -= 1
+        self.bytes -= size
+        self.pages.drop(self._queue.id, lane.number, sequence, 1)
         return size
 
     def purge(self, lane: Lane) -> int:
@@ -254,9 +255,3 @@ class Pager:
         if number:
             lane.page_stop, lane.paged, lane.incoming = stop, number, lane.fresh
             self.bytes += size
-
-
-def _on_disk(message: Message, sequence: int, synced: int, spilled: tuple[int, int]) -> bool:
-    if message is HOLE or message[2].persistent:
-        return sequence < synced or message is HOLE
-    return spilled[0] <= sequence < spilled[1]

@@ -38,5 +38,6 @@ class Surroundings:
     pages: Pages | None = None  # without a disk everything stays in memory
     queue_memory: int = 64 << 20  # bytes of content that a queue may hold before it is paged out
     wall_ahead: Callable[[], float] = lambda: 0.0  # from message time to wall time
+    unsynced: dict[Queue, None] = field(default_factory=dict)  # those that wait for the disk to hold less in memory
     dirty: list[Queue] = field(default_factory=list)  # queues to be looked at before this turn ends
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

@@ -159,6 +159,9 @@ class Flusher:
         room = self._store.writer is not None and self._store.writer.reserve_size
         if journal.held is not None and free > max(mark, journal.waits_for + 2 * room):
             journal.space_returned()
+        self._store.pages.try_again()
+        if journal.failure is not None and STORE not in self._broker.alarms:
+            self._broker.set_alarm(STORE, f"store read-only: {journal.failure}")
         is_low = free < mark or journal.held is not None
         if is_low and DISK not in self._broker.alarms:
             self._broker.set_alarm(DISK, "disk mark passed", free=free, mark=mark)

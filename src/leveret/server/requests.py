@@ -95,6 +95,8 @@ class Requests:
         self._in_worker(lambda: self._step(work), lambda is_over: self._stepped(work, is_over))
 
     def _stepped(self, work: Work, is_over: object) -> None:
+        if isinstance(is_over, Exception):
+            self._log.warning("a request could not be answered", reason=is_over)
         if is_over:
             self._work = None
         elif not self._ends:

@@ -31,7 +31,7 @@ from leveret.store.data_dir import FORMAT_FILE, JOURNAL, META
 from leveret.store.inspection import INCOMPLETE, META_FILES, read_definitions
 from leveret.store.records import segment_head
 
-SEGMENT = re.compile(r"([0-9]{10,})\.seg")
+SEGMENT = re.compile(r"([0-9]{10})\.seg")
 SNAPSHOT = re.compile(r"backup-[0-9a-f]{32}")
 EMPTY = {"lost+found"}  # what a folder may hold and still be empty: a new disk has that
 SLICE = 4 << 20  # bytes copied per step

@@ -111,8 +111,3 @@ class Batch:
             self.writes[-1][1].extend(buffers)
         else:
             self.writes.append((segment, buffers))
-
-
-def size_in(messages: Sequence[Message], place: Placement) -> int:
-    """Bytes of content of those messages that are in this place."""
-    return sum([len(content) for content, _, traits in messages if min(traits.priority, place.highest) == place.lane])

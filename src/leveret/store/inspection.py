@@ -77,7 +77,7 @@ class Contents:
                     raise StoreError(f"{where} changed while it was read: is a broker running? run the command again")
                 for number, message, time in batch.loaded:
                     again = number < found.redelivered_below if self.recovered.clean else None
-                    yield Stored(lane, number, message, time, found.tries.get(number, 0), again)
+                    yield Stored(lane, number, message, time, found.tries.get(number, (0, 0))[0], again)
                 left -= len(batch.loaded)
                 sequence = runs[-1].sequence + runs[-1].number
 
@@ -137,12 +137,13 @@ def read_definitions(path: Path, room: Path | None = None) -> tuple[Definitions,
 
 
 def _integrity_faults(path: Path) -> list[str]:
-    with apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY) as connection:
-        try:
-            found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})")]
-        except apsw.CorruptError as problem:
-            found = [str(problem)]
-    connection.close()
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        found = [str(row[0]) for row in connection.execute(f"PRAGMA integrity_check({MOST_FAULTS})")]
+    except apsw.CorruptError as problem:
+        found = [str(problem)]
+    finally:
+        connection.close()
     return [] if found == ["ok"] else [f"{META}: {line}" for text in found for line in text.splitlines()]
 
 
@@ -163,7 +164,7 @@ class SegmentFigures(NamedTuple):
     id: int
     bytes: int
     messages: int
-    live: float  # the part of the file that still counts
+    live: float  # the part of the file that live messages take
 
 
 class Inspection:
@@ -216,6 +217,5 @@ def _leave_out(recovered: Recovered, queues: Container[int]) -> None:
 
 
 def _segment_figures(segment: Segment) -> SegmentFigures:
-    publishes = segment.size - segment.settles - segment.returns
-    live = publishes * segment.live_content / max(segment.content, 1) / max(segment.size, 1)
+    live = (segment.size - segment.marks) * segment.live_content / max(segment.content, 1) / max(segment.size, 1)
     return SegmentFigures(segment.id, segment.size, segment.live, live)

@@ -27,22 +27,20 @@ from errno import ENOSPC
 
 from leveret.errors import ResourceFault
 from leveret.message import Message
-from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit, size_in
+from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit
 from leveret.store.definitions import Change
+from leveret.store.drafting import draft_append, draft_settles
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, Placement
 from leveret.store.records import (
-    PUBLISH,
     RETURN,
     SETTLE,
     STOP,
     Entry,
     entries_body,
-    publish_body,
 )
 from leveret.store.segments import Segments
 
-ENTRIES_PER_RECORD = 4096
 MOST_ENTRIES = 65536  # that may wait for company
 
 
@@ -150,6 +148,14 @@ class Journal:
         if self.failure is not None:
             self._lose()
             return
+        try:
+            self._flush()
+        except Exception as problem:
+            self.failure = f"a bug ({problem!r})"  # never grant what may not have been written
+            self._lose()
+            raise
+
+    def _flush(self) -> None:
         if self._settles:
             self._tell_early(self._settles)
         if self._pending:
@@ -159,7 +165,6 @@ class Journal:
             self._entries += self._take_settled(settles)
         if self._returns:
             returns, self._returns = self._returns, []
-            self.layout.note_returns(returns)
             self.place([Draft(RETURN, [entries_body(returns)], entries=returns)])
         self._drafted = self.issued
         if self._is_urgent or len(self._entries) > MOST_ENTRIES:
@@ -191,25 +196,16 @@ class Journal:
             if append.left:
                 self._batch.sync = self._batch.sync or append.synced
                 self._is_urgent = True
-                self.place([self._draft(append, time, ahead)])
-
-    def _draft(self, append: Append, time: float, ahead: float) -> Draft:
-        messages, placements = append.messages, append.placements
-        parts = publish_body(messages, placements, time, ahead)
-        whole = sum([len(message[0]) for message in messages])
-        sizes = [whole if place.number == len(messages) else size_in(messages, place) for place in placements]
-        append.messages = ()  # the bytes are in the parts now
-        return Draft(PUBLISH, parts, placements=placements, sizes=sizes)
+                self.place(draft_append(append, time, ahead))
 
     def _draft_unit(self, unit: Unit, time: float, ahead: float) -> Group:
         """All of a group. What it settles lies in the index already: never its own appends."""
-        group = [self._draft(append, time, ahead) for append in unit.appends]
+        group = [draft for append in unit.appends for draft in draft_append(append, time, ahead)]
         self._tell_early(unit.settles)
         entries = self._take_settled(unit.settles)
         if entries:
             group.append(Draft(SETTLE, [entries_body(entries)], entries=entries))
         if unit.returns:
-            self.layout.note_returns(unit.returns)
             group.append(Draft(RETURN, [entries_body(unit.returns)], entries=unit.returns))
         return group
 
@@ -235,13 +231,17 @@ class Journal:
         self._is_urgent = True
         self.flush()
 
+    def settle_now(self) -> None:
+        """Let the index know of what was settled in this turn, before somebody reads by it."""
+        if self._settles:
+            self.flush()
+
     def _submit(self) -> None:
         self._is_urgent = self._is_waiting = False
-        entries, self._entries = self._entries, []
-        for first in range(0, len(entries), ENTRIES_PER_RECORD):
-            some = entries[first : first + ENTRIES_PER_RECORD]
+        entries, self._entries, self.layout.owed = self._entries + self.layout.owed, [], []
+        for group in draft_settles(entries):
             self._batch.sync = True
-            self.place([Draft(SETTLE, [entries_body(some)], entries=some)])
+            self.place(group)
         batch = self._batch
         batch.removals += self.segments.take_dead()
         if not batch.is_needed:
@@ -261,7 +261,6 @@ class Journal:
             for id_ in first.emptied:
                 if id_ in self.segments:
                     self.segments[id_].needs.clear()
-                    self.segments[id_].returns = 0
             for id_ in first.removals:
                 self.segments.remove(id_)
         for segment in self.segments:
@@ -348,6 +347,8 @@ class Journal:
         """There is room again: what waited gets its places, then what was settled meanwhile leaves them."""
         held, self.held = self.held or [], None
         self.is_stuck = False
+        if self.layout.is_between:
+            self._batch.write(self.layout.roll().id, [])
         for group in held:
             self.place(group)
         late, self._late = self._late, []

@@ -19,23 +19,17 @@ class LaneLog:
         self.index = RunIndex()
         self.open: deque[tuple[int, int, Append]] = deque()  # (first, stop, append) whose receipt is not granted yet
         self.synced = 0  # every message below this sequence is on disk, if it ever goes there
-        self.tries: dict[int, int] = {}  # by sequence, of live messages that came back
+        self.tries: dict[
+            int, tuple[int, int]
+        ] = {}  # of live messages that came back: how often, and which segment says so
 
-    def note_tries(self, sequence: int, number: int, tries: int) -> int:
-        """How many came back for the first time."""
-        before = len(self.tries)
-        self.tries.update(dict.fromkeys(range(sequence, sequence + number), tries))
-        return len(self.tries) - before
-
-    def forget_tries(self, sequence: int, number: int) -> int:
-        """How many of these had come back."""
-        before = len(self.tries)
-        if number > before:
-            self.tries = {key: tries for key, tries in self.tries.items() if not sequence <= key < sequence + number}
+    def forget_tries(self, sequence: int, number: int) -> list[int]:
+        """These are done with; the segments of their returns."""
+        if number > len(self.tries):
+            keys = [key for key in self.tries if sequence <= key < sequence + number]
         else:
-            for key in range(sequence, sequence + number):
-                self.tries.pop(key, None)
-        return before - len(self.tries)
+            keys = [key for key in range(sequence, sequence + number) if key in self.tries]
+        return [self.tries.pop(key)[1] for key in keys]
 
     def close_through(self, receipt: int) -> None:
         """The receipts up to this one are granted."""

@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 from leveret.store.batch import Batch, Draft, Group, Settled
 from leveret.store.lane_log import LaneLog, lane_key
-from leveret.store.records import END_OF_GROUP, ENTRY, PUBLISH, RETURN, SEGMENT_HEAD, SETTLE, Entry, sealed
+from leveret.store.log import Placement
+from leveret.store.records import (
+    END_OF_GROUP,
+    ENTRY,
+    PUBLISH,
+    RETURN,
+    SEGMENT_HEAD,
+    SETTLE,
+    Entry,
+    place_in_group,
+    sealed,
+)
 from leveret.store.segments import Segment, Segments
 
 MANY = 10_000  # messages settled at once: worth a closer look whether that is all there are
@@ -18,7 +29,7 @@ class Layout:
         self.lanes: dict[int, LaneLog] = {}  # by lane_key()
         self.next_segment = 1
         self.next_number = 1  # of records
-        self.returned_live = 0  # messages that came back and are live
+        self.owed: list[Entry] = []  # settles about places that came after the settling
         self._current: Segment | None = None
 
     def lane(self, queue: int, lane: int) -> LaneLog:
@@ -33,7 +44,9 @@ class Layout:
         last = len(group) - 1
         for place, draft in enumerate(group):
             flags = END_OF_GROUP if place == last else 0
-            buffers = sealed(draft.kind, flags, place, self.next_number, draft.parts, segment.id, segment.size)
+            buffers = sealed(
+                draft.kind, flags, place_in_group(place), self.next_number, draft.parts, segment.id, segment.size
+            )
             batch.write(segment.id, buffers)
             self._enter(draft, segment, segment.size)
             self.next_number += 1
@@ -54,25 +67,53 @@ class Layout:
                     segment.content += size
             draft.origin = (segment.id, offset)
         elif draft.kind == SETTLE:
-            segment.settles += draft.size
+            segment.marks += draft.size
             for entry in draft.entries:
                 if entry.about != segment.id and entry.about in self.segments:
                     segment.needs[entry.about] = segment.needs.get(entry.about, 0) + ENTRY.size
         elif draft.kind == RETURN:
-            segment.returns += draft.size
+            segment.marks += draft.size
+            for entry in draft.entries:
+                self._note_return(entry, segment)
+
+    def _note_return(self, entry: Entry, segment: Segment) -> None:
+        """The newest return of a message is the one that counts."""
+        queue, lane, sequence, number, tries = entry
+        log = self.lanes.get(lane_key(queue, lane))
+        if log is None or not tries:
+            return
+        for run in log.index.live(sequence, number):
+            for key in range(run.sequence, run.sequence + run.number):
+                before = log.tries.get(key)
+                if before is not None:
+                    self.segments[before[1]].returns -= ENTRY.size
+                log.tries[key] = (tries, segment.id)
+                segment.returns += ENTRY.size
 
     def _move(self, draft: Draft, segment: Segment, offset: int) -> None:
+        """From where they were to here. Of a record that is written again, some may have been settled meanwhile, by
+        settles about the old place: this one needs its own."""
         assert draft.origin is not None
+        if draft.origin[0] != segment.id and draft.origin[0] in self.segments:
+            segment.after.add(draft.origin[0])
         for place in draft.placements:
             log = self.lanes.get(lane_key(place.queue, place.lane))
             if log is None:
                 continue
+            upto = place.sequence
             for run in log.index.live(place.sequence, place.number):
                 if (run.segment, run.offset) == draft.origin:
                     log.index.move(run.sequence, run.number, segment.id, offset, run.sequence - place.sequence)
                     self.segments[run.segment].lose(run.number, run.size)
                     segment.gain(run.number, run.size)
                     segment.content += run.size
+                self._owe(place, upto, run.sequence, segment.id)
+                upto = run.sequence + run.number
+            self._owe(place, upto, place.sequence + place.number, segment.id)
+
+    def _owe(self, place: Placement, start: int, stop: int, segment: int) -> None:
+        if start < stop:
+            self.owed.append(Entry(place.queue, place.lane, start, stop - start, segment))
 
     def move_back(self, draft: Draft) -> None:
         """A copy will not be written: its messages are where they were."""
@@ -87,6 +128,11 @@ class Layout:
                     log.index.move(run.sequence, run.number, segment, offset, run.sequence - sequence)
                     self.segments[run.segment].lose(run.number, run.size)
                     self.segments[segment].gain(run.number, run.size)
+
+    @property
+    def is_between(self) -> bool:
+        """No segment is written."""
+        return self._current is None
 
     @property
     def end(self) -> tuple[int, int]:
@@ -125,7 +171,8 @@ class Layout:
                 self.segments[run.segment].lose(run.number, run.size)
                 entries.append(Entry(queue, lane, run.sequence, run.number, run.segment))
             if log.tries:
-                self.returned_live -= log.forget_tries(sequence, number)
+                for id_ in log.forget_tries(sequence, number):
+                    self.segments[id_].returns -= ENTRY.size
         return entries
 
     def _take_all(self, log: LaneLog, queue: int, lane: int, sequence: int, number: int) -> list[Entry]:
@@ -136,18 +183,12 @@ class Layout:
             self.segments[segment].lose(count, size)
         return [Entry(queue, lane, sequence, number, segment) for segment in totals]
 
-    def note_returns(self, returns: list[Entry]) -> None:
-        for queue, lane, sequence, number, tries in returns:
-            log = self.lanes.get(queue << 8 | lane)
-            if log is not None and tries:
-                for run in log.index.live(sequence, number):
-                    self.returned_live += log.note_tries(run.sequence, run.number, tries)
-
     def forget(self, queue: int) -> None:
         for lane in range(256):
             log = self.lanes.pop(lane_key(queue, lane), None)
             if log is not None:
-                self.returned_live -= len(log.tries)
+                for _, id_ in log.tries.values():
+                    self.segments[id_].returns -= ENTRY.size
                 for segment, (number, size) in log.index.totals().items():
                     self.segments[segment].lose(number, size)
                 for start, stop, append in log.open:

@@ -1,8 +1,8 @@
 """Messages that wait on disk only, and how they come back.
 
-Persistent messages are in the journal anyway: to page one out is to forget it in memory. Transient ones are put into a
-*spill*, files of the same records that nobody syncs and that are thrown away at the next start. Either way an index
-tells where they lie, and they come back in batches, read and checked in a worker.
+Messages of stored queues that are persistent are in the journal anyway: to page one out is to forget it in memory. All
+others are put into the spill (store/spill.py). Either way an index tells where they lie, and they come back in batches,
+read and checked in a worker.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from leveret.store.lane_log import lane_key
 from leveret.store.records import HEAD_SIZE, Damage, read_publish, read_record, record_size
 from leveret.store.run_block import Run
 from leveret.store.run_index import RunIndex
-from leveret.store.spill import Spill
+from leveret.store.spill import InWorker, Spill, SpillIndex
 from leveret.store.writer import segment_path
 
 READ_AHEAD = 1 << 20
 ATTEMPTS = 3  # a segment may be reclaimed while we go to read it: its messages lie elsewhere then
 
-InWorker = Callable[[Callable[[], object], Callable[[object], None]], None]
+Read = Callable[[int, int, int], bytes]  # segment, offset, size
+Pieces = list[tuple[bool, Run]]  # whether it is spilled
 
 
 class Loaded(NamedTuple):
@@ -40,7 +41,7 @@ class Pages(Protocol):
     """Where a queue puts messages that it does not want to hold in memory."""
 
     def synced(self, queue: int, lane: int) -> int:
-        """Below this sequence persistent messages are on disk already."""
+        """Below this sequence, what goes to the journal is there."""
 
     def size_of(self, queue: int, lane: int, sequence: int) -> int | None:
         """Bytes of a message that is on disk; None if it is not."""
@@ -49,15 +50,16 @@ class Pages(Protocol):
         """The first message on disk from ``sequence`` on."""
 
     def load(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int, done: Done) -> None:
-        """Bring back messages from ``sequence`` on, in order; ``done`` gets at least one if there is one."""
+        """Bring back messages from ``sequence`` on, in order and without leaving any out.
 
-    def spill(
-        self, queue: int, lane: int, messages: Sequence[tuple[int, Message]], done: Callable[[bool], None]
-    ) -> None:
-        """Put transient messages (with their sequences) on disk; ``done(True)`` once they are there."""
+        ``done`` gets at least one, unless all that was read is damaged. As long as the disk cannot be read, it waits.
+        """
+
+    def spill(self, queue: int, lane: int, messages: Sequence[tuple[int, Message]]) -> None:
+        """Take messages that the journal does not keep, with their sequences, in order."""
 
     def drop(self, queue: int, lane: int, sequence: int, number: int) -> None:
-        """These were loaded, or will not be any more: transient ones need no room on disk."""
+        """These were loaded, or will not be any more: what was spilled of them needs no room."""
 
     def forget(self, queue: int) -> None:
         """The queue is gone."""
@@ -72,6 +74,7 @@ class DiskPages:
         self._disk = disk
         self._in_worker = in_worker
         self._spill = Spill(disk, in_worker)
+        self._failed: list[Callable[[], None]] = []
         self._log = get_log("store")
 
     def synced(self, queue: int, lane: int) -> int:
@@ -80,10 +83,11 @@ class DiskPages:
 
     def tries(self, queue: int, lane: int, sequence: int) -> int:
         log = self._journal.lanes.get(lane_key(queue, lane))
-        return 0 if log is None else log.tries.get(sequence, 0)
+        return 0 if log is None else log.tries.get(sequence, (0, 0))[0]
 
-    def _indexes(self, queue: int, lane: int) -> list[tuple[bool, RunIndex]]:
-        found: list[tuple[bool, RunIndex]] = []
+    def _indexes(self, queue: int, lane: int) -> list[tuple[bool, RunIndex | SpillIndex]]:
+        self._journal.settle_now()
+        found: list[tuple[bool, RunIndex | SpillIndex]] = []
         log = self._journal.lanes.get(lane_key(queue, lane))
         if log is not None:
             found.append((False, log.index))
@@ -102,10 +106,8 @@ class DiskPages:
         firsts = [run.sequence for _, index in self._indexes(queue, lane) for run in index.read(sequence, 1, 1)]
         return min(firsts, default=None)
 
-    def spill(
-        self, queue: int, lane: int, messages: Sequence[tuple[int, Message]], done: Callable[[bool], None]
-    ) -> None:
-        self._spill.put(queue, lane, messages, self._journal.wall_ahead(), done)
+    def spill(self, queue: int, lane: int, messages: Sequence[tuple[int, Message]]) -> None:
+        self._spill.put(queue, lane, messages, self._journal.wall_ahead())
 
     def drop(self, queue: int, lane: int, sequence: int, number: int) -> None:
         self._spill.drop(queue, lane, sequence, number)
@@ -114,52 +116,86 @@ class DiskPages:
         self._spill.forget(queue)
 
     def load(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int, done: Done) -> None:
-        self._load(queue, lane, sequence, stop, most_bytes, done, 1)
+        self._load(_Wanted(queue, lane, sequence, stop, most_bytes, done), 1)
 
-    def _load(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int, done: Done, attempt: int) -> None:
-        runs = [
-            (is_spilled, run)
-            for is_spilled, index in self._indexes(queue, lane)
-            for run in index.read(sequence, stop - sequence, most_bytes)
-            if run.sequence < stop
-        ]
-        runs.sort(key=lambda pair: pair[1].sequence)
-        if not all(is_spilled or self._journal.is_written(run.segment, run.offset) for is_spilled, run in runs):
-            self._journal.when_written(  # reclaim has just given them another place
-                lambda: self._load(queue, lane, sequence, stop, most_bytes, done, attempt)
-            )
+    def _load(self, wanted: _Wanted, attempt: int) -> None:
+        pieces, stop = self._pieces(wanted)
+        if not all(is_spilled or self._journal.is_written(run.segment, run.offset) for is_spilled, run in pieces):
+            self._journal.when_written(lambda: self._load(wanted, attempt))  # reclaim has just given them another place
             return
         ahead = self._journal.wall_ahead()
 
         def got(result: object) -> None:
-            if isinstance(result, Exception):
-                if attempt < ATTEMPTS:
-                    self._load(queue, lane, sequence, stop, most_bytes, done, attempt + 1)
-                    return
-                self._log.error("messages cannot be read back and are lost", queue=queue, reason=str(result))
-                result = Batch([], [run for _, run in runs])
-            assert isinstance(result, Batch)
-            for run in result.lost:
-                self._journal.settle(queue, lane, run.sequence, run.number)
-                self._spill.drop(queue, lane, run.sequence, run.number)
-            done(result.loaded)
+            if isinstance(result, Fetched):
+                self._deliver(wanted, result, stop)
+            elif attempt < ATTEMPTS:
+                self._load(wanted, attempt + 1)
+            else:
+                self._log.error("messages cannot be read now, trying again", queue=wanted.queue, reason=str(result))
+                self._failed.append(lambda: self._load(wanted, attempt))
 
-        self._in_worker(lambda: fetch(self._disk, queue, lane, runs, ahead), got)
+        readers = (_reader(self._disk), self._spill.read)
+        self._in_worker(lambda: _fetch(readers, wanted.queue, wanted.lane, pieces, ahead), got)
+
+    def _pieces(self, wanted: _Wanted) -> tuple[Pieces, int]:
+        """What to read, in order, and the sequence that ends it: no index may reach beyond where another was cut."""
+        pieces: Pieces = []
+        stop = wanted.stop
+        for is_spilled, index in self._indexes(wanted.queue, wanted.lane):
+            runs = index.read(wanted.sequence, stop - wanted.sequence, wanted.most_bytes)
+            pieces += [(is_spilled, run) for run in runs]
+            if runs:
+                end = runs[-1].sequence + runs[-1].number
+                if index.read(end, 1, 1):
+                    stop = min(stop, end)
+        pieces = [pair for pair in pieces if pair[1].sequence < stop]
+        return sorted(pieces, key=lambda pair: pair[1].sequence), stop
+
+    def _deliver(self, wanted: _Wanted, fetched: Fetched, stop: int) -> None:
+        for run in fetched.lost:
+            self._journal.settle(wanted.queue, wanted.lane, run.sequence, run.number)
+            self._spill.drop(wanted.queue, wanted.lane, run.sequence, run.number)
+        wanted.done([each for each in fetched.loaded if each.sequence < stop])
+
+    def try_again(self) -> None:
+        """Some time has passed: what could not be read before may be read now."""
+        failed, self._failed = self._failed, []
+        for call in failed:
+            call()
 
 
-class Batch(NamedTuple):
+class _Wanted(NamedTuple):
+    queue: int
+    lane: int
+    sequence: int
+    stop: int
+    most_bytes: int
+    done: Done
+
+
+class Fetched(NamedTuple):
     loaded: list[Loaded]
     lost: list[Run]  # could not be believed
 
 
-def fetch(disk: ReadableDisk, queue: int, lane: int, runs: Sequence[tuple[bool, Run]], wall_ahead: float) -> Batch:
-    """Read runs of messages, checked. Runs that lie next to each other are read at once."""
-    window = _Window(disk)
-    batch = Batch([], [])
-    for is_spilled, run in runs:
-        path = Spill.path(run.segment) if is_spilled else segment_path(run.segment)
+def fetch(disk: ReadableDisk, queue: int, lane: int, pieces: Pieces, wall_ahead: float) -> Fetched:
+    """Read messages out of the journal alone, checked."""
+    read = _reader(disk)
+    return _fetch((read, read), queue, lane, pieces, wall_ahead)
+
+
+def _reader(disk: ReadableDisk) -> Read:
+    return lambda segment, offset, size: disk.read(segment_path(segment), offset, size)
+
+
+def _fetch(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, wall_ahead: float) -> Fetched:
+    """Out of the journal and the spill. Runs that lie next to each other are read at once."""
+    windows = [_Window(read) for read in readers]
+    found = Fetched([], [])
+    for is_spilled, run in pieces:
+        window = windows[is_spilled]
         try:
-            data, at = window.record(path, run.offset)
+            data, at = window.record(run.segment, run.offset)
             published = read_publish(data, read_record(data, at, run.segment, window.base))
             place = next(
                 place
@@ -170,32 +206,32 @@ def fetch(disk: ReadableDisk, queue: int, lane: int, runs: Sequence[tuple[bool, 
             get_log("store").error(
                 "a message on disk is damaged and lost", segment=run.segment, offset=run.offset, reason=str(problem)
             )
-            batch.lost.append(run)
+            found.lost.append(run)
             continue
         members = published.members(place)[run.skip : run.skip + run.number]
-        messages = published.messages(data, members, wall_ahead, not is_spilled)
-        batch.loaded.extend(
+        messages = published.messages(data, members, wall_ahead)
+        found.loaded.extend(
             [Loaded(sequence, message, published.time) for sequence, message in enumerate(messages, run.sequence)]
         )
-    return batch
+    return found
 
 
 class _Window:
     """A stretch of one file that was read ahead."""
 
-    def __init__(self, disk: ReadableDisk) -> None:
-        self._disk = disk
-        self._path = ""
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._segment = 0
         self._data = b""
         self.base = 0  # the offset of data[0] in the file
 
-    def record(self, path: str, offset: int) -> tuple[bytes, int]:
+    def record(self, segment: int, offset: int) -> tuple[bytes, int]:
         """The data, and where in it the record at ``offset`` of the file begins; all of the record is in the data."""
-        if path != self._path or not self._holds(offset):
-            self._path, self.base = path, offset
-            self._data = self._disk.read(path, offset, READ_AHEAD)
+        if segment != self._segment or not self._holds(offset):
+            self._segment, self.base = segment, offset
+            self._data = self._read(segment, offset, READ_AHEAD)
             if len(self._data) >= HEAD_SIZE and not self._holds(offset):
-                self._data = self._disk.read(path, offset, record_size(self._data, 0))
+                self._data = self._read(segment, offset, record_size(self._data, 0))
         return self._data, offset - self.base
 
     def _holds(self, offset: int) -> bool:

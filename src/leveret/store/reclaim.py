@@ -69,7 +69,7 @@ class Reclaim:
         journal = self._journal
         if self.segment is not None or journal.failure is not None or journal.held is not None:
             return
-        self.segment = journal.segments.to_reclaim(journal.layout.returned_live)
+        self.segment = journal.segments.to_reclaim()
         if self.segment is not None:
             self._fetch(SEGMENT_HEAD.size)
 
@@ -134,8 +134,8 @@ class Reclaim:
         for queue, lane, sequence, number, _ in result.returns:
             log = journal.lanes.get(lane_key(queue, lane))
             if log is not None and log.tries:
-                known = [key for key in range(sequence, sequence + number) if key in log.tries]
-                returns += [Entry(queue, lane, key, 1, log.tries[key]) for key in known]
+                known = [(key, log.tries[key]) for key in range(sequence, sequence + number) if key in log.tries]
+                returns += [Entry(queue, lane, key, 1, tries) for key, (tries, said) in known if said == self.segment]
         if returns:
             journal.place([Draft(RETURN, [entries_body(returns)], entries=returns)])
 

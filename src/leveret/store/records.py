@@ -14,8 +14,8 @@ and then records follow each other without gaps:
 The checksum (xxh3, 64 bits) covers the first 20 bytes and the body, seeded with the segment id and the offset: a record
 that was torn, altered, left over from another life of the file, or copied to another place does not pass. The mark lets
 a reader find the next record behind a damaged one. Record numbers go up by one from record to record through all
-segments. ``place`` is the record's place in its group (0, 1, 2, ...) and flag 1 ends the group: records of a group
-exist together or not at all. Most groups are one record. A group never spans two segments.
+segments. ``place`` is the record's place in its group (0, 1, ... 65535, 1, 2, ...) and flag 1 ends the group: records
+of a group exist together or not at all. Most groups are one record. A group never spans two segments.
 
 Bodies:
 
@@ -23,7 +23,7 @@ Bodies:
               each place: queue u64, lane u8, highest lane u8, sequence u64, number u32
               u8 length + exchange, u8 length + routing key, u8 shape, u32 number of messages
               shape 0, all plain:  number x u32 (little-endian) content length
-              shape 1:             number x (content length u32, deadline f64, priority u8, zero u8, zero u16)
+              shape 1:             number x (content length u32, deadline f64, priority u8, persistent u8, zero u16)
               the contents, one after the other
     SETTLE    entries of (queue u64, lane u8, sequence u64, number u32, segment u32): done with
     RETURN    entries of (queue u64, lane u8, sequence u64, number u32, tries u32): came back to their queue
@@ -67,7 +67,8 @@ KINDS = frozenset((PUBLISH, SETTLE, RETURN, STOP))
 END_OF_GROUP = 1
 PLAIN, WITH_TRAITS = 0, 1
 COPY_BELOW = 32 << 10  # bytes of contents that are cheaper to copy into one buffer than to write one by one
-LARGEST_BODY = (1 << 32) - 1
+LARGEST_PLACE = (1 << 16) - 1
+MOST_PLACES = (1 << 16) - 1  # of the messages of one record
 
 pack_head = RECORD_HEAD.pack
 pack_checksum = CHECKSUM.pack
@@ -122,20 +123,24 @@ class Published(NamedTuple):
             return self.contents[-1] - self.contents[0]
         return sum(self.contents[n + 1] - self.contents[n] for n in self.members(place))
 
-    def messages(
-        self, data: bytes, members: Iterable[int], wall_ahead: float, persistent: bool = True
-    ) -> Iterator[Message]:
+    def messages(self, data: bytes, members: Iterable[int], wall_ahead: float) -> Iterator[Message]:
         """The messages, with deadlines in message time."""
         address = Address(self.exchange, self.key, 0, 0)
-        plain = PERSISTENT if persistent else TRANSIENT
         contents = self.contents
         for n in members:
-            traits = plain
+            traits = PERSISTENT
             if self.traits:
-                _, deadline, priority, _, _ = self.traits[n]
+                _, deadline, priority, persistent, _ = self.traits[n]
                 if deadline != NEVER or priority:
-                    traits = Traits(persistent=persistent, deadline=deadline - wall_ahead, priority=priority)
+                    traits = Traits(persistent=bool(persistent), deadline=deadline - wall_ahead, priority=priority)
+                elif not persistent:
+                    traits = TRANSIENT
             yield data[contents[n] : contents[n + 1]], address, traits
+
+
+def place_in_group(n: int) -> int:
+    """Only the first has 0."""
+    return n if n <= LARGEST_PLACE else 1 + (n - 1) % LARGEST_PLACE
 
 
 def seed(segment: int, offset: int) -> int:
@@ -183,7 +188,7 @@ def publish_body(
     else:
         parts.append(SHAPE.pack(WITH_TRAITS, len(messages)))
         parts += [
-            TRAITS.pack(len(content), traits.deadline + wall_ahead, traits.priority, 0, 0)
+            TRAITS.pack(len(content), traits.deadline + wall_ahead, traits.priority, traits.persistent, 0)
             for content, _, traits in messages
         ]
     if len(contents) < 4 and sum(map(len, contents)) > COPY_BELOW:

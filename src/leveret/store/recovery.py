@@ -2,7 +2,8 @@
 
 All segments are read in order. Nothing depends on the order of records across segments: a message is known by (queue,
 lane, sequence), and a settle wins over every record of that message, wherever it stands. That makes recovery idempotent
-and lets reclaim leave copies behind. Queues that the definitions do not know are ignored: they were deleted.
+and lets reclaim leave copies behind. Of several copies the oldest counts, and the segments of the others go first.
+Queues that the definitions do not know are ignored: they were deleted.
 
 A record that cannot be believed costs itself: reading goes on at the next mark that begins a sound record, and the
 bytes in between are *damage*, reported and put aside. At the end of the last segment damage is a torn tail, the normal
@@ -14,7 +15,9 @@ and costs no more than itself.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container
+from errno import EIO
 from typing import NamedTuple
 
 from leveret.logs import get_log
@@ -33,6 +36,7 @@ from leveret.store.records import (
     Entry,
     Published,
     Record,
+    place_in_group,
     read_entries,
     read_publish,
     read_segment_head,
@@ -44,6 +48,9 @@ from leveret.store.segments import Segment, Segments
 from leveret.store.writer import FOLDER, segment_path
 
 MOST_NOISE = 20  # damages that are logged one by one
+SEGMENT_NAME = re.compile(r"([0-9]{10})\.seg")
+LARGEST_SEGMENT = (1 << 32) - (1 << 20)  # what the index can hold, with room to go on
+BLOCK = 4096  # bytes that are given up when one of them cannot be read
 
 
 class Damaged(NamedTuple):
@@ -62,23 +69,28 @@ class RecoveredLane:
         self.lane = lane
         self.index = RunIndex()
         self.tail = 1  # the next sequence: above all that any record names
-        self.tries: dict[int, int] = {}
+        self.tries: dict[int, tuple[int, int]] = {}  # by sequence: how often, and which segment says so
         self.deadlines: list[tuple[float, int]] = []  # (wall time, sequence) of messages with one of their own
         self.redelivered_below = 1  # live messages below this were delivered before
         self.runs: list[Run] = []
         self.settled: list[tuple[int, int]] = []  # (sequence, stop)
-        self.returns: list[Entry] = []
+        self.returns: list[tuple[Entry, int]] = []  # with the segment
 
     def settle(self, segments: Segments) -> None:
         """Build the index of what is live."""
         self.settled.sort()
-        self.runs.sort(key=lambda run: (run.sequence, -run.segment, -run.offset))
+        self.runs.sort(key=lambda run: (run.sequence, run.segment, run.offset))
         settled = iter(self.settled)
         gone = next(settled, None)
         reached = 0
+        holder = 0
         for run in self.runs:
             start, stop = max(run.sequence, reached), run.sequence + run.number
-            reached = max(reached, stop)
+            if run.sequence < reached and run.segment != holder:
+                segments[holder].after.add(run.segment)  # settles name the holder: the other copies go first
+                segments[run.segment].is_damaged = True
+            if stop > reached:
+                reached, holder = stop, run.segment
             while start < stop:
                 while gone is not None and gone[1] <= start:
                     gone = next(settled, None)
@@ -88,12 +100,14 @@ class RecoveredLane:
                 upto = stop if gone is None else min(stop, gone[0])
                 self._keep(run, start, upto, segments)
                 start = upto
-        for _, _, sequence, number, tries in self.returns:
+        for (_, _, sequence, number, tries), segment in self.returns:
             for piece in self.index.live(sequence, number):
                 if tries:  # else it was delivered once, in a life that ended without a word
                     for key in range(piece.sequence, piece.sequence + piece.number):
-                        self.tries[key] = max(tries, self.tries.get(key, 0))
+                        self.tries[key] = max((tries, segment), self.tries.get(key, (0, 0)))
                 self.redelivered_below = max(self.redelivered_below, piece.sequence + piece.number)
+        for _, segment in self.tries.values():
+            segments[segment].returns += ENTRY.size
         if self.deadlines:
             self.deadlines = [entry for entry in self.deadlines if self.index.live(entry[1], 1)]
         self.runs, self.settled, self.returns = [], [], []
@@ -162,8 +176,10 @@ def recover(
 
 
 def _segment_ids(disk: Disk) -> list[int]:
-    names = [name.removesuffix(".seg") for name in disk.names(FOLDER) if name.endswith(".seg")]
-    return [int(name) for name in names if name.isdigit()]
+    """Names that we did not make are left alone."""
+    found = [SEGMENT_NAME.fullmatch(name) for name in disk.names(FOLDER)]
+    ids = [int(match[1]) for match in found if match is not None]
+    return [id_ for id_ in ids if 0 < id_ <= LARGEST_SEGMENT]
 
 
 class _Reading:
@@ -174,7 +190,7 @@ class _Reading:
         self._queues = queues
         self._is_last = is_last
         self._path = segment_path(id_)
-        self._data = disk.read(self._path, 0, disk.size(self._path))
+        self._data = _read_all(disk, self._path)
         self._segment = Segment(id_, len(self._data))
         self._group: list[Record] = []
         self._group_at = SEGMENT_HEAD.size
@@ -223,7 +239,9 @@ class _Reading:
 
     def _take_group(self) -> None:
         group, self._group = self._group, []
-        is_whole = group[-1].ends_group and [record.place for record in group] == list(range(len(group)))
+        is_whole = group[-1].ends_group and [record.place for record in group] == [
+            place_in_group(n) for n in range(len(group))
+        ]
         if not is_whole and self._is_last:
             size = group[-1].end - group[0].at  # torn by a crash: of a group, all or nothing
             self._damaged(group[0].at, size, "a group of which a part is missing", False)
@@ -243,10 +261,7 @@ class _Reading:
             self._take_publish(record, read_publish(self._data, record))
         elif record.kind in (SETTLE, RETURN):
             entries = read_entries(self._data, record)
-            if record.kind == RETURN:
-                segment.returns += record.end - record.at
-            else:
-                segment.settles += record.end - record.at
+            segment.marks += record.end - record.at
             for entry in entries:
                 found.highest_queue = max(found.highest_queue, entry.queue)
                 if entry.queue in self._queues:
@@ -258,7 +273,7 @@ class _Reading:
         stop = entry.sequence + entry.number
         lane.tail = max(lane.tail, stop)
         if kind == RETURN:
-            lane.returns.append(entry)
+            lane.returns.append((entry, segment.id))
             return
         lane.settled.append((entry.sequence, stop))
         if entry.about != segment.id and entry.about in found.segments:
@@ -279,6 +294,24 @@ class _Reading:
                 for sequence, n in enumerate(published.members(place), place.sequence):
                     if published.traits[n][1] != NEVER:
                         lane.deadlines.append((published.traits[n][1], sequence))
+
+
+def _read_all(disk: Disk, path: str) -> bytes:
+    """What cannot be read is zeros, which no record is."""
+    size = disk.size(path)
+    try:
+        return disk.read(path, 0, size)
+    except OSError as problem:
+        if problem.errno != EIO:
+            raise
+    get_log("store").error("a part of the journal cannot be read", path=path)
+    blocks: list[bytes] = []
+    for offset in range(0, size, BLOCK):
+        try:
+            blocks.append(disk.read(path, offset, min(BLOCK, size - offset)))
+        except OSError:
+            blocks.append(bytes(min(BLOCK, size - offset)))
+    return b"".join(blocks)
 
 
 def _report(damages: list[Damaged]) -> None:
@@ -306,12 +339,21 @@ def _mend(disk: Disk, found: Recovered) -> None:
             continue
         name = f"{segment:010d}-{offset}.damaged"
         if name not in kept:
-            handle = disk.create(f"quarantine/{name}")
-            disk.append(handle, [disk.read(segment_path(segment), offset, size)])
-            disk.close(handle)
+            _put_aside(disk, segment, offset, size, name)
     for segment, offset in found.torn:  # or the next start, with newer segments, would take them for damage and count
         disk.erase(segment_path(segment), offset, HEAD_SIZE)
     last = max((segment.id for segment in found.segments), default=None)
     if last is not None:
         disk.truncate(segment_path(last), found.segments[last].size)
         disk.sync_folder(FOLDER)
+
+
+def _put_aside(disk: Disk, segment: int, offset: int, size: int, name: str) -> None:
+    try:
+        handle = disk.create(f"quarantine/{name}")
+        try:
+            disk.append(handle, [disk.read(segment_path(segment), offset, size)])
+        finally:
+            disk.close(handle)
+    except OSError as problem:  # the disk is full, or cannot be read there: no reason not to start
+        get_log("store").warning("damaged bytes could not be put aside", name=name, reason=str(problem))

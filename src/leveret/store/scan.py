@@ -8,6 +8,8 @@ from typing import NamedTuple
 from leveret.store.disk import ReadableDisk
 from leveret.store.records import HEAD_SIZE, MARK, Damage, Record, read_record, record_size
 
+BUDGET = 1 << 20  # bytes
+
 
 class Gap(NamedTuple):
     """Bytes that are no record."""
@@ -23,7 +25,7 @@ def scan(data: bytes, segment: int, at: int, base: int = 0) -> Iterator[Record |
         try:
             record = read_record(data, at, segment, base)
         except Damage as problem:
-            following = _next_record(data, segment, at, base)
+            following = _behind(data, segment, at, base) or _next_record(data, segment, at, base)
             yield Gap(at, following, str(problem))
             at = following
         else:
@@ -31,9 +33,31 @@ def scan(data: bytes, segment: int, at: int, base: int = 0) -> Iterator[Record |
             at = record.end
 
 
+def _behind(data: bytes, segment: int, at: int, base: int) -> int | None:
+    """If the damaged record still tells its size, and a sound one follows there: where that begins.
+
+    Most damage is in bodies. This also keeps us from believing what a body contains.
+    """
+    if len(data) - at < HEAD_SIZE or not data.startswith(MARK, at):
+        return None
+    end = at + record_size(data, at)
+    try:
+        read_record(data, end, segment, base)
+    except Damage:
+        return None
+    return end
+
+
 def _next_record(data: bytes, segment: int, at: int, base: int) -> int:
-    """Where the next sound record begins; the end if there is none."""
-    while (at := data.find(MARK, at + 1)) >= 0:
+    """Where the next sound record begins; the end if there is none.
+
+    A body may be full of marks that claim to be long records. Checking costs what they claim, so only so much is spent.
+    """
+    budget = BUDGET + 4 * len(data)
+    while (at := data.find(MARK, at + 1)) >= 0 and budget > 0:
+        if len(data) - at < HEAD_SIZE:
+            break
+        budget -= min(record_size(data, at), len(data) - at)
         try:
             read_record(data, at, segment, base)
         except Damage:

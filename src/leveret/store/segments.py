@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from leveret.store.records import ENTRY
-
 HALF = 0.5
 SMALL = 0.25  # of the size of a segment: remains below that are worth merging
 MERGE_FROM = 4  # small ones
@@ -18,6 +16,7 @@ MERGE_FROM = 4  # small ones
 
 class Segment:
     __slots__ = (
+        "after",
         "content",
         "id",
         "is_damaged",
@@ -27,9 +26,9 @@ class Segment:
         "is_stuck",
         "live",
         "live_content",
+        "marks",
         "needs",
         "returns",
-        "settles",
         "size",
     )
 
@@ -37,14 +36,15 @@ class Segment:
         self.id = id_
         self.size = size  # of the file
         self.content = 0  # ever published into it
-        self.settles = 0  # bytes of settles ever written into it
         self.live_content = 0
         self.live = 0  # messages, once per queue they are in
         self.needs: dict[int, int] = {}  # by the segment that they are about, bytes of settles in this one
-        self.returns = 0  # bytes of returns
+        self.returns = 0  # bytes of returns that count
+        self.marks = 0  # bytes of settles and returns ever written into it
+        self.after: set[int] = set()  # segments with old copies of what is here: settles name us, so they go first
         self.is_sealed = False  # nothing more is written into it
         self.is_safe = False  # sealed, and all of it is on disk
-        self.is_damaged = False  # some of it cannot be read: what can be is better carried elsewhere
+        self.is_damaged = False  # or has old copies: what counts is better carried elsewhere soon
         self.is_going = False  # the writer was told to remove it
         self.is_stuck = False  # it was tried, and live messages could not be read: it stays for whoever can
 
@@ -57,8 +57,19 @@ class Segment:
         self.live_content -= size
 
     @property
+    def kept(self) -> int:
+        """About how many bytes would have to be copied."""
+        living = (self.size - self.marks) * self.live_content // max(self.content, 1)
+        return living + sum(self.needs.values()) + self.returns
+
+    @property
+    def is_bound(self) -> bool:
+        """It would not help to carry away what is in it."""
+        return self.is_stuck or self.is_going or bool(self.after)
+
+    @property
     def is_dead(self) -> bool:
-        return not (self.live or self.needs or self.returns)
+        return not (self.live or self.needs or self.returns or self.after)
 
 
 class Segments:
@@ -88,6 +99,7 @@ class Segments:
         del self._all[id_]
         for segment in self._all.values():
             segment.needs.pop(id_, None)
+            segment.after.discard(id_)
 
     def has_dead(self) -> bool:
         """Whether there are files to remove."""
@@ -100,26 +112,15 @@ class Segments:
             segment.is_going = True
         return sorted(segment.id for segment in dead)
 
-    def to_reclaim(self, most_returns: int) -> int | None:
-        """The segment that gives back most for the least copying, if one is worth it.
-
-        ``most_returns``: how many messages have come back to their queues and are live. No segment can hold more
-        returns than that which still count.
-        """
-        sealed = [segment for segment in self if segment.is_safe and not (segment.is_stuck or segment.is_going)]
+    def to_reclaim(self) -> int | None:
+        """The segment that gives back most for the least copying, if one is worth it."""
+        sealed = [segment for segment in self if segment.is_safe and not segment.is_bound]
         best: tuple[float, int] | None = None
         for segment in sealed:
-            ratio = 0.0 if segment.is_damaged else self._kept(segment, most_returns) / max(segment.size, 1)
+            ratio = 0.0 if segment.is_damaged else segment.kept / max(segment.size, 1)
             if ratio < HALF and (best is None or (ratio, segment.id) < best):
                 best = (ratio, segment.id)
         if best is not None:
             return best[1]
         small = [segment.id for segment in sealed if segment.size < self.full_size * SMALL]
         return min(small) if len(small) >= MERGE_FROM else None
-
-    def _kept(self, segment: Segment, most_returns: int) -> int:
-        """About how many bytes would have to be copied."""
-        returns = min(segment.returns, most_returns * ENTRY.size)
-        publishes = segment.size - segment.settles - segment.returns
-        living = publishes * segment.live_content // max(segment.content, 1)
-        return living + sum(segment.needs.values()) + returns

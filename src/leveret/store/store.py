@@ -17,11 +17,12 @@ from leveret.store.definitions_db import DefinitionsDb
 from leveret.store.files import Files
 from leveret.store.journal import Journal
 from leveret.store.lane_log import LaneLog
-from leveret.store.pages import DiskPages, InWorker
+from leveret.store.pages import DiskPages
 from leveret.store.reclaim import Reclaim
 from leveret.store.recovery import Progress, Recovered, RecoveredLane, recover
 from leveret.store.segments import Segments
 from leveret.store.spill import FOLDER as SPILL
+from leveret.store.spill import InWorker
 from leveret.store.writer import Writer
 
 
@@ -79,7 +80,6 @@ class Store:
         for key, lane in recovered.lanes.items():
             log = journal.lanes[key] = LaneLog()
             log.index, log.tries, log.synced = lane.index, lane.tries, lane.tail
-            journal.layout.returned_live += len(lane.tries)
             if not recovered.clean:
                 lane.redelivered_below = lane.tail
         return list(recovered.lanes.values())
