@@ -21,7 +21,7 @@ from leveret.broker.rows import rule_dropped, rule_saved, user_row
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
-from leveret.errors import NotFound
+from leveret.errors import NotFound, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import Queue
@@ -71,6 +71,7 @@ class Broker:
         self.wake: Callable[[], None] = lambda: None  # asks the loop for a turn
         self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
         self.last_granted = GRANTED
+        self.is_lost = False  # the store is read-only: nothing more is granted
         log.on_granted, log.on_early, log.on_lost = self.granted, self.granted_early, self.lost
         self.is_stopping = False  # consumers leave because we go: no reason for durable queues to go with them
         self.flushed = GRANTED  # receipts up to this one were handed to the log's disk
@@ -132,8 +133,12 @@ class Broker:
         self.permissions.clear_vhost(name)
 
     def _retire(self, vhost: Vhost, queue: Queue) -> None:
-        if isinstance(queue, ClassicQueue) and not (self.is_stopping and queue.stored):
+        if not isinstance(queue, ClassicQueue) or (self.is_stopping and queue.stored):
+            return
+        try:
             vhost.remove_queue(queue)
+        except ResourceFault as refusal:  # nobody asked, so nobody is answered: it stays
+            self._events.warning("queue cannot be deleted", queue=queue.name, reason=refusal.text)
 
     def _forget_routes(self) -> None:
         """Who may publish, or what a publish means, has changed: what channels remember is out of date."""
@@ -188,10 +193,10 @@ class Broker:
 
     def lost(self) -> None:
         """The log will never grant what it has not granted yet."""
+        self.is_lost = True
         for waiting in list(self.awaiting):
             waiting.lost()
         self.awaiting.clear()
-        self.last_granted = max(self.last_granted, self.log.issued)
         if self.outgoing:
             self.wake()
 

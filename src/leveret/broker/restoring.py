@@ -5,10 +5,10 @@ Nothing is delivered or recorded while this runs. Messages stay on disk; each la
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
-from leveret.auth.users import Secret
 from leveret.broker.broker import Broker
 from leveret.errors import LeveretError
 from leveret.logs import get_log
@@ -16,7 +16,7 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.deadlines import Deadlines
 from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Binding, Destination
-from leveret.store.definitions import Definitions
+from leveret.store.definitions import Definitions, UserRow
 from leveret.wire.fields import Table, decode_table
 
 
@@ -42,27 +42,33 @@ def restore_definitions(broker: Broker, rows: Definitions, default_user: str, de
     for vhost in rows.vhosts:
         broker.add_vhost(vhost.name, max_queues=vhost.max_queues, max_connections=vhost.max_connections)
     for user in rows.users:
-        made = broker.users.add(
-            user.name,
-            password_hash=user.password_hash,
-            tags=user.tags.split(",") if user.tags else (),
-            max_connections=user.max_connections,
-            max_channels=user.max_channels,
-        )
-        if user.is_pending and user.name == default_user:
-            made.secret.pending = Secret(pending=default_password).pending
+        with _costs_itself("user", user=user.name):
+            _restore_user(broker, user, default_password if user.name == default_user else None)
     for rule in rows.permissions:
-        broker.permissions.set(*rule)
+        with _costs_itself("permission", user=rule.user, vhost=rule.vhost):
+            broker.permissions.set(*rule)
     for topic in rows.topic_permissions:
-        broker.permissions.set_topic(*topic)
+        with _costs_itself("topic permission", user=topic.user, vhost=topic.vhost):
+            broker.permissions.set_topic(*topic)
     broker.reserve_ids(rows.highest_queue)
     _restore_topology(broker, rows)
 
 
+def _restore_user(broker: Broker, user: UserRow, configured_password: str | None) -> None:
+    made = broker.users.add(
+        user.name,
+        password_hash=user.password_hash,
+        tags=user.tags.split(",") if user.tags else (),
+        max_connections=user.max_connections,
+        max_channels=user.max_channels,
+    )
+    if user.is_pending:
+        made.secret.pending = configured_password
+
+
 def _restore_topology(broker: Broker, rows: Definitions) -> None:
-    log = get_log("broker")
     for exchange in rows.exchanges:
-        try:
+        with _costs_itself("exchange", vhost=exchange.vhost, exchange=exchange.name):
             broker.vhost(exchange.vhost).declare_exchange(
                 exchange.name,
                 exchange.kind,
@@ -71,19 +77,22 @@ def _restore_topology(broker: Broker, rows: Definitions) -> None:
                 internal=exchange.internal,
                 arguments=_table(exchange.arguments),
             )
-        except LeveretError as problem:
-            log.error("exchange cannot be restored", vhost=exchange.vhost, exchange=exchange.name, reason=str(problem))
     for queue in rows.queues:
-        try:
+        with _costs_itself("queue", vhost=queue.vhost, queue=queue.name):
             _restore_queue(broker, queue.id, queue.vhost, queue.name, queue.auto_delete, _table(queue.arguments))
-        except LeveretError as problem:
-            log.error("queue cannot be restored", vhost=queue.vhost, queue=queue.name, reason=str(problem))
     for row in rows.bindings:
         destination = Destination("queue" if row.destination_kind == "queue" else "exchange", row.destination)
-        try:
+        with _costs_itself("binding", vhost=row.vhost, source=row.source, destination=row.destination):
             broker.vhost(row.vhost).bind(Binding(row.source, destination, row.key, _table(row.arguments)))
-        except LeveretError as problem:
-            log.error("binding cannot be restored", vhost=row.vhost, source=row.source, reason=str(problem))
+
+
+@contextmanager
+def _costs_itself(what: str, **which: object) -> Iterator[None]:
+    """A row that this version cannot use is left out, and said."""
+    try:
+        yield
+    except LeveretError as problem:
+        get_log("broker").error(f"{what} cannot be restored", reason=str(problem), **which)
 
 
 def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete: bool, arguments: Table) -> None:

@@ -15,7 +15,8 @@ from typing import Literal
 from leveret.broker.counters import ExchangeCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked
 from leveret.broker.rows import binding_row, exchange_row, queue_row
-from leveret.errors import AccessRefused, NotFound, PreconditionFailed
+from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
+from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import ReplyQueue
 from leveret.queues.guard import Gate, Guard
@@ -270,7 +271,7 @@ class Vhost:
         source.validate_binding(binding)
         if binding in self.bindings:
             return False
-        if self._lasts(binding):
+        if self.lasts(binding):
             self.record(Put(binding_row(self.name, binding)))
         self.bindings.add(binding)
         source.bind(binding)
@@ -289,7 +290,7 @@ class Vhost:
         self._unlink(binding)
         return True
 
-    def _lasts(self, binding: Binding) -> bool:
+    def lasts(self, binding: Binding) -> bool:
         """A binding is durable when both of its ends are."""
         kind, name = binding.destination
         if kind == "queue":
@@ -300,7 +301,7 @@ class Vhost:
     def _drop_bindings(self, bindings: Sequence[Binding]) -> None:
         """On disk; both ends are still there."""
         for binding in dict.fromkeys(bindings):
-            if self._lasts(binding):
+            if self.lasts(binding):
                 self.record(Drop(BindingRow, binding_row(self.name, binding)))
 
     def _check_destination(self, destination: Destination) -> None:
@@ -318,7 +319,10 @@ class Vhost:
             return
         source.unbind(binding)
         if source.auto_delete and not self.bindings.of_source(source.name):
-            self._remove_exchange(source.name)
+            try:
+                self._remove_exchange(source.name)
+            except ResourceFault as refusal:  # nobody asked, so nobody is answered: it stays
+                get_log("broker").warning("exchange cannot be deleted", exchange=source.name, reason=refusal.text)
 
     # ---- routing
 

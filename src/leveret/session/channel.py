@@ -33,6 +33,7 @@ def _flow(channel: Channel, method: ChannelFlow) -> None:
     channel.send(ChannelFlowOk(active=True))
 
 
+READ_ONLY = "the disk failed, the store is read-only: restart the broker"
 Handler = Callable[["Channel", Any], None]
 HANDLERS: dict[tuple[int, int], Handler] = {
     **declaring.HANDLERS,
@@ -135,6 +136,8 @@ class Channel:
         broker = self.connection.broker
         if broker.log.issued == issued:
             self.send(method)
+        elif broker.is_lost:
+            raise ResourceFault(READ_ONLY)
         else:
             self.deferred.append((broker.log.issued, method_frame(self.number, method)))
             broker.awaiting[self] = None
@@ -153,7 +156,8 @@ class Channel:
             while deferred and deferred[0][0] <= receipt:
                 self.connection.send(deferred.popleft()[1])
             if not deferred:
-                for consumer in self.consumers.values():  # they were given nothing meanwhile
+                replies = () if self.reply is None else (self.reply,)
+                for consumer in (*self.consumers.values(), *replies):  # they were given nothing meanwhile
                     consumer.queue.touch()
         if self.confirms is None or self.step is not ChannelStep.OPEN:
             return bool(deferred)
@@ -168,7 +172,7 @@ class Channel:
     def lost(self) -> None:
         if self.deferred:
             self.deferred.clear()
-            self.connection.close_with(ResourceFault("the disk failed, the store is read-only: restart the broker"))
+            self.connection.close_with(ResourceFault(READ_ONLY))
         elif self.confirms is not None and self.step is ChannelStep.OPEN:
             self.send_verdicts(self.confirms.lost(self.connection.broker.log.issued))
             if self.guarded is not None:

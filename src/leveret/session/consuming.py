@@ -222,6 +222,11 @@ def _cancel(channel: Channel, method: BasicCancel) -> None:
 
 
 def _get(channel: Channel, method: BasicGet) -> None:
+    _get_or_wait(channel, method)
+
+
+def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
+    """False if the first message has to be read from disk; the answer follows when it is."""
     name = channel.named_queue(method.queue)
     check_access(channel.connection, "read", "queue", name)
     queue = channel.vhost.queue(name, channel.connection)
@@ -229,11 +234,11 @@ def _get(channel: Channel, method: BasicGet) -> None:
         connection = channel.connection
         if queue.pager.when_loaded(lambda: _get_loaded(channel, method)):
             connection.halt(LOADING)
-            return
+            return False
     taken = queue.get(method.no_ack)
     if taken is None:
         channel.send(BasicGetEmpty())
-        return
+        return True
     unacked = channel.unacked
     tag = unacked.next_tag
     if method.no_ack:
@@ -248,6 +253,7 @@ def _get(channel: Channel, method: BasicGet) -> None:
     reply = BasicGetOk(tag, taken.redelivered, address.exchange, address.key, taken.left)
     frame = method_frame(channel.number, reply)
     channel.say(frame + refit(content, channel.number, channel.connection.frame_max))
+    return True
 
 
 def _get_loaded(channel: Channel, method: BasicGet) -> None:
@@ -256,7 +262,8 @@ def _get_loaded(channel: Channel, method: BasicGet) -> None:
     if not connection.is_over and channel.step is ChannelStep.OPEN:
         connection.intake.at_channel, connection.intake.at_method = channel.number, BasicGet.id
         try:
-            _get(channel, method)
+            if not _get_or_wait(channel, method):
+                return  # another lane was loaded first
         except AmqpError as error:  # the queue is gone, say
             connection.fail(error)
     connection.unhalt(LOADING)

@@ -89,8 +89,9 @@ def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
     issued = channel.connection.broker.log.issued
     _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
     destination = Destination("exchange", method.destination)
-    if not channel.vhost.bind(Binding(method.source, destination, method.routing_key, method.arguments)):
-        issued = _known_safe(channel, True)
+    binding = Binding(method.source, destination, method.routing_key, method.arguments)
+    if not channel.vhost.bind(binding):
+        issued = _known_safe(channel, channel.vhost.lasts(binding))
     if not method.nowait:
         channel.answer(ExchangeBindOk(), issued)
 
@@ -114,7 +115,7 @@ def _check_binding(channel: Channel, kind: str, destination: str, source: str, k
 
 
 def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
-    issued = _known_safe(channel, method.durable)
+    issued = _known_safe(channel, method.durable and not method.exclusive)
     vhost, connection = channel.vhost, channel.connection
     if method.queue.startswith(REPLY_TO):
         _declare_replies(channel, method)
@@ -184,8 +185,9 @@ def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding
 
 def _bind_queue(channel: Channel, method: QueueBind) -> None:
     issued = channel.connection.broker.log.issued
-    if not channel.vhost.bind(_queue_binding(channel, method)):
-        issued = _known_safe(channel, True)
+    binding = _queue_binding(channel, method)
+    if not channel.vhost.bind(binding):
+        issued = _known_safe(channel, channel.vhost.lasts(binding))
     if not method.nowait:
         channel.answer(QueueBindOk(), issued)
 

@@ -85,7 +85,9 @@ class GuardedSender:
     def settle(self, pending: PendingPublish, whose: object, receipt: int) -> None:
         """This queue (or the log) has it, once the receipt is granted."""
         broker = self._channel.connection.broker
-        if receipt > broker.last_granted:  # it may have been granted while a replica was still waited for
+        if (
+            receipt > broker.last_granted and not broker.is_lost
+        ):  # it may have been granted while a replica was still waited for
             self._unlogged.append((receipt, pending, whose))
             broker.awaiting[self._channel] = None
             return

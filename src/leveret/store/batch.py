@@ -35,6 +35,12 @@ class Unit:
         self.settles: list[Settled] = []
         self.returns: list[Entry] = []
 
+    @property
+    def size(self) -> int:
+        """About how many bytes it will take."""
+        contents = sum(len(message[0]) for append in self.appends for message in append.messages)
+        return contents + 64 * (len(self.appends) + len(self.settles) + len(self.returns))
+
 
 class Draft:
     """A record without its place. ``origin`` is where its messages lie so far, if anywhere: they move.

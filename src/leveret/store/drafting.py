@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from leveret.message import Message
-from leveret.store.batch import Append, Draft, Group
+from leveret.store.batch import Append, Draft, Group, Unit
 from leveret.store.log import Placement
-from leveret.store.records import MOST_PLACES, PUBLISH, SETTLE, Entry, entries_body, publish_body
+from leveret.store.records import MOST_PLACES, PUBLISH, RETURN, SETTLE, Entry, entries_body, publish_body
 
 ENTRIES_PER_RECORD = 4096
 
@@ -29,6 +29,19 @@ def draft_append(append: Append, time: float, wall_ahead: float) -> Group:
 def _size_in(messages: Sequence[Message], place: Placement) -> int:
     """Bytes of content of those messages that are in this place."""
     return sum([len(content) for content, _, traits in messages if min(traits.priority, place.highest) == place.lane])
+
+
+def draft_unit(unit: Unit, settled: list[Entry], time: float, wall_ahead: float) -> Group:
+    """All of a group. What it settles was in the index: never its own appends.
+
+    It grants nothing early: what it settles may come back, with all of it, as long as it is not synced.
+    """
+    group = [draft for append in unit.appends for draft in draft_append(append, time, wall_ahead)]
+    if settled:
+        group.append(Draft(SETTLE, [entries_body(settled)], entries=settled))
+    if unit.returns:
+        group.append(Draft(RETURN, [entries_body(unit.returns)], entries=unit.returns))
+    return group
 
 
 def draft_settles(entries: list[Entry]) -> Iterator[Group]:

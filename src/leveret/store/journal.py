@@ -29,7 +29,7 @@ from leveret.errors import ResourceFault
 from leveret.message import Message
 from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit
 from leveret.store.definitions import Change
-from leveret.store.drafting import draft_append, draft_settles
+from leveret.store.drafting import draft_append, draft_settles, draft_unit
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, Placement
 from leveret.store.records import (
@@ -57,7 +57,7 @@ class Journal:
         self.layout = Layout(segments)
         self.lanes = self.layout.lanes
         self.failure: str | None = None
-        self.held: list[Group] | None = None  # while the disk is full: what waits for space
+        self.held: list[Group | Unit] | None = None  # while the disk is full: what waits for space
         self.is_stuck = False  # so full that not even settles can be written
         self.era = 0
         self.in_flight: deque[Batch] = deque()
@@ -191,7 +191,10 @@ class Journal:
         for append in pending:
             if isinstance(append, Unit):
                 self._batch.sync = self._is_urgent = True
-                self.place(self._draft_unit(append, time, ahead))
+                if self.held is not None:  # what it settles may not have a place yet
+                    self.held.append(append)
+                else:
+                    self.place(self._draft_unit(append, time, ahead))
                 continue
             if append.left:
                 self._batch.sync = self._batch.sync or append.synced
@@ -199,15 +202,7 @@ class Journal:
                 self.place(draft_append(append, time, ahead))
 
     def _draft_unit(self, unit: Unit, time: float, ahead: float) -> Group:
-        """All of a group. What it settles lies in the index already: never its own appends."""
-        group = [draft for append in unit.appends for draft in draft_append(append, time, ahead)]
-        self._tell_early(unit.settles)
-        entries = self._take_settled(unit.settles)
-        if entries:
-            group.append(Draft(SETTLE, [entries_body(entries)], entries=entries))
-        if unit.returns:
-            group.append(Draft(RETURN, [entries_body(unit.returns)], entries=unit.returns))
-        return group
+        return draft_unit(unit, self._take_settled(unit.settles), time, ahead)
 
     def _take_settled(self, settles: list[Settled]) -> list[Entry]:
         """Out of the index. While the disk is full some are not in it yet: they are looked for again later."""
@@ -349,8 +344,9 @@ class Journal:
         self.is_stuck = False
         if self.layout.is_between:
             self._batch.write(self.layout.roll().id, [])
+        time, ahead = self._wall(), self.wall_ahead()
         for group in held:
-            self.place(group)
+            self.place(self._draft_unit(group, time, ahead) if isinstance(group, Unit) else group)
         late, self._late = self._late, []
         self._entries += self._take_settled(late)
         self._batch.sync = self._batch.reserves = True
@@ -359,7 +355,9 @@ class Journal:
     @property
     def waits_for(self) -> int:
         """Bytes that wait for space."""
-        return sum(draft.size for group in self.held or () for draft in group)
+        return sum(
+            group.size if isinstance(group, Unit) else sum(draft.size for draft in group) for group in self.held or ()
+        )
 
     def _lose(self) -> None:
         self._settles.clear()
