@@ -86,6 +86,7 @@ class Broker:
                 self._end()
 
     async def _leave(self, node: Node) -> None:
+        node.broker.is_stopping = True
         for session in self._sessions:
             session.close()  # what was not acked goes back, and is known to have been delivered
         await node.stop()

@@ -53,12 +53,13 @@ class Pager:
         if not here or not (squeeze or queue.stored):
             return
         average = max((queue.bytes - self.bytes) // (here + queue.unacked), 1)
-        room = (min(SQUEEZED, self.limit) if squeeze else self.limit) // average
+        limit = min(SQUEEZED, self.limit) if squeeze else self.limit
+        room = limit // average
         for lane in reversed(queue.lanes):
             keep = min(max(room, self._chunks.get(lane.number, 0)), len(lane.ready))
             room = max(room - keep, 0)
             self._shrink(lane, keep, squeeze)
-        if queue.stored and queue.bytes - self.bytes > self.limit:
+        if queue.stored and queue.bytes - self.bytes > limit:
             queue.surroundings.unsynced[queue] = None  # more can go when the disk has it
 
     def _shrink(self, lane: Lane, keep: int, squeeze: bool) -> None:
