@@ -53,6 +53,8 @@ class Broker:
         self.events = Events()
         self.alarms: dict[str, str] = {}  # raised, with the reason that publishers are told
         self.gauge = MemoryGauge()
+        if pages is not None:
+            pages.on_refused = self.gauge.count
         self.memory = MemoryAlarm(self.gauge, memory_mark, resident)
         self.users = Users()
         self.permissions = Permissions()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from leveret.message import Message
 from leveret.store.definitions import Change
@@ -73,6 +74,15 @@ class Draft:
 Group = list[Draft]
 
 
+class Noted(NamedTuple):
+    """A return that was placed: of which message, in which segment, and what was known before: (tries, segment)."""
+
+    lane: int  # by lane_key()
+    sequence: int
+    segment: int
+    before: tuple[int, int] | None
+
+
 class Batch:
     """One hand-over to the writer. The writer works through batches in order and never looks back.
 
@@ -88,6 +98,8 @@ class Batch:
         "end",
         "era",
         "groups",
+        "kept",
+        "noted",
         "receipt",
         "removals",
         "reserves",
@@ -104,6 +116,8 @@ class Batch:
         self.writes: list[tuple[int, list[bytes]]] = []  # (segment, buffers)
         self.removals: list[int] = []
         self.emptied: list[int] = []  # segments of which all that counts is written elsewhere, with this
+        self.noted: list[Noted] = []  # returns in this
+        self.kept: list[int] = []  # segments that could not be removed; said by the writer
         self.end = (0, 0)  # segment and offset up to which everything is written when this is done
         self.after: Callable[[int], None] | None = None  # raises nothing
         self.groups: list[Group] = []  # what the writes were made of, to make them again elsewhere

@@ -145,6 +145,8 @@ class Journal:
     # ---- the end of a turn
 
     def flush(self) -> None:
+        if self._unit is not None:
+            return  # in the middle of a group: at the end of the turn
         if self.failure is not None:
             self._lose()
             return
@@ -157,7 +159,8 @@ class Journal:
 
     def _flush(self) -> None:
         if self._settles:
-            self._tell_early(self._settles)
+            if early := self.layout.count_settled(self._settles):
+                self.on_early(early)
         if self._pending:
             self._draft_pending()
         if self._settles:
@@ -179,11 +182,6 @@ class Journal:
         """When nothing is on its way, all that was issued is done: it was settled before it had to be written."""
         if not self.in_flight and self.held is None and not self._batch.is_needed:
             self._grant(self._drafted)
-
-    def _tell_early(self, settles: list[Settled]) -> None:
-        early = self.layout.count_settled(settles)
-        if early:
-            self.on_early(early)
 
     def _draft_pending(self) -> None:
         pending, self._pending = self._pending, []
@@ -256,8 +254,12 @@ class Journal:
             for id_ in first.emptied:
                 if id_ in self.segments:
                     self.segments[id_].needs.clear()
+            self.layout.settle_returns(first.noted)
             for id_ in first.removals:
-                self.segments.remove(id_)
+                if id_ in first.kept:
+                    self.segments[id_].is_stuck = True
+                else:
+                    self.segments.remove(id_)
         for segment in self.segments:
             if segment.is_sealed and not segment.is_safe and segment.id < batch.end[0]:
                 segment.is_safe = True  # the writer syncs a segment before it begins the next
@@ -301,14 +303,14 @@ class Journal:
 
     def failed(self, problem: OSError) -> None:
         """The writer could not do the batches in flight, and has let go of its file."""
-        if self.failure is not None:
-            return
         batches = [*self.in_flight, self._batch]
         self.in_flight.clear()
         self.era += 1
         self._batch = Batch(self.era)
         for batch in batches:
             self._undo(batch)
+        if self.failure is not None:
+            return
         if problem.errno != ENOSPC:
             self.failure = f"the disk failed ({problem.strerror or problem})"
             self._lose()
@@ -330,6 +332,7 @@ class Journal:
 
     def _undo(self, batch: Batch) -> None:
         """Copies are not made and files are not removed: what they were to replace is still there."""
+        self.layout.undo_returns(batch.noted)
         for id_ in batch.removals:
             self.segments[id_].is_going = False
         for group in batch.groups:

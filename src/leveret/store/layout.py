@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
-from leveret.store.batch import Batch, Draft, Group, Settled
+from leveret.store.batch import Batch, Draft, Group, Noted, Settled
 from leveret.store.lane_log import LaneLog, lane_key
 from leveret.store.log import Placement
 from leveret.store.records import (
@@ -48,12 +49,12 @@ class Layout:
                 draft.kind, flags, place_in_group(place), self.next_number, draft.parts, segment.id, segment.size
             )
             batch.write(segment.id, buffers)
-            self._enter(draft, segment, segment.size)
+            self._enter(draft, segment, segment.size, batch)
             self.next_number += 1
             segment.size += draft.size
         batch.groups.append(group)
 
-    def _enter(self, draft: Draft, segment: Segment, offset: int) -> None:
+    def _enter(self, draft: Draft, segment: Segment, offset: int, batch: Batch) -> None:
         """Let the index and the segment's books know what lies there now."""
         if draft.kind == PUBLISH:
             if draft.origin is not None:
@@ -74,19 +75,17 @@ class Layout:
         elif draft.kind == RETURN:
             segment.marks += draft.size
             for entry in draft.entries:
-                self._note_return(entry, segment)
+                self._note_return(entry, segment, batch)
 
-    def _note_return(self, entry: Entry, segment: Segment) -> None:
-        """The newest return of a message is the one that counts."""
+    def _note_return(self, entry: Entry, segment: Segment, batch: Batch) -> None:
+        """The newest return of a message is the one that counts, once it is written."""
         queue, lane, sequence, number, tries = entry
         log = self.lanes.get(lane_key(queue, lane))
         if log is None or not tries:
             return
         for run in log.index.live(sequence, number):
             for key in range(run.sequence, run.sequence + run.number):
-                before = log.tries.get(key)
-                if before is not None:
-                    self.segments[before[1]].returns -= ENTRY.size
+                batch.noted.append(Noted(lane_key(queue, lane), key, segment.id, log.tries.get(key)))
                 log.tries[key] = (tries, segment.id)
                 segment.returns += ENTRY.size
 
@@ -115,6 +114,25 @@ class Layout:
         if start < stop:
             self.owed.append(Entry(place.queue, place.lane, start, stop - start, segment))
 
+    def settle_returns(self, noted: list[Noted]) -> None:
+        """These are written: those that they replace count no more."""
+        for _, _, _, before in noted:
+            if before is not None:
+                self.segments[before[1]].returns -= ENTRY.size
+
+    def undo_returns(self, noted: list[Noted]) -> None:
+        """These are not written: what was known before still counts, unless the message was settled meanwhile."""
+        for key, sequence, segment, before in reversed(noted):
+            log = self.lanes.get(key)
+            if log is None or sequence not in log.tries:
+                self.settle_returns([Noted(key, sequence, segment, before)])
+                continue
+            self.segments[segment].returns -= ENTRY.size
+            if before is None:
+                del log.tries[sequence]
+            else:
+                log.tries[sequence] = before
+
     def move_back(self, draft: Draft) -> None:
         """A copy will not be written: its messages are where they were."""
         assert draft.home is not None
@@ -128,6 +146,8 @@ class Layout:
                     log.index.move(run.sequence, run.number, segment, offset, run.sequence - sequence)
                     self.segments[run.segment].lose(run.number, run.size)
                     self.segments[segment].gain(run.number, run.size)
+        if draft.origin is not None and draft.origin[0] in self.segments:
+            self.segments[segment].after.add(draft.origin[0])  # the copy may be on disk all the same
 
     @property
     def is_between(self) -> bool:
@@ -144,15 +164,21 @@ class Layout:
     def count_settled(self, settles: list[Settled]) -> set[int]:
         """The receipts that need not be waited for: all they stand for was settled before they were granted."""
         early: set[int] = set()
+        by_lane: dict[int, list[tuple[int, int]]] = {}
         for queue, lane, sequence, number in settles:
-            log = self.lanes.get(queue << 8 | lane)
-            if log is None or not log.open:
-                continue
-            end = sequence + number
-            for start, stop, append in log.open:
-                if start >= end:
-                    break
-                if stop > sequence:
+            key = queue << 8 | lane
+            log = self.lanes.get(key)
+            if log is not None and log.open and sequence + number > log.open[0][0]:
+                by_lane.setdefault(key, []).append((sequence, sequence + number))
+        for key, ranges in by_lane.items():
+            ranges.sort()
+            at = 0
+            for start, stop, append in self.lanes[key].open:
+                while at < len(ranges) and ranges[at][1] <= start:
+                    at += 1
+                for sequence, end in islice(ranges, at, None):
+                    if sequence >= stop:
+                        break
                     append.left -= min(stop, end) - max(start, sequence)
                     if not append.left:
                         early.add(append.receipt)

@@ -38,7 +38,12 @@ Done = Callable[[list[Loaded]], None]
 
 
 class Pages(Protocol):
-    """Where a queue puts messages that it does not want to hold in memory."""
+    """Where a queue puts messages that it does not want to hold in memory.
+
+    ``on_refused`` is told of bytes that had to stay there all the same, and (below 0) when they left.
+    """
+
+    on_refused: Callable[[int], None]
 
     def synced(self, queue: int, lane: int) -> int:
         """Below this sequence, what goes to the journal is there."""
@@ -73,7 +78,8 @@ class DiskPages:
         self._journal = journal
         self._disk = disk
         self._in_worker = in_worker
-        self._spill = Spill(disk, in_worker)
+        self.on_refused: Callable[[int], None] = lambda size: None
+        self._spill = Spill(disk, in_worker, lambda size: self.on_refused(size))
         self._failed: list[Callable[[], None]] = []
         self._log = get_log("store")
 

@@ -262,10 +262,14 @@ def record_size(data: bytes, at: int) -> int:
     return HEAD_SIZE + int(RECORD_HEAD.unpack_from(data, at)[1])
 
 
+def record_number(data: bytes, at: int) -> int:
+    return int(RECORD_HEAD.unpack_from(data, at)[5])
+
+
 def read_publish(data: bytes, record: Record) -> Published:
     try:
         return _read_publish(data, record)
-    except (error, IndexError, UnicodeDecodeError) as problem:
+    except (error, IndexError, ValueError) as problem:
         raise Damage(f"a publish that cannot be read: {problem}") from problem
 
 

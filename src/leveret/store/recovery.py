@@ -16,6 +16,7 @@ and costs no more than itself.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Container
 from errno import EIO
 from typing import NamedTuple
@@ -73,8 +74,9 @@ class RecoveredLane:
         self.deadlines: list[tuple[float, int]] = []  # (wall time, sequence) of messages with one of their own
         self.redelivered_below = 1  # live messages below this were delivered before
         self.runs: list[Run] = []
-        self.settled: list[tuple[int, int]] = []  # (sequence, stop)
+        self.settled: list[tuple[int, int, int]] = []  # (sequence, stop, the segment that the entry is about)
         self.returns: list[tuple[Entry, int]] = []  # with the segment
+        self.owed: list[Entry] = []  # settles that must be written again before any file is removed
 
     def settle(self, segments: Segments) -> None:
         """Build the index of what is live."""
@@ -86,6 +88,8 @@ class RecoveredLane:
         holder = 0
         for run in self.runs:
             start, stop = max(run.sequence, reached), run.sequence + run.number
+            if start > run.sequence:
+                self._owe_all(run, min(start, stop))
             if run.sequence < reached and run.segment != holder:
                 segments[holder].after.add(run.segment)  # settles name the holder: the other copies go first
                 segments[run.segment].is_damaged = True
@@ -95,6 +99,8 @@ class RecoveredLane:
                 while gone is not None and gone[1] <= start:
                     gone = next(settled, None)
                 if gone is not None and gone[0] <= start:
+                    if gone[2] != run.segment:
+                        self._owe(run, start, min(stop, gone[1]))
                     start = min(stop, gone[1])
                     continue
                 upto = stop if gone is None else min(stop, gone[0])
@@ -111,6 +117,16 @@ class RecoveredLane:
         if self.deadlines:
             self.deadlines = [entry for entry in self.deadlines if self.index.live(entry[1], 1)]
         self.runs, self.settled, self.returns = [], [], []
+
+    def _owe_all(self, run: Run, stop: int) -> None:
+        """A copy of what another segment holds: whatever is settled of it up to ``stop`` needs a settle of its own."""
+        for sequence, end, about in self.settled[: bisect_left(self.settled, (stop,))]:
+            if end > run.sequence and about != run.segment:
+                self._owe(run, max(sequence, run.sequence), min(end, stop))
+
+    def _owe(self, run: Run, start: int, stop: int) -> None:
+        """Settled by an entry about another segment, whose end would be the end of the entry."""
+        self.owed.append(Entry(self.queue, self.lane, start, stop - start, run.segment))
 
     def first(self) -> int | None:
         return self.index.first()
@@ -275,7 +291,7 @@ class _Reading:
         if kind == RETURN:
             lane.returns.append((entry, segment.id))
             return
-        lane.settled.append((entry.sequence, stop))
+        lane.settled.append((entry.sequence, stop, entry.about))
         if entry.about != segment.id and entry.about in found.segments:
             segment.needs[entry.about] = segment.needs.get(entry.about, 0) + ENTRY.size
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from leveret.store.disk import ReadableDisk
-from leveret.store.records import HEAD_SIZE, MARK, Damage, Record, read_record, record_size
+from leveret.store.records import HEAD_SIZE, MARK, Damage, Record, read_record, record_number, record_size
 
 BUDGET = 1 << 20  # bytes
+SHORT = 16 << 10
 
 
 class Gap(NamedTuple):
@@ -21,15 +22,17 @@ class Gap(NamedTuple):
 
 def scan(data: bytes, segment: int, at: int, base: int = 0) -> Iterator[Record | Gap]:
     """All sound records of a segment from ``at`` on, and what is between them. ``base``: the offset of data[0]."""
+    last = 0  # number of a record
     while at < len(data):
         try:
             record = read_record(data, at, segment, base)
         except Damage as problem:
-            following = _behind(data, segment, at, base) or _next_record(data, segment, at, base)
+            following = _behind(data, segment, at, base) or _next_record(data, segment, at, base, last)
             yield Gap(at, following, str(problem))
             at = following
         else:
             yield record
+            last = record.number
             at = record.end
 
 
@@ -48,16 +51,20 @@ def _behind(data: bytes, segment: int, at: int, base: int) -> int | None:
     return end
 
 
-def _next_record(data: bytes, segment: int, at: int, base: int) -> int:
+def _next_record(data: bytes, segment: int, at: int, base: int, last: int) -> int:
     """Where the next sound record begins; the end if there is none.
 
-    A body may be full of marks that claim to be long records. Checking costs what they claim, so only so much is spent.
+    A body may be full of marks that claim to be long records. Checking costs what they claim, so only so much is spent
+    on long ones; and a record's number must follow from the last sound one, as far as the bytes between allow.
     """
     budget = BUDGET + 4 * len(data)
-    while (at := data.find(MARK, at + 1)) >= 0 and budget > 0:
-        if len(data) - at < HEAD_SIZE:
-            break
-        budget -= min(record_size(data, at), len(data) - at)
+    begun = at
+    while (at := data.find(MARK, at + 1)) >= 0 and len(data) - at >= HEAD_SIZE:
+        size = record_size(data, at)
+        number = record_number(data, at)
+        if (last and not last < number <= last + 1 + (at - begun) // HEAD_SIZE) or (budget < 0 and size > SHORT):
+            continue
+        budget -= min(size, len(data) - at)
         try:
             read_record(data, at, segment, base)
         except Damage:

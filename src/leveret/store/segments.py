@@ -57,6 +57,11 @@ class Segment:
         self.live_content -= size
 
     @property
+    def is_ripe(self) -> bool:
+        """Its file can be removed."""
+        return self.is_safe and self.is_dead and not self.is_going
+
+    @property
     def kept(self) -> int:
         """About how many bytes would have to be copied."""
         living = (self.size - self.marks) * self.live_content // max(self.content, 1)
@@ -103,11 +108,11 @@ class Segments:
 
     def has_dead(self) -> bool:
         """Whether there are files to remove."""
-        return any(segment.is_safe and segment.is_dead and not segment.is_going for segment in self)
+        return any(segment.is_ripe for segment in self)
 
     def take_dead(self) -> list[int]:
         """Those whose files can be removed, oldest first. They are known here until they are gone."""
-        dead = [segment for segment in self if segment.is_safe and segment.is_dead and not segment.is_going]
+        dead = [segment for segment in self if segment.is_ripe]
         for segment in dead:
             segment.is_going = True
         return sorted(segment.id for segment in dead)

@@ -9,7 +9,7 @@ load that is asked for later finds it written. If the disk refuses, the bytes st
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
@@ -20,10 +20,10 @@ from leveret.store.lane_log import lane_key
 from leveret.store.log import Placement
 from leveret.store.records import END_OF_GROUP, PUBLISH, publish_body, sealed
 from leveret.store.run_block import Run
-from leveret.store.run_index import RunIndex
 
 FOLDER = "spill"
 FILE_SIZE = 64 << 20
+NO_END = 1 << 62
 
 InWorker = Callable[[Callable[[], object], Callable[[object], None]], None]
 
@@ -43,52 +43,77 @@ class SpillFile:
         return f"{FOLDER}/{self.id:010d}.seg"
 
 
-class Stretch:
-    """The messages of one ``put``: no other has sequences between its first and its last."""
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self.index = RunIndex()
-
-
 class SpillIndex:
-    """Where the spilled messages of one lane lie. Stretches may come in any order."""
+    """Where the spilled messages of one lane lie: runs by sequence. They may come in any order."""
 
     def __init__(self) -> None:
-        self.stretches: list[Stretch] = []
+        self.runs: list[Run] = []
+
+    def add(self, run: Run) -> None:
+        insort(self.runs, run)
 
     def live(self, sequence: int, number: int) -> list[Run]:
-        return [run for stretch in self._from(sequence) for run in stretch.index.live(sequence, number)]
+        first, last = self._overlap(sequence, sequence + number)
+        return [cut(run, sequence, sequence + number) for run in self.runs[first:last]]
 
     def read(self, sequence: int, most_messages: int, most_bytes: int) -> list[Run]:
+        """From ``sequence`` on; at least one message if there is one."""
         found: list[Run] = []
-        for stretch in self._from(sequence):
-            if most_messages <= 0 or most_bytes <= 0:
+        for run in self.runs[self._overlap(sequence, sequence + 1)[0] :]:
+            if found and (most_messages <= 0 or most_bytes <= 0):
                 break
-            runs = stretch.index.read(sequence, most_messages, most_bytes)
-            found += runs
-            most_messages -= sum([run.number for run in runs])
-            most_bytes -= sum([run.size for run in runs])
+            piece = cut(run, sequence, max(run.sequence, sequence) + most_messages)
+            if piece.size > most_bytes:
+                fitting = most_bytes * piece.number // piece.size
+                piece = cut(piece, sequence, piece.sequence + max(fitting, 0 if found else 1))
+            if not piece.number:
+                break
+            found.append(piece)
+            most_messages -= piece.number
+            most_bytes -= piece.size
+            if piece.sequence + piece.number < run.sequence + run.number:
+                break
         return found
 
     def take(self, sequence: int, number: int) -> list[Run]:
-        taken = [run for stretch in self._from(sequence) for run in stretch.index.take(sequence, number)]
-        self.stretches = [stretch for stretch in self.stretches if len(stretch.index)]
-        return taken
+        """Remove whatever is there of [sequence, sequence + number)."""
+        end = sequence + number
+        first, last = self._overlap(sequence, end)
+        taken = self.runs[first:last]
+        rest = [cut(run, 0, sequence) for run in taken] + [cut(run, end, NO_END) for run in taken]
+        self.runs[first:last] = sorted(run for run in rest if run.number)
+        return [cut(run, sequence, end) for run in taken]
 
-    def _from(self, sequence: int) -> list[Stretch]:
-        at = bisect_right(self.stretches, sequence, key=attrgetter("first")) - 1
-        return self.stretches[max(at, 0) :]
+    def _overlap(self, sequence: int, end: int) -> tuple[int, int]:
+        first = bisect_left(self.runs, sequence, key=_behind)
+        return first, bisect_left(self.runs, end, first, key=attrgetter("sequence"))
+
+
+def _behind(run: Run) -> int:
+    """Its last sequence."""
+    return run.sequence + run.number - 1
+
+
+def cut(run: Run, start: int, stop: int) -> Run:
+    """What of the run lies in [start, stop)."""
+    first = max(run.sequence, start)
+    number = max(min(run.sequence + run.number, stop) - first, 0)
+    if number == run.number:
+        return run
+    before = run.size * (first - run.sequence) // run.number
+    size = run.size * (first - run.sequence + number) // run.number - before
+    return Run(first, number, run.segment, run.offset, run.skip + first - run.sequence, size)
 
 
 class Spill:
-    def __init__(self, disk: Disk, in_worker: InWorker) -> None:
+    def __init__(self, disk: Disk, in_worker: InWorker, on_refused: Callable[[int], None] = lambda size: None) -> None:
         self._disk = disk
         self._in_worker = in_worker
         self._files: dict[int, SpillFile] = {}
         self._current: SpillFile | None = None
         self._next_id = 1
         self._indexes: dict[int, SpillIndex] = {}
+        self._on_refused = on_refused  # told what had to stay in memory, or (< 0) left it
 
     def index_of(self, queue: int, lane: int) -> SpillIndex | None:
         return self._indexes.get(lane_key(queue, lane))
@@ -97,19 +122,17 @@ class Spill:
         """Messages with their sequences, in order."""
         file = self._file()
         index = self._indexes.setdefault(lane_key(queue, lane), SpillIndex())
-        stretch = Stretch(messages[0][0])
         start, buffers = file.size, list[bytes]()
         for run in _alike(messages):
             first, contents = run[0][0], [message for _, message in run]
             place = Placement(queue, lane, first, len(contents), lane)
             parts = publish_body(contents, [place], NEVER, wall_ahead)  # the queue's TTL is in their deadlines already
             record = sealed(PUBLISH, END_OF_GROUP, 0, 0, parts, file.id, file.size)
-            stretch.index.append(first, len(contents), file.id, file.size, 0, sum([len(m[0]) for m in contents]))
+            index.add(Run(first, len(contents), file.id, file.size, 0, sum([len(m[0]) for m in contents])))
             buffers += record
             file.size += sum([len(part) for part in record])
-        insort(index.stretches, stretch, key=attrgetter("first"))
         file.live += len(messages)
-        self._in_worker(lambda: self._write(file, start, buffers), lambda result: None)
+        self._in_worker(lambda: self._write(file, start, buffers), self._written)
 
     def _file(self) -> SpillFile:
         file = self._current
@@ -121,18 +144,24 @@ class Spill:
                 self._lose(before, 0)
         return file
 
-    def _write(self, file: SpillFile, start: int, buffers: list[bytes]) -> None:
-        """In the worker."""
+    def _written(self, refused: object) -> None:
+        if isinstance(refused, int) and refused:
+            self._on_refused(refused)
+
+    def _write(self, file: SpillFile, start: int, buffers: list[bytes]) -> int:
+        """In the worker: how many bytes the disk did not take."""
         try:
             if file.rescued:
                 raise OSError("an earlier write to it failed")
             if file.handle is None:
                 file.handle = self._disk.create(file.path)
             self._disk.append(file.handle, buffers)
+            return 0
         except OSError as problem:
             if not file.rescued:
                 get_log("store").warning("no room to page messages out, they stay in memory", reason=str(problem))
             file.rescued[start] = b"".join(buffers)
+            return len(file.rescued[start])
 
     def read(self, id_: int, offset: int, size: int) -> bytes:
         """In the worker: bytes of a file, fewer at its end."""
@@ -149,27 +178,27 @@ class Spill:
             return
         for run in index.take(sequence, number):
             self._lose(self._files[run.segment], run.number)
-        if not index.stretches:
+        if not index.runs:
             del self._indexes[key]
 
     def forget(self, queue: int) -> None:
         for lane in range(256):
             index = self._indexes.pop(lane_key(queue, lane), None)
-            for stretch in () if index is None else index.stretches:
-                for id_, (number, _) in stretch.index.totals().items():
-                    self._lose(self._files[id_], number)
+            for run in () if index is None else index.runs:
+                self._lose(self._files[run.segment], run.number)
 
     def _lose(self, file: SpillFile, number: int) -> None:
         file.live -= number
         if not file.live and file is not self._current:
-            self._in_worker(lambda: self._remove(file), lambda result: None)
+            self._in_worker(lambda: self._remove(file), self._written)
 
-    def _remove(self, file: SpillFile) -> None:
-        """In the worker: after all reads that were asked for before."""
+    def _remove(self, file: SpillFile) -> int:
+        """In the worker, after all reads that were asked for before."""
         self._files.pop(file.id, None)
         if file.handle is not None:
             self._disk.close(file.handle)
             self._disk.remove(file.path)
+        return -sum(map(len, file.rescued.values()))
 
 
 def _alike(messages: Sequence[tuple[int, Message]]) -> list[list[tuple[int, Message]]]:

@@ -78,6 +78,7 @@ class Store:
         journal = self.journal
         journal.go_on(recovered.segments, recovered.next_segment, recovered.next_number)
         for key, lane in recovered.lanes.items():
+            journal.layout.owed += lane.owed
             log = journal.lanes[key] = LaneLog()
             log.index, log.tries, log.synced = lane.index, lane.tries, lane.tail
             if not recovered.clean:

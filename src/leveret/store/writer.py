@@ -62,20 +62,21 @@ class Writer:
         for batch in batches:
             for segment, buffers in batch.writes:
                 self._append(segment, buffers)
-        removals = [segment for batch in batches for segment in batch.removals]
-        if self._unsynced and (removals or any(batch.sync for batch in batches)):
+        if self._unsynced and any(batch.sync or batch.removals for batch in batches):
             self._sync()
-        if removals:
-            self._remove(removals)
+        for batch in batches:
+            if batch.removals:
+                self._remove(batch)
         self._good = self._size
 
-    def _remove(self, segments: list[int]) -> None:
-        """A file that cannot be removed takes room and does no harm: the next start finds it dead again."""
+    def _remove(self, batch: Batch) -> None:
+        """A file that cannot be removed takes room and does no harm, as long as it is known that it is there."""
         try:
-            for segment in segments:
+            for segment in batch.removals:
                 self._disk.remove(segment_path(segment))
             self._disk.sync_folder(FOLDER)
         except OSError as problem:
+            batch.kept = batch.removals
             get_log("store").warning("dead files of the journal cannot be removed", reason=str(problem))
 
     def _append(self, segment: int, buffers: list[bytes]) -> None:
