@@ -54,7 +54,7 @@ class Broker:
         self.alarms: dict[str, str] = {}  # raised, with the reason that publishers are told
         self.gauge = MemoryGauge()
         if pages is not None:
-            pages.on_refused = self.gauge.count
+            pages.on_refused = self._count_refused
         self.memory = MemoryAlarm(self.gauge, memory_mark, resident)
         self.users = Users()
         self.permissions = Permissions()
@@ -242,6 +242,11 @@ class Broker:
         if memory.check():
             used = {"used": memory.used(), "mark": memory.mark}
             self.set_alarm("memory", "memory mark passed" if memory.raised else None, **used)
+
+    def _count_refused(self, size: int) -> None:
+        """Bytes that should be on disk are in memory (or, below 0, no more): no queue counts them."""
+        self.gauge.used += size
+        self.check_memory()
 
     def set_alarm(self, name: str, reason: str | None, **facts: object) -> None:
         """Raise an alarm, or calm it (no reason). Publishers wait as long as there is one; consumers go on."""

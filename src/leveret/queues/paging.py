@@ -88,7 +88,9 @@ class Pager:
     def _open_stretch(self, lane: Lane, keep: int, synced: int, squeeze: bool) -> bool:
         """Cut ``ready`` behind the last message that may leave, if enough may; an empty stretch lies between."""
         ready, fresh = lane.ready, lane.fresh
-        while len(ready) > keep and not self._may_leave(ready[-1], lane.page_start - 1, synced, squeeze):
+        while len(ready) > keep and (
+            ready[-1] is HOLE or not self._may_leave(ready[-1], lane.page_start - 1, synced, squeeze)
+        ):
             fresh.appendleft(ready.pop())
         if len(ready) - keep < WORTH_IT:
             ready.extend(fresh)

@@ -28,10 +28,6 @@ class MemoryGauge:
         self.used = 0
         self.is_short = False  # so much that queues should hold as little as they can
 
-    def count(self, size: int) -> None:
-        """Bytes that no queue counts came, or (< 0) went."""
-        self.used += size
-
 
 @dataclass(slots=True)
 class Surroundings:

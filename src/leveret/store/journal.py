@@ -158,9 +158,8 @@ class Journal:
             raise
 
     def _flush(self) -> None:
-        if self._settles:
-            if early := self.layout.count_settled(self._settles):
-                self.on_early(early)
+        if self._settles and (early := self.layout.count_settled(self._settles)):
+            self.on_early(early)
         if self._pending:
             self._draft_pending()
         if self._settles:

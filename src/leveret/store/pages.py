@@ -15,7 +15,7 @@ from leveret.message import Message
 from leveret.store.disk import Disk, ReadableDisk
 from leveret.store.journal import Journal
 from leveret.store.lane_log import lane_key
-from leveret.store.records import HEAD_SIZE, Damage, read_publish, read_record, record_size
+from leveret.store.records import HEAD_SIZE, Damage, Published, read_publish, read_record, record_size
 from leveret.store.run_block import Run
 from leveret.store.run_index import RunIndex
 from leveret.store.spill import InWorker, Spill, SpillIndex
@@ -201,8 +201,7 @@ def _fetch(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, wa
     for is_spilled, run in pieces:
         window = windows[is_spilled]
         try:
-            data, at = window.record(run.segment, run.offset)
-            published = read_publish(data, read_record(data, at, run.segment, window.base))
+            data, published = window.published(run.segment, run.offset)
             place = next(
                 place
                 for place in published.places
@@ -229,10 +228,18 @@ class _Window:
         self._read = read
         self._segment = 0
         self._data = b""
+        self._last: tuple[int, int, Published] | None = None  # many runs may lie in one record
         self.base = 0  # the offset of data[0] in the file
 
-    def record(self, segment: int, offset: int) -> tuple[bytes, int]:
-        """The data, and where in it the record at ``offset`` of the file begins; all of the record is in the data."""
+    def published(self, segment: int, offset: int) -> tuple[bytes, Published]:
+        """The record at ``offset`` of the file, checked, and the data that it lies in."""
+        if self._last is None or self._last[:2] != (segment, offset):
+            data, at = self._record(segment, offset)
+            self._last = (segment, offset, read_publish(data, read_record(data, at, segment, self.base)))
+        return self._data, self._last[2]
+
+    def _record(self, segment: int, offset: int) -> tuple[bytes, int]:
+        """The data, and where in it the record begins; all of the record is in the data."""
         if segment != self._segment or not self._holds(offset):
             self._segment, self.base = segment, offset
             self._data = self._read(segment, offset, READ_AHEAD)
