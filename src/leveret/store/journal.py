@@ -58,6 +58,7 @@ class Journal:
         self.lanes = self.layout.lanes
         self.failure: str | None = None
         self.held: list[Group | Unit] | None = None  # while the disk is full: what waits for space
+        self.is_stopped = False
         self.is_stuck = False  # so full that not even settles can be written
         self.era = 0
         self.in_flight: deque[Batch] = deque()
@@ -145,7 +146,7 @@ class Journal:
     # ---- the end of a turn
 
     def flush(self) -> None:
-        if self._unit is not None:
+        if self._unit is not None or self.is_stopped:
             return  # in the middle of a group: at the end of the turn
         if self.failure is not None:
             self._lose()
@@ -389,9 +390,10 @@ class Journal:
         self.hand_over()
 
     def stop(self) -> None:
-        """The last word: all that came before is known to be on disk."""
-        self.flush()
+        """The last word: all that came before is known to be on disk. Nothing follows it."""
+        self.hand_over()
+        self.is_stopped = True
         if self.failure is None and self.held is None:
             self.place([Draft(STOP, [b""])])
             self._batch.sync = True
-            self.hand_over()
+            self._submit()

@@ -67,11 +67,15 @@ class Reclaim:
     def consider(self) -> None:
         """Begin with a segment if one is worth it."""
         journal = self._journal
-        if self.segment is not None or journal.failure is not None or journal.held is not None:
+        if self.segment is not None or not self._may_copy:
             return
         self.segment = journal.segments.to_reclaim()
         if self.segment is not None:
             self._fetch(SEGMENT_HEAD.size)
+
+    @property
+    def _may_copy(self) -> bool:
+        return self._journal.failure is None and self._journal.held is None and not self._journal.is_stopped
 
     def _fetch(self, offset: int) -> None:
         segment = self.segment
@@ -82,7 +86,7 @@ class Reclaim:
     def _fetched(self, result: object) -> None:
         journal, id_ = self._journal, self.segment
         assert id_ is not None
-        if id_ not in journal.segments or journal.failure is not None or journal.held is not None:
+        if id_ not in journal.segments or not self._may_copy:
             self.segment = None  # died meanwhile, or there is no room to copy to
             return
         if not isinstance(result, Slice):
