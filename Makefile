@@ -14,7 +14,7 @@ NODE_DIR := tests/compat/node
 PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check lint test compat fuzz bench bench-deps bench-compare foreign clean
+.PHONY: help run check lint test compat fuzz crash bench bench-deps bench-compare foreign clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -42,6 +42,9 @@ compat: .venv/.installed-dev foreign ## other people's clients against a running
 fuzz: .venv/.installed-dev ## property and fuzz tests with fresh seeds for TIME seconds
 	@sh tools/fuzz.sh $(BIN)/python $(TIME)
 
+crash: .venv/.installed-dev ## kill -9 cycles and power cuts under load, round by round for TIME seconds; cuts need root
+	@sh tools/crash.sh $(BIN)/python $(TIME)
+
 bench: .venv/.installed ## speed and memory against RabbitMQ (AMQPBENCH=path/to/amqpbench.c ARGS="--scenarios a16,b16")
 	@$(BIN)/python -m benchmarks.run --amqpbench "$(AMQPBENCH)" $(ARGS)
 
@@ -52,7 +55,7 @@ bench-compare: .venv/.installed ## the same benchmark for this tree and for REF 
 	@sh tools/bench_compare.sh "$(PYTHON)" "$(REF)" --amqpbench "$(AMQPBENCH)" $(ARGS)
 
 foreign: ## the programs of other languages that the tests talk to
-	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm
+	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm cc=gcc mkfs.ext4=e2fsprogs
 	@sh tools/install_node_modules.sh $(NODE_DIR)
 
 clean: ## remove everything that make made

@@ -207,16 +207,21 @@ def _between(first: str, last: str) -> set[str]:
     return {feature for feature in FEATURES if first <= feature <= last}
 
 
-# What the broker in memory already owes; grows with the broker.
+# What the broker already owes; grows with it.
 REQUIRED = frozenset(
-    _between("S0-01", "S0-10")
-    | {"S0-12", "S0-13", "S0-16", "S0-20"}
+    _between("S0-01", "S0-14")
+    | _between("S0-16", "S0-18")
+    | {"S0-20"}
     | _between("S0-26", "S0-28")
     | {"S0-30", "S2-25", "S2-26"}
     | _between("S4-01", "S4-11")
-    | _between("S4-33", "S4-40")
+    | _between("S4-13", "S4-18")
+    | _between("S4-20", "S4-26")
+    | _between("S4-29", "S4-30")
+    | _between("S4-32", "S4-40")
+    | {"S4-42"}
     | _between("S4-45", "S4-50")
-    | {"S4-52", "S4-55", "S4-56", "S4-58", "S4-61", "S4-62"}
+    | {"S4-52", "S4-54", "S4-55", "S4-56", "S4-58", "S4-61", "S4-62"}
     | _between("S4-73", "S4-75")
     | {"S4-79", "S4-81"}
 )

@@ -104,6 +104,7 @@ class Batch:
         "removals",
         "reserves",
         "sync",
+        "unpins",
         "writes",
     )
 
@@ -112,6 +113,7 @@ class Batch:
         self.era = era  # positions of an era are void once a write in it has failed
         self.sync = False
         self.reserves = False  # put some room aside first
+        self.unpins = False  # all that was held is in this
         self.changes: list[Change] = []
         self.writes: list[tuple[int, list[bytes]]] = []  # (segment, buffers)
         self.removals: list[int] = []

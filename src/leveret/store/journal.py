@@ -251,15 +251,7 @@ class Journal:
         first: Batch | None = None
         while self.in_flight and first is not batch:
             first = self.in_flight.popleft()
-            for id_ in first.emptied:
-                if id_ in self.segments:
-                    self.segments[id_].needs.clear()
-            self.layout.settle_returns(first.noted)
-            for id_ in first.removals:
-                if id_ in first.kept:
-                    self.segments[id_].is_stuck = True
-                else:
-                    self.segments.remove(id_)
+            self.layout.finish(first)
         for segment in self.segments:
             if segment.is_sealed and not segment.is_safe and segment.id < batch.end[0]:
                 segment.is_safe = True  # the writer syncs a segment before it begins the next
@@ -323,6 +315,7 @@ class Journal:
             self._batch.changes += batch.changes
             self._batch.sync = self._batch.sync or batch.sync
             for group in batch.groups:
+                self.layout.pin(group)
                 self.place(group)
         self.held += held
         self._tell_written()
@@ -352,7 +345,7 @@ class Journal:
             self.place(self._draft_unit(group, time, ahead) if isinstance(group, Unit) else group)
         late, self._late = self._late, []
         self._entries += self._take_settled(late)
-        self._batch.sync = self._batch.reserves = True
+        self._batch.sync = self._batch.reserves = self._batch.unpins = True
         self.hand_over()
 
     @property

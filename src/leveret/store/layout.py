@@ -114,6 +114,27 @@ class Layout:
         if start < stop:
             self.owed.append(Entry(place.queue, place.lane, start, stop - start, segment))
 
+    def finish(self, batch: Batch) -> None:
+        """The batch is done: what it replaced counts no more, what it removed is gone."""
+        for id_ in batch.emptied:
+            if id_ in self.segments:
+                self.segments[id_].needs.clear()
+        self.settle_returns(batch.noted)
+        for id_ in batch.removals:
+            if id_ in batch.kept:
+                self.segments[id_].is_stuck = True
+            else:
+                self.segments.remove(id_)
+        if batch.unpins:
+            self.segments.unpin()
+
+    def pin(self, group: Group) -> None:
+        """The group waits: what it settles must not be lost before it is written."""
+        for draft in group if len(group) > 1 else ():
+            for entry in draft.entries if draft.kind == SETTLE else ():
+                if entry.about in self.segments:
+                    self.segments[entry.about].is_pinned = True
+
     def settle_returns(self, noted: list[Noted]) -> None:
         """These are written: those that they replace count no more."""
         for _, _, _, before in noted:

@@ -234,6 +234,7 @@ class _Window:
     def published(self, segment: int, offset: int) -> tuple[bytes, Published]:
         """The record at ``offset`` of the file, checked, and the data that it lies in."""
         if self._last is None or self._last[:2] != (segment, offset):
+            self._last = None
             data, at = self._record(segment, offset)
             self._last = (segment, offset, read_publish(data, read_record(data, at, segment, self.base)))
         return self._data, self._last[2]

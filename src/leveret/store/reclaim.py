@@ -59,6 +59,7 @@ class Reclaim:
 
     def __init__(self, journal: Journal, disk: ReadableDisk, in_worker: InWorker) -> None:
         self.segment: int | None = None  # being reclaimed
+        self._carried: set[tuple[int, int]] = set()  # (lane, sequence) of returns that were written again
         self._journal = journal
         self._disk = disk
         self._in_worker = in_worker
@@ -71,6 +72,7 @@ class Reclaim:
             return
         self.segment = journal.segments.to_reclaim()
         if self.segment is not None:
+            self._carried.clear()
             self._fetch(SEGMENT_HEAD.size)
 
     @property
@@ -86,7 +88,7 @@ class Reclaim:
     def _fetched(self, result: object) -> None:
         journal, id_ = self._journal, self.segment
         assert id_ is not None
-        if id_ not in journal.segments or not self._may_copy:
+        if id_ not in journal.segments or journal.segments[id_].is_going or not self._may_copy:
             self.segment = None  # died meanwhile, or there is no room to copy to
             return
         if not isinstance(result, Slice):
@@ -138,8 +140,11 @@ class Reclaim:
         for queue, lane, sequence, number, _ in result.returns:
             log = journal.lanes.get(lane_key(queue, lane))
             if log is not None and log.tries:
-                known = [(key, log.tries[key]) for key in range(sequence, sequence + number) if key in log.tries]
-                returns += [Entry(queue, lane, key, 1, tries) for key, (tries, said) in known if said == self.segment]
+                for key in range(sequence, sequence + number):
+                    tries, said = log.tries.get(key, (0, 0))
+                    if said == self.segment and (lane_key(queue, lane), key) not in self._carried:
+                        self._carried.add((lane_key(queue, lane), key))
+                        returns.append(Entry(queue, lane, key, 1, tries))
         if returns:
             journal.place([Draft(RETURN, [entries_body(returns)], entries=returns)])
 

@@ -21,6 +21,7 @@ class Segment:
         "id",
         "is_damaged",
         "is_going",
+        "is_pinned",
         "is_safe",
         "is_sealed",
         "is_stuck",
@@ -45,6 +46,7 @@ class Segment:
         self.is_sealed = False  # nothing more is written into it
         self.is_safe = False  # sealed, and all of it is on disk
         self.is_damaged = False  # or has old copies: what counts is better carried elsewhere soon
+        self.is_pinned = False  # what a group settles here is obeyed already, but the group waits for space
         self.is_going = False  # the writer was told to remove it
         self.is_stuck = False  # it was tried, and live messages could not be read: it stays for whoever can
 
@@ -74,7 +76,7 @@ class Segment:
 
     @property
     def is_dead(self) -> bool:
-        return not (self.live or self.needs or self.returns or self.after)
+        return not (self.live or self.needs or self.returns or self.after or self.is_pinned)
 
 
 class Segments:
@@ -98,6 +100,10 @@ class Segments:
 
     def add(self, segment: Segment) -> None:
         self._all[segment.id] = segment
+
+    def unpin(self) -> None:
+        for segment in self._all.values():
+            segment.is_pinned = False
 
     def remove(self, id_: int) -> None:
         """The file is gone: settles about it are not needed any more."""
