@@ -42,7 +42,8 @@ ROOMS: dict[str, set[str]] = {
     "client": {"wire"},
     "links": VALUES | {"client", "broker"},
     "spark": set(),
-    "cli": {"node", "config", "bootstrap", "logs", "store", "client", "spark"},
+    # The command line reads the content of stored messages for `leveret dump`.
+    "cli": {"wire", "node", "config", "bootstrap", "logs", "store", "client", "spark"},
 }
 SERVER_ROOMS = ROOMS.keys() - {"client", "spark", "cli"}
 MAY_IMPORT: dict[str, set[str]] = ROOMS | {

@@ -144,7 +144,7 @@ def place_in_group(n: int) -> int:
 
 
 def seed(segment: int, offset: int) -> int:
-    return ((segment << 40) ^ offset) & 0xFFFFFFFFFFFFFFFF
+    return (segment << 32 ^ offset) & 0xFFFFFFFFFFFFFFFF
 
 
 # ---- writing

@@ -12,7 +12,7 @@ import pytest
 
 from leveret.errors import StoreError
 from leveret.store import data_dir as module
-from leveret.store.data_dir import FORMAT, DataDir, read_format
+from leveret.store.data_dir import FORMAT, DataDir, kept_still, read_format
 
 GOOD = b"leveret data directory, format 1\n"
 
@@ -254,3 +254,33 @@ def test_lock_that_the_file_system_does_not_know_is_refused(path: Path, monkeypa
         f"cannot use {path} as data directory: [Errno 37] No locks available; choose another with --data-dir"
     )
     assert open_handles() == before
+
+
+# ---- looking from outside
+
+
+def test_who_looks_is_told_who_is_in_and_holds_nobody_up(folder: DataDir, path: Path) -> None:
+    with kept_still(path) as owner:
+        assert owner == f"in use by a broker (process {os.getpid()})"
+    with kept_still(path) as owner:
+        assert owner is not None
+    folder.close()
+    DataDir.open(path).close()
+
+
+def test_a_broker_stays_out_while_somebody_looks_and_nothing_is_changed(folder: DataDir, path: Path) -> None:
+    folder.close()
+    before = {file.name: (file.stat().st_mtime_ns, file.stat().st_size) for file in path.iterdir()}
+    handles = open_handles()
+    with kept_still(path) as owner:
+        assert owner is None
+        assert "in use" in refusal(path)
+    assert {file.name: (file.stat().st_mtime_ns, file.stat().st_size) for file in path.iterdir()} == before
+    assert open_handles() == handles
+    DataDir.open(path).close()
+
+
+def test_looking_at_a_folder_without_a_lock_makes_none(tmp_path: Path) -> None:
+    with kept_still(tmp_path) as owner:
+        assert owner is None
+    assert list(tmp_path.iterdir()) == []
