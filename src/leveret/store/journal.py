@@ -299,7 +299,7 @@ class Journal:
         self.in_flight.clear()
         self.era += 1
         self._batch = Batch(self.era)
-        for batch in batches:
+        for batch in reversed(batches):
             self._undo(batch)
         if self.failure is not None:
             return

@@ -120,6 +120,9 @@ class Layout:
             if id_ in self.segments:
                 self.segments[id_].needs.clear()
         self.settle_returns(batch.noted)
+        for id_ in batch.emptied:
+            if id_ in self.segments and (self.segments[id_].live or self.segments[id_].returns):
+                self.segments[id_].is_stuck = True  # carrying it away once more would not help
         for id_ in batch.removals:
             if id_ in batch.kept:
                 self.segments[id_].is_stuck = True

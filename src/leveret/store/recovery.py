@@ -226,7 +226,7 @@ class _Reading:
             self._damaged(0, min(SEGMENT_HEAD.size, len(data)), str(problem), len(data) <= SEGMENT_HEAD.size)
         for item in scan(data, segment.id, SEGMENT_HEAD.size):
             if isinstance(item, Record):
-                if item.place == 0 and self._group:
+                if self._group and (item.place == 0 or item.number != self._group[-1].number + 1):
                     self._take_group()  # its end is missing, another begins
                     self._group_at = item.at
                 self._group.append(item)
