@@ -17,11 +17,20 @@ CALM = 0.9
 
 class MemoryAlarm:
     def __init__(self, gauge: MemoryGauge, mark: int, resident: Callable[[], int | None]) -> None:
+        self.shortage = 0  # above this, queues hold as little as they can
         self.mark = mark
-        self.shortage = mark // 2  # above this, queues hold as little as they can
         self.raised = False
         self._gauge = gauge
         self._resident = resident
+
+    @property
+    def mark(self) -> int:
+        return self._mark
+
+    @mark.setter
+    def mark(self, mark: int) -> None:
+        self._mark = mark
+        self.shortage = mark // 2
 
     def check_shortage(self) -> bool:
         """True if it began just now."""
