@@ -1,0 +1,61 @@
+"""One data directory, one broker; and what a broker says about a directory that it cannot use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.publishing import bodies_of, declare_at, fill
+from tests.support.serving import Serving
+
+
+def test_a_second_broker_on_the_same_data_is_refused(tmp_path: Path) -> None:
+    """It says so in one line that names the directory, and the first one goes on."""
+    other = tmp_path / "other"
+    other.mkdir()
+    data = tmp_path / "data"
+    with Serving(tmp_path) as first:
+        declare_at(first.url(), "q")
+        fill(first.url(), "q", [b"before"])
+        with Serving(other, "--data-dir", str(data)) as second:
+            assert second.exit_code() != 0
+            (line,) = second.log().splitlines()
+            assert str(data) in line
+        fill(first.url(), "q", [b"after"])
+        first.process.kill()
+    with Serving(tmp_path) as third:  # the killed one left no lock behind
+        assert bodies_of(third.url(), "q") == [b"before", b"after"]
+
+
+def refusal(folder: Path) -> str:
+    """What a broker says, in one line, about a directory that it does not use."""
+    with Serving(folder) as serving:
+        assert serving.exit_code() != 0
+        (line,) = serving.log().splitlines()
+    assert str(folder / "data") in line
+    return line
+
+
+def test_data_of_a_newer_format_are_refused_with_the_remedy_and_left_alone(tmp_path: Path) -> None:
+    with Serving(tmp_path) as serving:
+        declare_at(serving.url(), "q")
+        fill(serving.url(), "q", [b"m"])
+        serving.process.kill()
+    named = tmp_path / "data" / "format"
+    before = named.read_bytes()
+    named.write_bytes(before.replace(b"format 1", b"format 2"))
+    assert named.read_bytes() != before
+    told = refusal(tmp_path)
+    assert "format 2" in told
+    assert "upgrade" in told
+    named.write_bytes(before)
+    with Serving(tmp_path) as serving:
+        assert bodies_of(serving.url(), "q") == [b"m"]
+
+
+def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    letters = tmp_path / "data" / "letters.txt"
+    letters.write_text("dear")
+    assert "choose" in refusal(tmp_path)
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["letters.txt"]
+    assert letters.read_text() == "dear"

@@ -1,0 +1,160 @@
+"""A broker with a disk, without a server: the House of tests/support/peer_pair.py over a store that is run by hand.
+
+``rest`` lets the disk work too, unless ``is_slow``: then nothing is written, granted or read back until ``work``.
+
+    house = StoredHouse()
+    client = house.client()
+    client.declare("q", durable=True)
+    house = house.stopped().again()         # a clean stop, and the next life
+    house = house.crashed().again()         # a power cut: only what was synced is left
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from leveret.broker.broker import Broker
+from leveret.broker.restoring import restore_definitions, restore_messages
+from leveret.clock import FrozenClock
+from leveret.session.limits import Limits
+from leveret.wire.content import body_of
+from tests.support.hand_store import HandStore
+from tests.support.peer_pair import House
+from tests.support.virtual_disk import VirtualDisk
+
+MOST_STEPS = 10_000
+
+
+class StoredHouse(House):
+    def __init__(
+        self,
+        disk: VirtualDisk | None = None,
+        *,
+        wall: float = 1_700_000_000.0,
+        queue_memory: int = 64 << 20,
+        memory_mark: int = 1 << 30,
+        segment_size: int = 64 << 10,
+    ) -> None:
+        self.disk = disk or VirtualDisk()
+        elapsed = float(len(self.disk.files()))  # message time is another in each life, wall time is not
+        self.clock = FrozenClock(wall - elapsed)
+        self.clock.move_to(self.clock.now() + elapsed)
+        self.store = HandStore(self.disk, self.clock, segment_size)
+        self.settings = {"queue_memory": queue_memory, "memory_mark": memory_mark, "segment_size": segment_size}
+        self.broker = Broker(
+            node_name="house",
+            clock=self.clock,
+            log=self.store.journal,
+            memory_mark=memory_mark,
+            resident=lambda: None,
+            pages=self.store.pages,
+            queue_memory=queue_memory,
+        )
+        self.broker.wake = self._wake
+        self.limits = Limits()
+        self.clients = []
+        self.is_slow = False
+        self._woken = True
+        self._resting = True
+        self._restore()
+
+    def _restore(self) -> None:
+        """As node.py does."""
+        definitions, lanes = self.store.look()
+        broker = self.broker
+        with broker.unrecorded():
+            restore_definitions(broker, definitions, "guest", "secret")
+        self.restored = restore_messages(broker, lanes)
+        self.store.journal.seal()
+        if not definitions.vhosts:
+            broker.add_vhost("/")
+            self.user("guest")
+        self.vhost = broker.vhost("/")
+        self.rest()
+
+    # ---- the disk
+
+    def rest(self) -> None:
+        super().rest()
+        if not self.is_slow:
+            self.work()
+
+    def work(self) -> None:
+        """The disk does all that waits for it."""
+        for _ in range(MOST_STEPS):
+            super().rest()
+            if not self.store.write() and not self.store.read():
+                self.store.pages.try_again()  # as the flusher does: a segment was reclaimed under the reader's hand
+                if not self.store.jobs:
+                    return
+            self._note_work()
+        raise AssertionError("the disk does not come to rest")
+
+    def write(self) -> None:
+        """The writer alone."""
+        self.store.write()
+        self._note_work()
+        super().rest()
+
+    def read(self) -> None:
+        """One job of the reader."""
+        self.store.read()
+        self._note_work()
+        super().rest()
+
+    def _note_work(self) -> None:
+        """As server/flusher.py does."""
+        if self.broker.has_work:
+            self.broker.wake()
+
+    # ---- the end of a life
+
+    def stopped(self, seconds: float = 0) -> StoredLife:
+        """A clean stop; the next life begins ``seconds`` later."""
+        self.is_slow = False
+        self.broker.is_stopping = True
+        for client in list(self.clients):
+            client.session.force_close("broker stops")
+            client.vanish()
+        self.broker.note_redelivered()
+        self.turn()
+        self.store.journal.stop()
+        self.work()
+        self.store.close()
+        return StoredLife(self.disk.copy(), self.clock.wall() + seconds, self.settings)
+
+    def crashed(self, seconds: float = 0, *, image: int = 1) -> StoredLife:
+        """The power is cut. Of what may be left (VirtualDisk.images), image 0 is all that was written, 1 only what was
+        synced, and the others something in between."""
+        images = [disk for _, disk in self.disk.images(Random(image), most=8)]
+        return StoredLife(images[image % len(images)], self.clock.wall() + seconds, self.settings)
+
+    # ---- what tests ask
+
+    def waiting_on_disk(self, name: str) -> list[bytes]:
+        """Bodies of the live messages that the journal knows of a queue, lane by lane, highest first."""
+        queue, found = self.queue(name), []
+        for lane in reversed(queue.lanes):
+            loaded: list[bytes] = []
+            at = 1
+            while (first := self.store.pages.next_sequence(queue.id, lane.number, at)) is not None:
+                answers = []
+                self.store.pages.load(queue.id, lane.number, first, 1 << 60, 1 << 20, answers.append)
+                job, done = self.store.jobs.pop()
+                done(job())
+                at = answers[0][-1].sequence + 1
+                loaded += [body_of(each.message[0]) for each in answers[0]]
+            found += loaded
+        return found
+
+
+class StoredLife:
+    """What a life left."""
+
+    def __init__(self, disk: VirtualDisk, wall: float, settings: dict[str, int]) -> None:
+        self.disk = disk
+        self.wall = wall
+        self.settings = settings
+
+    def again(self) -> StoredHouse:
+        return StoredHouse(self.disk, wall=self.wall, **self.settings)

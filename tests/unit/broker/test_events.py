@@ -1,0 +1,178 @@
+"""What happens to the broker as a whole: alarms, and whoever listens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import pytest
+
+from leveret.broker.events import Events
+from leveret.wire.methods import ConnectionBlocked, ConnectionUnblocked, QueuePurge
+from tests.support.peer_pair import Client, House
+
+News = list[tuple[str, Mapping[str, object]]]
+
+
+def hear(events: Events) -> News:
+    news: News = []
+    events.subscribe(lambda name, facts: news.append((name, dict(facts))))
+    return news
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def publisher(house: House) -> Client:
+    client = house.client()
+    client.declare("q")
+    client.publish("q", b"0")
+    return client
+
+
+# ---- listeners
+
+
+def test_listeners_hear_in_the_order_in_which_they_came() -> None:
+    events, heard = Events(), []
+    events.subscribe(lambda name, facts: heard.append(("one", name, facts)))
+    events.subscribe(lambda name, facts: heard.append(("two", name, facts)))
+    events.tell("alarm raised", alarm="disk")
+    assert heard == [("one", "alarm raised", {"alarm": "disk"}), ("two", "alarm raised", {"alarm": "disk"})]
+
+
+def test_a_listener_that_left_hears_nothing_more_and_may_leave_twice() -> None:
+    events, heard = Events(), []
+    forget = events.subscribe(lambda name, facts: heard.append(name))
+    forget()
+    forget()
+    events.tell("alarm raised")
+    assert heard == []
+
+
+def test_a_listener_may_leave_while_it_is_told() -> None:
+    events, heard = Events(), []
+
+    def once(name: str, facts: Mapping[str, object]) -> None:
+        heard.append(name)
+        forget()
+
+    forget = events.subscribe(once)
+    events.subscribe(lambda name, facts: heard.append(f"{name} too"))
+    events.tell("a")
+    events.tell("b")
+    assert heard == ["a", "a too", "b too"]
+
+
+def test_a_listener_that_fails_harms_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    events = Events()
+
+    def fail(name: str, facts: Mapping[str, object]) -> None:
+        raise ZeroDivisionError
+
+    events.subscribe(fail)
+    news = hear(events)
+    with caplog.at_level(logging.ERROR, "leveret"):
+        events.tell("alarm raised")
+    assert news == [("alarm raised", {})]
+    assert "bug in a listener" in caplog.text
+
+
+# ---- alarms
+
+
+def test_an_alarm_is_told_once_and_its_end_once(house: House) -> None:
+    news = hear(house.broker.events)
+    house.broker.set_alarm("disk", "disk full", free=1)
+    house.broker.set_alarm("disk", "disk full", free=2)
+    house.broker.set_alarm("disk", None, free=3)
+    house.broker.set_alarm("disk", None, free=4)
+    assert news == [
+        ("alarm raised", {"alarm": "disk", "reason": "disk full", "free": 1}),
+        ("alarm over", {"alarm": "disk", "reason": None, "free": 3}),
+    ]
+    assert house.broker.alarms == {}
+
+
+def test_an_alarm_whose_reason_changes_is_told_again_but_blocks_nobody_twice(house: House, publisher: Client) -> None:
+    news = hear(house.broker.events)
+    house.broker.set_alarm("disk", "disk mark passed")
+    house.broker.set_alarm("disk", "disk full")
+    house.rest()
+    assert [facts["reason"] for _, facts in news] == ["disk mark passed", "disk full"]
+    assert house.broker.alarms == {"disk": "disk full"}
+    assert publisher.heard() == [ConnectionBlocked("disk mark passed")]
+    house.broker.set_alarm("disk", None)
+    house.rest()
+    assert publisher.heard() == [ConnectionUnblocked()]
+
+
+@pytest.mark.parametrize("first", ["disk", "memory"])
+def test_publishers_go_on_only_when_every_alarm_is_over(house: House, publisher: Client, first: str) -> None:
+    """Two at once, over in either order."""
+    second = "memory" if first == "disk" else "disk"
+    house.broker.set_alarm("disk", "disk full")
+    house.broker.set_alarm("memory", "memory mark passed")
+    publisher.publish("q", b"1")
+    house.broker.set_alarm(first, None)
+    house.rest()
+    assert publisher.heard() == [ConnectionBlocked("disk full")]
+    assert not publisher.socket.reading
+    assert house.queue("q").ready == 1
+    house.broker.set_alarm(second, None)
+    house.rest()
+    assert publisher.heard() == [ConnectionUnblocked()]
+    assert house.queue("q").ready == 2
+
+
+def test_a_calm_memory_does_not_end_another_alarm() -> None:
+    house = House(memory_mark=10_000)
+    publisher, consumer = house.client(), house.client()
+    publisher.declare("q")
+    publisher.publish("q", b"x" * 20_000)
+    house.broker.set_alarm("disk", "disk full")
+    consumer.ask(QueuePurge("q"))
+    assert house.broker.alarms == {"disk": "disk full"}
+    assert [type(what) for what in publisher.heard()] == [ConnectionBlocked]
+    assert not publisher.socket.reading
+
+
+def test_who_begins_to_publish_during_an_alarm_is_told_its_reason(house: House) -> None:
+    client = house.client()
+    client.declare("q")
+    house.broker.set_alarm("disk", "disk full")
+    house.broker.set_alarm("store", "store read-only")
+    house.rest()
+    assert client.heard() == []
+    client.publish("q", b"1")
+    assert client.heard() == [ConnectionBlocked("disk full")]
+
+
+def test_consumers_go_on_during_an_alarm(house: House, publisher: Client) -> None:
+    house.broker.set_alarm("disk", "disk full")
+    consumer = house.client()
+    consumer.consume("q")
+    assert consumer.bodies() == [b"0"]
+    consumer.ack(1)
+    assert house.queue("q").unacked == 0
+
+
+def test_a_listener_may_publish_when_the_alarm_is_over(house: House, publisher: Client) -> None:
+    """Whatever it does is handled without waiting for another event."""
+    consumer = house.client()
+    consumer.consume("q", no_ack=True)
+    consumer.heard()
+    content = b"late"
+
+    def late(name: str, facts: Mapping[str, object]) -> None:
+        if name == "alarm over":
+            publisher.feed(publisher.published("", "q", content))
+
+    house.broker.events.subscribe(late)
+    house.broker.set_alarm("disk", "disk full")
+    house.broker.set_alarm("disk", None)
+    house.rest()
+    assert consumer.bodies() == [b"late"]

@@ -1,0 +1,68 @@
+"""Memory and disk together: publishers wait no longer than the messages are in memory only."""
+
+from __future__ import annotations
+
+from errno import EIO
+
+import pytest
+
+from leveret.queues import paging
+from leveret.wire.methods import ConfirmSelect, ConnectionBlocked, ConnectionUnblocked
+from tests.support.stored_house import StoredHouse
+
+BODY = b"x" * 1_000
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "WORTH_IT", 2)
+    monkeypatch.setattr(paging, "SQUEEZED", 2_000)
+
+
+def test_publishers_go_on_when_what_they_published_is_on_disk() -> None:
+    """S4-26: the disk was slower than the publisher; once all is written, nothing need be held in memory."""
+    house = StoredHouse(queue_memory=10_000, memory_mark=40_000)
+    client = house.client()
+    client.declare("q", durable=True)
+    client.ask(ConfirmSelect())
+    house.is_slow = True
+    client.publish("q", *[BODY] * 60, delivery_mode=2)
+    assert [type(what) for what in client.heard()] == [ConnectionBlocked]
+    house.is_slow = False
+    house.rest()
+    assert house.broker.alarms == {}
+    assert ConnectionUnblocked() in client.heard()
+    assert client.count("q") == 60
+
+
+def test_a_queue_over_its_limit_pages_out_as_soon_as_the_disk_has_it() -> None:
+    """S4-26: without waiting for the next publish."""
+    house = StoredHouse(queue_memory=10_000)
+    client = house.client()
+    client.declare("q", durable=True)
+    client.publish("q", *[BODY] * 60, delivery_mode=2)
+    assert house.queue("q").lane.paged >= 50
+    assert house.broker.gauge.used < 20_000
+
+
+def test_publishers_of_transient_messages_go_on_when_these_are_spilled() -> None:
+    """S4-26."""
+    house = StoredHouse(memory_mark=40_000)
+    client = house.client()
+    client.declare("q")
+    client.publish("q", *[BODY] * 60)
+    assert [type(what) for what in client.heard()] == [ConnectionBlocked, ConnectionUnblocked]
+    assert house.queue("q").lane.paged >= 50
+    client.consume("q", no_ack=True)
+    assert client.bodies() == [BODY] * 60
+
+
+def test_what_cannot_be_spilled_still_counts_as_memory() -> None:
+    """S4-26: the disk takes nothing, so the messages stay; publishers must not go on as if they had left."""
+    house = StoredHouse(memory_mark=40_000)
+    client = house.client()
+    client.declare("q")
+    house.disk.fault = lambda kind, path: OSError(EIO, "Input/output error") if path.startswith("spill/") else None
+    client.publish("q", *[BODY] * 60)
+    assert house.broker.alarms
+    assert not client.socket.reading
