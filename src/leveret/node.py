@@ -73,6 +73,7 @@ class Node:
         if self._pulse is not None:
             self._pulse.stop()
         await self._close_store()
+        self.broker.release_waiting()
         if self._ticker is not None:
             self._ticker.stop()
         self.endpoints.clear()

@@ -202,6 +202,16 @@ class Broker:
         if self.outgoing:
             self.wake()
 
+    def release_waiting(self) -> None:
+        """We stop: nobody may wait for an answer of the disk any more."""
+        waiting, self.awaiting = self.awaiting, {}
+        for each in waiting:
+            each.lost()
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                if queue.pager is not None:
+                    queue.pager.tell_waiting()
+
     @property
     def has_work(self) -> bool:
         """Whether a turn is needed."""

@@ -34,7 +34,11 @@ class Waiter:
         pass  # the grant of all follows soon
 
     def lost(self) -> None:
-        self._refuse(StoreError("the disk failed: this is not stored, and the store is read-only; restart the broker"))
+        self._refuse(
+            StoreError(
+                "not known to be stored: the disk failed, or the broker stopped before it answered; start it again"
+            )
+        )
 
 
 def fill(answer: Future[T], function: Callable[[], T], broker: Broker) -> None:
