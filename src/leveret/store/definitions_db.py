@@ -14,6 +14,7 @@ Calls may come from different threads, but never two at a time.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,8 +113,21 @@ DROPS = {kind: _drops(kind) for kind in TABLES}
 BOOLS = {kind: [at for at, hint in enumerate(get_type_hints(kind).values()) if hint is bool] for kind in TABLES}
 
 
+def _sync_log(path: Path) -> None:
+    """What a killed broker left in SQLite's log may be in the system's cache only: sync it before we build on it."""
+    try:
+        handle = os.open(f"{path}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
+    except OSError:
+        return  # there is none
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def _connect(path: Path) -> apsw.Connection:
     path.touch(0o600)  # it has the hashes of passwords; what SQLite puts beside it gets the same mode
+    _sync_log(path)
     return apsw.Connection(str(path))
 
 
@@ -139,8 +153,6 @@ class DefinitionsDb:
         db.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
         db.execute("PRAGMA foreign_keys = OFF")
         if not self.is_new:
-            # What a killed broker left in the log may be in the system's cache only: sync it before we build on it.
-            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return
         with self._transaction():
             for kind in TABLES:

@@ -46,9 +46,7 @@ def test_more_buffers_than_the_system_takes_at_once(files: Files, tmp_path: Path
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_short_writes_are_continued(
-    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_short_writes_are_continued(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     random = Random(seed)
     real_writev, real_write = os.writev, os.write
     calls = 0

@@ -36,7 +36,7 @@ from leveret.store.records import (
 from tests.support.ledger import is_same
 
 AHEAD = 1_000.0
-OFFSETS = st.integers(0, (1 << 40) - 1)
+OFFSETS = st.integers(0, (1 << 32) - 1)
 SEGMENTS = st.integers(1, (1 << 32) - 1)
 BIG = st.integers(0, (1 << 64) - 1)
 

@@ -157,6 +157,29 @@ def test_a_transaction_that_waited_is_whole() -> None:
     assert found.bodies(2)[-1] == b"moved" * 9
 
 
+def test_a_transaction_that_waits_is_not_obeyed_in_part() -> None:
+    """What it settles stays on disk until all of it is there: a move must not lose its message."""
+    house = begun()
+    fill(house, 100)
+    with house.journal.group():
+        house.publish([2], *(b"moved %d" % n * 9 for n in range(1, 5)))
+        house.settle(1, *range(3, 9))
+    house.rest()
+    assert house.journal.held is not None
+    house.settle(2, *range(1, 9))  # nothing else keeps the old segments
+    house.rest()
+    check(house)
+    assert len(look(house.disk.copy(), FULL).bodies(1)) == 6
+    give_room(house)
+    check(house)
+    found = look(house.disk.copy(), FULL)
+    assert (len(found.bodies(1)), len(found.bodies(2))) == (0, 4)
+    roomy = house.disk.used
+    house.publish([1], b"time goes by")
+    house.rest()
+    assert house.disk.used <= roomy + FULL
+
+
 def test_definitions_wait_too() -> None:
     house = begun()
 

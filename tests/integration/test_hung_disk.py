@@ -1,0 +1,64 @@
+"""A disk that does not answer any more: the broker stops in its time all the same, and nobody waits for it for ever."""
+
+from __future__ import annotations
+
+import time
+from errno import EIO
+from pathlib import Path
+
+import leveret
+from leveret.errors import LeveretError
+from leveret.wire.properties import Properties
+from tests.support.peers import inside
+from tests.support.slow_disk import SlowDisk, Working, hold_reader
+
+KEPT = Properties(delivery_mode=2)
+SECONDS = 1.0  # in which a stop must be over
+
+
+def settings(path: Path) -> leveret.Settings:
+    return leveret.Settings(data_dir=path, amqp_port=0, http_port=None, stomp_port=None, shutdown_timeout=SECONDS)
+
+
+def test_a_stop_does_not_wait_for_a_disk_that_hangs(tmp_path: Path) -> None:
+    """S4-62: what was not confirmed is lost, and whoever waits for it is told."""
+    broker = leveret.Broker(settings(tmp_path)).start()
+    vhost = broker.vhost()
+    vhost.declare_queue("q", durable=True)
+    disk = SlowDisk(broker)
+    try:
+        publishing = Working(lambda: vhost.publish("", "q", b"m", KEPT))
+        assert disk.asked.wait(5)
+        began = time.monotonic()
+        assert Working(broker.stop).result() is None
+        assert time.monotonic() - began < 3 * SECONDS
+        assert isinstance(publishing.result(), LeveretError)
+    finally:
+        disk.let.set()
+
+
+def test_whoever_waits_for_a_message_that_cannot_be_read_is_told_when_the_broker_stops(tmp_path: Path) -> None:
+    """S4-62."""
+    with leveret.Broker(settings(tmp_path)) as broker:
+        vhost = broker.vhost()
+        vhost.declare_queue("q", durable=True)
+        for number in range(10):
+            vhost.publish("", "q", b"%d" % number + b"x" * (1 << 20), KEPT)
+    broker.start()
+    let = hold_reader(broker)
+    store = broker.node.store
+    assert store is not None
+
+    def fail(path: str, offset: int, size: int) -> bytes:
+        raise OSError(EIO, "Input/output error")
+
+    store.disk.read = fail  # type: ignore[method-assign]
+    vhost, queue = broker.vhost(), inside(broker, "q")
+    while not broker.call(lambda: queue.needs_load):
+        assert vhost.get("q", auto_ack=True) is not None
+    getting = Working(lambda: vhost.get("q"))
+    while not broker.call(lambda: queue.pager is not None and queue.pager._waiting):
+        assert not getting.is_over
+    let.set()
+    assert Working(broker.stop).result() is None
+    assert isinstance(getting.result(), LeveretError)
