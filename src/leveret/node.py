@@ -116,7 +116,9 @@ class Node:
         if self._flusher is not None:
             self.broker.note_redelivered()
             self.broker.turn()
-            await self._flusher.stop(self.settings.shutdown_timeout * 0.5)
+            if not await self._flusher.stop(self.settings.shutdown_timeout * 0.4):
+                self.store.abandon()  # its thread hangs in the disk
+                return
         await asyncio.get_running_loop().run_in_executor(None, self.store.close)
 
     def _bootstrap(self, is_new: bool) -> None:

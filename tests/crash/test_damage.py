@@ -23,6 +23,8 @@ from tests.support.virtual_disk import VirtualDisk
 ALL = bool(os.environ.get("LEVERET_CRASH_ALL"))
 TIMES = 20 if ALL else 1
 
+pytestmark = [pytest.mark.timeout(3600)] if ALL else []
+
 
 @cache
 def journal() -> KnownJournal:

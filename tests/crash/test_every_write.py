@@ -32,6 +32,8 @@ SEEDS = range(40 if ALL else 3)
 LIVES = 1000 if ALL else 50  # times eight
 SLICES = 512
 
+pytestmark = [pytest.mark.timeout(3600)] if ALL else []
+
 EVERY = [pytest.param(workload, id=workload.__name__) for workload in WORKLOADS]
 EVERY += [pytest.param(partial(restless, seed=seed), id=f"restless-{seed}") for seed in SEEDS]
 

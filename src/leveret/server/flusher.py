@@ -19,9 +19,11 @@ from leveret.logs import get_log
 from leveret.server.requests import Requests
 from leveret.store.batch import Batch
 from leveret.store.store import Store
+from leveret.store.writer import Writer
 
 LAZY = 0.1  # seconds that settles alone may wait for company
 LOOK_EVERY = 0.25  # seconds between looks at the free space, and for requests
+NO_ERA = 1 << 62
 DISK = "disk"
 STORE = "store"
 
@@ -57,8 +59,8 @@ class Flusher:
         self._requests.start()
         self._look()
 
-    async def stop(self, seconds: float) -> None:
-        """Write the last word, wait for the disk as long as allowed, and end the threads."""
+    async def stop(self, seconds: float) -> bool:
+        """Write the last word, wait for the disk as long as allowed, and end the threads; whether they ended."""
         if self._watch is not None:
             self._watch.cancel()
         journal = self._store.journal
@@ -72,7 +74,9 @@ class Flusher:
         self._requests.stop()
         self._batches.put(None)
         self._jobs.put(None)
-        await self._loop.run_in_executor(None, self._join, seconds)
+        await self._loop.run_in_executor(None, self._join, min(seconds, 1.0))
+        self._void = NO_ERA  # a thread that hangs and comes back later writes nothing more
+        return not self._writer.is_alive()
 
     def _join(self, seconds: float) -> None:
         for thread in (self._writer, self._reader):
@@ -95,17 +99,15 @@ class Flusher:
                 pass
             batches = [each for each in batches if each.era > self._void]
             if batches:
-                self._run(batches)
+                self._run(writer, batches)
             if ends:
                 return
 
-    def _run(self, batches: list[Batch]) -> None:
-        writer = self._store.writer
-        assert writer is not None
+    def _run(self, writer: Writer, batches: list[Batch]) -> None:
         try:
             writer.run(batches)
         except OSError as problem:
-            self._void = batches[-1].era
+            self._void = max(self._void, batches[-1].era)
             try:
                 writer.abandon(cut=problem.errno == ENOSPC)
             except OSError as second:

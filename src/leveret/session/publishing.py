@@ -144,7 +144,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
 def publish(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> None:
     """Hand a run to the queues of its route; return and confirm what must be."""
     if channel.tx is not None:
-        channel.tx.publishes.append((route, run, size, timed))
+        channel.tx.publish(route, run, size, timed)
         return
     if route.durable and is_mixed(run):  # each kind is confirmed in its own time
         for stretch in stretches(run):

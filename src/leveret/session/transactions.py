@@ -30,13 +30,23 @@ if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 
+MOST_BYTES = 1 << 30  # it is written as one whole
+
+
 class Transaction:
-    __slots__ = ("_settled", "publishes", "settlements")
+    __slots__ = ("_settled", "publishes", "settlements", "size")
 
     def __init__(self) -> None:
+        self.size = 0  # bytes of content
         self.publishes: list[tuple[Route, list[Message], int, bool]] = []
         self.settlements: list[tuple[list[int], Callable[[list[Portion]], None]]] = []
         self._settled: set[int] = set()
+
+    def publish(self, route: Route, run: list[Message], size: int, timed: bool) -> None:
+        self.size += size
+        if self.size > MOST_BYTES:
+            raise PreconditionFailed(f"transaction of {self.size} bytes is larger than {MOST_BYTES}: commit more often")
+        self.publishes.append((route, run, size, timed))
 
     def settle(self, unacked: Unacked, tag: int, multiple: bool, action: Callable[[list[Portion]], None]) -> None:
         """Remember what is to be done with these tags; unknown ones are refused now, not at commit."""

@@ -89,6 +89,12 @@ class Store:
         assert self._db is not None
         self._db.copy_to(path)
 
+    def abandon(self) -> None:
+        """The writer's thread hangs: leave to it what it holds, and let go of the directory."""
+        if self._folder is not None:
+            self._folder.close()
+        self.writer = self._db = self._folder = None
+
     def close(self) -> None:
         if self.writer is not None and self.journal.failure is None:
             self.writer.close()
