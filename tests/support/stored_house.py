@@ -117,7 +117,7 @@ class StoredHouse(House):
             client.session.force_close("broker stops")
             client.vanish()
         self.broker.note_redelivered()
-        self.turn()
+        self.broker.turn()  # and nothing comes between, as in node.py
         self.store.journal.stop()
         self.work()
         self.store.close()

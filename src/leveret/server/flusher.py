@@ -11,13 +11,13 @@ import asyncio
 import shutil
 import threading
 from collections.abc import Callable
-from errno import ENOSPC
 from queue import Empty, SimpleQueue
 
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
 from leveret.server.requests import Requests
 from leveret.store.batch import Batch
+from leveret.store.disk import is_full
 from leveret.store.store import Store
 from leveret.store.writer import Writer
 
@@ -109,9 +109,9 @@ class Flusher:
         except OSError as problem:
             self._void = max(self._void, batches[-1].era)
             try:
-                writer.abandon(cut=problem.errno == ENOSPC)
+                writer.abandon(cut=is_full(problem))
             except OSError as second:
-                problem = second if second.errno != ENOSPC else problem
+                problem = problem if is_full(second) else second
             self._tell(lambda failed=problem: self._failed(failed))  # type: ignore[misc]
         else:
             self._tell(lambda: self._done(batches[-1]))
@@ -133,7 +133,7 @@ class Flusher:
 
     def _failed(self, problem: OSError) -> None:
         journal = self._store.journal
-        if problem.errno == ENOSPC:
+        if is_full(problem):
             self._log.error("disk full, publishers wait until there is room", path=self._store.path)
             self._broker.set_alarm(DISK, "disk full")
         journal.failed(problem)

@@ -6,8 +6,16 @@ on the broker's loop.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from typing import Protocol
+
+FULL = frozenset(getattr(errno, name) for name in ("ENOSPC", "EDQUOT") if hasattr(errno, name))
+
+
+def is_full(problem: OSError) -> bool:
+    """There was no room for a write: that may change. A sync that fails, for whatever reason, never says this."""
+    return problem.errno in FULL
 
 
 class WritableDisk(Protocol):

@@ -23,12 +23,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from errno import ENOSPC
 
 from leveret.errors import ResourceFault
 from leveret.message import Message
 from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit
 from leveret.store.definitions import Change
+from leveret.store.disk import is_full
 from leveret.store.drafting import draft_append, draft_settles, draft_unit
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, Placement
@@ -303,7 +303,7 @@ class Journal:
             self._undo(batch)
         if self.failure is not None:
             return
-        if problem.errno != ENOSPC:
+        if not is_full(problem):
             self.failure = f"the disk failed ({problem.strerror or problem})"
             self._lose()
             self._tell_written()

@@ -8,6 +8,7 @@ does next begins a new segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from errno import EIO
 from typing import Protocol
 
 from leveret.logs import get_log
@@ -96,12 +97,16 @@ class Writer:
         head = segment_head(segment)
         self._size = self._good = len(head)
         self._disk.append(self._handle, [head])
-        self._disk.sync(self._handle)
+        self._sync()
         self._disk.sync_folder(FOLDER)
 
     def _sync(self) -> None:
+        """After a failed sync nobody knows what is on the disk, not even after one for want of space."""
         assert self._handle is not None
-        self._disk.sync(self._handle)
+        try:
+            self._disk.sync(self._handle)
+        except OSError as problem:
+            raise OSError(EIO, f"sync failed: {problem.strerror or problem}") from problem
         self._unsynced = False
 
     def abandon(self, cut: bool) -> None:

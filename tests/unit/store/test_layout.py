@@ -163,22 +163,3 @@ def test_settling_a_whole_lane_of_many_takes_one_entry_for_each_segment(monkeypa
     assert len(settle.entries) == len(house.segments)
     house.rest()
     assert not look(house.disk.copy(), FULL).messages
-
-
-def test_a_place_too_far_for_the_index_is_never_mistaken_for_another() -> None:
-    """A transaction of some gigabytes goes into one segment: what lies behind 4 GiB is found there, or refused."""
-    house = begun()
-    house.publish([1], b"here")
-    house.rest()
-    current = house.journal.segments[1]
-    current.size = far = (1 << 32) + 32
-    house.journal.segments.full_size = 1 << 40
-    receipt = house.publish([1], b"far away")
-    try:
-        house.turn()
-    except Exception:
-        assert house.journal.failure is not None
-        assert house.losses
-        return
-    assert [run.offset for run in house.journal.lanes[1 << 8].index] == [SEGMENT_HEAD.size, far]
-    assert house.journal.granted < receipt
