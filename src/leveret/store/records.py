@@ -66,7 +66,7 @@ PUBLISH, SETTLE, RETURN, STOP = 1, 2, 3, 4
 KINDS = frozenset((PUBLISH, SETTLE, RETURN, STOP))
 END_OF_GROUP = 1
 PLAIN, WITH_TRAITS = 0, 1
-COPY_BELOW = 32 << 10  # bytes of contents that are cheaper to copy into one buffer than to write one by one
+COPY_BELOW = 8 << 10  # bytes: contents that are larger on average are not worth a copy into one buffer
 LARGEST_PLACE = (1 << 16) - 1
 MOST_PLACES = (1 << 16) - 1  # of the messages of one record
 
@@ -191,7 +191,7 @@ def publish_body(
             TRAITS.pack(len(content), traits.deadline + wall_ahead, traits.priority, traits.persistent, 0)
             for content, _, traits in messages
         ]
-    if len(contents) < 4 and sum(map(len, contents)) > COPY_BELOW:
+    if sum(map(len, contents)) > COPY_BELOW * len(contents):
         return [b"".join(parts), *contents]
     return [b"".join(parts + contents)]
 

@@ -139,6 +139,7 @@ def test_whoever_waits_for_a_load_hears_of_the_queues_end(house: PagedHouse) -> 
     assert queue.pager is not None
     assert queue.pager.when_loaded(lambda: calls.append(1))
     queue.die()
+    assert calls == [1], "at once: the disk may take its time"
     house.answer()
     assert calls == [1]
 
@@ -267,6 +268,34 @@ def test_gaps_that_open_while_a_part_is_loaded(house: PagedHouse, mortal: tuple[
     alive = [number for number in range(2, 14) if number not in mortal]
     assert consumer.bodies == bodies(*alive)
     assert_counted(house, queue, ready=0, on_disk_only=0, unacked=len(alive))
+
+
+def test_a_leap_is_not_loaded_before_the_front_is_gone(house: PagedHouse) -> None:
+    """What lies behind a large gap cannot be joined to the front: to load it would be in vain, again and again."""
+    queue = timed_backlog(house, 7, 8, 9, 10, of=14)
+    house.advance(5)
+    consumer = consumer_of(queue, credit=6)
+    house.answer_all()
+    assert (consumer.bodies, len(queue.lane.ready)) == (bodies(*range(6)), 1)
+    queue.touch()
+    house.turn()
+    assert house.shelf.loads == []
+    consumer.ack(b"00")
+    house.answer_all()
+    assert consumer.bodies == bodies(*range(1, 7))
+    consumer.credit = 1 << 60
+    queue.touch()
+    house.answer_all()
+    assert consumer.bodies == bodies(*range(1, 7), 11, 12, 13)
+
+
+def test_a_message_behind_the_paged_ones_dies_on_time(house: PagedHouse) -> None:
+    queue = backlog(house)
+    house.put(queue, *kept(house, 10, seconds=5), *kept(house, 11))
+    assert_counted(house, queue, ready=12, on_disk_only=6)
+    house.advance(5)
+    assert_counted(house, queue, ready=11, on_disk_only=6)
+    assert drained(house, queue) == bodies(*range(10), 11)
 
 
 def test_when_all_on_disk_died_the_rest_is_delivered_at_once(house: PagedHouse) -> None:
