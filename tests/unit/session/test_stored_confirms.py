@@ -192,6 +192,16 @@ def test_an_early_receipt_for_a_closed_channel_is_heard_by_nobody(
     client.send(ChannelCloseOk())
 
 
+def test_a_channel_that_closes_says_no_more_than_what_it_owes(house: House, client: Client, log: ReceiptLog) -> None:
+    """An answer still waits for the disk when an error closes the channel: confirms are over, the answer is not."""
+    first = put(client, b"1")
+    client.send(QueueDeclare("new", durable=True), QueueBind("nothing", "amq.fanout"))
+    early(house, log, first)
+    assert client.heard() == []
+    granted(house, log)
+    assert [what.NAME for what in client.heard()] == ["queue.declare-ok", "channel.close"]  # type: ignore[union-attr]
+
+
 def test_with_the_real_journal_a_message_taken_without_acks_is_confirmed_before_any_write() -> None:
     """S0-11, S0-18: nobody can miss it."""
     house = StoredHouse()
