@@ -112,6 +112,9 @@ class Socket:
         if not self.closed:
             self.written += data
 
+    def write_pieces(self, pieces: list[bytes]) -> None:
+        self.write(b"".join(pieces))
+
     def pause_reading(self) -> None:
         self.reading = False
 

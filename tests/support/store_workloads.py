@@ -11,6 +11,7 @@ from random import Random
 
 from leveret.queues.classic import Taken
 from leveret.store import reclaim
+from leveret.store.journal import LARGE
 from tests.support.broker_house import BrokerHouse
 from tests.support.store_house import message
 
@@ -234,6 +235,7 @@ class Restless:
         self.house = house
         self.random = random
         self.is_short = is_short  # the disk is full now and then
+        house.journal.large = random.choice([60, LARGE])
         self.held: dict[str, list[Taken]] = {name: [] for name in NAMES}
         known = house.broker.vhost("/").queues
         house.make(*(name for name in NAMES[:3] if name not in known))

@@ -60,6 +60,10 @@ class Doorman(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write(data)
 
+    def write_pieces(self, pieces: list[bytes]) -> None:
+        if not self._transport.is_closing():
+            self._transport.writelines(pieces)
+
     def unsent(self) -> int:
         return self._transport.get_write_buffer_size()
 

@@ -54,6 +54,7 @@ class Peer(Protocol):
     certificate: dict[str, object] | None  # verified by TLS, as the ssl module gives it
 
     def write(self, data: bytes) -> None: ...
+    def write_pieces(self, pieces: list[bytes]) -> None: ...
 
     def unsent(self) -> int:
         """Bytes that were written and have not left yet."""

@@ -45,6 +45,7 @@ class Intake:
         "halted",
         "heard",
         "resume_at",
+        "wanted",
     )
 
     def __init__(self, connection: Connection) -> None:
@@ -56,6 +57,7 @@ class Intake:
         self.halted = False  # something outside decides before the next frame is looked at
         self.heard = True  # since the pulse last looked
         self.resume_at = 0
+        self.wanted = 0  # bytes that make the message whole which the rest begins with
         self.at_channel = 0  # what is being handled, for the close that an error leads to
         self.at_method = NO_METHOD
 
@@ -90,7 +92,9 @@ class Intake:
         self._parts.append(rest)
         self._have = len(rest)
         self._need = 8
-        if len(rest) >= 7 and self._connection.step is not Step.AWAIT_HEADER:
+        if self.wanted:
+            self._need, self.wanted = self.wanted, 0
+        elif len(rest) >= 7 and self._connection.step is not Step.AWAIT_HEADER:
             size = unpack_frame(rest)[2]
             if size <= self.frame_limit:  # else one byte more is enough to refuse it: never gather what is too large
                 self._need = size + 8
@@ -147,6 +151,8 @@ class Intake:
                     if startswith(PUBLISH, pos + 7):
                         self.at_method = (60, 40)
                         pos = take_publishes(channel, data, pos, stop)
+                        if self.wanted:
+                            break
                         continue
                     if startswith(ACK, pos + 7):
                         self.at_method = (60, 80)

@@ -10,6 +10,8 @@ from leveret.broker.broker import Broker
 if TYPE_CHECKING:
     from leveret.session.connection import Peer
 
+LARGE = 8 << 10  # bytes of a piece, on average, above which copying pieces together costs more than writing each
+
 
 class Outbox:
     """``pieces`` and ``size`` are open to the delivery loop, which appends to them without a call per message."""
@@ -58,13 +60,16 @@ class Outbox:
             self._broker.outgoing.append(self)
 
     def flush(self) -> None:
+        pieces, size = self.pieces, self.size
         self._flushing = False
         self.size = 0
-        if self.pieces:
-            data = b"".join(self.pieces)
-            self.pieces.clear()
+        if pieces:
             self.spoke = True
-            self._peer.write(data)
+            if size > LARGE * len(pieces):
+                self._peer.write_pieces(pieces)
+            else:
+                self._peer.write(b"".join(pieces))
+            pieces.clear()
         if self.starved and self.writable:
             self.starved = False
             self._feed()

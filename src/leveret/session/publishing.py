@@ -42,8 +42,9 @@ MISSES = 4  # in one chunk, before we stop looking for messages that are alike
 def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     """Take the publishes of one channel that follow each other from ``pos`` on; where the rest of the data begins.
 
-    The first method frame is whole and ends at ``stop``. A message that cannot be taken here has its method frame
-    consumed, and the channel waits for its content frame by frame.
+    The first method frame is whole and ends at ``stop``. A message of which only the end of its body is missing is
+    ``wanted`` whole, and left. Any other that cannot be taken here has its method frame consumed, and the channel waits
+    for its content frame by frame.
     """
     end = len(data)
     startswith = data.startswith
@@ -66,6 +67,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
         run: list[Message] = []
         timed = False
         waits = True
+        wanted = 0
         least = NOTHING if route.special else SHORTEST_HEADER  # what has to be looked into is not taken here
         while end - head >= least and startswith(header_start, head):
             length, class_id, _, body, flags = unpack_header(data, head + 3)
@@ -77,7 +79,12 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                     body_start = pack_body_start(3, channel_number, body & 0xFFFFFFFF)
                     last_body = body
                 stop = at + body + 8
-                if stop > end or body > largest or data[stop - 1] != FRAME_END or not startswith(body_start, at):
+                if body > largest or not startswith(body_start, at):
+                    break
+                if stop > end:
+                    wanted = stop - pos
+                    break
+                if data[stop - 1] != FRAME_END:
                     break
                 at += 7  # what is alike in alike messages ends where the body's own bytes begin
             else:
@@ -131,6 +138,9 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                     queue.publish(run, size, timed)
             else:
                 publish(channel, route, run, pos - start - skip * number, timed)
+        if wanted:
+            connection.intake.wanted = wanted
+            return pos
         if waits:
             channel.await_content(route)
             return pos + skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from leveret.message import Message
 from leveret.store.batch import Append, Draft, Group, Unit
@@ -10,6 +10,56 @@ from leveret.store.log import Placement
 from leveret.store.records import MOST_PLACES, PUBLISH, RETURN, SETTLE, Entry, entries_body, publish_body
 
 ENTRIES_PER_RECORD = 4096
+FEW = 64  # messages of an append that are worth putting into one record with their neighbours
+MOST_JOINED = 1 << 20  # bytes of content that neighbours share a record up to
+
+
+def in_runs(pending: Iterable[Append | Unit]) -> Iterator[Append | Unit]:
+    """What is to be written, in order. Small appends that follow each other in one lane become one: a record and a
+    checksum for all of them."""
+    run: Append | None = None
+    room = 0
+    for append in pending:
+        if isinstance(append, Append):
+            if not append.left:
+                continue  # settled before it had to be written
+            size = sum([len(message[0]) for message in append.messages]) if len(append.messages) <= FEW else MOST_JOINED
+            if run is not None and size <= room and _goes_on(run, append):
+                run = _joined(run, append)
+                room -= size
+                continue
+            room = MOST_JOINED - size
+        if run is not None:
+            yield run
+            run = None
+        if isinstance(append, Append):
+            run = append
+        else:
+            yield append
+    if run is not None:
+        yield run
+
+
+def _goes_on(run: Append, append: Append) -> bool:
+    """Whether the append lies behind the run in the only lane of the only queue of both."""
+    if len(run.placements) != 1 or len(append.placements) != 1:
+        return False
+    before, after = run.placements[0], append.placements[0]
+    return (
+        after.queue == before.queue
+        and after.sequence == before.sequence + before.number
+        and after.highest == before.highest == 0
+        and append.messages[0][1] is run.messages[0][1]
+        and append.synced == run.synced
+    )
+
+
+def _joined(run: Append, append: Append) -> Append:
+    before, after = run.placements[0], append.placements[0]
+    place = Placement(before.queue, before.lane, before.sequence, before.number + after.number)
+    joined = Append([*run.messages, *append.messages], (place,), append.receipt, run.synced)
+    run.messages = append.messages = ()
+    return joined
 
 
 def draft_append(append: Append, time: float, wall_ahead: float) -> Group:

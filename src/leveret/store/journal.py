@@ -11,7 +11,8 @@ are only noted. ``flush``, at the end of the turn, does the work once for all of
 
 The writer takes all batches that wait, writes and syncs them at once, and says so; then the receipts are granted. So
 one sync serves all that came while the previous one ran. Settles alone are lazy: they go with the next batch, or after
-a while by themselves (``lazily`` asks for that).
+a while by themselves (``lazily`` asks for that). Large contents are drafted only when the writer is free to take them:
+what a consumer settles until then is never written.
 
 For every lane of every queue an index (store/run_index.py) tells where each live message lies. Reclaim and paging live
 by it; see store/reclaim.py and store/pages.py. When a write fails for want of space, everything not granted is placed
@@ -29,19 +30,14 @@ from leveret.message import Message
 from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit
 from leveret.store.definitions import Change
 from leveret.store.disk import is_full
-from leveret.store.drafting import draft_append, draft_settles, draft_unit
+from leveret.store.drafting import draft_append, draft_settles, draft_unit, in_runs
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, Placement
-from leveret.store.records import (
-    RETURN,
-    SETTLE,
-    STOP,
-    Entry,
-    entries_body,
-)
+from leveret.store.records import RETURN, SETTLE, STOP, Entry, entries_body
 from leveret.store.segments import Segments
 
 MOST_ENTRIES = 65536  # that may wait for company
+LARGE = 16 << 10  # bytes of content that are worth not writing
 
 
 class Journal:
@@ -53,6 +49,7 @@ class Journal:
         self.submit: Callable[[Batch], None] = lambda batch: None  # to the writer
         self.lazily: Callable[[], None] = lambda: None  # asks for hand_over() in a while
         self.always_sync = True
+        self.large = LARGE
         self.wall_ahead: Callable[[], float] = lambda: 0.0  # from message time to wall time
         self.layout = Layout(segments)
         self.lanes = self.layout.lanes
@@ -66,6 +63,7 @@ class Journal:
         self._wall = wall
         self._pending: list[Append | Unit] = []
         self._settles: list[Settled] = []
+        self._counted: list[Settled] = []  # settled, and still in the index
         self._returns: list[Entry] = []
         self._entries: list[Entry] = []  # settled, on no disk yet
         self._late: list[Settled] = []  # settled while the message itself waits for space
@@ -145,26 +143,38 @@ class Journal:
 
     # ---- the end of a turn
 
-    def flush(self) -> None:
+    def flush(self, may_wait: bool = True) -> None:
         if self._unit is not None or self.is_stopped:
             return  # in the middle of a group: at the end of the turn
         if self.failure is not None:
             self._lose()
             return
         try:
-            self._flush()
+            self._count_settled()
+            if not (may_wait and self._is_better_later()):
+                self._flush()
         except Exception as problem:
             self.failure = f"a bug ({problem!r})"  # never grant what may not have been written
             self._lose()
             raise
 
-    def _flush(self) -> None:
-        if self._settles and (early := self.layout.count_settled(self._settles)):
-            self.on_early(early)
-        if self._pending:
-            self._draft_pending()
+    def _count_settled(self) -> None:
         if self._settles:
             settles, self._settles = self._settles, []
+            self._counted += settles
+            if early := self.layout.count_settled(settles):
+                self.on_early(early)
+
+    def _is_better_later(self) -> bool:
+        """Large contents, and the writer is busy anyway: they may be settled before it can take them."""
+        first = self._pending[0] if self._pending and self.in_flight else None
+        return isinstance(first, Append) and len(first.messages[0][0]) >= self.large
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._draft_pending()
+        if self._counted:
+            settles, self._counted = self._counted, []
             self._entries += self._take_settled(settles)
         if self._returns:
             returns, self._returns = self._returns, []
@@ -186,15 +196,14 @@ class Journal:
     def _draft_pending(self) -> None:
         pending, self._pending = self._pending, []
         time, ahead = self._wall(), self.wall_ahead()
-        for append in pending:
+        for append in in_runs(pending):
             if isinstance(append, Unit):
                 self._batch.sync = self._is_urgent = True
                 if self.held is not None:  # what it settles may not have a place yet
                     self.held.append(append)
                 else:
                     self.place(self._draft_unit(append, time, ahead))
-                continue
-            if append.left:
+            else:
                 self._batch.sync = self._batch.sync or append.synced
                 self._is_urgent = True
                 self.place(draft_append(append, time, ahead))
@@ -222,12 +231,12 @@ class Journal:
     def hand_over(self) -> None:
         """Give everything gathered to the writer, without waiting for the end of the turn."""
         self._is_urgent = True
-        self.flush()
+        self.flush(may_wait=False)
 
     def settle_now(self) -> None:
         """Let the index know of what was settled in this turn, before somebody reads by it."""
-        if self._settles:
-            self.flush()
+        if self._settles or self._counted:
+            self.flush(may_wait=False)
 
     def _submit(self) -> None:
         self._is_urgent = self._is_waiting = False
@@ -259,7 +268,7 @@ class Journal:
         self._grant(batch.receipt)
         self._grant_idle()
         self._tell_written()
-        if self.segments.has_dead():
+        if self.segments.has_dead() or self._pending:
             self.hand_over()
 
     def emptied(self, segment: int) -> None:
@@ -275,8 +284,8 @@ class Journal:
         self._when_written.append(call)
 
     def _tell_written(self) -> None:
-        waiting, self._when_written = self._when_written, []
-        for call in waiting:
+        calls, self._when_written = self._when_written, []
+        for call in calls:
             call()
 
     def _grant(self, receipt: int) -> None:
@@ -336,15 +345,13 @@ class Journal:
 
     def space_returned(self) -> None:
         """There is room again: what waited gets its places, then what was settled meanwhile leaves them."""
-        held, self.held = self.held or [], None
-        self.is_stuck = False
+        held, self.held, self.is_stuck = self.held or [], None, False
         if self.layout.is_between:
             self._batch.write(self.layout.roll().id, [])
         time, ahead = self._wall(), self.wall_ahead()
         for group in held:
             self.place(self._draft_unit(group, time, ahead) if isinstance(group, Unit) else group)
-        late, self._late = self._late, []
-        self._entries += self._take_settled(late)
+        self._counted, self._late = self._late + self._counted, []
         self._batch.sync = self._batch.reserves = self._batch.unpins = True
         self.hand_over()
 
@@ -357,6 +364,7 @@ class Journal:
 
     def _lose(self) -> None:
         self._settles.clear()
+        self._counted.clear()
         self._returns.clear()
         if not (self._ungranted or self._batch.is_needed or self.granted < self.issued):
             return

@@ -200,6 +200,8 @@ class Layout:
             for start, stop, append in self.lanes[key].open:
                 while at < len(ranges) and ranges[at][1] <= start:
                     at += 1
+                if at == len(ranges):
+                    break
                 for sequence, end in islice(ranges, at, None):
                     if sequence >= stop:
                         break

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.message import Address
 from leveret.store import drafting, journal, records
+from leveret.store.journal import LARGE
 from leveret.store.records import PUBLISH, SEGMENT_HEAD, SETTLE, Record, read_entries, read_publish
 from leveret.store.scan import scan
-from tests.support.store_house import StoreHouse, look
+from tests.support.store_house import StoreHouse, look, message
 
 
 def begun(queues: int = 1) -> StoreHouse:
@@ -103,3 +105,64 @@ def test_a_message_for_more_queues_than_a_record_can_name_reaches_all(monkeypatc
 def test_the_limits_fit_into_their_fields() -> None:
     assert records.RECORD_HEAD.pack(records.MARK, 0, PUBLISH, 0, records.LARGEST_PLACE, 0)
     assert records.PUBLISH_HEAD.pack(records.MOST_PLACES, 0.0)
+
+
+# ---- neighbours
+
+
+def test_small_appends_that_follow_each_other_share_a_record() -> None:
+    house = begun()
+    house.publish([1], b"a")
+    house.publish([1], b"b", b"c")
+    last = house.publish([1], b"d")
+    house.rest()
+    assert len(written(house, PUBLISH)) == 1
+    assert house.journal.granted >= last
+    assert look(house.disk.copy()).bodies(1) == [b"a", b"b", b"c", b"d"]
+
+
+def test_appends_that_differ_in_queues_address_or_durability_do_not_share_a_record() -> None:
+    house = begun(2)
+    house.publish([1], b"a")
+    house.publish([2], b"b")
+    house.send([1], [message(b"c", address=Address("other", "key", 1, 131072))])
+    house.publish([1, 2], b"d")
+    house.publish([1], b"e", synced=False)
+    house.rest()
+    assert len(written(house, PUBLISH)) == 5
+    assert look(house.disk.copy()).bodies(1) == [b"a", b"c", b"d", b"e"]
+
+
+# ---- large contents
+
+
+def test_s4_29_what_is_settled_before_the_writer_is_free_is_never_written() -> None:
+    """S4-29. Large contents only: while the writer is busy they are not even drafted."""
+    house = begun()
+    house.publish([1], bytes(LARGE))
+    house.turn()
+    early: set[int] = set()
+    house.journal.on_early = early.update
+    gone = house.publish([1], b"gone".ljust(LARGE))
+    kept = house.publish([1], b"kept".ljust(LARGE))
+    house.turn()
+    assert len(house.waiting) == 1
+    house.settle(1, 2)
+    house.turn()
+    assert early == {gone}
+    house.rest()
+    assert house.journal.granted >= kept
+    assert b"gone" not in b"".join(house.disk.content(f"journal/{name}") for name in house.segments)
+    assert [body[:4] for body in look(house.disk.copy()).bodies(1)] == [bytes(4), b"kept"]
+
+
+def test_settles_that_come_while_large_contents_wait_are_not_forgotten() -> None:
+    house = begun()
+    house.publish([1], bytes(LARGE))
+    house.turn()
+    house.publish([1], b"first".ljust(LARGE), b"second".ljust(LARGE))
+    house.turn()
+    house.settle(1, 1, 2)
+    house.turn()
+    house.rest()
+    assert [body[:6] for body in look(house.disk.copy()).bodies(1)] == [b"second"]

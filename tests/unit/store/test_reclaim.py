@@ -319,6 +319,7 @@ def test_s4_23_the_old_file_goes_after_the_copies_are_synced() -> None:
     """S4-23: a crash at any moment leaves the old records, the copies, or both."""
     house = begun()
     house.publish([1], b"kept")
+    house.turn()
     house.publish([1], bytes(900))
     house.rest()
     roll(house)
@@ -342,7 +343,9 @@ def spoil(house: StoreHouse, path: str, what: bytes) -> None:
 def test_a_segment_with_a_record_that_cannot_be_read_stays_and_is_not_tried_again() -> None:
     house = begun()
     house.publish([1], b"sound" + bytes(50))
+    house.turn()
     house.publish([1], b"spoilt" + bytes(50))
+    house.turn()
     house.publish([1], bytes(900))
     house.rest()
     roll(house)
