@@ -22,7 +22,7 @@ from leveret.store.spill import InWorker, Spill, SpillIndex
 from leveret.store.writer import segment_path
 
 READ_AHEAD = 1 << 20
-ATTEMPTS = 3  # a segment may be reclaimed while we go to read it: its messages lie elsewhere then
+ATTEMPTS = 3  # to read what should be there, before we wait for a better time
 
 Read = Callable[[int, int, int], bytes]  # segment, offset, size
 Pieces = list[tuple[bool, Run]]  # whether it is spilled
@@ -134,6 +134,8 @@ class DiskPages:
         def got(result: object) -> None:
             if isinstance(result, Fetched):
                 self._deliver(wanted, result, stop)
+            elif self._pieces(wanted)[0] != pieces:  # reclaimed while we went to read it: it lies elsewhere now
+                self._load(wanted, attempt)
             elif attempt < ATTEMPTS:
                 self._load(wanted, attempt + 1)
             else:
