@@ -24,7 +24,8 @@ ROOT_FILES |= {"embedded", "embedded_vhost", "pytest_plugin", "node"}
 VALUES = {"message", "wire.properties", "wire.fields", "clock", "logs"}
 ROOMS: dict[str, set[str]] = {
     "wire": set(),
-    "routing": VALUES,
+    # Bindings may have selectors, which are the same for consumers.
+    "routing": VALUES | {"delivery.selector"},
     "delivery": VALUES,
     "auth": VALUES,
     "store": VALUES,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from leveret.broker.local import Delivered, LocalSession
+from leveret.broker.policies import Policies
+from leveret.broker.policy import Policy
+from leveret.broker.policy_merge import Explanation
 from leveret.broker.vhost import Vhost
 from leveret.config import Settings
 from leveret.node import Node
@@ -187,6 +190,48 @@ class EmbeddedVhost:
             return found.ready
 
         return self._call(count)
+
+    # ---- policies
+
+    @property
+    def _policies(self) -> Policies:
+        return self._broker.node.broker.policies
+
+    def set_policy(
+        self,
+        name: str,
+        pattern: str,
+        definition: Mapping[str, object],
+        *,
+        apply_to: str = "all",
+        priority: int = 0,
+        operator: bool = False,
+    ) -> None:
+        """Queues and exchanges whose names match follow it before this returns."""
+        vhost, policies = self.session.vhost.name, self._policies
+        self._call(
+            lambda: policies.set(
+                vhost, name, pattern, definition, apply_to=apply_to, priority=priority, operator=operator
+            )
+        )
+
+    def delete_policy(self, name: str, *, operator: bool = False) -> None:
+        vhost, policies = self.session.vhost.name, self._policies
+        self._call(lambda: policies.delete(vhost, name, operator))
+
+    def policies(self) -> tuple[Policy, ...]:
+        """In the order in which they win; operator policies last."""
+        vhost, policies = self.session.vhost.name, self._policies
+        return self._call(lambda: policies.list(vhost))
+
+    def explain(self, name: str, kind: Literal["queue", "exchange"] = "queue") -> Explanation:
+        """Every value that holds for a queue or exchange with its source, and those that lost."""
+        vhost, owner = self.session.vhost, self.session
+
+        def explain() -> Explanation:
+            return vhost.policies.explain(vhost.exchange(name) if kind == "exchange" else vhost.queue(name, owner))
+
+        return self._call(explain)
 
     def close(self) -> None:
         """Consumers and exclusive queues leave; what was not acked goes back. Closing twice is no error."""

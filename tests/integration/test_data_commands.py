@@ -52,6 +52,7 @@ def test_check_finds_stopped_broker_sound_and_changes_nothing(tmp_path: Path) ->
         "exchanges": 0,
         "queues": 1,
         "bindings": 0,
+        "parameters": 0,
     }
     assert picture(path) == before
 

@@ -7,6 +7,7 @@ gathered for them. So a thousand publishes in one read cost one drain and one wr
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -14,8 +15,10 @@ from itertools import count
 from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.broker.alarms import MemoryAlarm
+from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.events import Events
 from leveret.broker.interceptors import Interceptors
+from leveret.broker.policies import Policies
 from leveret.broker.registry import AwaitsReceipt, Outgoing, Registry
 from leveret.broker.rows import rule_dropped, rule_saved, user_row
 from leveret.broker.timers import Timers
@@ -30,6 +33,8 @@ from leveret.routing.types import ExchangeTypes
 from leveret.store.definitions import Change, Drop, Put, UserRow, VhostRow
 from leveret.store.log import GRANTED, Log
 from leveret.store.pages import Pages
+
+CHANCES = 1 << 30
 
 
 class Broker:
@@ -67,6 +72,7 @@ class Broker:
         self.exchange_types = ExchangeTypes()
         self.registry = Registry()
         self.vhosts: dict[str, Vhost] = {}
+        self.policies = Policies(self.vhost, self.record, lambda: self.wake())
         self.dirty: list[Queue] = []
         self._unsynced: dict[Queue, None] = {}
         self.outgoing: list[Outgoing] = []  # those with something to write
@@ -106,7 +112,10 @@ class Broker:
             max_connections=max_connections,
         )
         surroundings.retire = lambda queue: self._retire(vhost, queue)
+        surroundings.dead_letter = DeadLetters(vhost, self.clock).send
+        surroundings.chance = lambda: secrets.randbelow(CHANCES) / CHANCES
         vhost.record = self.record
+        self.policies.attend(vhost)
         self.record(Put(VhostRow(name, max_queues, max_connections)))
         self.vhosts[name] = vhost
         return vhost
@@ -133,6 +142,7 @@ class Broker:
             vhost.remove_queue(queue)
         del self.vhosts[name]
         self.permissions.clear_vhost(name)
+        vhost.policies.forget_exchanges()
 
     def _retire(self, vhost: Vhost, queue: Queue) -> None:
         if not isinstance(queue, ClassicQueue) or (self.is_stopping and queue.stored):

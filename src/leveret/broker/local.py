@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from leveret.broker.publish_rules import further_keys, traits_of
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
+from leveret.delivery.selector import selectable
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, PreconditionFailed
 from leveret.message import NEVER, Address, Message
+from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import REPLY_TO
-from leveret.queues.guard import Delivery
-from leveret.queues.queue import publish_to
+from leveret.queues.guard import Carefree, Delivery
 from leveret.wire.constants import DEFAULT_FRAME_MAX, MAX_BODY_SIZE
 from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.properties import Properties
@@ -46,7 +47,8 @@ class LocalConsumer(Consumer):
     __slots__ = ("_session", "target", "waiting")
 
     def __init__(self, session: LocalSession, target: ClassicQueue, tag: str, prefetch: int, no_ack: bool) -> None:
-        super().__init__(tag, target, UNLIMITED if no_ack else prefetch or UNLIMITED, no_ack=no_ack)
+        credit = UNLIMITED if no_ack else prefetch or UNLIMITED
+        super().__init__(tag, target, credit, no_ack=no_ack, unacked=session.unacked)
         self._session = session
         self.target = target
         self.waiting = 0  # deliveries whose callback has not returned
@@ -78,18 +80,6 @@ class LocalConsumer(Consumer):
         self._session.left(self.tag)
 
 
-class Carefree:
-    """Publishes to a guarded queue (queues/guard.py) and waits for no word of it: credit and confirms are for peers."""
-
-    def credited(self, queue: ClassicQueue, credits: int) -> None: ...
-
-    def mandatory_received(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
-
-    def stored(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
-
-    def queue_died(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
-
-
 class LocalSession:
     def __init__(
         self,
@@ -117,6 +107,7 @@ class LocalSession:
         if source.internal:
             raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost.name}'")
         headers = properties.headers or {}
+        fields = selectable(properties)
         traits = traits_of(properties, vhost.surroundings.now())
         keys = (routing_key, *further_keys(headers))
         if "BCC" in headers:
@@ -125,7 +116,7 @@ class LocalSession:
         message: Message = (content, Address(exchange, routing_key, 1, DEFAULT_FRAME_MAX), traits)
         counters = vhost.counters_of(exchange)
         counters.published += 1
-        queues = vhost.live_queues(vhost.route(source, keys, headers).queues)
+        queues = vhost.live_queues(vhost.route(source, keys, fields).queues)
         if not queues:
             counters.unroutable += 1
             return False
@@ -134,7 +125,8 @@ class LocalSession:
             if queue.guard is not None:
                 queue.guard.receive(Delivery(Carefree(), [message], len(content), timed))
         ordinary = [queue for queue in queues if queue.guard is None]
-        publish_to(ordinary, vhost.surroundings.log, [message], len(content), timed)
+        if offer(ordinary, vhost.surroundings.log, message).refused:
+            raise PreconditionFailed(f"a queue that '{routing_key}' leads to is full and refuses the message")
         return True
 
     def _check_content(self, properties: Properties, body: bytes) -> None:
@@ -168,7 +160,9 @@ class LocalSession:
             return None
         holder = self._getters.get(queue)
         if holder is None or holder.queue is not target:
-            holder = self._getters[queue] = Holder(target, 0)
+            holder = self._getters[queue] = Holder(target, 0, self.unacked)
+        if not auto_ack and target.leases is not None:
+            target.leases.opened(holder, taken.lane, taken.sequence, 1)
         kept = None if auto_ack else taken.message
         tag = self.note(holder, kept, taken.lane, taken.sequence, taken.tries)
         return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered)
@@ -201,7 +195,7 @@ class LocalSession:
         """Give everything back; closing twice is no error."""
         self.is_open = False
         for holder, lane, sequence, messages, count in self.unacked.take_all():
-            holder.queue.requeue(lane, sequence, messages, count)
+            holder.queue.requeue(lane, sequence, messages, count, tried=False)
         for tag in list(self.consumers):
             self.cancel(tag)
         self.vhost.drop_exclusive(self)
@@ -220,6 +214,8 @@ class LocalSession:
         if multiple and tag == 0:
             return self.unacked.take_all()
         if not self.unacked.holds(tag):
+            if self.unacked.forgive(tag, multiple):
+                return []  # it was taken back meanwhile
             raise PreconditionFailed(f"unknown delivery tag {tag}")
         if multiple:
             return self.unacked.take_through(tag)

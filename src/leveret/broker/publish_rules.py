@@ -31,6 +31,12 @@ def expiration_ms(properties: Properties) -> float:
     return int(text)
 
 
+def carbon_copies(headers: Mapping[str, object]) -> list[str]:
+    """The routing keys in CC of a message that was taken in already: BCC is not in it any more."""
+    copies = headers.get("CC")
+    return [key for key in copies if isinstance(key, str)] if isinstance(copies, list) else []
+
+
 def further_keys(headers: Mapping[str, object]) -> list[str]:
     """The routing keys in CC and BCC, which must be arrays of long strings."""
     keys: list[str] = []

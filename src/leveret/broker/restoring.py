@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from leveret.broker.broker import Broker
-from leveret.errors import LeveretError
+from leveret.broker.rows import POLICY_COMPONENTS, policy_facts
+from leveret.errors import LeveretError, StoreError
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.deadlines import Deadlines
-from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Binding, Destination
-from leveret.store.definitions import Definitions, UserRow
+from leveret.store.definitions import Definitions, ParameterRow, UserRow
 from leveret.wire.fields import Table, decode_table
 
 
@@ -50,6 +50,9 @@ def restore_definitions(broker: Broker, rows: Definitions, default_user: str, de
     for topic in rows.topic_permissions:
         with _costs_itself("topic permission", user=topic.user, vhost=topic.vhost):
             broker.permissions.set_topic(*topic)
+    for parameter in rows.parameters:  # before the queues and exchanges that they hold for
+        with _costs_itself(parameter.component, vhost=parameter.vhost, name=parameter.name):
+            _restore_parameter(broker, parameter)
     broker.reserve_ids(rows.highest_queue)
     _restore_topology(broker, rows)
 
@@ -64,6 +67,12 @@ def _restore_user(broker: Broker, user: UserRow, configured_password: str | None
     )
     if user.is_pending:
         made.secret.pending = configured_password
+
+
+def _restore_parameter(broker: Broker, row: ParameterRow) -> None:
+    if row.component not in POLICY_COMPONENTS.values():
+        raise StoreError(f"nothing in this version has parameters of the kind '{row.component}'")
+    broker.policies.set(row.vhost, row.name, **policy_facts(row))
 
 
 def _restore_topology(broker: Broker, rows: Definitions) -> None:
@@ -97,7 +106,7 @@ def _costs_itself(what: str, **which: object) -> Iterator[None]:
 
 def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete: bool, arguments: Table) -> None:
     home = broker.vhost(vhost)
-    options = QueueOptions.of(arguments, durable=True)
+    options = home.policies.options_of(name, arguments, durable=True)
     queue = ClassicQueue(
         id_, name, vhost, options, home.surroundings, durable=True, auto_delete=auto_delete, arguments=arguments
     )

@@ -1,9 +1,14 @@
-"""From durable things of the broker to rows of the definitions."""
+"""From durable things of the broker to rows of the definitions, and from the value of a row to a policy."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from leveret.auth.permissions import Permission, TopicPermission
 from leveret.auth.users import User
+from leveret.broker.policy import Policy
+from leveret.errors import StoreError
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
@@ -11,6 +16,7 @@ from leveret.store.definitions import (
     BindingRow,
     Drop,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
     Put,
     QueueRow,
@@ -18,6 +24,8 @@ from leveret.store.definitions import (
     UserRow,
 )
 from leveret.wire.fields import encode_table
+
+POLICY_COMPONENTS = {False: "policy", True: "operator_policy"}  # by whether it is an operator policy
 
 
 def queue_row(queue: ClassicQueue) -> QueueRow:
@@ -38,6 +46,31 @@ def user_row(user: User) -> UserRow:
     tags = ",".join(sorted(user.tags))
     pending = user.password_hash is None and user.pending_password is not None
     return UserRow(user.name, user.password_hash, pending, tags, user.max_connections, user.max_channels)
+
+
+def policy_row(policy: Policy) -> ParameterRow:
+    facts = {
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to,
+        "priority": policy.priority,
+        "definition": policy.definition,
+    }
+    return ParameterRow(policy.vhost, POLICY_COMPONENTS[policy.operator], policy.name, json.dumps(facts).encode())
+
+
+def policy_facts(row: ParameterRow) -> dict[str, Any]:
+    """Its row as the arguments of ``Policies.set``, which checks them."""
+    try:
+        facts = json.loads(row.value)
+        return {
+            "pattern": facts["pattern"],
+            "definition": facts["definition"],
+            "apply_to": facts["apply-to"],
+            "priority": facts["priority"],
+            "operator": row.component == POLICY_COMPONENTS[True],
+        }
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        raise StoreError(f"its value is no policy: {problem!r}") from None
 
 
 def rule_saved(rule: Permission | TopicPermission) -> Put:

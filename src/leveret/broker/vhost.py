@@ -15,12 +15,12 @@ from typing import Literal
 from leveret.broker.counters import ExchangeCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked
 from leveret.broker.rows import binding_row, exchange_row, queue_row
+from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import ReplyQueue
 from leveret.queues.guard import Gate, Guard
-from leveret.queues.options import QueueOptions
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import Surroundings
 from leveret.routing.bindings import Binding, Bindings, Destination
@@ -64,6 +64,7 @@ class Vhost:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, ClassicQueue] = {}
         self.bindings = Bindings()
+        self.policies = VhostPolicies()
         self._exclusive: dict[Owner | None, dict[ClassicQueue, None]] = {}  # by owner: a closing one asks for its own
         self.reply_queues: dict[str, ReplyQueue] = {}
         self._counters: dict[str, ExchangeCounters] = {}
@@ -106,7 +107,15 @@ class Vhost:
         self.exchanges[name] = wanted
         self.epoch += 1
         self._names_queues = self._names_queues or names_queues(wanted)
+        self.follow_policies(wanted)
         return wanted
+
+    def follow_policies(self, exchange: Exchange) -> None:
+        """What holds for the exchange may have changed."""
+        if self.policies.follow(exchange):
+            self.epoch += 1
+            self._names_queues = self._names_queues or names_queues(exchange)
+            self.policies.tell_of(exchange.name)
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Deleting what is not there is no error."""
@@ -130,6 +139,7 @@ class Vhost:
         self.bindings.remove_source(name)
         for binding in self.bindings.remove_destination(own):
             self._unlink(binding)
+        self.policies.forget_exchange(name)
 
     def _refuse_default(self, name: str) -> None:
         if not name:
@@ -168,7 +178,7 @@ class Vhost:
             check_same_queue(current, self.name, durable, exclusive, auto_delete, arguments)
             current.note_use()
             return current
-        options = QueueOptions.of(arguments, durable, exclusive)
+        options = self.policies.options_of(name, arguments, durable, exclusive)
         self._refuse_one_more_queue(name)
         made = ClassicQueue(
             self.next_id(),
@@ -251,10 +261,8 @@ class Vhost:
 
     def settle_down(self, queue: ClassicQueue) -> None:
         """Let deliveries that are due happen first, so that nobody counts a message that is already on its way."""
-        stands_on_list = queue.dirty
-        while queue.dirty:  # a burst is not all there may be; a consumer's room is
-            queue.drain()
-        queue.dirty = stands_on_list  # drained again in its turn, it finds nothing to do
+        if queue.dirty:
+            queue.catch_up()
 
     def drop_exclusive(self, owner: Owner) -> None:
         """The connection is gone: so are its queues."""

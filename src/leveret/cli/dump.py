@@ -14,7 +14,16 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from leveret.errors import FrameError
-from leveret.store.definitions import BindingRow, Definitions, ExchangeRow, QueueRow, Row, UserRow, VhostRow
+from leveret.store.definitions import (
+    BindingRow,
+    Definitions,
+    ExchangeRow,
+    ParameterRow,
+    QueueRow,
+    Row,
+    UserRow,
+    VhostRow,
+)
 from leveret.store.inspection import Stored
 from leveret.wire.content import body_of, body_size, properties_of
 from leveret.wire.fields import decode_table
@@ -28,6 +37,7 @@ KINDS = {
     "exchanges": "exchange",
     "queues": "queue",
     "bindings": "binding",
+    "parameters": "parameter",
 }
 UTF8, BASE64 = "utf-8", "base64"
 
@@ -60,7 +70,16 @@ def _row_facts(row: Row) -> dict[str, object]:
         facts["type"] = facts.pop("kind")
     if isinstance(row, ExchangeRow | QueueRow | BindingRow):
         facts["arguments"] = _plain(_arguments(row.arguments))
+    if isinstance(row, ParameterRow):
+        facts["value"] = _plain(_value(row.value))
     return facts
+
+
+def _value(data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data
 
 
 def _arguments(data: bytes) -> object:

@@ -6,21 +6,34 @@ A queue knows consumers only by this. Sessions over AMQP and callers in the same
 from __future__ import annotations
 
 from collections import deque
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from leveret.delivery.selector import Selector
 from leveret.message import Message
 
+if TYPE_CHECKING:
+    from leveret.delivery.unacked import Portion
+
 UNLIMITED = 1 << 60  # credit that nobody uses up
+
+
+class Outstanding(Protocol):
+    """Deliveries that are not settled (delivery/unacked.py)."""
+
+    def take_back(self, holder: Holder, lane: int, sequence: int) -> Portion | None: ...
 
 
 class Source(Protocol):
     """What a holder needs of the queue that its messages came from."""
 
+    counts_deliveries: bool  # consumers are told how often a message came back
+
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
         """These are done with: forget them. May be lazy on disk."""
 
-    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
-        """These come back to their places; ``count`` deliveries have been tried so far."""
+    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
+        """These come back to their places; they came back ``count`` times before. Not ``tried``: their holder went
+        before it could decide."""
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         """These were refused for good."""
@@ -32,11 +45,16 @@ class Source(Protocol):
 class Holder:
     """Somebody who was given messages and answers for them: a consumer, or a channel that used basic.get."""
 
-    __slots__ = ("credit", "queue")
+    __slots__ = ("credit", "queue", "unacked")
 
-    def __init__(self, queue: Source, credit: int) -> None:
+    def __init__(self, queue: Source, credit: int, unacked: Outstanding | None = None) -> None:
         self.queue = queue
         self.credit = credit  # how many more may be given before something must be settled
+        self.unacked = unacked  # where what it holds is kept
+
+    def take_back(self, lane: int, sequence: int) -> Portion | None:
+        """Take one message out of its hands: it held it for too long. None if it does not hold it any more."""
+        return None if self.unacked is None else self.unacked.take_back(self, lane, sequence)
 
     def restore(self, number: int) -> None:
         """``number`` of its messages were settled or returned."""
@@ -50,7 +68,7 @@ class Consumer(Holder):
     ``take`` and ``take_again`` are called only when ``room()`` was above zero in the same turn.
     """
 
-    __slots__ = ("arguments", "exclusive", "no_ack", "priority", "tag")
+    __slots__ = ("arguments", "exclusive", "no_ack", "one_shot", "priority", "selector", "tag")
 
     def __init__(
         self,
@@ -62,13 +80,16 @@ class Consumer(Holder):
         exclusive: bool = False,
         priority: int = 0,
         arguments: dict[str, object] | None = None,
+        unacked: Outstanding | None = None,
     ) -> None:
-        super().__init__(queue, credit)
+        super().__init__(queue, credit, unacked)
         self.tag = tag
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.priority = priority
         self.arguments = arguments or {}
+        self.selector: Selector | None = None  # it wants only what matches
+        self.one_shot = False  # it wants one message, and goes
 
     def room(self) -> int:
         """How many messages it can take now."""

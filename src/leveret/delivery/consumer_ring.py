@@ -11,11 +11,12 @@ from leveret.delivery.consumer import Consumer
 class ConsumerRing:
     """Consumers with a higher priority go first as long as they have room; equals take turns, one message each."""
 
-    __slots__ = ("_levels", "stretch", "total")
+    __slots__ = ("_levels", "paused", "stretch", "total")
 
     def __init__(self) -> None:
         self._levels: list[tuple[int, deque[Consumer]]] = []  # highest priority first
         self.total = 0
+        self.paused = False  # nobody gets anything
         self.stretch = 0  # after next(): how many messages in a row that consumer may get; 0 = as many as it likes
 
     def __len__(self) -> int:
@@ -46,6 +47,8 @@ class ConsumerRing:
 
     def next(self) -> Consumer | None:
         """The consumer to be served now, or None if nobody has room."""
+        if self.paused:
+            return None
         for _, level in self._levels:
             if len(level) == 1:
                 if level[0].room() > 0:

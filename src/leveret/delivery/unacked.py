@@ -25,6 +25,7 @@ from typing import NamedTuple
 from leveret.delivery.consumer import Holder
 from leveret.message import Message
 
+MOST_LAPSED = 65536  # tags that were taken back and are remembered
 COMPACT_FROM = 1024  # settled slots at the front that may wait before the list is cut
 
 
@@ -52,7 +53,7 @@ class Span:
 class Unacked:
     """Outstanding deliveries of one channel, by delivery tag."""
 
-    __slots__ = ("base", "holes", "items", "next_tag", "spans", "start", "stragglers")
+    __slots__ = ("base", "holes", "items", "lapsed", "next_tag", "spans", "start", "stragglers")
 
     def __init__(self) -> None:
         self.base = 1  # tag of items[start]
@@ -62,6 +63,7 @@ class Unacked:
         self.items: list[Message | None] = []
         self.spans: deque[Span] = deque()
         self.stragglers: dict[int, Portion] = {}  # by tag, in order, all below base
+        self.lapsed: dict[int, None] = {}  # tags that were taken back: an ack that comes late is no error
 
     def __len__(self) -> int:
         return len(self.items) - self.start - self.holes + len(self.stragglers)
@@ -143,6 +145,36 @@ class Unacked:
             self.holes += 1
             self._set_stragglers_apart()
         return Portion(span.holder, span.lane, tag + span.delta, [message], span.count)
+
+    def take_back(self, holder: Holder, lane: int, sequence: int) -> Portion | None:
+        """Take a message out of the holder's hands; whatever is said of its tag later is ignored."""
+        tag = self.tag_of(holder, lane, sequence)
+        portion = None if tag is None else self.take_one(tag)
+        if tag is not None and portion is not None:
+            self.lapsed[tag] = None
+            if len(self.lapsed) > MOST_LAPSED:
+                del self.lapsed[next(iter(self.lapsed))]
+        return portion
+
+    def tag_of(self, holder: Holder, lane: int, sequence: int) -> int | None:
+        """The tag of what the holder was given, if it is not settled."""
+        for tag, portion in self.stragglers.items():
+            if portion.holder is holder and portion.lane == lane and portion.sequence == sequence:
+                return tag
+        first = self.base
+        for span in self.spans:
+            tag = sequence - span.delta
+            if span.holder is holder and span.lane == lane and first <= tag <= span.last and self.holds(tag):
+                return tag
+            first = span.last + 1
+        return None
+
+    def forgive(self, tag: int, multiple: bool) -> int:
+        """How many tags that were taken back this settlement is about: they are forgotten now."""
+        late = [old for old in self.lapsed if old == tag or (multiple and old < tag)]
+        for old in late:
+            del self.lapsed[old]
+        return len(late)
 
     def tags(self, upto: int) -> list[int]:
         """The outstanding tags up to and with ``upto``."""

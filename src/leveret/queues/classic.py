@@ -9,7 +9,9 @@ attempt: a message that finds a consumer is never seen as ready from outside, si
                   ^                 │
                   └────requeue──────┘        (to its old place, marked redelivered)
 
-Work per message is done only on queues that ask for it: lanes by priority, deadlines. All else is per run.
+Work per message is done only on queues that ask for it: lanes by priority, deadlines. All else is per run. What the
+options of a queue ask for beyond that stands in files of its own, and is None on queues that do not: ``limits``,
+``waiting`` (retries), ``leases`` (ack timeouts), ``selection`` (groups, selectors), ``duplicates``.
 """
 
 from __future__ import annotations
@@ -22,12 +24,20 @@ from leveret.errors import AccessRefused
 from leveret.message import NEVER, Message
 from leveret.queues.counters import QueueCounters
 from leveret.queues.deadlines import Deadlines
+from leveret.queues.duplicates import Duplicates
+from leveret.queues.dying import REJECTED, Dead, bury
+from leveret.queues.equipment import equip
 from leveret.queues.expiry import arm_expiry, bury_expired, dying_by
 from leveret.queues.guard import Guard
+from leveret.queues.hand import purge, take_by_hand
 from leveret.queues.idleness import Idleness
 from leveret.queues.lane import Lane
+from leveret.queues.leases import Leases
+from leveret.queues.limits import Limits
 from leveret.queues.options import QueueOptions
 from leveret.queues.paging import Pager
+from leveret.queues.returning import Waiting, give_back
+from leveret.queues.selection import Selection, select
 from leveret.queues.surroundings import PER_MESSAGE, Cancellable, Surroundings
 from leveret.queues.taken import Taken as Taken
 from leveret.store.log import Placement
@@ -44,28 +54,36 @@ class ClassicQueue:
         "arguments",
         "auto_delete",
         "bytes",
+        "choosy",
         "consumers",
         "counters",
+        "counts_deliveries",
         "deadlines",
         "dirty",
+        "duplicates",
         "durable",
         "expiry_timer",
         "guard",
+        "held",
         "id",
         "idleness",
         "lane",
         "lanes",
+        "leases",
+        "limits",
         "name",
         "observers",
         "options",
         "owner",
         "pager",
         "plain",
+        "selection",
         "stored",
         "surroundings",
         "synced",
         "unacked",
         "vhost",
+        "waiting",
     )
 
     def __init__(
@@ -90,8 +108,7 @@ class ClassicQueue:
         self.auto_delete = auto_delete
         self.owner = owner  # the connection of an exclusive queue
         self.arguments = dict(arguments or {})
-        self.stored = durable and owner is None
-        self.synced = options.durability != "os"
+        self.stored = self.synced = durable and owner is None
         self.alive = True
         self.dirty = False
         self.guard: Guard | None = None
@@ -102,22 +119,31 @@ class ClassicQueue:
         self.observers: list[Observer] = []
         self.unacked = 0
         self.bytes = 0  # of content, ready and unacked
+        self.held = 0  # of them, unacked
         self.accounted = 0  # what the gauge was told of them
-        self.deadlines = Deadlines(self.lanes) if options.ttl is not None else None
-        self.plain = len(self.lanes) == 1 and self.deadlines is None  # runs are taken as they are
+        self.deadlines: Deadlines | None = None
+        self.plain = len(self.lanes) == 1  # runs are taken as they are
+        self.limits: Limits | None = None
+        self.waiting: Waiting | None = None
+        self.leases: Leases | None = None
+        self.selection: Selection | None = None
+        self.duplicates: Duplicates | None = None
+        self.choosy = self.counts_deliveries = False
         pages = surroundings.pages
         self.pager = None if pages is None else Pager(self, pages, surroundings.queue_memory)
         self.expiry_timer: tuple[float, Cancellable] | None = None
-        self.idleness = None if options.expires is None else Idleness(self, options.expires)
-        self.note_use()
+        self.idleness: Idleness | None = None
+        self.apply(options)
+
+    def apply(self, options: QueueOptions) -> None:
+        """Follow these options from now on."""
+        equip(self, options)
 
     # ---- counting
 
     @property
     def ready(self) -> int:
-        if len(self.lanes) == 1:
-            return len(self.lane)
-        return sum(map(len, self.lanes))
+        return len(self.lane) if len(self.lanes) == 1 else sum(map(len, self.lanes))
 
     # ---- messages in
 
@@ -171,9 +197,9 @@ class ClassicQueue:
             return
         if self.deadlines is not None:
             bury_expired(self)
-        budget = BURST
-        while budget > 0:
-            lane = self.lane if len(self.lanes) == 1 else self._highest_lane()
+        budget = BURST if self.selection is None else self.selection.deliver(BURST)
+        while budget > 0 and self.selection is None:
+            lane = self.lane if len(self.lanes) == 1 else self.highest_lane()
             if lane.holes:
                 lane.strip()
             if not lane.ready and not lane.returned:
@@ -184,6 +210,8 @@ class ClassicQueue:
             budget -= self._offer(lane, consumer, budget)
         if budget <= 0:
             self.touch()
+        elif self.limits is not None:
+            self.limits.enforce()
         if self.deadlines is not None:
             if budget > 0:  # else some were not offered yet, and must not die of TTL 0 before that
                 for lane in self.lanes:
@@ -191,20 +219,18 @@ class ClassicQueue:
             bury_expired(self)
             arm_expiry(self)
         if self.pager is not None:
-            self._refill()
-        self._account()
-        if self.observers:
-            for observer in self.observers:
-                observer(self)
+            self.pager.refill()
+        self.account()
+        for observer in self.observers:
+            observer(self)
 
-    def _refill(self) -> None:
-        """Before the front of a lane runs dry, have more of it brought back from disk."""
-        assert self.pager is not None
-        for lane in self.lanes:
-            if lane.page_stop:
-                self.pager.fill(lane)
+    def catch_up(self) -> None:
+        """Drain now, before the turn ends."""
+        while self.dirty:  # a burst is not all there may be; a consumer's room is
+            self.drain()
+        self.dirty = True  # it stands on the list; drained again in its turn, it finds nothing to do
 
-    def _account(self) -> None:
+    def account(self) -> None:
         """Tell the gauge and the counters what changed; once per turn, not once per message."""
         gauge, pager = self.surroundings.gauge, self.pager
         here = self.bytes
@@ -223,11 +249,8 @@ class ClassicQueue:
         self.accounted = held
         self.counters.received = received
 
-    def _highest_lane(self) -> Lane:
-        for lane in reversed(self.lanes):
-            if len(lane):
-                return lane
-        return self.lane
+    def highest_lane(self) -> Lane:
+        return next((lane for lane in reversed(self.lanes) if len(lane)), self.lane)
 
     def _offer(self, lane: Lane, consumer: Consumer, budget: int) -> int:
         """Give one consumer its turn; how many messages it took."""
@@ -237,7 +260,7 @@ class ClassicQueue:
             number, size = 1, len(message[0])
             self.counters.redelivered += 1
         else:
-            limit = lane.stretch(self.consumers.stretch or budget)
+            limit = lane.stretch(1 if consumer.one_shot else self.consumers.stretch or budget)
             number, size = consumer.take(lane.ready, lane.number, lane.head, limit)
             sequence = lane.head
             lane.head += number
@@ -247,38 +270,25 @@ class ClassicQueue:
             self.release(lane.number, sequence, number, size)
         else:
             self.unacked += number
+            self.held += size
+            if self.leases is not None:
+                self.leases.opened(consumer, lane.number, sequence, number)
+        if consumer.one_shot:
+            self.dismiss(consumer)
         return number
 
     def get(self, no_ack: bool) -> Taken | None:
         """Take the first ready message by hand; see ``needs_load`` first."""
-        self.note_use()
-        self._settle_down()
-        lane = self._highest_lane()
-        redelivered = bool(lane.returned)
-        waiting = lane.pop()
-        if waiting is None:
-            self._account()
-            return None
-        sequence, count, message = waiting
-        self.counters.got += 1
-        self.counters.redelivered += redelivered
-        if no_ack:
-            self.release(lane.number, sequence, 1, len(message[0]))
-        else:
-            self.unacked += 1
-        self._account()
-        if self.pager is not None:
-            self._refill()
-        return Taken(lane.number, sequence, count, redelivered, message, self.ready)
+        return take_by_hand(self, no_ack)
 
     @property
     def needs_load(self) -> bool:
         """There are messages, but the first of them is on disk: ``pager.when_loaded`` tells when it is not."""
-        self._settle_down()
-        lane = self._highest_lane()
-        return lane.paged > 0 and lane.is_empty_here
+        self.settle_down()
+        lane = self.highest_lane()
+        return lane.paged > 0 and lane.is_empty_here and not self.consumers.paused
 
-    def _settle_down(self) -> None:
+    def settle_down(self) -> None:
         """Before anybody looks at the front: deliveries and deaths that are due."""
         if self.dirty:
             self.drain()
@@ -291,49 +301,36 @@ class ClassicQueue:
         if not self.alive:
             return
         number = len(messages)
-        self.unacked -= number
         self.counters.acked += number
-        self.release(lane, sequence, number, sum([len(message[0]) for message in messages]))
+        self.release(lane, sequence, number, self._let_go(lane, sequence, messages))
 
-    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
+    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
         if not self.alive:
             return
-        self.unacked -= len(messages)
-        self.counters.requeued += len(messages)
-        if self.stored:
-            self.surroundings.log.returned(self.id, lane, sequence, len(messages), count + 1)
-        home = self.lanes[lane]
-        for place, message in enumerate(messages, sequence):
-            home.give_back(place, count + 1, message)
-            if message[2].deadline != NEVER and self.deadlines is not None:
-                self.deadlines.watch(lane, place, message[2].deadline)
+        self._let_go(lane, sequence, messages)
+        give_back(self, lane, sequence, messages, count, tried)
         self.touch()
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         """Unacked messages that were refused for good."""
         if not self.alive:
             return
-        self.unacked -= len(messages)
+        self._let_go(lane, sequence, messages)
         self.counters.dropped += len(messages)
-        self.release(lane, sequence, len(messages), sum([len(message[0]) for message in messages]))
+        bury(self, REJECTED, [Dead(lane, place, message) for place, message in enumerate(messages, sequence)])
+
+    def _let_go(self, lane: int, sequence: int, messages: list[Message]) -> int:
+        """These are in nobody's hands any more; their bytes."""
+        size = sum([len(message[0]) for message in messages])
+        self.unacked -= len(messages)
+        self.held -= size
+        if self.selection is not None:
+            self.selection.let_go(lane, sequence, messages)
+        return size
 
     def purge(self) -> int:
         """Forget what is ready; what is unacked stays with its holders."""
-        number = 0
-        for lane in self.lanes:
-            for sequence, _, message in list(lane):
-                self.release(lane.number, sequence, 1, len(message[0]))
-                number += 1
-            if self.pager is not None and lane.page_stop:
-                number += self.pager.purge(lane)
-                self.release(lane.number, lane.page_start, lane.page_stop - lane.page_start, 0)
-            lane.clear()
-        if self.pager is not None:
-            self.bytes -= self.pager.bytes
-            self.pager.bytes = 0
-        self.counters.purged += number
-        self._account()
-        return number
+        return purge(self)
 
     def release(self, lane: int, sequence: int, number: int, size: int) -> None:
         """These messages hold no place any more, neither in memory nor in the log."""
@@ -355,12 +352,21 @@ class ClassicQueue:
         if holder is not None and (consumer.exclusive or holder.exclusive):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         self.consumers.add(consumer)
+        if self.selection is not None or consumer.selector is not None:
+            select(self)
         self.note_use()
         self.touch()
+
+    def dismiss(self, consumer: Consumer) -> None:
+        """The consumer has got what it came for."""
+        self.remove_consumer(consumer)
+        consumer.cancelled_by_queue()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         if not self.consumers.remove(consumer) or not self.alive:
             return
+        if self.selection is not None:
+            self.selection.left(consumer)
         self.note_use()
         self.touch()
         if self.auto_delete and not len(self.consumers):
@@ -374,13 +380,14 @@ class ClassicQueue:
         number = self.ready
         surroundings = self.surroundings
         surroundings.gauge.used -= self.accounted
-        self.bytes = self.unacked = self.accounted = 0
+        self.bytes = self.held = self.unacked = self.accounted = 0
         for lane in self.lanes:
             lane.clear()
         if self.expiry_timer is not None:
             self.expiry_timer[1].cancel()
-        if self.idleness is not None:
-            self.idleness.stop()
+        for part in (self.idleness, self.waiting, self.leases):
+            if part is not None:
+                part.stop()
         if self.stored:
             surroundings.log.forget(self.id)
         if self.pager is not None:

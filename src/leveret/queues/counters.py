@@ -6,15 +6,19 @@ from __future__ import annotations
 class QueueCounters:
     __slots__ = (
         "acked",
+        "dead_lettered",
         "delivered",
         "delivered_no_ack",
         "dropped",
+        "duplicates",
         "expired",
         "got",
         "purged",
         "received",
         "redelivered",
+        "refused",
         "requeued",
+        "timed_out",
     )
 
     def __init__(self) -> None:
@@ -25,6 +29,10 @@ class QueueCounters:
         self.redelivered = 0
         self.acked = 0
         self.requeued = 0
-        self.dropped = 0  # rejected without requeue
+        self.dropped = 0  # rejected without requeue, too many, or came back too often
+        self.dead_lettered = 0  # of the dropped and expired: sent on
+        self.duplicates = 0  # seen before, and not taken
+        self.refused = 0  # not taken because the queue was full
+        self.timed_out = 0  # not settled in time
         self.expired = 0
         self.purged = 0

@@ -26,7 +26,7 @@ class ReplyQueue:
     def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Queue]) -> None:
         self.name = name
         self.alive = True
-        self.stored = self.synced = False
+        self.stored = self.synced = self.choosy = self.counts_deliveries = False
         self.dirty = False
         self.guard: Guard | None = None
         self.consumer: Consumer | None = None
@@ -65,7 +65,7 @@ class ReplyQueue:
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         """Replies are never refused either."""
 
-    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
+    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
         """Replies are never given back."""
 
     def remove_consumer(self, consumer: Consumer) -> None:

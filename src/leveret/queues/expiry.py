@@ -5,23 +5,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, Message
+from leveret.queues.dying import EXPIRED, Dead, buries_expired, bury
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
+BATCH = 256  # deaths at a time: each batch is one group of the log
+
 
 def bury_expired(queue: ClassicQueue) -> None:
     assert queue.deadlines is not None
-    for lane, sequence, message in queue.deadlines.collect(queue.surroundings.now()):
-        size: int | None
-        if message is not None:
-            size = len(message[0])
-        else:
-            assert queue.pager is not None
-            size = queue.pager.expire(queue.lanes[lane], sequence)
-        if size is not None:
+    deaths = queue.deadlines.collect(queue.surroundings.now())
+    if not deaths:
+        return
+    here = [Dead(lane, sequence, message) for lane, sequence, message in deaths if message is not None]
+    queue.counters.expired += len(here)
+    for first in range(0, len(here), BATCH):
+        bury(queue, EXPIRED, here[first : first + BATCH])
+    for lane, sequence, message in deaths:
+        if message is None:
+            _bury_on_disk(queue, lane, sequence)
+
+
+def _bury_on_disk(queue: ClassicQueue, lane: int, sequence: int) -> None:
+    """It is not here: it is read only if somebody wants to see it."""
+    pager = queue.pager
+    assert pager is not None
+    if buries_expired(queue):
+        if pager.exhume(queue.lanes[lane], sequence, lambda message: _exhumed(queue, lane, sequence, message)):
             queue.counters.expired += 1
-            queue.release(lane, sequence, 1, size)
+        return
+    size = pager.expire(queue.lanes[lane], sequence)
+    if size is not None:
+        queue.counters.expired += 1
+        queue.release(lane, sequence, 1, size)
+
+
+def _exhumed(queue: ClassicQueue, lane: int, sequence: int, message: Message | None) -> None:
+    if queue.alive and message is not None:
+        bury(queue, EXPIRED, [Dead(lane, sequence, message)])
 
 
 def arm_expiry(queue: ClassicQueue) -> None:

@@ -46,6 +46,18 @@ class Sender(Protocol):
     def queue_died(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
 
 
+class Carefree:
+    """Publishes to a guarded queue and waits for no word of it: credit and confirms are for peers."""
+
+    def credited(self, queue: ClassicQueue, credits: int) -> None: ...
+
+    def mandatory_received(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
+
+    def stored(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
+
+    def queue_died(self, delivery: Delivery, queue: ClassicQueue) -> None: ...
+
+
 class Delivery:
     """A run of messages on its way from one sender to one guarded queue."""
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 class Idleness:
     """The clock starts again at every use; one timer looks, at the earliest moment that matters."""
 
-    __slots__ = ("_queue", "_seconds", "_timer", "_used_at")
+    __slots__ = ("_queue", "_timer", "_used_at", "seconds")
 
     def __init__(self, queue: ClassicQueue, seconds: float) -> None:
         self._queue = queue
-        self._seconds = seconds
+        self.seconds = seconds
         self._used_at = 0.0
         self._timer: Cancellable | None = None
 
@@ -25,14 +25,14 @@ class Idleness:
         surroundings = self._queue.surroundings
         self._used_at = surroundings.now()
         if self._timer is None:
-            self._timer = surroundings.schedule(self._used_at + self._seconds, self._check)
+            self._timer = surroundings.schedule(self._used_at + self.seconds, self._check)
 
     def _check(self) -> None:
         self._timer = None
         queue = self._queue
         if not queue.alive or len(queue.consumers):
             return
-        due = self._used_at + self._seconds
+        due = self._used_at + self.seconds
         if due <= queue.surroundings.now():
             queue.surroundings.retire(queue)
         else:

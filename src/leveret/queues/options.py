@@ -1,7 +1,8 @@
-"""The x- arguments of queue.declare, checked once at the door and turned into a typed value.
+"""The x- arguments of queue.declare, checked once at the door and turned into typed values.
 
 Nobody inside the house looks into an argument table again. What is not known here is kept with the queue and told to
-whoever asks, but has no effect and is never refused: clients of newer brokers must be able to declare.
+whoever asks, but has no effect and is never refused: clients of newer brokers must be able to declare. Values that come
+from policies take the same way: they are merged into the arguments first (broker/policies.py).
 """
 
 from __future__ import annotations
@@ -10,11 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leveret.errors import PreconditionFailed
+from leveret.queues.argument_kinds import Arguments, flag, milliseconds, one_of, text, whole_number
+from leveret.queues.retry_plan import RetryPlan
 
 MAX_PRIORITY = 255
-LONGEST_MS = (1 << 53) - 1
+MOST = (1 << 53) - 1
 QUEUE_TYPES = ("classic", "quorum")
 DURABILITIES = ("fsync", "os")
+DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
+SHARED, INDIVIDUAL = "shared", "individual"
+QUORUM_DELIVERY_LIMIT = 20
+ACTIVEMQ_REDELIVERIES = 6
+DEFAULT_DEDUPLICATION_HEADER = "x-deduplication-header"
 
 # Arguments that make two declarations different, as RabbitMQ compares them.
 COMPARED = (
@@ -29,7 +37,33 @@ COMPARED = (
     "x-overflow",
     "x-single-active-consumer",
     "x-durability",
+    "x-delivery-limit",
+    "x-consumer-timeout",
+    "x-retry-delays",
+    "x-message-deduplication",
+    "x-message-groups",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterTo:
+    """Where messages go that die in a queue. ``key_prefix``: the key is this and the queue's name."""
+
+    exchange: str
+    key: str | None = None
+    key_prefix: str | None = None
+    makes_queue: bool = False  # the queue that the key names is declared when the first message dies
+    takes_expired: bool = True
+    takes_transient: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateWindow:
+    """How long and for how many messages a queue remembers what it has seen; None: without that bound."""
+
+    header: str
+    seconds: float | None
+    count: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,50 +75,103 @@ class QueueOptions:
     max_priority: int | None = None
     kind: str = "classic"
     durability: str | None = None  # None: as the node
+    max_length: int | None = None  # ready messages
+    max_bytes: int | None = None  # of their bodies and headers
+    overflow: str = DROP_HEAD
+    discards: bool = False  # what a limit drops is no dead letter
+    dead_letter: DeadLetterTo | None = None
+    delivery_limit: int | None = None  # returns that a message survives
+    single_active: bool = False
+    ack_timeout: float | None = None
+    retry: RetryPlan | None = None
+    duplicates: DuplicateWindow | None = None
+    groups: bool = False
 
     @staticmethod
     def of(arguments: Mapping[str, object], durable: bool = False, exclusive: bool = False) -> QueueOptions:
-        options = QueueOptions(
-            ttl=_milliseconds(arguments, "x-message-ttl", smallest=0),
-            expires=_milliseconds(arguments, "x-expires", smallest=1),
-            max_priority=_whole_number(arguments, "x-max-priority", 0, MAX_PRIORITY),
-            kind=_queue_type(arguments),
-            durability=_durability(arguments),
-        )
-        if options.kind == "quorum" and (exclusive or not durable):
+        kind = _queue_type(arguments)
+        if kind == "quorum" and (exclusive or not durable):
             wrong = "'exclusive' true" if exclusive else "'durable' false"
             raise PreconditionFailed(f"invalid property {wrong} for a queue of type quorum: declare it durable")
-        return options
+        pending = whole_number(arguments, "x-pending-message-limit", 0, MOST)
+        max_length = whole_number(arguments, "x-max-length", 0, MOST)
+        lengths = [each for each in (pending, max_length) if each is not None]
+        retry = RetryPlan.of(arguments)
+        return QueueOptions(
+            ttl=milliseconds(arguments, "x-message-ttl", smallest=0),
+            expires=milliseconds(arguments, "x-expires", smallest=1),
+            max_priority=whole_number(arguments, "x-max-priority", 0, MAX_PRIORITY),
+            kind=kind,
+            durability=one_of(arguments, "x-durability", DURABILITIES),
+            max_length=min(lengths, default=None),
+            max_bytes=whole_number(arguments, "x-max-length-bytes", 0, MOST),
+            overflow=one_of(arguments, "x-overflow", (DROP_HEAD, REJECT, REJECT_DLX)) or DROP_HEAD,
+            discards=pending is not None and pending == min(lengths),
+            dead_letter=_dead_letter(arguments),
+            delivery_limit=_delivery_limit(arguments, kind, retry),
+            single_active=flag(arguments, "x-single-active-consumer"),
+            ack_timeout=milliseconds(arguments, "x-consumer-timeout", smallest=1),
+            retry=retry,
+            duplicates=_duplicates(arguments),
+            groups=flag(arguments, "x-message-groups"),
+        )
 
 
-def _queue_type(arguments: Mapping[str, object]) -> str:
+def _queue_type(arguments: Arguments) -> str:
     kind = arguments.get("x-queue-type", "classic")
     if kind not in QUEUE_TYPES:
         raise PreconditionFailed(f"invalid arg 'x-queue-type': {kind!r}; this broker has {', '.join(QUEUE_TYPES)}")
     return str(kind)
 
 
-def _durability(arguments: Mapping[str, object]) -> str | None:
-    durability = arguments.get("x-durability")
-    if durability is not None and durability not in DURABILITIES:
-        raise PreconditionFailed(f"invalid arg 'x-durability': {durability!r}; accepted: {', '.join(DURABILITIES)}")
-    return None if durability is None else str(durability)
+def _dead_letter(arguments: Arguments) -> DeadLetterTo | None:
+    exchange = text(arguments, "x-dead-letter-exchange")
+    key = text(arguments, "x-dead-letter-routing-key")
+    if exchange is not None:
+        return DeadLetterTo(exchange, key)
+    if key is not None and "x-dead-letter-strategy" not in arguments:
+        raise PreconditionFailed(
+            "invalid arg 'x-dead-letter-routing-key' without 'x-dead-letter-exchange': give both, or neither"
+        )
+    return _strategy(arguments)
 
 
-def _milliseconds(arguments: Mapping[str, object], name: str, smallest: int) -> float | None:
-    value = _whole_number(arguments, name, smallest, LONGEST_MS)
-    return None if value is None else value / 1000
-
-
-def _whole_number(arguments: Mapping[str, object], name: str, smallest: int, largest: int) -> int | None:
-    value = arguments.get(name)
-    if value is None:
+def _strategy(arguments: Arguments) -> DeadLetterTo | None:
+    """As ActiveMQ has it: one queue for all dead letters, or one for each queue; made when it is needed."""
+    strategy = one_of(arguments, "x-dead-letter-strategy", (SHARED, INDIVIDUAL))
+    if strategy is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise PreconditionFailed(f"invalid arg '{name}': {value!r} is not a whole number")
-    if not smallest <= value <= largest:
-        raise PreconditionFailed(f"invalid arg '{name}': {value} is not within {smallest}..{largest}")
-    return value
+    prefix = text(arguments, "x-dead-letter-queue-prefix")
+    expired = arguments.get("x-process-expired") is None or flag(arguments, "x-process-expired")
+    return DeadLetterTo(
+        "",
+        key=(text(arguments, "x-dead-letter-queue") or "ActiveMQ.DLQ") if strategy == SHARED else None,
+        key_prefix=("DLQ." if prefix is None else prefix) if strategy == INDIVIDUAL else None,
+        makes_queue=True,
+        takes_expired=expired,
+        takes_transient=flag(arguments, "x-process-non-persistent"),
+    )
+
+
+def _delivery_limit(arguments: Arguments, kind: str, retry: RetryPlan | None) -> int | None:
+    limit = whole_number(arguments, "x-delivery-limit", -1, MOST)
+    redeliveries = whole_number(arguments, "x-max-redeliveries", -1, MOST)
+    given = [each for each in (limit, redeliveries) if each is not None]
+    if given:
+        return None if min(given) < 0 else min(given)  # -1: no limit
+    if "x-dead-letter-strategy" in arguments:
+        return ACTIVEMQ_REDELIVERIES
+    return QUORUM_DELIVERY_LIMIT if kind == "quorum" or (retry is not None and retry.needs_limit) else None
+
+
+def _duplicates(arguments: Arguments) -> DuplicateWindow | None:
+    if not flag(arguments, "x-message-deduplication"):
+        return None
+    count = whole_number(arguments, "x-cache-size", 1, MOST)
+    seconds = milliseconds(arguments, "x-cache-ttl", smallest=1)
+    if count is None and seconds is None:
+        count = 100_000  # a window without an end would grow for ever
+    return DuplicateWindow(text(arguments, "x-deduplication-header") or DEFAULT_DEDUPLICATION_HEADER, seconds, count)
 
 
 def differing_argument(

@@ -19,6 +19,7 @@ from leveret.message import Message
 from leveret.queues.expiry import dated
 from leveret.queues.lane import HOLE, Lane
 from leveret.store.pages import Loaded, Pages
+from leveret.store.returns import unpack_return
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
@@ -31,7 +32,7 @@ LOOK_AGAIN = 4096  # messages that must come before a lane that could not be pag
 
 
 class Pager:
-    __slots__ = ("_chunks", "_died", "_loading", "_queue", "_tried", "_waiting", "bytes", "limit", "pages")
+    __slots__ = ("_chunks", "_died", "_exhumed", "_loading", "_queue", "_tried", "_waiting", "bytes", "limit", "pages")
 
     def __init__(self, queue: ClassicQueue, pages: Pages, limit: int) -> None:
         self._queue = queue
@@ -43,6 +44,7 @@ class Pager:
         self._tried: dict[int, tuple[int, int]] = {}  # by lane: (synced, tail) when nothing could leave
         self._waiting: list[Callable[[], None]] = []
         self._died: set[tuple[int, int]] = set()  # (lane, sequence) of those whose time was up while they were read
+        self._exhumed: set[tuple[int, int]] = set()  # those that are read to be sent on
 
     # ---- out
 
@@ -118,6 +120,12 @@ class Pager:
 
     # ---- in
 
+    def refill(self) -> None:
+        """Before the front of a lane runs dry, have more of it brought back from disk."""
+        for lane in self._queue.lanes:
+            if lane.page_stop:
+                self.fill(lane)
+
     def fill(self, lane: Lane) -> None:
         """Have the next stretch loaded if the front runs low."""
         if not lane.page_stop or lane.number in self._loading:
@@ -146,7 +154,8 @@ class Pager:
             return
         self._chunks[lane.number] = len(loaded)
         for sequence, message, time in loaded:
-            if not lane.is_paged(sequence) or (lane.number, sequence) in self._died:
+            place = (lane.number, sequence)
+            if not lane.is_paged(sequence) or place in self._died or place in self._exhumed:
                 continue  # purged, or died, while we read
             if sequence - lane.page_start > SMALL_GAP and lane.ready:
                 break
@@ -175,7 +184,12 @@ class Pager:
             lane.ready.append(HOLE)
             lane.holes += 1
         if sequence < lane.redelivered_below:
-            heappush(lane.returned, (sequence, self.pages.tries(self._queue.id, lane.number, sequence), message))
+            tries, until = unpack_return(self.pages.tries(self._queue.id, lane.number, sequence))
+            due = until - self._queue.surroundings.wall_ahead()
+            if until and self._queue.waiting is not None and due > self._queue.surroundings.now():
+                self._queue.waiting.keep(due, lane.number, sequence, tries, message)
+            else:
+                heappush(lane.returned, (sequence, tries, message))
             if lane.ready:
                 lane.ready.append(HOLE)
                 lane.holes += 1
@@ -230,6 +244,36 @@ class Pager:
         self.bytes -= size
         self.pages.drop(self._queue.id, lane.number, sequence, 1)
         return size
+
+    def exhume(self, lane: Lane, sequence: int, done: Callable[[Message | None], None]) -> bool:
+        """A message that is on disk only dies, and somebody wants to see it: it leaves its place now, ``done`` gets it
+        when it is read (None if it cannot be). False if it is gone already."""
+        place, pages, queue = (lane.number, sequence), self.pages, self._queue
+        size = pages.size_of(queue.id, lane.number, sequence)
+        if size is None or place in self._died or place in self._exhumed:
+            return False
+        self._exhumed.add(place)
+        lane.paged -= 1
+        self.bytes -= size
+
+        def read(loaded: list[Loaded]) -> None:
+            message = loaded[0].message if loaded else None
+            done(message)
+            if message is None:
+                queue.release(lane.number, sequence, 1, size)
+            pages.drop(queue.id, lane.number, sequence, 1)
+            self._exhumed.discard(place)
+
+        pages.load(queue.id, lane.number, sequence, sequence + 1, 1, read)
+        return True
+
+    def drop_first(self, lane: Lane) -> tuple[int, int] | None:
+        """The first message that is on disk only dies there: its sequence and size; None if none can be found."""
+        sequence = self.pages.next_sequence(self._queue.id, lane.number, lane.page_start)
+        if not lane.paged or sequence is None or sequence >= lane.page_stop:
+            return None
+        size = self.expire(lane, sequence)
+        return None if size is None else (sequence, size)
 
     def purge(self, lane: Lane) -> int:
         """Drop all that is on disk only: how many."""

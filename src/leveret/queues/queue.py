@@ -20,6 +20,7 @@ class Queue(Protocol):
     alive: bool  # False once deleted: remembered routes that still name it are made anew
     stored: bool  # its persistent messages outlive the process
     synced: bool  # and the machine
+    choosy: bool  # it may not take every message: see queues/choosy.py
     dirty: bool
     guard: Guard | None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +10,8 @@ from leveret.store.log import Log
 from leveret.store.pages import Pages
 
 if TYPE_CHECKING:
+    from leveret.queues.classic import ClassicQueue
+    from leveret.queues.dying import Dead
     from leveret.queues.queue import Queue
 
 PER_MESSAGE = 120  # bytes of Python objects around each waiting message, measured: tuple, bytes head, queue slot
@@ -40,4 +42,6 @@ class Surroundings:
     wall_ahead: Callable[[], float] = lambda: 0.0  # from message time to wall time
     unsynced: dict[Queue, None] = field(default_factory=dict)  # those that wait for the disk to hold less in memory
     dirty: list[Queue] = field(default_factory=list)  # queues to be looked at before this turn ends
+    chance: Callable[[], float] = lambda: 0.5  # within 0..1
+    dead_letter: Callable[[ClassicQueue, str, Sequence[Dead]], None] = lambda queue, reason, deaths: None
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

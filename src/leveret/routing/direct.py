@@ -25,16 +25,16 @@ class DirectExchange(Exchange):
             )
         self._implicit = implicit
 
-    def bind(self, binding: Binding) -> None:
+    def link(self, binding: Binding) -> None:
         self._by_key.setdefault(binding.key, DestinationCounts()).gain(binding.destination)
 
-    def unbind(self, binding: Binding) -> None:
+    def unlink(self, binding: Binding) -> None:
         bound = self._by_key[binding.key]
         bound.lose(binding.destination)
         if not bound:
             del self._by_key[binding.key]
 
-    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
         # look up without inserting: an unbound key must not leave an empty entry behind for every publish
         bound = self._by_key.get(key, ())
         if self._implicit:
@@ -50,14 +50,14 @@ class DefaultExchange(Exchange):
     def __init__(self) -> None:
         super().__init__("", durable=True)
 
-    def validate_binding(self, binding: Binding) -> None:
+    def accept(self, binding: Binding) -> None:
         raise AccessRefused("operation not permitted on the default exchange")
 
-    def bind(self, binding: Binding) -> None:
+    def link(self, binding: Binding) -> None:
         """Never reached with a valid binding: the bindings are implicit."""
 
-    def unbind(self, binding: Binding) -> None:
+    def unlink(self, binding: Binding) -> None:
         """Never reached: nothing was bound."""
 
-    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
         return (Destination("queue", key),)

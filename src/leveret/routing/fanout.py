@@ -12,16 +12,16 @@ class FanoutExchange(Exchange):
     """All bound destinations, whatever the key of the binding or of the message."""
 
     kind = "fanout"
-    looks_at_key = False
+    looks_at_all_keys = False
 
     def prepare(self) -> None:
         self._bound = DestinationCounts()
 
-    def bind(self, binding: Binding) -> None:
+    def link(self, binding: Binding) -> None:
         self._bound.gain(binding.destination)
 
-    def unbind(self, binding: Binding) -> None:
+    def unlink(self, binding: Binding) -> None:
         self._bound.lose(binding.destination)
 
-    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
         return self._bound

@@ -3,7 +3,8 @@
 ``x-match`` says how: ``all`` (the default) or ``any`` of the arguments must be met, and arguments named ``x-...`` are
 left out; ``all-with-x`` and ``any-with-x`` take those in as well, ``x-match`` itself never. An argument without a value
 asks only that the header be there. So a binding without arguments takes every message under ``all``, none under
-``any``. Values compare as RabbitMQ compares them, see ``field_values.matchable``.
+``any``. ``x-selector`` is never compared either, see selected.py. Values compare as RabbitMQ compares them, see
+``field_values.matchable``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import NamedTuple
 
+from leveret.delivery.selector import X_SELECTOR
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.exchange import Exchange
@@ -45,7 +47,7 @@ def header_rule(arguments: Mapping[str, object]) -> HeaderRule:
     wanted = tuple(
         (name, None if value is None else matchable(value))
         for name, value in arguments.items()
-        if name != X_MATCH and (with_x or not name.startswith("x-"))
+        if name not in (X_MATCH, X_SELECTOR) and (with_x or not name.startswith("x-"))
     )
     return HeaderRule(how.startswith("all"), wanted)
 
@@ -55,19 +57,19 @@ class HeadersExchange(Exchange):
 
     kind = "headers"
     looks_at_headers = True
-    looks_at_key = False
+    looks_at_all_keys = False
 
     def prepare(self) -> None:
         self._rules: dict[Binding, HeaderRule] = {}
 
-    def validate_binding(self, binding: Binding) -> None:
+    def accept(self, binding: Binding) -> None:
         header_rule(binding.arguments)
 
-    def bind(self, binding: Binding) -> None:
+    def link(self, binding: Binding) -> None:
         self._rules[binding] = header_rule(binding.arguments)
 
-    def unbind(self, binding: Binding) -> None:
+    def unlink(self, binding: Binding) -> None:
         del self._rules[binding]
 
-    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
         return [binding.destination for binding, rule in self._rules.items() if rule.takes(headers)]

@@ -60,7 +60,7 @@ def _next_stops(
 ) -> list[Destination]:
     """What the exchange itself matches for all keys together, else its alternate."""
     matched: list[Destination] = []
-    for key in keys if exchange.looks_at_key else keys[:1]:
+    for key in keys if exchange.looks_at_all_keys else keys[:1]:
         matched += exchange.destinations(key, headers)
     if has_queue is not None:
         matched = [stop for stop in matched if stop.kind == "exchange" or has_queue(stop.name)]

@@ -17,11 +17,11 @@ class TopicExchange(Exchange):
     def prepare(self) -> None:
         self._patterns = TopicTrie()
 
-    def bind(self, binding: Binding) -> None:
+    def link(self, binding: Binding) -> None:
         self._patterns.add(binding.key, binding.destination)
 
-    def unbind(self, binding: Binding) -> None:
+    def unlink(self, binding: Binding) -> None:
         self._patterns.remove(binding.key, binding.destination)
 
-    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
         return self._patterns.matches(key)

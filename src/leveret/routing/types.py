@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 
 from leveret.errors import PreconditionFailed
+from leveret.routing.chance import Chance
+from leveret.routing.choosing import LocalRandomExchange, ModulusHashExchange, RandomExchange
+from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.direct import DirectExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
@@ -22,16 +26,30 @@ class ExchangeFactory(Protocol):
     ) -> Exchange: ...
 
 
-EXCHANGE_TYPES: Mapping[str, ExchangeFactory] = MappingProxyType(
-    {"direct": DirectExchange, "fanout": FanoutExchange, "topic": TopicExchange, "headers": HeadersExchange}
+BUILT_IN = (
+    DirectExchange,
+    FanoutExchange,
+    TopicExchange,
+    HeadersExchange,
+    ModulusHashExchange,
+    ConsistentHashExchange,
+    RandomExchange,
+    LocalRandomExchange,
 )
+EXCHANGE_TYPES: Mapping[str, ExchangeFactory] = MappingProxyType({kind.kind: kind for kind in BUILT_IN})
 
 
 class ExchangeTypes:
-    """The types one broker knows: the built-in four, and what was registered here."""
+    """The types one broker knows: the built-in ones, and what was registered here.
 
-    def __init__(self) -> None:
+    All exchanges that leave something to chance draw from one, which begins at ``seed``.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
         self._factories: dict[str, ExchangeFactory] = dict(EXCHANGE_TYPES)
+        chance = Chance(seed)
+        for kind in (RandomExchange, LocalRandomExchange):
+            self._factories[kind.kind] = partial(_drawing, chance, kind)
 
     def register(self, kind: str, factory: ExchangeFactory) -> None:
         """Make ``kind`` known; a later registration of the same name replaces the earlier."""
@@ -55,6 +73,20 @@ class ExchangeTypes:
         if factory is None:
             raise PreconditionFailed(f"unknown exchange type '{kind}'")
         return factory(name, durable, auto_delete, internal, arguments or {})
+
+
+def _drawing(
+    chance: Chance,
+    kind: type[RandomExchange],
+    name: str,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: Mapping[str, object],
+) -> Exchange:
+    made = kind(name, durable, auto_delete, internal, arguments)
+    made.chance = chance
+    return made
 
 
 def make_exchange(

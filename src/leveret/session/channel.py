@@ -58,6 +58,7 @@ class Channel:
         "idle",
         "largest_whole",
         "last_queue",
+        "late",
         "now",
         "number",
         "pending",
@@ -101,6 +102,7 @@ class Channel:
         self.last_queue: str | None = None
         self.published = 0
         self.returned = 0
+        self.late = 0  # settlements of messages that had been taken back
         self.deferred: deque[tuple[int, bytes]] = deque()  # (receipt, frames): answers that wait for the disk
 
     # ---- methods
@@ -247,4 +249,4 @@ class Channel:
 
 def requeue(portions: list[Portion]) -> None:
     for holder, lane, sequence, messages, count in portions:
-        holder.queue.requeue(lane, sequence, messages, count)
+        holder.queue.requeue(lane, sequence, messages, count, tried=False)

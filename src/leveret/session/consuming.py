@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder, Source
+from leveret.delivery.selector import selector_of
 from leveret.errors import AmqpError, NotAllowed, PreconditionFailed, Unsupported
 from leveret.message import Address, Message
 from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
 from leveret.session.access import check_access
-from leveret.wire.content import refit
+from leveret.wire.content import refit, with_header
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import ENVELOPE, method_frame
 from leveret.wire.grammar import ChannelStep
@@ -40,6 +41,7 @@ BURST_BYTES = 512 << 10  # a consumer gives others their turn after this much
 HEAD_AND_TAIL = 64  # bytes of a basic.deliver frame, about
 DELIVER = b"\x00\x3c\x00\x3c"
 LOADING = "a message is read from disk"
+PULL_ONE = "x-pull-one"
 
 
 class AmqpConsumer(Consumer):
@@ -55,7 +57,10 @@ class AmqpConsumer(Consumer):
             exclusive=method.exclusive,
             priority=priority,
             arguments=dict(method.arguments),
+            unacked=channel.unacked,
         )
+        self.selector = selector_of(method.arguments)
+        self.one_shot = _flag(method, PULL_ONE)
         self.channel = channel
         self.connection = channel.connection
         self._outbox = channel.connection.outbox
@@ -116,6 +121,8 @@ class AmqpConsumer(Consumer):
         content, address, _ = message
         tail = address.tail_again
         tag = unacked.next_tag
+        if self.queue.counts_deliveries:
+            content = with_count(content, count)
         head = self._heads.get(len(tail)) or self._make_head(len(tail))
         self._outbox.pieces += (head, tag.to_bytes(8, "big"), tail, refit(content, channel.number, frame_max))
         if self.no_ack:
@@ -153,6 +160,11 @@ class AmqpConsumer(Consumer):
     @property
     def label(self) -> str:
         return f"{self.connection.name} ({self.channel.number}) {self.tag}"
+
+
+def with_count(content: bytes, count: int) -> bytes:
+    """How often the message came back, where the queue keeps count for its consumers."""
+    return with_header(content, "x-delivery-count", count) if count else content
 
 
 class ReplyConsumer(AmqpConsumer):
@@ -210,6 +222,13 @@ def _priority(method: BasicConsume) -> int:
     return value
 
 
+def _flag(method: BasicConsume, name: str) -> bool:
+    value = method.arguments.get(name, False)
+    if not isinstance(value, bool):
+        raise PreconditionFailed(f"invalid arg '{name}': {value!r} is not true or false")
+    return value
+
+
 def _cancel(channel: Channel, method: BasicCancel) -> None:
     """Cancelling an unknown tag is no error; what was delivered stays unacked."""
     consumer: AmqpConsumer | None = channel.consumers.pop(method.consumer_tag, None)
@@ -246,10 +265,14 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
     else:
         holder = channel.getters.get(name)
         if holder is None or holder.queue is not queue:
-            holder = channel.getters[name] = Holder(queue, 0)
+            holder = channel.getters[name] = Holder(queue, 0, unacked)
+        if queue.leases is not None:
+            queue.leases.opened(holder, taken.lane, taken.sequence, 1)
         unacked.items.append(taken.message)
         unacked.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
     content, address, _ = taken.message
+    if taken.redelivered and queue.counts_deliveries:
+        content = with_count(content, taken.tries)
     reply = BasicGetOk(tag, taken.redelivered, address.exchange, address.key, taken.left)
     frame = method_frame(channel.number, reply)
     channel.say(frame + refit(content, channel.number, channel.connection.frame_max))

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.direct_reply import REPLY_TO
@@ -148,7 +149,7 @@ def _look_closely(channel: Channel, route: Route, content: bytes) -> tuple[Route
     if changed is not properties:
         content = with_properties(content, changed)
     if copies or route.special:
-        route = channel.routes.reroute(route, (route.address.key, *copies), headers)
+        route = channel.routes.reroute(route, (route.address.key, *copies), selectable(properties))
     return route, content, traits
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from leveret.delivery.credit import CreditLedger
 from leveret.message import Message
+from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.guard import Delivery
-from leveret.queues.queue import publish_to
 from leveret.session.routes import Route
 from leveret.store.log import GRANTED
 
@@ -134,7 +134,9 @@ def publish_guarded(channel: Channel, route: Route, run: list[Message], size: in
     ordinary = [queue for queue in route.queues if queue.guard is None]
     if ordinary:
         pending.mandatory = False
-        receipt = publish_to(ordinary, channel.connection.broker.log, run, size, timed)
+        outcomes = [offer(ordinary, channel.connection.broker.log, message) for message in run]
+        receipt = max(outcome.receipt for outcome in outcomes)
+        pending.nacked = any(outcome.refused for outcome in outcomes)
     for queue in guarded:
         sender.send(queue, pending, size, timed)
     sender.settle(pending, LOG, receipt)

@@ -15,6 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, PERSISTENT, TRANSIENT, Message
+from leveret.queues.choosy import offer
 from leveret.queues.queue import is_mixed, publish_to, stretches
 from leveret.session.guarded import publish_guarded
 from leveret.session.inspection import inspect
@@ -170,6 +171,9 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
     elif route.guarded:
         publish_guarded(channel, route, run, size, timed)
         return
+    elif route.choosy:
+        publish_choosy(channel, route, run)
+        return
     elif route.queues:
         receipt = publish_to(route.queues, channel.connection.broker.log, run, size, timed)
     else:
@@ -178,6 +182,21 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
             give_back(channel, run)
     if channel.confirms is not None:
         channel.send_verdicts(channel.confirms.published(number, receipt))
+        if receipt != GRANTED:
+            channel.connection.broker.awaiting[channel] = None
+
+
+def publish_choosy(channel: Channel, route: Route, run: list[Message]) -> None:
+    """Some queue may refuse: each message has a fate of its own."""
+    log = channel.connection.broker.log
+    for message in run:
+        receipt, refused = offer(route.queues, log, message)
+        if channel.confirms is None:
+            continue
+        if refused:
+            channel.send_verdicts(channel.confirms.refused(1))
+            continue
+        channel.send_verdicts(channel.confirms.published(1, receipt))
         if receipt != GRANTED:
             channel.connection.broker.awaiting[channel] = None
 

@@ -30,6 +30,7 @@ class Route:
 
     __slots__ = (
         "address",
+        "choosy",
         "counters",
         "deaths",
         "durable",
@@ -51,6 +52,7 @@ class Route:
         self.plain = False  # there are queues, and each takes a run by a mere call
         self.durable = False  # some queue outlives the process: the log must be told
         self.guarded = False  # some queue does not take messages at once
+        self.choosy = False  # some queue may not take every message
         self.special = False  # every message must be looked into to be routed
         self.epoch = -1
         self.deaths = -1
@@ -68,7 +70,8 @@ class Route:
         self.queues = queues
         self.durable = any(queue.stored for queue in queues)
         self.guarded = any(queue.guard is not None for queue in queues)
-        self.plain = bool(queues) and not self.durable and not self.guarded
+        self.choosy = any(queue.choosy for queue in queues)
+        self.plain = bool(queues) and not self.durable and not self.guarded and not self.choosy
 
 
 class Routes:

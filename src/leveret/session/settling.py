@@ -81,18 +81,21 @@ def _decide(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
         channel.tx.settle(channel.unacked, tag, multiple, action)
         return
     unacked = channel.unacked
+    late = unacked.forgive(tag or unacked.next_tag, multiple) if unacked.lapsed else 0
+    channel.late += late
     if multiple:
         if tag == 0:
             action(unacked.take_all())
             return
-        if not unacked.holds(tag):
+        if not unacked.holds(tag) and not late:
             raise unknown_tag(tag)
         action(unacked.take_through(tag))
         return
     portion = unacked.take_one(tag)
-    if portion is None:
+    if portion is not None:
+        action([portion])
+    elif not late:
         raise unknown_tag(tag)
-    action([portion])
 
 
 def unknown_tag(tag: int) -> PreconditionFailed:

@@ -52,6 +52,8 @@ class Transaction:
         """Remember what is to be done with these tags; unknown ones are refused now, not at commit."""
         if tag == 0 and multiple:
             wanted = unacked.tags(unacked.next_tag)
+        elif tag in unacked.lapsed:
+            wanted = unacked.tags(tag) if multiple else []
         elif not unacked.holds(tag) or tag in self._settled:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
         else:

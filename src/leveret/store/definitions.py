@@ -1,4 +1,5 @@
-"""What the broker knows besides messages, as rows: virtual hosts, users, permissions, exchanges, queues, bindings.
+"""What the broker knows besides messages, as rows: virtual hosts, users, permissions, exchanges, queues, bindings,
+parameters.
 
 Only durable things become rows. Arguments are AMQP field tables as bytes, so every type in them, nested or not, comes
 back as it was. A change either puts a row (in place of one with the same key) or drops one.
@@ -68,7 +69,16 @@ class BindingRow(NamedTuple):
     arguments: bytes
 
 
-Row = VhostRow | UserRow | PermissionRow | TopicPermissionRow | ExchangeRow | QueueRow | BindingRow
+class ParameterRow(NamedTuple):
+    """A setting of a part of the broker, its ``component``: policies are kept so. ``value`` is JSON."""
+
+    vhost: str
+    component: str
+    name: str
+    value: bytes
+
+
+Row = VhostRow | UserRow | PermissionRow | TopicPermissionRow | ExchangeRow | QueueRow | BindingRow | ParameterRow
 
 KEYS: dict[type[Row], tuple[str, ...]] = {
     VhostRow: ("name",),
@@ -78,6 +88,7 @@ KEYS: dict[type[Row], tuple[str, ...]] = {
     ExchangeRow: ("vhost", "name"),
     QueueRow: ("id",),
     BindingRow: ("vhost", "source", "destination_kind", "destination", "key", "arguments"),
+    ParameterRow: ("vhost", "component", "name"),
 }
 
 
@@ -105,4 +116,5 @@ class Definitions(NamedTuple):
     exchanges: list[ExchangeRow]
     queues: list[QueueRow]
     bindings: list[BindingRow]
+    parameters: list[ParameterRow]
     highest_queue: int  # the highest id that any queue ever had

@@ -6,6 +6,8 @@ Rules of this file:
 - A row that is put again keeps its place: tables are read in the order of their hidden row number, which an update does
   not change. Queues are read by id, which only grows.
 - The highest id that any queue ever had outlives the queue: SQLite keeps it for a key that says AUTOINCREMENT.
+- A kind of row that came later has no table in an older file, and gets one when that is opened. The schema keeps its
+  number: an older Leveret can go on with the file, reads the tables it knows and leaves the others alone.
 - SQLite's errors leave here as StoreError (the file cannot be used) or OSError (the disk cannot), never as its own.
 
 Calls may come from different threads, but never two at a time.
@@ -31,6 +33,7 @@ from leveret.store.definitions import (
     Definitions,
     Drop,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
     Put,
     QueueRow,
@@ -50,7 +53,9 @@ TABLES: dict[type[Row], str] = {  # as the fields of Definitions
     ExchangeRow: "exchanges",
     QueueRow: "queues",
     BindingRow: "bindings",
+    ParameterRow: "parameters",
 }
+CAME_LATER: tuple[type[Row], ...] = (ParameterRow,)
 SQL_TYPES = {str: "TEXT", int: "INTEGER", bool: "INTEGER", bytes: "BLOB"}
 # Dropping a row of the first kind drops every row whose field of that name has its key.
 OWNED_BY = {VhostRow: "vhost", UserRow: "user"}
@@ -152,12 +157,16 @@ class DefinitionsDb:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {'FULL' if synced else 'OFF'}")
         db.execute("PRAGMA foreign_keys = OFF")
-        if not self.is_new:
+        missing = TABLES if self.is_new else [kind for kind in CAME_LATER if not self._has(TABLES[kind])]
+        if not missing:
             return
         with self._transaction():
-            for kind in TABLES:
+            for kind in missing:
                 db.execute(_create(kind))
             db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def _has(self, table: str) -> bool:
+        return bool(self._db.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)).get)
 
     def _check_version(self) -> None:
         version = self._db.pragma("user_version")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from leveret.message import Message
 from leveret.store.batch import Append, Draft, Group, Unit
 from leveret.store.log import Placement
-from leveret.store.records import MOST_PLACES, PUBLISH, RETURN, SETTLE, Entry, entries_body, publish_body
+from leveret.store.records import MOST_PLACES, PUBLISH, SETTLE, Entry, entries_body, publish_body, returns_body
 
 ENTRIES_PER_RECORD = 4096
 FEW = 64  # messages of an append that are worth putting into one record with their neighbours
@@ -90,8 +90,13 @@ def draft_unit(unit: Unit, settled: list[Entry], time: float, wall_ahead: float)
     if settled:
         group.append(Draft(SETTLE, [entries_body(settled)], entries=settled))
     if unit.returns:
-        group.append(Draft(RETURN, [entries_body(unit.returns)], entries=unit.returns))
+        group.append(draft_returns(unit.returns))
     return group
+
+
+def draft_returns(returns: Sequence[Entry]) -> Draft:
+    kind, body = returns_body(returns)
+    return Draft(kind, [body], entries=returns)
 
 
 def draft_settles(entries: list[Entry]) -> Iterator[Group]:

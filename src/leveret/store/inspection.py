@@ -23,6 +23,7 @@ from leveret.store.files import Files
 from leveret.store.lane_log import lane_key
 from leveret.store.pages import fetch
 from leveret.store.recovery import Damaged, Progress, Recovered, recover
+from leveret.store.returns import unpack_return
 from leveret.store.segments import Segment
 
 INCOMPLETE = "incomplete"  # a file in a folder whose files are still on their way (store/backup.py)
@@ -77,7 +78,8 @@ class Contents:
                     raise StoreError(f"{where} changed while it was read: is a broker running? run the command again")
                 for number, message, time in batch.loaded:
                     again = number < found.redelivered_below if self.recovered.clean else None
-                    yield Stored(lane, number, message, time, found.tries.get(number, (0, 0))[0], again)
+                    tries, _ = unpack_return(found.tries.get(number, (0, 0))[0])
+                    yield Stored(lane, number, message, time, tries, again)
                 left -= len(batch.loaded)
                 sequence = runs[-1].sequence + runs[-1].number
 
@@ -118,7 +120,7 @@ def require_format(path: Path) -> None:
 
 def read_definitions(path: Path, room: Path | None = None) -> tuple[Definitions, list[str]]:
     """What can be read, and what is wrong with it. ``room``: where to put the copy for a moment."""
-    nothing = Definitions([], [], [], [], [], [], [], 0)
+    nothing = Definitions([], [], [], [], [], [], [], [], 0)
     with TemporaryDirectory(prefix="leveret-", dir=room) as scratch:
         for name in META_FILES:
             if (path / name).exists():

@@ -30,10 +30,10 @@ from leveret.message import Message
 from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit
 from leveret.store.definitions import Change
 from leveret.store.disk import is_full
-from leveret.store.drafting import draft_append, draft_settles, draft_unit, in_runs
+from leveret.store.drafting import draft_append, draft_returns, draft_settles, draft_unit, in_runs
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, Placement
-from leveret.store.records import RETURN, SETTLE, STOP, Entry, entries_body
+from leveret.store.records import SETTLE, STOP, Entry
 from leveret.store.segments import Segments
 
 MOST_ENTRIES = 65536  # that may wait for company
@@ -178,7 +178,7 @@ class Journal:
             self._entries += self._take_settled(settles)
         if self._returns:
             returns, self._returns = self._returns, []
-            self.place([Draft(RETURN, [entries_body(returns)], entries=returns)])
+            self.place([draft_returns(returns)])
         self._drafted = self.issued
         if self._is_urgent or len(self._entries) > MOST_ENTRIES:
             self._submit()

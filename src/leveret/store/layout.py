@@ -12,7 +12,7 @@ from leveret.store.records import (
     END_OF_GROUP,
     ENTRY,
     PUBLISH,
-    RETURN,
+    RETURNS,
     SEGMENT_HEAD,
     SETTLE,
     Entry,
@@ -72,7 +72,7 @@ class Layout:
             for entry in draft.entries:
                 if entry.about != segment.id and entry.about in self.segments:
                     segment.needs[entry.about] = segment.needs.get(entry.about, 0) + ENTRY.size
-        elif draft.kind == RETURN:
+        elif draft.kind in RETURNS:
             segment.marks += draft.size
             for entry in draft.entries:
                 self._note_return(entry, segment, batch)

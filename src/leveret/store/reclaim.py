@@ -20,12 +20,13 @@ from typing import NamedTuple
 from leveret.logs import get_log
 from leveret.store.batch import Draft
 from leveret.store.disk import ReadableDisk
+from leveret.store.drafting import draft_returns
 from leveret.store.journal import Journal
 from leveret.store.lane_log import lane_key
 from leveret.store.log import Placement
 from leveret.store.records import (
     PUBLISH,
-    RETURN,
+    RETURNS,
     SEGMENT_HEAD,
     SETTLE,
     Entry,
@@ -146,7 +147,7 @@ class Reclaim:
                         self._carried.add((lane_key(queue, lane), key))
                         returns.append(Entry(queue, lane, key, 1, tries))
         if returns:
-            journal.place([Draft(RETURN, [entries_body(returns)], entries=returns)])
+            journal.place([draft_returns(returns)])
 
     def _finish(self, id_: int) -> None:
         segment = self._journal.segments[id_]
@@ -198,6 +199,6 @@ def _taken_apart(data: bytes, records: list[Record], base: int, following: int |
             found.publishes.append((base + record.at, read_publish(data, record)))
         elif record.kind == SETTLE:
             found.settles.extend(read_entries(data, record))
-        elif record.kind == RETURN:
+        elif record.kind in RETURNS:
             found.returns.extend(read_entries(data, record))
     return found

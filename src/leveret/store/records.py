@@ -27,6 +27,7 @@ Bodies:
               the contents, one after the other
     SETTLE    entries of (queue u64, lane u8, sequence u64, number u32, segment u32): done with
     RETURN    entries of (queue u64, lane u8, sequence u64, number u32, tries u32): came back to their queue
+    WAIT      entries of (queue u64, lane u8, sequence u64, number u32, tries and time u64): came back, and wait there
     STOP      nothing: the broker stopped in good order, all that came before is known
 
 A place says: of the messages of this record that belong to this lane of this queue, in order, the first has this
@@ -61,9 +62,11 @@ PLACE = Struct(">QBBQI")
 SHAPE = Struct(">BI")
 TRAITS = Struct(">IdBBH")
 ENTRY = Struct(">QBQII")
+WIDE_ENTRY = Struct(">QBQIQ")
 
-PUBLISH, SETTLE, RETURN, STOP = 1, 2, 3, 4
-KINDS = frozenset((PUBLISH, SETTLE, RETURN, STOP))
+PUBLISH, SETTLE, RETURN, STOP, WAIT = 1, 2, 3, 4, 5
+KINDS = frozenset((PUBLISH, SETTLE, RETURN, STOP, WAIT))
+RETURNS = frozenset((RETURN, WAIT))
 END_OF_GROUP = 1
 PLAIN, WITH_TRAITS = 0, 1
 COPY_BELOW = 8 << 10  # bytes: contents that are larger on average are not worth a copy into one buffer
@@ -79,7 +82,7 @@ class Damage(Exception):
 
 
 class Entry(NamedTuple):
-    """Of a SETTLE (``about``: the segment) or a RETURN (``about``: the tries)."""
+    """Of a SETTLE (``about``: the segment) or a RETURN or WAIT (``about``: store/returns.py)."""
 
     queue: int
     lane: int
@@ -225,6 +228,13 @@ def entries_body(entries: Iterable[Entry]) -> bytes:
     return b"".join([ENTRY.pack(*entry) for entry in entries])
 
 
+def returns_body(entries: Sequence[Entry]) -> tuple[int, bytes]:
+    """The kind of record that these returns need, and its body."""
+    if all([entry.about < 1 << 32 for entry in entries]):
+        return RETURN, entries_body(entries)
+    return WAIT, b"".join([WIDE_ENTRY.pack(*entry) for entry in entries])
+
+
 # ---- reading
 
 
@@ -307,6 +317,7 @@ def _short(data: bytes, at: int) -> tuple[str, int]:
 
 
 def read_entries(data: bytes, record: Record) -> list[Entry]:
-    if (record.end - record.body) % ENTRY.size:
+    shape = WIDE_ENTRY if record.kind == WAIT else ENTRY
+    if (record.end - record.body) % shape.size:
         raise Damage("entries that do not fill their record")
-    return [Entry(*entry) for entry in ENTRY.iter_unpack(data[record.body : record.end])]
+    return [Entry(*entry) for entry in shape.iter_unpack(data[record.body : record.end])]

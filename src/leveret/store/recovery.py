@@ -29,7 +29,7 @@ from leveret.store.records import (
     ENTRY,
     HEAD_SIZE,
     PUBLISH,
-    RETURN,
+    RETURNS,
     SEGMENT_HEAD,
     SETTLE,
     STOP,
@@ -275,7 +275,7 @@ class _Reading:
         found, segment = self._found, self._segment
         if record.kind == PUBLISH:
             self._take_publish(record, read_publish(self._data, record))
-        elif record.kind in (SETTLE, RETURN):
+        elif record.kind == SETTLE or record.kind in RETURNS:
             entries = read_entries(self._data, record)
             segment.marks += record.end - record.at
             for entry in entries:
@@ -288,7 +288,7 @@ class _Reading:
         lane = found.lane(entry.queue, entry.lane)
         stop = entry.sequence + entry.number
         lane.tail = max(lane.tail, stop)
-        if kind == RETURN:
+        if kind in RETURNS:
             lane.returns.append((entry, segment.id))
             return
         lane.settled.append((entry.sequence, stop, entry.about))

@@ -315,7 +315,7 @@ def test_a_queue_that_is_declared_again_is_another_one(life: Life) -> None:
 
 def test_ids_go_on_behind_the_highest_that_the_journal_names(life: Life) -> None:
     broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_mark=1 << 30)
-    rows = Definitions([VhostRow("/", None, None)], [], [], [], [], [], [], highest_queue=41)
+    rows = Definitions([VhostRow("/", None, None)], [], [], [], [], [], [], [], highest_queue=41)
     restore_definitions(broker, rows, "guest", "guest")
     assert broker.vhost("/").declare_queue("q").id == 42
 
@@ -331,6 +331,7 @@ GOOD = Definitions(
     exchanges=[ExchangeRow("/", "x", "topic", False, False, EMPTY)],
     queues=[QueueRow(1, "/", "q", False, EMPTY)],
     bindings=[BindingRow("/", "x", "queue", "q", "k", EMPTY)],
+    parameters=[],
     highest_queue=1,
 )
 BAD: dict[str, list[object]] = {

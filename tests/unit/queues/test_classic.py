@@ -264,6 +264,10 @@ def test_counters_tell_everything_that_happened(house: QueueHouse) -> None:
         "acked": 1,
         "requeued": 1,
         "dropped": 1,
+        "dead_lettered": 0,
+        "duplicates": 0,
+        "refused": 0,
+        "timed_out": 0,
         "expired": 0,
         "purged": 2,
     }

@@ -131,4 +131,4 @@ def test_each_binding_is_asked_and_leaves_alone() -> None:
 def test_routes_by_headers_are_not_to_be_remembered_by_key() -> None:
     exchange = HeadersExchange("x")
     assert exchange.looks_at_headers
-    assert not exchange.looks_at_key
+    assert not exchange.looks_at_all_keys

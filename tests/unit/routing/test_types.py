@@ -25,6 +25,14 @@ def test_each_of_the_four_types_can_be_made(kind: str, made: type) -> None:
     assert exchange.alternate == "y"
 
 
+@pytest.mark.parametrize("kind", ["x-modulus-hash", "x-consistent-hash", "x-random", "x-local-random"])
+def test_types_that_choose_can_be_made(kind: str) -> None:
+    exchange = make_exchange(kind, "x", True, True, True, {"alternate-exchange": "y"})
+    assert exchange.kind == kind
+    assert (exchange.name, exchange.durable, exchange.auto_delete, exchange.internal) == ("x", True, True, True)
+    assert exchange.alternate == "y"
+
+
 @pytest.mark.parametrize("kind", ["", "Direct", "x-unheard-of"])
 def test_unknown_type_is_refused_by_name(kind: str) -> None:
     """S4-06."""
@@ -40,7 +48,7 @@ def test_further_type_is_known_only_where_it_was_registered() -> None:
 
     types.register("x-mirror", MirrorExchange)
     assert types.make("x-mirror", "m").kind == "x-mirror"
-    assert types.kinds() == ["direct", "fanout", "topic", "headers", "x-mirror"]
+    assert types.kinds() == [*EXCHANGE_TYPES, "x-mirror"]
     assert others.kinds() == list(EXCHANGE_TYPES)
     with pytest.raises(PreconditionFailed):
         others.make("x-mirror", "m")

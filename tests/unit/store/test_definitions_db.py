@@ -20,6 +20,7 @@ from leveret.store.definitions import (
     Definitions,
     Drop,
     ExchangeRow,
+    ParameterRow,
     PermissionRow,
     Put,
     QueueRow,
@@ -46,6 +47,8 @@ ROWS: list[Row] = [
     BindingRow("/", "e", "queue", "q", "key", b""),
     BindingRow("/", "e", "queue", "q", "key", NESTED),
     BindingRow("/", "e", "exchange", "f", "", b""),
+    ParameterRow("/", "policy", "p", b'{"priority": 1}'),
+    ParameterRow("/", "other", "p", b"[]"),
 ]
 
 
@@ -172,6 +175,7 @@ def test_highest_queue_is_remembered_when_the_queue_is_gone(path: Path) -> None:
         Drop(ExchangeRow, ("/", "f")),
         Drop(QueueRow, (7,)),
         Drop(BindingRow, ("/", "e", "queue", "q", "key", NESTED)),
+        Drop(ParameterRow, ("/", "policy", "p")),
     ],
 )
 def test_drop_removes_the_row_with_that_key_and_no_other(db: DefinitionsDb, change: Drop) -> None:
@@ -184,7 +188,8 @@ def test_drop_removes_the_row_with_that_key_and_no_other(db: DefinitionsDb, chan
 
 
 def test_dropped_vhost_takes_everything_in_it_along(db: DefinitionsDb) -> None:
-    db.apply(puts(*ROWS, PermissionRow("guest", "other", "", "", "")))
+    elsewhere = ParameterRow("other", "policy", "p", b"{}")
+    db.apply(puts(*ROWS, PermissionRow("guest", "other", "", "", ""), elsewhere))
     db.apply([Drop(VhostRow, ("/",))])
     found = db.load()
     assert found.vhosts == [ROWS[1]]
@@ -192,6 +197,7 @@ def test_dropped_vhost_takes_everything_in_it_along(db: DefinitionsDb) -> None:
     assert found.queues == [QueueRow(9, "other", "q", False, b"")]
     assert found.permissions == [PermissionRow("guest", "other", "", "", "")]
     assert found.topic_permissions == found.exchanges == found.bindings == []
+    assert found.parameters == [elsewhere]
 
 
 def test_dropped_user_takes_the_permissions_along(db: DefinitionsDb) -> None:

@@ -1,0 +1,157 @@
+"""Sending on what died in a queue: with its story in the headers, and in one group of the log with its leaving.
+
+The story is RabbitMQ's: ``x-death`` has one entry for each (queue, reason), the latest first, with a count; the first
+death stands in ``x-first-death-queue``, ``-reason`` and ``-exchange``. The message's own expiration is taken from it
+(and told in the entry), or it would die in the next queue as well. A message that would come back to a queue it died in,
+without anybody having rejected it on the way, would go round for ever: it is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from leveret.broker.publish_rules import carbon_copies
+from leveret.broker.vhost import Vhost
+from leveret.clock import Clock
+from leveret.delivery.selector import selectable
+from leveret.errors import LeveretError
+from leveret.logs import get_log
+from leveret.message import Address, Message, Traits
+from leveret.queues.choosy import offer
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.dying import REJECTED, Dead, leave
+from leveret.queues.guard import Carefree, Delivery
+from leveret.queues.options import DeadLetterTo
+from leveret.queues.queue import Queue
+from leveret.wire.content import properties_of, with_properties
+from leveret.wire.fields import FieldValue
+from leveret.wire.properties import Properties
+
+DEATHS = "x-death"
+MOST_ADDRESSES = 1024
+
+
+class DeadLetters:
+    """Those of one virtual host."""
+
+    def __init__(self, vhost: Vhost, clock: Clock) -> None:
+        self._vhost = vhost
+        self._clock = clock
+        self._addresses: dict[tuple[str, str, int, int], Address] = {}
+        self._complained: set[str] = set()  # queues whose messages go round; said once
+        self._log = get_log("broker")
+
+    def send(self, queue: ClassicQueue, reason: str, deaths: Sequence[Dead]) -> None:
+        """Route each on, and have it leave its queue: after a crash both have happened, or neither."""
+        target = queue.options.dead_letter
+        assert target is not None
+        with self._vhost.surroundings.log.group():
+            for dead in deaths:
+                try:
+                    self._forward(queue, reason, target, dead.message)
+                except LeveretError as problem:  # its headers have grown too large, or the store is read-only
+                    self._log.warning("dead letter is dropped", queue=queue.name, reason=str(problem))
+                leave(queue, dead)
+
+    def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> None:
+        content, address, traits = message
+        key = target.key if target.key_prefix is None else target.key_prefix + queue.name
+        if target.makes_queue and key is not None:
+            if key == queue.name:
+                return  # it died among the dead
+            if key not in self._vhost.queues:
+                self._vhost.declare_queue(key, durable=True)
+        exchange = self._vhost.exchanges.get(target.exchange)
+        if exchange is None:
+            return  # as RabbitMQ: without a word
+        properties = properties_of(content)
+        copies = carbon_copies(properties.headers or {})
+        story = self._told(queue.name, reason, address, properties, copies)
+        if key is not None:
+            story.pop("CC", None)
+        properties = replace(properties, headers=story, expiration=None)
+        keys = (address.key, *copies) if key is None else (key,)
+        routed = self._vhost.route(exchange, keys, selectable(properties)).queues
+        queues = self._without_cycles(queue.name, reason, story, self._vhost.live_queues(routed))
+        if queues:
+            to = self._address(target.exchange, keys[0], address)
+            self._publish(queues, (with_properties(content, properties), to, _reborn(traits)))
+
+    def _publish(self, queues: Sequence[Queue], message: Message) -> None:
+        for queue in queues:
+            if queue.guard is not None:
+                queue.guard.receive(Delivery(Carefree(), [message], len(message[0]), timed=False))
+        ordinary = [queue for queue in queues if queue.guard is None]
+        offer(ordinary, self._vhost.surroundings.log, message, may_drain=False)
+
+    def _told(
+        self, queue: str, reason: str, address: Address, properties: Properties, copies: Sequence[str]
+    ) -> dict[str, FieldValue]:
+        """The headers with this death as the latest."""
+        headers: dict[str, FieldValue] = dict(properties.headers or {})
+        entries = [dict(entry) for entry in _deaths(headers)]
+        same = [entry for entry in entries if entry.get("queue") == queue and entry.get("reason") == reason]
+        if same:
+            latest = same[0]
+            count = latest.get("count")
+            latest["count"] = count + 1 if isinstance(count, int) else 1
+        else:
+            latest = {
+                "count": 1,
+                "reason": reason,
+                "queue": queue,
+                "time": datetime.fromtimestamp(int(self._clock.wall()), UTC),
+                "exchange": address.exchange,
+                "routing-keys": [address.key, *copies],
+            }
+            if properties.expiration is not None:
+                latest["original-expiration"] = properties.expiration
+        headers[DEATHS] = [latest, *(entry for entry in entries if entry is not latest)]
+        headers.setdefault("x-first-death-queue", queue)
+        headers.setdefault("x-first-death-reason", reason)
+        headers.setdefault("x-first-death-exchange", address.exchange)
+        return headers
+
+    def _without_cycles(
+        self, origin: str, reason: str, headers: Mapping[str, object], queues: list[Queue]
+    ) -> list[Queue]:
+        if reason == REJECTED:
+            return queues
+        deaths = _deaths(headers)
+        kept = [queue for queue in queues if not goes_round(queue.name, deaths)]
+        if len(kept) < len(queues) and origin not in self._complained:
+            self._complained.add(origin)
+            self._log.warning("dead letters go round and are dropped", queue=origin, vhost=self._vhost.name)
+        return kept
+
+    def _address(self, exchange: str, key: str, like: Address) -> Address:
+        wanted = (exchange, key, like.channel, like.frame_max)
+        found = self._addresses.get(wanted)
+        if found is None:
+            if len(self._addresses) >= MOST_ADDRESSES:
+                self._addresses.clear()
+            found = self._addresses[wanted] = Address(*wanted)
+        return found
+
+
+def _deaths(headers: Mapping[str, Any]) -> list[dict[str, FieldValue]]:
+    """Clients may send headers of this name too: what is no entry is no death."""
+    entries = headers.get(DEATHS)
+    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def goes_round(queue: str, deaths: Sequence[Mapping[str, object]]) -> bool:
+    """Whether the message died in this queue before, and nobody rejected it since."""
+    for death in deaths:
+        if death.get("reason") == REJECTED:
+            return False
+        if death.get("queue") == queue:
+            return True
+    return False
+
+
+def _reborn(traits: Traits) -> Traits:
+    return Traits(persistent=traits.persistent, priority=traits.priority)

@@ -1,0 +1,58 @@
+"""Publishing to queues that may not take every message: full ones that refuse, and those that drop duplicates.
+
+One message at a time, since each may have another fate. A duplicate counts as taken: it is confirmed and dropped. A
+refusal by any queue is a nack for the publisher, whatever the others did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from leveret.message import NEVER, Message
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.dying import MAXLEN, NOWHERE, Dead, bury
+from leveret.queues.options import REJECT_DLX
+from leveret.queues.queue import Queue, publish_to
+from leveret.store.log import GRANTED, Log
+
+
+class Outcome(NamedTuple):
+    receipt: int
+    refused: bool
+
+
+def offer(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: bool = True) -> Outcome:
+    """``may_drain``: a full queue may first give its consumers what it has."""
+    taken: list[Queue] = []
+    noting: list[ClassicQueue] = []
+    refused = False
+    for queue in queues:
+        if not queue.choosy:
+            taken.append(queue)
+            continue
+        assert isinstance(queue, ClassicQueue)
+        if queue.duplicates is not None and queue.duplicates.has_seen(message):
+            queue.counters.duplicates += 1
+        elif queue.limits is not None and not queue.limits.has_room(message, may_drain):
+            refused = True
+            _refuse(queue, message)
+        else:
+            taken.append(queue)
+            if queue.duplicates is not None:
+                noting.append(queue)
+    size, timed = len(message[0]), message[2].deadline != NEVER
+    if not noting:
+        return Outcome(publish_to(taken, log, [message], size, timed) if taken else GRANTED, refused)
+    with log.group():  # what is remembered of it and the message itself: both or none
+        receipt = publish_to(taken, log, [message], size, timed)
+        for noter in noting:
+            assert noter.duplicates is not None
+            noter.duplicates.note(message)
+    return Outcome(log.issued if receipt != GRANTED else GRANTED, refused)
+
+
+def _refuse(queue: ClassicQueue, message: Message) -> None:
+    queue.counters.refused += 1
+    if queue.options.overflow == REJECT_DLX and queue.options.dead_letter is not None:
+        bury(queue, MAXLEN, [Dead(0, NOWHERE, message)])

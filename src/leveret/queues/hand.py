@@ -1,0 +1,52 @@
+"""What is done to a queue by hand: taking its first message (basic.get), and emptying it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leveret.queues.taken import Taken
+
+if TYPE_CHECKING:
+    from leveret.queues.classic import ClassicQueue
+
+
+def take_by_hand(queue: ClassicQueue, no_ack: bool) -> Taken | None:
+    queue.note_use()
+    queue.settle_down()
+    lane = queue.highest_lane()
+    redelivered = bool(lane.returned)
+    waiting = None if queue.consumers.paused else lane.pop()
+    if waiting is None:
+        queue.account()
+        return None
+    sequence, count, message = waiting
+    queue.counters.got += 1
+    queue.counters.redelivered += redelivered
+    if no_ack:
+        queue.release(lane.number, sequence, 1, len(message[0]))
+    else:
+        queue.unacked += 1
+        queue.held += len(message[0])
+    queue.account()
+    if queue.pager is not None:
+        queue.pager.refill()
+    return Taken(lane.number, sequence, count, redelivered, message, queue.ready)
+
+
+def purge(queue: ClassicQueue) -> int:
+    """Forget what is ready; what is unacked stays with its holders."""
+    number = 0
+    for lane in queue.lanes:
+        for sequence, _, message in list(lane):
+            queue.release(lane.number, sequence, 1, len(message[0]))
+            number += 1
+        if queue.pager is not None and lane.page_stop:
+            number += queue.pager.purge(lane)
+            queue.release(lane.number, lane.page_start, lane.page_stop - lane.page_start, 0)
+        lane.clear()
+    if queue.pager is not None:
+        queue.bytes -= queue.pager.bytes
+        queue.pager.bytes = 0
+    queue.counters.purged += number
+    queue.account()
+    return number
