@@ -16,6 +16,7 @@ from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.dead_letters import DeadLetters
+from leveret.broker.errands import Errands
 from leveret.broker.events import Events
 from leveret.broker.interceptors import Interceptors
 from leveret.broker.policies import Policies
@@ -84,6 +85,7 @@ class Broker:
         self.is_stopping = False  # consumers leave because we go: no reason for durable queues to go with them
         self.flushed = GRANTED  # receipts up to this one were handed to the log's disk
         self._records = True
+        self.errands = Errands(lambda: self.wake())
         self._ids = count(1)
         self._events = get_log("broker")
 
@@ -225,7 +227,7 @@ class Broker:
     @property
     def has_work(self) -> bool:
         """Whether a turn is needed."""
-        return bool(self.dirty or self.outgoing or self.log.issued != self.flushed)
+        return bool(self.dirty or self.outgoing or self.errands or self.log.issued != self.flushed)
 
     # ---- the turn
 
@@ -239,6 +241,8 @@ class Broker:
                     queue.drain()
                 except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
                     self._events.exception("bug while delivering", queue=queue.name)
+        if self.errands:
+            self.errands.run()
         self.flushed = self.log.issued
         self.log.flush()
         if self.outgoing:
@@ -248,7 +252,7 @@ class Broker:
                 outbox.flush()
         if self.gauge.used > self.memory.shortage or self.gauge.is_short:
             self.check_memory()
-        if self.dirty or self.outgoing or self.log.issued != self.flushed:
+        if self.dirty or self.outgoing or self.errands or self.log.issued != self.flushed:
             self.wake()
 
     # ---- alarms

@@ -2,8 +2,8 @@
 
 The story is RabbitMQ's: ``x-death`` has one entry for each (queue, reason), the latest first, with a count; the first
 death stands in ``x-first-death-queue``, ``-reason`` and ``-exchange``. The message's own expiration is taken from it
-(and told in the entry), or it would die in the next queue as well. A message that would come back to a queue it died in,
-without anybody having rejected it on the way, would go round for ever: it is dropped.
+(and told in the entry), or it would die in the next queue as well. A message that would come back to a queue where it
+died, without anybody having rejected it on the way, would go round for ever: it is dropped.
 """
 
 from __future__ import annotations

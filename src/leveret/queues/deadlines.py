@@ -9,13 +9,18 @@ the latest when such entries have become the larger part of the heap.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
+from math import ceil
 from typing import NamedTuple
 
 from leveret.message import NEVER, Message
 from leveret.queues.lane import Lane
 
 SWEEP_FROM = 1024  # below this many entries a sweep is not worth its while
+ON_DISK_AT_ONCE = 4096  # deaths of messages that are on disk only, in one collect()
+
+SEQUENCE_BITS, PLACE_BITS = 40, 48
+SEQUENCES, PLACES = (1 << SEQUENCE_BITS) - 1, (1 << PLACE_BITS) - 1
 
 
 class Death(NamedTuple):
@@ -26,12 +31,20 @@ class Death(NamedTuple):
     message: Message | None
 
 
+class Watched(NamedTuple):
+    """An entry, taken apart."""
+
+    deadline: float
+    lane: int
+    sequence: int
+
+
 class Deadlines:
     __slots__ = ("_heap", "_lanes")
 
     def __init__(self, lanes: list[Lane]) -> None:
         self._lanes = lanes
-        self._heap: list[tuple[float, int, int]] = []  # deadline, lane, sequence
+        self._heap: list[int] = []
 
     def __len__(self) -> int:
         """Entries, with those that point at nothing."""
@@ -39,27 +52,36 @@ class Deadlines:
 
     def watch(self, lane: int, sequence: int, deadline: float) -> None:
         """This one may die out of turn."""
-        heappush(self._heap, (deadline, lane, sequence))
+        if deadline != NEVER:
+            heappush(self._heap, packed(deadline, lane, sequence))
 
-    def collect(self, now: float) -> list[Death]:
-        """Take out everything that is due and was offered to the consumers at least once (TTL 0 waits for that)."""
+    def collect(self, now: float, on_disk: int = ON_DISK_AT_ONCE) -> list[Death]:
+        """Take out what is due and was offered to the consumers at least once (TTL 0 waits for that).
+
+        When ``on_disk`` messages of those are on disk only, the rest waits for the next call.
+        """
         if len(self._heap) > SWEEP_FROM and len(self._heap) > 2 * sum(map(len, self._lanes)):
             self.sweep()
         deaths: list[Death] = []
         for lane in self._lanes:
             self._collect_front(lane, now, deaths)
         later = []
-        while self._heap and self._heap[0][0] <= now:
-            entry = heappop(self._heap)
-            lane = self._lanes[entry[1]]
-            if lane.attempted <= entry[2]:
-                later.append(entry)
-            elif lane.is_paged(entry[2]):
-                deaths.append(Death(lane.number, entry[2], None))
-            elif waiting := lane.cut_out(entry[2]):
-                deaths.append(Death(lane.number, entry[2], waiting[2]))
+        heap, due = self._heap, packed(now, 0xFF, SEQUENCES)
+        while heap and heap[0] <= due:
+            place = heap[0] & PLACES
+            lane, sequence = self._lanes[place >> SEQUENCE_BITS], place & SEQUENCES
+            if lane.attempted <= sequence:
+                later.append(heap[0])
+            elif lane.is_paged(sequence):
+                if not on_disk:
+                    break
+                on_disk -= 1
+                deaths.append(Death(lane.number, sequence, None))
+            elif waiting := lane.cut_out(sequence):
+                deaths.append(Death(lane.number, sequence, waiting[2]))
+            heappop(heap)
         for entry in later:
-            heappush(self._heap, entry)
+            heappush(heap, entry)
         return deaths
 
     def _collect_front(self, lane: Lane, now: float, deaths: list[Death]) -> None:
@@ -72,17 +94,35 @@ class Deadlines:
 
     def sweep(self) -> None:
         """Drop the entries of messages that are not waiting any more; unacked ones get a new one on return."""
-        waiting = {(lane.number, sequence) for lane in self._lanes for sequence, _, _ in lane}
-        lanes = self._lanes
-        kept = {entry for entry in self._heap if entry[1:] in waiting or lanes[entry[1]].is_paged(entry[2])}
+        waiting = {lane.number << SEQUENCE_BITS | sequence for lane in self._lanes for sequence, _, _ in lane}
+        kept = {entry for entry in self._heap if entry & PLACES in waiting or self._is_paged(entry)}
         self._heap = list(kept)  # each once, however often its message came back
         heapify(self._heap)
 
+    def _is_paged(self, entry: int) -> bool:
+        place = entry & PLACES
+        return self._lanes[place >> SEQUENCE_BITS].is_paged(place & SEQUENCES)
+
     def next_deadline(self) -> float:
         """When collect() will have something to do."""
-        soonest = self._heap[0][0] if self._heap else NEVER
+        soonest = (self._heap[0] >> PLACE_BITS) / 1e6 if self._heap else NEVER
         for lane in self._lanes:
             first = lane.first()
             if first is not None and first[2][2].deadline < soonest:
                 soonest = first[2][2].deadline
         return soonest
+
+    def soonest(self, most: int, after: int | None = None) -> list[int]:
+        """The entries that come first, behind the entry ``after``; looks at all of them once."""
+        if after is None:
+            return nsmallest(most, self._heap)
+        return nsmallest(most, (entry for entry in self._heap if entry > after))
+
+
+def packed(deadline: float, lane: int, sequence: int) -> int:
+    return ceil(deadline * 1e6) << PLACE_BITS | lane << SEQUENCE_BITS | sequence
+
+
+def unpacked(entry: int) -> Watched:
+    place = entry & PLACES
+    return Watched((entry >> PLACE_BITS) / 1e6, place >> SEQUENCE_BITS, place & SEQUENCES)

@@ -20,6 +20,7 @@ QUEUE_TYPES = ("classic", "quorum")
 DURABILITIES = ("fsync", "os")
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 SHARED, INDIVIDUAL = "shared", "individual"
+STRATEGIES = (SHARED, INDIVIDUAL, "at-most-once", "at-least-once")
 QUORUM_DELIVERY_LIMIT = 20
 ACTIVEMQ_REDELIVERIES = 6
 DEFAULT_DEDUPLICATION_HEADER = "x-deduplication-header"
@@ -129,18 +130,23 @@ def _dead_letter(arguments: Arguments) -> DeadLetterTo | None:
     key = text(arguments, "x-dead-letter-routing-key")
     if exchange is not None:
         return DeadLetterTo(exchange, key)
-    if key is not None and "x-dead-letter-strategy" not in arguments:
+    if key is not None and not _has_strategy(arguments):
         raise PreconditionFailed(
             "invalid arg 'x-dead-letter-routing-key' without 'x-dead-letter-exchange': give both, or neither"
         )
     return _strategy(arguments)
 
 
+def _has_strategy(arguments: Arguments) -> bool:
+    """RabbitMQ's two values of this name are about something else: both are as safe here."""
+    return one_of(arguments, "x-dead-letter-strategy", STRATEGIES) in (SHARED, INDIVIDUAL)
+
+
 def _strategy(arguments: Arguments) -> DeadLetterTo | None:
     """As ActiveMQ has it: one queue for all dead letters, or one for each queue; made when it is needed."""
-    strategy = one_of(arguments, "x-dead-letter-strategy", (SHARED, INDIVIDUAL))
-    if strategy is None:
+    if not _has_strategy(arguments):
         return None
+    strategy = arguments["x-dead-letter-strategy"]
     prefix = text(arguments, "x-dead-letter-queue-prefix")
     expired = arguments.get("x-process-expired") is None or flag(arguments, "x-process-expired")
     return DeadLetterTo(
@@ -159,7 +165,7 @@ def _delivery_limit(arguments: Arguments, kind: str, retry: RetryPlan | None) ->
     given = [each for each in (limit, redeliveries) if each is not None]
     if given:
         return None if min(given) < 0 else min(given)  # -1: no limit
-    if "x-dead-letter-strategy" in arguments:
+    if _has_strategy(arguments):
         return ACTIVEMQ_REDELIVERIES
     return QUORUM_DELIVERY_LIMIT if kind == "quorum" or (retry is not None and retry.needs_limit) else None
 

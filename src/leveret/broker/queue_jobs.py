@@ -1,0 +1,243 @@
+"""What people do to the messages of a queue beside consuming them: look, copy, move, delete, and drive them back.
+
+A job walks through the queue (queues/walking.py), a few hundred messages a turn, and says how far it is: ``looked_at``,
+``done``, ``skipped``. A move settles the message here and publishes it there in one group of the log, so that a crash
+shows it in one of the two. Jobs begun on a queue that is deleted meanwhile just end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from leveret.broker.errands import Errands
+from leveret.broker.timers import Timers
+from leveret.broker.vhost import Vhost
+from leveret.delivery.selector import compile_selector, selectable
+from leveret.message import NEVER, Address, Message, Traits
+from leveret.queues.choosy import offer
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.dying import Dead, leave
+from leveret.queues.lane import Waiting
+from leveret.queues.walking import STEP, Walk, message_id
+from leveret.wire.content import properties_of, with_properties
+
+REDRIVEN = "x-redrive-count"
+STORY = ("x-death", "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange")
+MOST_REDRIVES = 10
+MOST_BYTES = 4 << 20  # of content in one step, which is one group of the log
+
+Filter = Callable[[Message], bool]
+
+
+class Seen(NamedTuple):
+    """A message that was looked at and left where it is. ``tries``: how often it came back."""
+
+    id: str
+    tries: int
+    message: Message
+
+
+def matching(selector: str) -> Filter:
+    """A filter by headers and properties, in the language of selectors."""
+    matches = compile_selector(selector).matches
+    return lambda message: matches(selectable(properties_of(message[0])))
+
+
+class Job:
+    """One walk through one queue. ``on_done`` is called when it is over, also after ``cancel``."""
+
+    def __init__(
+        self,
+        queue: ClassicQueue,
+        errands: Errands,
+        *,
+        only: Filter | None = None,
+        limit: int | None = None,
+        on_done: Callable[[Job], None] = lambda job: None,
+    ) -> None:
+        self.queue = queue
+        self.looked_at = 0
+        self.done = 0
+        self.skipped = 0  # wanted, but something was against it
+        self.is_over = False
+        self._bytes = 0  # of what this step has looked at
+        self._only = only
+        self._limit = limit
+        self._on_done = on_done
+        self._errands = errands
+        self._walk = Walk(queue, self._meet, lambda: errands.send(self))
+
+    def start(self) -> None:
+        self.queue.settle_down()
+        self._errands.send(self)
+
+    def cancel(self) -> None:
+        if not self.is_over:
+            self._end()
+
+    def step(self) -> bool:
+        if self.is_over:
+            return False
+        self._bytes = 0
+        with self.queue.surroundings.log.group():
+            goes_on = self._walk.step(self.pace())
+        self.queue.account()
+        if self._walk.is_over or self.done == self._limit:
+            self._end()
+            return False
+        return goes_on
+
+    def pace(self) -> int:
+        """How many messages this step may look at."""
+        return STEP
+
+    def _end(self) -> None:
+        self.is_over = True
+        self.queue.touch()
+        self._on_done(self)
+
+    def _meet(self, lane: int, waiting: Waiting) -> bool:
+        if self.is_over or self.done == self._limit:
+            self._walk.enough = True
+            return False
+        self.looked_at += 1
+        self._bytes += len(waiting[2][0])
+        if self._bytes > MOST_BYTES:
+            self._walk.enough = True
+        if self._only is not None and not self._only(waiting[2]):
+            return False
+        return self.meet(lane, waiting)
+
+    def meet(self, lane: int, waiting: Waiting) -> bool:
+        """Do what is to be done with a message that is wanted; whether it leaves its queue."""
+        raise NotImplementedError
+
+
+class Browse(Job):
+    """Look, without touching: ``found`` has the messages."""
+
+    def __init__(self, queue: ClassicQueue, errands: Errands, **more: object) -> None:
+        super().__init__(queue, errands, **more)  # type: ignore[arg-type]
+        self.found: list[Seen] = []
+
+    def meet(self, lane: int, waiting: Waiting) -> bool:
+        sequence, tries, message = waiting
+        self.found.append(Seen(message_id(self.queue, lane, sequence), tries, message))
+        self.done += 1
+        return False
+
+
+class Delete(Job):
+    def meet(self, lane: int, waiting: Waiting) -> bool:
+        leave(self.queue, Dead(lane, waiting[0], waiting[2]))
+        self.done += 1
+        return True
+
+
+class Forward(Job):
+    """Publish what is wanted by an exchange and a key; ``keeps`` makes it a copy. What nobody would take stays."""
+
+    def __init__(
+        self,
+        vhost: Vhost,
+        queue: ClassicQueue,
+        errands: Errands,
+        exchange: str,
+        key: str | None,
+        *,
+        keeps: bool,
+        **more: object,
+    ) -> None:
+        super().__init__(queue, errands, **more)  # type: ignore[arg-type]
+        self._vhost = vhost
+        self._exchange = vhost.exchange(exchange)
+        self._key = key  # None: the key it came with
+        self._keeps = keeps
+
+    def meet(self, lane: int, waiting: Waiting) -> bool:
+        message = waiting[2]
+        key = message[1].key if self._key is None else self._key
+        if not publish_elsewhere(self._vhost, self._exchange.name, key, message, self.queue):
+            self.skipped += 1
+            return False
+        self.done += 1
+        if not self._keeps:
+            leave(self.queue, Dead(lane, waiting[0], message))
+        return not self._keeps
+
+
+class Redrive(Job):
+    """Dead letters go back to the queue they died in first. A message that went back ``MOST_REDRIVES`` times stays.
+
+    ``rate``: messages a second. A dry run only counts, by origin, in ``origins``.
+    """
+
+    def __init__(
+        self,
+        vhost: Vhost,
+        queue: ClassicQueue,
+        errands: Errands,
+        timers: Timers,
+        *,
+        rate: float | None = None,
+        dry_run: bool = False,
+        **more: object,
+    ) -> None:
+        super().__init__(queue, errands, **more)  # type: ignore[arg-type]
+        self.origins: Counter[str] = Counter()
+        self._vhost = vhost
+        self._timers = timers
+        self._rate = rate
+        self._began = vhost.surroundings.now()
+        self._dry_run = dry_run
+
+    def pace(self) -> int:
+        if self._rate is None or self._dry_run:
+            return STEP
+        return 1
+
+    def step(self) -> bool:
+        if self._rate is not None and not self._dry_run and not self.is_over:
+            due = self._began + self.done / self._rate
+            if due > self._vhost.surroundings.now():
+                self._timers.at(due, lambda: self._errands.send(self))
+                return False
+        return super().step()
+
+    def meet(self, lane: int, waiting: Waiting) -> bool:
+        sequence, _, message = waiting
+        properties = properties_of(message[0])
+        headers = dict(properties.headers or {})
+        origin, count = headers.get("x-first-death-queue"), headers.get(REDRIVEN, 0)
+        if not isinstance(origin, str) or not isinstance(count, int) or count >= MOST_REDRIVES:
+            self.skipped += 1
+            return False
+        if origin == self.queue.name or origin not in self._vhost.queues:
+            self.skipped += 1
+            return False
+        self.origins[origin] += 1
+        if not self._dry_run:
+            fresh = {name: value for name, value in headers.items() if name not in STORY} | {REDRIVEN: count + 1}
+            content = with_properties(message[0], replace(properties, headers=fresh))
+            if not publish_elsewhere(self._vhost, "", origin, (content, message[1], message[2]), self.queue):
+                self.origins[origin] -= 1
+                self.skipped += 1
+                return False
+            leave(self.queue, Dead(lane, sequence, message))
+        self.done += 1
+        return not self._dry_run
+
+
+def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, away_from: ClassicQueue) -> bool:
+    """As if published now, with its priority and persistence; False if no queue but ``away_from`` would take it."""
+    content, address, traits = message
+    routed = vhost.route(vhost.exchange(exchange), (key,), selectable(properties_of(content)))
+    queues = [queue for queue in vhost.live_queues(routed.queues) if queue is not away_from and queue.guard is None]
+    if not queues:
+        return False
+    to = Address(exchange, key, address.channel, address.frame_max)
+    fresh = traits if traits.deadline == NEVER else Traits(persistent=traits.persistent, priority=traits.priority)
+    return not offer(queues, vhost.surroundings.log, (content, to, fresh), may_drain=False).refused
