@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 SRC = REPOSITORY / "src" / "leveret"
 
 ROOT_FILES = {"errors", "version", "message", "clock", "config", "setting_kinds", "bootstrap", "logs", "machine"}
-ROOT_FILES |= {"embedded", "embedded_vhost", "pytest_plugin", "node"}
+ROOT_FILES |= {"embedded", "embedded_vhost", "embedded_jobs", "pytest_plugin", "node"}
 # What a thinking room of the server may import besides the rooms below it: values and their types.
 VALUES = {"message", "wire.properties", "wire.fields", "clock", "logs"}
 ROOMS: dict[str, set[str]] = {
@@ -29,7 +29,8 @@ ROOMS: dict[str, set[str]] = {
     "delivery": VALUES,
     "auth": VALUES,
     "store": VALUES,
-    "queues": VALUES | {"store", "delivery"},
+    # Groups, selectors and duplicates are decided by the headers of a message.
+    "queues": VALUES | {"store", "delivery", "wire.content", "wire.constants"},
     # The broker makes and reads content for callers in the process, and interceptors rewrite methods.
     "broker": VALUES
     | {"routing", "queues", "store", "delivery", "auth"}
@@ -60,7 +61,8 @@ MAY_IMPORT: dict[str, set[str]] = ROOMS | {
     "node": SERVER_ROOMS | {"client", "message", "clock", "config", "bootstrap", "logs", "machine"},
     "embedded": SERVER_ROOMS
     | {"client", "node", "embedded_vhost", "message", "clock", "config", "bootstrap", "logs", "machine"},
-    "embedded_vhost": SERVER_ROOMS | {"node", "message", "clock", "config", "logs"},
+    "embedded_vhost": SERVER_ROOMS | {"node", "embedded_jobs", "message", "clock", "config", "logs"},
+    "embedded_jobs": {"broker", "queues"},
     "pytest_plugin": {"embedded"},
     "__init__": {"embedded", "clock", "config"},
     "__main__": {"cli"},

@@ -12,6 +12,7 @@ from leveret.broker.policy import Policy
 from leveret.broker.policy_merge import Explanation
 from leveret.broker.vhost import Vhost
 from leveret.config import Settings
+from leveret.embedded_jobs import QueueJobs
 from leveret.node import Node
 from leveret.routing.bindings import Binding, Destination
 from leveret.server.callbacks import Callback, CallbackThread
@@ -54,6 +55,7 @@ class EmbeddedVhost:
             left=lambda tag: self._by_tag.pop(tag, None),
             max_message_bytes=broker.settings.max_message_bytes,
         )
+        self.jobs = QueueJobs(self._call, broker.node.broker, vhost)
 
     def _call(self, function: Callable[[], T], publishes: bool = False) -> T:
         def run() -> T:

@@ -70,7 +70,7 @@ class Broker:
         self.users.on_deleted = lambda name: self.record(Drop(UserRow, (name,)))
         self.permissions.on_saved = lambda rule: self.record(rule_saved(rule))
         self.permissions.on_dropped = lambda rule: self.record(rule_dropped(rule))
-        self.exchange_types = ExchangeTypes()
+        self.exchange_types = ExchangeTypes(secrets.randbits(64))
         self.registry = Registry()
         self.vhosts: dict[str, Vhost] = {}
         self.policies = Policies(self.vhost, self.record, lambda: self.wake())

@@ -17,7 +17,7 @@ from leveret.broker.publish_rules import carbon_copies
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
 from leveret.delivery.selector import selectable
-from leveret.errors import LeveretError
+from leveret.errors import FrameError, LeveretError
 from leveret.logs import get_log
 from leveret.message import Address, Message, Traits
 from leveret.queues.choosy import offer
@@ -67,7 +67,7 @@ class DeadLetters:
         exchange = self._vhost.exchanges.get(target.exchange)
         if exchange is None:
             return  # as RabbitMQ: without a word
-        properties = properties_of(content)
+        properties = _readable(content, traits)
         copies = carbon_copies(properties.headers or {})
         story = self._told(queue.name, reason, address, properties, copies)
         if key is not None:
@@ -135,6 +135,14 @@ class DeadLetters:
                 self._addresses.clear()
             found = self._addresses[wanted] = Address(*wanted)
         return found
+
+
+def _readable(content: bytes, traits: Traits) -> Properties:
+    """Nobody checked the headers when they came: if they cannot be read, the body goes on without them."""
+    try:
+        return properties_of(content)
+    except FrameError:
+        return Properties(delivery_mode=2 if traits.persistent else 1, priority=traits.priority or None)
 
 
 def _deaths(headers: Mapping[str, Any]) -> list[dict[str, FieldValue]]:

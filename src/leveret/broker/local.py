@@ -162,7 +162,7 @@ class LocalSession:
         if holder is None or holder.queue is not target:
             holder = self._getters[queue] = Holder(target, 0, self.unacked)
         if not auto_ack and target.leases is not None:
-            target.leases.opened(holder, taken.lane, taken.sequence, 1)
+            target.leases.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
         kept = None if auto_ack else taken.message
         tag = self.note(holder, kept, taken.lane, taken.sequence, taken.tries)
         return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered)
@@ -213,9 +213,8 @@ class LocalSession:
     def _settle(self, tag: int, multiple: bool) -> list[Portion]:
         if multiple and tag == 0:
             return self.unacked.take_all()
-        if not self.unacked.holds(tag):
-            if self.unacked.forgive(tag, multiple):
-                return []  # it was taken back meanwhile
+        is_late = tag in self.unacked.lapsed
+        if not self.unacked.holds(tag) and not is_late:
             raise PreconditionFailed(f"unknown delivery tag {tag}")
         if multiple:
             return self.unacked.take_through(tag)

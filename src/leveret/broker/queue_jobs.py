@@ -21,7 +21,7 @@ from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dying import Dead, leave
 from leveret.queues.lane import Waiting
-from leveret.queues.walking import STEP, Walk, message_id
+from leveret.queues.walking import STEP, Walk
 from leveret.wire.content import properties_of, with_properties
 
 REDRIVEN = "x-redrive-count"
@@ -35,7 +35,8 @@ Filter = Callable[[Message], bool]
 class Seen(NamedTuple):
     """A message that was looked at and left where it is. ``tries``: how often it came back."""
 
-    id: str
+    lane: int
+    sequence: int
     tries: int
     message: Message
 
@@ -46,27 +47,25 @@ def matching(selector: str) -> Filter:
     return lambda message: matches(selectable(properties_of(message[0])))
 
 
+class Scope(NamedTuple):
+    """What a job is about, when it ends early, and who is told of its end."""
+
+    only: Filter | None = None
+    limit: int | None = None
+    on_done: Callable[[Job], None] = lambda job: None
+
+
 class Job:
     """One walk through one queue. ``on_done`` is called when it is over, also after ``cancel``."""
 
-    def __init__(
-        self,
-        queue: ClassicQueue,
-        errands: Errands,
-        *,
-        only: Filter | None = None,
-        limit: int | None = None,
-        on_done: Callable[[Job], None] = lambda job: None,
-    ) -> None:
+    def __init__(self, queue: ClassicQueue, errands: Errands, scope: Scope | None = None) -> None:
         self.queue = queue
         self.looked_at = 0
         self.done = 0
         self.skipped = 0  # wanted, but something was against it
         self.is_over = False
         self._bytes = 0  # of what this step has looked at
-        self._only = only
-        self._limit = limit
-        self._on_done = on_done
+        self._only, self._limit, self._on_done = scope or Scope()
         self._errands = errands
         self._walk = Walk(queue, self._meet, lambda: errands.send(self))
 
@@ -119,13 +118,13 @@ class Job:
 class Browse(Job):
     """Look, without touching: ``found`` has the messages."""
 
-    def __init__(self, queue: ClassicQueue, errands: Errands, **more: object) -> None:
-        super().__init__(queue, errands, **more)  # type: ignore[arg-type]
+    def __init__(self, queue: ClassicQueue, errands: Errands, scope: Scope | None = None) -> None:
+        super().__init__(queue, errands, scope)
         self.found: list[Seen] = []
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
         sequence, tries, message = waiting
-        self.found.append(Seen(message_id(self.queue, lane, sequence), tries, message))
+        self.found.append(Seen(lane, sequence, tries, message))
         self.done += 1
         return False
 
@@ -147,11 +146,11 @@ class Forward(Job):
         errands: Errands,
         exchange: str,
         key: str | None,
+        scope: Scope | None = None,
         *,
-        keeps: bool,
-        **more: object,
+        keeps: bool = False,
     ) -> None:
-        super().__init__(queue, errands, **more)  # type: ignore[arg-type]
+        super().__init__(queue, errands, scope)
         self._vhost = vhost
         self._exchange = vhost.exchange(exchange)
         self._key = key  # None: the key it came with
@@ -181,12 +180,12 @@ class Redrive(Job):
         queue: ClassicQueue,
         errands: Errands,
         timers: Timers,
+        scope: Scope | None = None,
         *,
         rate: float | None = None,
         dry_run: bool = False,
-        **more: object,
     ) -> None:
-        super().__init__(queue, errands, **more)  # type: ignore[arg-type]
+        super().__init__(queue, errands, scope)
         self.origins: Counter[str] = Counter()
         self._vhost = vhost
         self._timers = timers

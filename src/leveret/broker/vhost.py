@@ -28,7 +28,7 @@ from leveret.routing.direct import DefaultExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import Routed, route
 from leveret.routing.types import ExchangeTypes
-from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
+from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, ParameterRow, Put, QueueRow
 
 PREDECLARED = (
     ("amq.direct", "direct"),
@@ -236,6 +236,8 @@ class Vhost:
         self._drop_bindings(self.bindings.of_destination(own))
         if queue.stored:
             self.record(Drop(QueueRow, (queue.id,)))
+            if queue.consumers.paused:
+                self.record(Drop(ParameterRow, (self.name, "paused", queue.name)))
         del self.queues[queue.name]
         self.deaths += 1
         self._disown(queue)

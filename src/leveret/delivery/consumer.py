@@ -20,7 +20,7 @@ UNLIMITED = 1 << 60  # credit that nobody uses up
 class Outstanding(Protocol):
     """Deliveries that are not settled (delivery/unacked.py)."""
 
-    def take_back(self, holder: Holder, lane: int, sequence: int) -> Portion | None: ...
+    def take_back(self, holder: Holder, lane: int, sequence: int, tries: int) -> Portion | None: ...
 
 
 class Source(Protocol):
@@ -52,9 +52,10 @@ class Holder:
         self.credit = credit  # how many more may be given before something must be settled
         self.unacked = unacked  # where what it holds is kept
 
-    def take_back(self, lane: int, sequence: int) -> Portion | None:
-        """Take one message out of its hands: it held it for too long. None if it does not hold it any more."""
-        return None if self.unacked is None else self.unacked.take_back(self, lane, sequence)
+    def take_back(self, lane: int, sequence: int, tries: int) -> Portion | None:
+        """Take one message out of its hands: it held it for too long. None if it does not hold it any more, or was
+        given it another time: ``tries`` tells one delivery from the next."""
+        return None if self.unacked is None else self.unacked.take_back(self, lane, sequence, tries)
 
     def restore(self, number: int) -> None:
         """``number`` of its messages were settled or returned."""

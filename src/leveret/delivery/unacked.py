@@ -146,9 +146,9 @@ class Unacked:
             self._set_stragglers_apart()
         return Portion(span.holder, span.lane, tag + span.delta, [message], span.count)
 
-    def take_back(self, holder: Holder, lane: int, sequence: int) -> Portion | None:
+    def take_back(self, holder: Holder, lane: int, sequence: int, tries: int) -> Portion | None:
         """Take a message out of the holder's hands; whatever is said of its tag later is ignored."""
-        tag = self.tag_of(holder, lane, sequence)
+        tag = self.tag_of(holder, lane, sequence, tries)
         portion = None if tag is None else self.take_one(tag)
         if tag is not None and portion is not None:
             self.lapsed[tag] = None
@@ -156,22 +156,38 @@ class Unacked:
                 del self.lapsed[next(iter(self.lapsed))]
         return portion
 
-    def tag_of(self, holder: Holder, lane: int, sequence: int) -> int | None:
-        """The tag of what the holder was given, if it is not settled."""
+    def tag_of(self, holder: Holder, lane: int, sequence: int, tries: int) -> int | None:
+        """The tag of what the holder was given at its try of that number, if it is not settled."""
         for tag, portion in self.stragglers.items():
-            if portion.holder is holder and portion.lane == lane and portion.sequence == sequence:
+            place = (portion.lane, portion.sequence, portion.tries)
+            if portion.holder is holder and place == (lane, sequence, tries):
                 return tag
         first = self.base
         for span in self.spans:
             tag = sequence - span.delta
-            if span.holder is holder and span.lane == lane and first <= tag <= span.last and self.holds(tag):
+            is_it = span.holder is holder and span.lane == lane and span.count == tries
+            if is_it and first <= tag <= span.last and self.holds(tag):
                 return tag
             first = span.last + 1
         return None
 
+    def find(self, tag: int) -> tuple[Holder, int, int, int] | None:
+        """Who holds what the tag means, its lane, sequence and tries; None if it is not outstanding."""
+        if not self.holds(tag):
+            return None
+        if tag < self.base:
+            portion = self.stragglers[tag]
+            return portion.holder, portion.lane, portion.sequence, portion.tries
+        span = self._span_of(tag)
+        return span.holder, span.lane, tag + span.delta, span.count
+
     def forgive(self, tag: int, multiple: bool) -> int:
         """How many tags that were taken back this settlement is about: they are forgotten now."""
-        late = [old for old in self.lapsed if old == tag or (multiple and old < tag)]
+        if not multiple:
+            is_late = tag in self.lapsed
+            self.lapsed.pop(tag, None)
+            return int(is_late)
+        late = [old for old in self.lapsed if old <= tag]
         for old in late:
             del self.lapsed[old]
         return len(late)

@@ -27,6 +27,7 @@ def offer(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: boo
     taken: list[Queue] = []
     noting: list[ClassicQueue] = []
     refused = False
+    owed = GRANTED  # where a duplicate came so early that the first one is not safe yet
     for queue in queues:
         if not queue.choosy:
             taken.append(queue)
@@ -34,6 +35,7 @@ def offer(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: boo
         assert isinstance(queue, ClassicQueue)
         if queue.duplicates is not None and queue.duplicates.has_seen(message):
             queue.counters.duplicates += 1
+            owed = max(owed, queue.duplicates.owed(message))
         elif queue.limits is not None and not queue.limits.has_room(message, may_drain):
             refused = True
             _refuse(queue, message)
@@ -43,13 +45,14 @@ def offer(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: boo
                 noting.append(queue)
     size, timed = len(message[0]), message[2].deadline != NEVER
     if not noting:
-        return Outcome(publish_to(taken, log, [message], size, timed) if taken else GRANTED, refused)
+        receipt = publish_to(taken, log, [message], size, timed) if taken else GRANTED
+        return Outcome(max(receipt, owed), refused)
     with log.group():  # what is remembered of it and the message itself: both or none
         receipt = publish_to(taken, log, [message], size, timed)
         for noter in noting:
             assert noter.duplicates is not None
             noter.duplicates.note(message)
-    return Outcome(log.issued if receipt != GRANTED else GRANTED, refused)
+    return Outcome(log.issued if receipt != GRANTED else owed, refused)
 
 
 def _refuse(queue: ClassicQueue, message: Message) -> None:

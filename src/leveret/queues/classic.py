@@ -207,7 +207,7 @@ class ClassicQueue:
             consumer = self.consumers.next()
             if consumer is None:
                 break
-            budget -= self._offer(lane, consumer, budget)
+            budget -= self.offer(lane, consumer, budget)
         if budget <= 0:
             self.touch()
         elif self.limits is not None:
@@ -252,11 +252,12 @@ class ClassicQueue:
     def highest_lane(self) -> Lane:
         return next((lane for lane in reversed(self.lanes) if len(lane)), self.lane)
 
-    def _offer(self, lane: Lane, consumer: Consumer, budget: int) -> int:
+    def offer(self, lane: Lane, consumer: Consumer, budget: int) -> int:
         """Give one consumer its turn; how many messages it took."""
+        tries = 0
         if lane.returned:
-            sequence, count, message = lane.pop()  # type: ignore[misc]
-            consumer.take_again(message, lane.number, sequence, count)
+            sequence, tries, message = lane.pop()  # type: ignore[misc]
+            consumer.take_again(message, lane.number, sequence, tries)
             number, size = 1, len(message[0])
             self.counters.redelivered += 1
         else:
@@ -272,7 +273,7 @@ class ClassicQueue:
             self.unacked += number
             self.held += size
             if self.leases is not None:
-                self.leases.opened(consumer, lane.number, sequence, number)
+                self.leases.opened(consumer, lane.number, sequence, number, tries)
         if consumer.one_shot:
             self.dismiss(consumer)
         return number
@@ -349,7 +350,8 @@ class ClassicQueue:
 
     def add_consumer(self, consumer: Consumer) -> None:
         holder = next(iter(self.consumers), None)
-        if holder is not None and (consumer.exclusive or holder.exclusive):
+        alone = holder is None and not self.options.single_active
+        if (consumer.exclusive and not alone) or (holder is not None and holder.exclusive):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         self.consumers.add(consumer)
         if self.selection is not None or consumer.selector is not None:

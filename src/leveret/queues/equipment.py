@@ -63,6 +63,8 @@ def _watch_acks(queue: ClassicQueue) -> None:
 def _remember_duplicates(queue: ClassicQueue) -> None:
     window = queue.options.duplicates
     if window is None:
+        if queue.duplicates is not None:
+            queue.duplicates.stop()
         queue.duplicates = None
     elif queue.duplicates is None:
         queue.duplicates = Duplicates(queue, window)

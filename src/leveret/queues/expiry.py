@@ -5,45 +5,50 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, Message
+from leveret.queues.deadlines import ON_DISK_AT_ONCE
 from leveret.queues.dying import EXPIRED, Dead, buries_expired, bury
+from leveret.queues.exhuming import exhume
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
+    from leveret.queues.lane import Lane
 
 BATCH = 256  # deaths at a time: each batch is one group of the log
 
 
 def bury_expired(queue: ClassicQueue) -> None:
+    """All of them; but as long as some are being read from disk to be sent on, no more of those."""
     assert queue.deadlines is not None
-    deaths = queue.deadlines.collect(queue.surroundings.now())
-    if not deaths:
-        return
-    here = [Dead(lane, sequence, message) for lane, sequence, message in deaths if message is not None]
-    queue.counters.expired += len(here)
-    for first in range(0, len(here), BATCH):
-        bury(queue, EXPIRED, here[first : first + BATCH])
-    for lane, sequence, message in deaths:
-        if message is None:
-            _bury_on_disk(queue, lane, sequence)
+    now = queue.surroundings.now()
+    while deaths := queue.deadlines.collect(now, 0 if _is_reading(queue) else ON_DISK_AT_ONCE):
+        here = [Dead(lane, sequence, message) for lane, sequence, message in deaths if message is not None]
+        queue.counters.expired += len(here)
+        _bury_batches(queue, here)
+        for lane in queue.lanes:
+            if on_disk := [death.sequence for death in deaths if death.message is None and death.lane == lane.number]:
+                _bury_on_disk(queue, lane, on_disk)
 
 
-def _bury_on_disk(queue: ClassicQueue, lane: int, sequence: int) -> None:
-    """It is not here: it is read only if somebody wants to see it."""
-    pager = queue.pager
-    assert pager is not None
+def _is_reading(queue: ClassicQueue) -> bool:
+    return queue.pager is not None and queue.pager.exhuming > 0
+
+
+def _bury_batches(queue: ClassicQueue, deaths: list[Dead]) -> None:
+    for first in range(0, len(deaths), BATCH):
+        bury(queue, EXPIRED, deaths[first : first + BATCH])
+
+
+def _bury_on_disk(queue: ClassicQueue, lane: Lane, sequences: list[int]) -> None:
+    """They are not here: they are read only if somebody wants to see them."""
     if buries_expired(queue):
-        if pager.exhume(queue.lanes[lane], sequence, lambda message: _exhumed(queue, lane, sequence, message)):
-            queue.counters.expired += 1
+        queue.counters.expired += exhume(queue, lane, sequences, lambda deaths: _bury_batches(queue, deaths))
         return
-    size = pager.expire(queue.lanes[lane], sequence)
-    if size is not None:
-        queue.counters.expired += 1
-        queue.release(lane, sequence, 1, size)
-
-
-def _exhumed(queue: ClassicQueue, lane: int, sequence: int, message: Message | None) -> None:
-    if queue.alive and message is not None:
-        bury(queue, EXPIRED, [Dead(lane, sequence, message)])
+    assert queue.pager is not None
+    for sequence in sequences:
+        size = queue.pager.expire(lane, sequence)
+        if size is not None:
+            queue.counters.expired += 1
+            queue.release(lane.number, sequence, 1, size)
 
 
 def arm_expiry(queue: ClassicQueue) -> None:
@@ -52,6 +57,8 @@ def arm_expiry(queue: ClassicQueue) -> None:
     soonest = queue.deadlines.next_deadline()
     if soonest == NEVER or (queue.expiry_timer is not None and queue.expiry_timer[0] <= soonest):
         return
+    if soonest <= queue.surroundings.now() and _is_reading(queue):
+        return  # it is looked at again when they are read
     if queue.expiry_timer is not None:
         queue.expiry_timer[1].cancel()
     queue.expiry_timer = (soonest, queue.surroundings.schedule(soonest, lambda: _due(queue)))

@@ -18,7 +18,7 @@ from leveret.queues.surroundings import Cancellable
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
-Lease = tuple[float, int, Holder, int, int, int]  # until, order, who, lane, sequence, number
+Lease = tuple[float, int, Holder, int, int, int, int]  # until, order, who, lane, sequence, number, tries
 
 
 class Leases:
@@ -29,21 +29,21 @@ class Leases:
         self._queue = queue
         self._heap: list[Lease] = []
         self._order = count()
-        self._extended: dict[tuple[int, int], float] = {}  # (lane, sequence): until
+        self._extended: dict[tuple[int, int, int], float] = {}  # (lane, sequence, tries): until
         self._timer: tuple[float, Cancellable] | None = None
 
-    def opened(self, holder: Holder, lane: int, sequence: int, number: int) -> None:
-        """These were given to the holder now."""
+    def opened(self, holder: Holder, lane: int, sequence: int, number: int, tries: int) -> None:
+        """These were given to the holder now, after they had come back ``tries`` times."""
         if self.seconds is not None:
             until = self._queue.surroundings.now() + self.seconds
-            heappush(self._heap, (until, next(self._order), holder, lane, sequence, number))
+            heappush(self._heap, (until, next(self._order), holder, lane, sequence, number, tries))
             self._arm()
 
-    def extend(self, holder: Holder, lane: int, sequence: int, seconds: float) -> None:
+    def extend(self, holder: Holder, lane: int, sequence: int, tries: int, seconds: float) -> None:
         """The holder may keep this one for so long from now on."""
         until = self._queue.surroundings.now() + seconds
-        self._extended[lane, sequence] = until
-        heappush(self._heap, (until, next(self._order), holder, lane, sequence, 1))
+        self._extended[lane, sequence, tries] = until
+        heappush(self._heap, (until, next(self._order), holder, lane, sequence, 1, tries))
         self._arm()
 
     def _arm(self) -> None:
@@ -57,15 +57,15 @@ class Leases:
         self._timer = None
         now = self._queue.surroundings.now()
         while self._heap and self._heap[0][0] <= now:
-            _, _, holder, lane, sequence, number = heappop(self._heap)
+            _, _, holder, lane, sequence, number, tries = heappop(self._heap)
             for place in range(sequence, sequence + number):
-                if self._extended.get((lane, place), 0.0) <= now:
-                    self._extended.pop((lane, place), None)
-                    self._end(holder, lane, place)
+                if self._extended.get((lane, place, tries), 0.0) <= now:
+                    self._extended.pop((lane, place, tries), None)
+                    self._end(holder, lane, place, tries)
         self._arm()
 
-    def _end(self, holder: Holder, lane: int, sequence: int) -> None:
-        portion = holder.take_back(lane, sequence)
+    def _end(self, holder: Holder, lane: int, sequence: int, tries: int) -> None:
+        portion = holder.take_back(lane, sequence, tries)
         if portion is None:
             return  # settled in time
         queue = self._queue

@@ -1,23 +1,28 @@
 """x-max-length and x-max-length-bytes: how much may wait in a queue, and what happens to the rest.
 
-Only what is ready counts, as in RabbitMQ. Bytes are those of bodies and properties; the frames around them do not
-count. What is too much is dropped from the head, after consumers had their chance; or the publisher is refused, if the
-queue is full even after they had it.
+Only what is ready counts, and of that only bodies, as in RabbitMQ. What is too much is dropped from the head, after
+consumers had their chance; or the publisher is refused, if the queue is full even after they had it.
+
+Nobody keeps a sum of bodies up to date: contents are counted anyway, and what is in them beside the body is known from
+the first messages of each lane, exactly if there are no more than that.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from leveret.message import Message
 from leveret.queues.dying import MAXLEN, Dead, bury
 from leveret.queues.options import DROP_HEAD
+from leveret.wire.content import body_size
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.lane import Lane
 
-FRAMES = 30  # bytes of a stored content that are neither body nor properties
+FRAMES = 30  # bytes of a stored content, at least, that are not its body
+SAMPLE = 1024  # messages of a lane that are looked at to know how much is not body
 BATCH = 256  # deaths at a time: each batch is one group of the log
 
 
@@ -31,16 +36,29 @@ class Limits:
         self._size = options.max_bytes
         self._drops = options.overflow == DROP_HEAD
 
-    def _bytes(self, ready: int) -> int:
-        return self._queue.bytes - self._queue.held - FRAMES * ready
+    def _bodies(self) -> int:
+        """Bytes of all bodies that are ready."""
+        queue = self._queue
+        total = queue.bytes - queue.held - (queue.waiting.bytes if queue.waiting is not None else 0)
+        for lane in queue.lanes:
+            number = beside = 0
+            for _, _, message in islice(lane, SAMPLE):
+                number += 1
+                beside += len(message[0]) - body_size(message[0])
+            if number:
+                total -= beside if number == len(lane) else beside * len(lane) // number
+            else:
+                total -= FRAMES * len(lane)
+        return total
 
-    def _is_over(self) -> bool:
-        ready = self._queue.ready
-        if not ready:
-            return False
-        if self._length is not None and ready > self._length:
-            return True
-        return self._size is not None and self._bytes(ready) > self._size
+    def _excess(self) -> tuple[int, int]:
+        """How many messages, and how many bytes, are too many; 0 or less if none."""
+        queue = self._queue
+        ready = queue.ready
+        messages = 0 if self._length is None else ready - self._length
+        if self._size is None or not ready or queue.bytes - queue.held - FRAMES * ready <= self._size:
+            return messages, 0
+        return messages, self._bodies() - self._size
 
     def has_room(self, message: Message, may_drain: bool) -> bool:
         """Whether one more fits; consumers take what they can first."""
@@ -52,32 +70,31 @@ class Limits:
         return self._fits(message)
 
     def _fits(self, message: Message) -> bool:
-        ready = self._queue.ready
-        if self._length is not None and ready >= self._length:
+        if self._length is not None and self._queue.ready >= self._length:
             return False
-        return self._size is None or self._bytes(ready) + len(message[0]) - FRAMES <= self._size
+        return self._size is None or self._bodies() + body_size(message[0]) <= self._size
 
     def enforce(self) -> None:
         if not self._drops:
             return
         queue = self._queue
-        while self._is_over():
+        messages, size = self._excess()
+        while messages > 0 or size > 0:
             deaths: list[Dead] = []
-            while len(deaths) < BATCH and self._is_over():
+            while len(deaths) < BATCH and (messages > 0 or size > 0):
                 lane = queue.highest_lane()
                 waiting = lane.pop()
                 if waiting is None:
                     break
-                sequence, _, message = waiting
-                deaths.append(Dead(lane.number, sequence, message))
-                queue.held += len(message[0])  # counted as gone, until it is
-            for dead in deaths:
-                queue.held -= len(dead.message[0])
+                deaths.append(Dead(lane.number, waiting[0], waiting[2]))
+                messages -= 1
+                size -= body_size(waiting[2][0])
             if deaths:
                 queue.counters.dropped += len(deaths)
                 bury(queue, MAXLEN, deaths)
             elif not self._drop_paged(queue.highest_lane()):
                 return
+            messages, size = self._excess()
 
     def _drop_paged(self, lane: Lane) -> bool:
         """The head is on disk only: it dies there, or is brought here to be sent on."""

@@ -32,7 +32,19 @@ LOOK_AGAIN = 4096  # messages that must come before a lane that could not be pag
 
 
 class Pager:
-    __slots__ = ("_chunks", "_died", "_exhumed", "_loading", "_queue", "_tried", "_waiting", "bytes", "limit", "pages")
+    __slots__ = (
+        "_chunks",
+        "_died",
+        "_exhumed",
+        "_loading",
+        "_queue",
+        "_tried",
+        "_waiting",
+        "bytes",
+        "exhuming",
+        "limit",
+        "pages",
+    )
 
     def __init__(self, queue: ClassicQueue, pages: Pages, limit: int) -> None:
         self._queue = queue
@@ -44,7 +56,8 @@ class Pager:
         self._tried: dict[int, tuple[int, int]] = {}  # by lane: (synced, tail) when nothing could leave
         self._waiting: list[Callable[[], None]] = []
         self._died: set[tuple[int, int]] = set()  # (lane, sequence) of those whose time was up while they were read
-        self._exhumed: set[tuple[int, int]] = set()  # those that are read to be sent on
+        self._exhumed: set[tuple[int, int]] = set()  # those that are read to be sent on, or just were
+        self.exhuming = 0  # how many such readings go on
 
     # ---- out
 
@@ -136,6 +149,8 @@ class Pager:
         if len(lane.ready) + len(lane.returned) > self._chunks.get(lane.number, 0) // 2:
             return
         first = self.pages.next_sequence(self._queue.id, lane.number, lane.page_start)
+        while first is not None and (lane.number, first) in self._exhumed:
+            first = self.pages.next_sequence(self._queue.id, lane.number, first + 1)
         if first is None or first >= lane.page_stop:
             self.lose_rest(lane)
             return
@@ -236,7 +251,7 @@ class Pager:
     def expire(self, lane: Lane, sequence: int) -> int | None:
         """A message that is on disk only dies there: its size; None if it is gone already."""
         size = self.pages.size_of(self._queue.id, lane.number, sequence)
-        if size is None or (lane.number, sequence) in self._died:
+        if size is None or (lane.number, sequence) in self._died or (lane.number, sequence) in self._exhumed:
             return None
         if lane.number in self._loading:
             self._died.add((lane.number, sequence))
@@ -245,27 +260,21 @@ class Pager:
         self.pages.drop(self._queue.id, lane.number, sequence, 1)
         return size
 
-    def exhume(self, lane: Lane, sequence: int, done: Callable[[Message | None], None]) -> bool:
-        """A message that is on disk only dies, and somebody wants to see it: it leaves its place now, ``done`` gets it
-        when it is read (None if it cannot be). False if it is gone already."""
-        place, pages, queue = (lane.number, sequence), self.pages, self._queue
-        size = pages.size_of(queue.id, lane.number, sequence)
+    def take_out(self, lane: Lane, sequence: int) -> int | None:
+        """A message that is on disk only leaves the lane, to be read and buried (queues/exhuming.py); as ``expire``."""
+        size = self.pages.size_of(self._queue.id, lane.number, sequence)
+        place = (lane.number, sequence)
         if size is None or place in self._died or place in self._exhumed:
-            return False
+            return None
         self._exhumed.add(place)
         lane.paged -= 1
         self.bytes -= size
+        return size
 
-        def read(loaded: list[Loaded]) -> None:
-            message = loaded[0].message if loaded else None
-            done(message)
-            if message is None:
-                queue.release(lane.number, sequence, 1, size)
-            pages.drop(queue.id, lane.number, sequence, 1)
-            self._exhumed.discard(place)
-
-        pages.load(queue.id, lane.number, sequence, sequence + 1, 1, read)
-        return True
+    def forget_exhumed(self) -> None:
+        """Those that have left the disk too cannot be loaded by mistake any more."""
+        if not self.exhuming:
+            self._exhumed = {place for place in self._exhumed if self.pages.size_of(self._queue.id, *place) is not None}
 
     def drop_first(self, lane: Lane) -> tuple[int, int] | None:
         """The first message that is on disk only dies there: its sequence and size; None if none can be found."""

@@ -52,13 +52,14 @@ def restore(queue: ClassicQueue, lane: int, sequence: int, tries: int, message: 
 class Waiting:
     """Messages of one queue that are to be tried again later."""
 
-    __slots__ = ("_due", "_kept", "_queue", "_timer")
+    __slots__ = ("_due", "_kept", "_queue", "_timer", "bytes")
 
     def __init__(self, queue: ClassicQueue) -> None:
         self._queue = queue
         self._due: list[tuple[float, int, int]] = []  # when, lane, sequence
         self._kept: dict[tuple[int, int], tuple[int, Message]] = {}
         self._timer: tuple[float, Cancellable] | None = None
+        self.bytes = 0  # of content
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -78,6 +79,7 @@ class Waiting:
     def keep(self, due: float, lane: int, sequence: int, tries: int, message: Message) -> None:
         due = min(due, message[2].deadline)
         self._kept[lane, sequence] = (tries, message)
+        self.bytes += len(message[0])
         heappush(self._due, (due, lane, sequence))
         self._arm()
 
@@ -99,6 +101,7 @@ class Waiting:
         while self._due and self._due[0][0] <= now:
             _, lane, sequence = heappop(self._due)
             tries, message = self._kept.pop((lane, sequence))
+            self.bytes -= len(message[0])
             restore(queue, lane, sequence, tries, message)
         queue.touch()
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.dying import Dead
     from leveret.queues.queue import Queue
+    from leveret.queues.trace import Trace
 
 PER_MESSAGE = 120  # bytes of Python objects around each waiting message, measured: tuple, bytes head, queue slot
 
@@ -44,4 +45,5 @@ class Surroundings:
     dirty: list[Queue] = field(default_factory=list)  # queues to be looked at before this turn ends
     chance: Callable[[], float] = lambda: 0.5  # within 0..1
     dead_letter: Callable[[ClassicQueue, str, Sequence[Dead]], None] = lambda queue, reason, deaths: None
+    trace: Callable[[ClassicQueue], Trace | None] = lambda queue: None  # where it writes down what it has seen
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

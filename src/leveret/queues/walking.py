@@ -127,8 +127,3 @@ def take_out(queue: ClassicQueue, lane: Lane, sequence: int) -> bool:
     if lane.is_paged(sequence):
         return queue.pager is not None and queue.pager.expire(lane, sequence) is not None
     return lane.cut_out(sequence) is not None
-
-
-def message_id(queue: ClassicQueue, lane: int, sequence: int) -> str:
-    """The broker's own name for a message in a queue."""
-    return f"{queue.id}-{lane}-{sequence}"

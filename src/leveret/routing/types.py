@@ -11,6 +11,7 @@ from leveret.errors import PreconditionFailed
 from leveret.routing.chance import Chance
 from leveret.routing.choosing import LocalRandomExchange, ModulusHashExchange, RandomExchange
 from leveret.routing.consistent_hash import ConsistentHashExchange
+from leveret.routing.delayed import DELAYED, make_delayed
 from leveret.routing.direct import DirectExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
@@ -50,6 +51,7 @@ class ExchangeTypes:
         chance = Chance(seed)
         for kind in (RandomExchange, LocalRandomExchange):
             self._factories[kind.kind] = partial(_drawing, chance, kind)
+        self._factories[DELAYED] = partial(make_delayed, self)
 
     def register(self, kind: str, factory: ExchangeFactory) -> None:
         """Make ``kind`` known; a later registration of the same name replaces the earlier."""

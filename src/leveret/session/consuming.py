@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder, Source
 from leveret.delivery.selector import selector_of
-from leveret.errors import AmqpError, NotAllowed, PreconditionFailed, Unsupported
+from leveret.errors import AmqpError, FrameError, NotAllowed, PreconditionFailed, Unsupported
 from leveret.message import Address, Message
 from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
 from leveret.session.access import check_access
@@ -164,7 +164,10 @@ class AmqpConsumer(Consumer):
 
 def with_count(content: bytes, count: int) -> bytes:
     """How often the message came back, where the queue keeps count for its consumers."""
-    return with_header(content, "x-delivery-count", count) if count else content
+    try:
+        return with_header(content, "x-delivery-count", count) if count else content
+    except FrameError:  # its headers cannot be read: nobody checked them when it came
+        return content
 
 
 class ReplyConsumer(AmqpConsumer):
@@ -267,7 +270,7 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
         if holder is None or holder.queue is not queue:
             holder = channel.getters[name] = Holder(queue, 0, unacked)
         if queue.leases is not None:
-            queue.leases.opened(holder, taken.lane, taken.sequence, 1)
+            queue.leases.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
         unacked.items.append(taken.message)
         unacked.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
     content, address, _ = taken.message

@@ -14,6 +14,7 @@ from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.direct_reply import REPLY_TO
+from leveret.session.extending import extend
 from leveret.session.inspection import inspect
 from leveret.session.publishing import publish
 from leveret.session.routes import Route
@@ -124,6 +125,9 @@ def _finish(channel: Channel, pending: PendingContent) -> None:
     if any(len(part) > frame_max for part in pending.parts[1:]):  # tolerated from the peer, not passed on to others
         content = refit(content, channel.number, frame_max)
     route = pending.route.living()
+    if route.extends:
+        extend(channel, content)
+        return
     header = pending.parts[0]
     flags = int.from_bytes(header[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
     traits = None

@@ -16,6 +16,7 @@ from leveret.message import Address
 from leveret.queues.queue import Queue
 from leveret.routing.exchange import Exchange
 from leveret.session.access import check_access, check_topic
+from leveret.session.extending import EXTEND
 from leveret.wire.methods import BasicPublish
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Route:
         "durable",
         "epoch",
         "exchange",
+        "extends",
         "guarded",
         "mandatory",
         "plain",
@@ -54,6 +56,7 @@ class Route:
         self.guarded = False  # some queue does not take messages at once
         self.choosy = False  # some queue may not take every message
         self.special = False  # every message must be looked into to be routed
+        self.extends = False  # it is no message, but a word about one (session/extending.py)
         self.epoch = -1
         self.deaths = -1
 
@@ -62,7 +65,7 @@ class Route:
         if all(queue.alive for queue in self.queues):
             return self
         rest = Route(self.address, self.exchange, self.counters, self.mandatory)
-        rest.special = self.special
+        rest.special, rest.extends = self.special, self.extends
         rest.lead_to([queue for queue in self.queues if queue.alive])
         return rest
 
@@ -114,6 +117,9 @@ class Routes:
         address = Address(method.exchange, method.routing_key, channel.number, connection.frame_max)
         route = Route(address, exchange, vhost.counters_of(exchange.name), method.mandatory)
         route.epoch, route.deaths = vhost.epoch, vhost.deaths
+        if not method.exchange and method.routing_key == EXTEND:
+            route.special = route.extends = True
+            return route
         routed = vhost.route(exchange, (method.routing_key,), {})
         route.special = not routed.by_key_only
         route.lead_to(vhost.live_queues(routed.queues))

@@ -81,20 +81,21 @@ def _decide(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
         channel.tx.settle(channel.unacked, tag, multiple, action)
         return
     unacked = channel.unacked
-    late = unacked.forgive(tag or unacked.next_tag, multiple) if unacked.lapsed else 0
-    channel.late += late
+    is_late = tag in unacked.lapsed
+    if multiple and tag and not is_late and not unacked.holds(tag):
+        raise unknown_tag(tag)
+    if unacked.lapsed:
+        channel.late += unacked.forgive(tag or unacked.next_tag, multiple)
     if multiple:
         if tag == 0:
             action(unacked.take_all())
             return
-        if not unacked.holds(tag) and not late:
-            raise unknown_tag(tag)
         action(unacked.take_through(tag))
         return
     portion = unacked.take_one(tag)
     if portion is not None:
         action([portion])
-    elif not late:
+    elif not is_late:
         raise unknown_tag(tag)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.queue_jobs import MOST_REDRIVES, Browse, Delete, Forward, Job, Redrive, matching
+from leveret.broker.queue_jobs import MOST_REDRIVES, Browse, Delete, Forward, Job, Redrive, Scope, matching
 from leveret.errors import NotFound
 from leveret.message import PERSISTENT, Address, Message
 from leveret.wire.content import body_of, make_content, properties_of
@@ -67,7 +67,7 @@ def test_browsing_begins_with_what_came_back_and_tells_how_often(house: BrokerHo
     fill(house, "q", 10)
     taken = house.take("q", 3)
     house.requeue("q", taken[1])
-    job = Browse(house.queue("q"), house.broker.errands, limit=2)
+    job = Browse(house.queue("q"), house.broker.errands, Scope(limit=2))
     run(house, job)
     assert [(body_of(seen.message[0]).rstrip(b"."), seen.tries) for seen in job.found] == [(b"1", 1), (b"3", 0)]
 
@@ -83,7 +83,7 @@ def test_browsing_goes_from_the_highest_priority_to_the_lowest(house: BrokerHous
 
 def test_a_filter_chooses(house: BrokerHouse) -> None:
     fill(house, "q", 20)
-    job = Browse(house.queue("q"), house.broker.errands, only=matching("odd = TRUE AND n > 15"))
+    job = Browse(house.queue("q"), house.broker.errands, Scope(matching("odd = TRUE AND n > 15")))
     run(house, job)
     assert [body_of(seen.message[0]).rstrip(b".") for seen in job.found] == [b"17", b"19"]
     assert (job.looked_at, job.done) == (20, 2)
@@ -91,7 +91,7 @@ def test_a_filter_chooses(house: BrokerHouse) -> None:
 
 def test_deleting_by_filter_deletes_for_good(house: BrokerHouse) -> None:
     expected = fill(house, "q", LONG)
-    job = run(house, Delete(house.queue("q"), house.broker.errands, only=matching("odd = TRUE")))
+    job = run(house, Delete(house.queue("q"), house.broker.errands, Scope(matching("odd = TRUE"))))
     assert job.done == LONG / 2
     assert bodies(house, "q") == expected[::2]
     assert house.queue("q").ready == LONG / 2
@@ -103,7 +103,7 @@ def test_deleting_by_filter_deletes_for_good(house: BrokerHouse) -> None:
 def test_a_move_takes_along_what_is_on_disk_only(house: BrokerHouse) -> None:
     expected = fill(house, "q", LONG)
     vhost = house.broker.vhost("/")
-    run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "other", keeps=False))
+    run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "other"))
     assert bodies(house, "q") == []
     assert bodies(house, "other") == expected
     assert house.queue("q").bytes == 0
@@ -115,7 +115,7 @@ def test_a_move_takes_along_what_is_on_disk_only(house: BrokerHouse) -> None:
 def test_a_limited_move_takes_the_first(house: BrokerHouse) -> None:
     expected = fill(house, "q", 10)
     vhost = house.broker.vhost("/")
-    run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "other", keeps=False, limit=4))
+    run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "other", Scope(limit=4)))
     assert bodies(house, "other") == expected[:4]
     assert bodies(house, "q") == expected[4:]
 
@@ -130,30 +130,30 @@ def test_a_copy_leaves_the_original(house: BrokerHouse) -> None:
 def test_what_nobody_would_take_stays(house: BrokerHouse) -> None:
     expected = fill(house, "q", 3)
     vhost = house.broker.vhost("/")
-    job = run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "nowhere", keeps=False))
+    job = run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "nowhere"))
     assert (job.done, job.skipped) == (0, 3)
     assert bodies(house, "q") == expected
     with pytest.raises(NotFound, match="no exchange 'nothing'"):
-        Forward(vhost, house.queue("q"), house.broker.errands, "nothing", "", keeps=False)
+        Forward(vhost, house.queue("q"), house.broker.errands, "nothing", "")
 
 
 def test_a_move_to_itself_moves_nothing(house: BrokerHouse) -> None:
     expected = fill(house, "q", 3)
     vhost = house.broker.vhost("/")
-    assert run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "q", keeps=False)).skipped == 3
+    assert run(house, Forward(vhost, house.queue("q"), house.broker.errands, "", "q")).skipped == 3
     assert bodies(house, "q") == expected
 
 
 def test_a_job_can_be_cancelled_and_a_deleted_queue_ends_it(house: BrokerHouse) -> None:
     fill(house, "q", 10)
     told: list[Job] = []
-    job = Browse(house.queue("q"), house.broker.errands, on_done=told.append)
+    job = Browse(house.queue("q"), house.broker.errands, Scope(on_done=told.append))
     job.start()
     job.cancel()
     house.rest()
     assert told == [job]
     assert job.looked_at == 0
-    other = Browse(house.queue("q"), house.broker.errands, on_done=told.append)
+    other = Browse(house.queue("q"), house.broker.errands, Scope(on_done=told.append))
     other.start()
     house.drop("q")
     house.rest()
@@ -190,7 +190,7 @@ def test_dead_letters_go_back_to_where_they_died_first(house: BrokerHouse) -> No
 def test_a_dry_run_only_counts(house: BrokerHouse) -> None:
     bury_some(house)
     vhost, errands, timers = house.broker.vhost("/"), house.broker.errands, house.broker.timers
-    job = Redrive(vhost, house.queue("dead"), errands, timers, dry_run=True, only=matching("n > 0"))
+    job = Redrive(vhost, house.queue("dead"), errands, timers, Scope(matching("n > 0")), dry_run=True)
     run(house, job)
     assert job.origins == {"work": 2}
     assert len(bodies(house, "dead")) == 3

@@ -1,0 +1,151 @@
+"""The policies of all virtual hosts: set, deleted, and followed by everything that lives at that moment.
+
+A change is recorded before it takes effect. Then those whose names the old or the new version matches get the values
+that hold now. So a change costs one match per name, or two where the pattern is another one, and one per policy for
+each name that is matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from leveret.broker.policy import EXCHANGE, Policy, make_policy
+from leveret.broker.policy_merge import Explanation
+from leveret.broker.rows import POLICY_COMPONENTS, policy_row
+from leveret.broker.vhost import Vhost
+from leveret.broker.vhost_policies import KnownOptions
+from leveret.errors import NotFound, PreconditionFailed
+from leveret.logs import get_log
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.options import QueueOptions
+from leveret.routing.exchange import Exchange
+from leveret.store.definitions import Change, Drop, ParameterRow, Put
+
+# Told what holds for an exchange, by policy keys, whenever that changes; nothing holds for one that is gone.
+ExchangeHook = Callable[[Vhost, str, Mapping[str, object]], None]
+Touched = tuple[dict[ClassicQueue, None], dict[Exchange, None]]
+
+
+class Policies:
+    def __init__(
+        self, vhost: Callable[[str], Vhost], record: Callable[[Change], None], wake: Callable[[], None]
+    ) -> None:
+        self._vhost = vhost
+        self._record = record
+        self._wake = wake
+        self.on_exchange_changed: list[ExchangeHook] = []
+
+    def set(
+        self,
+        vhost: str,
+        name: str,
+        pattern: str,
+        definition: Mapping[str, object],
+        *,
+        apply_to: str = "all",
+        priority: int = 0,
+        operator: bool = False,
+    ) -> Policy:
+        """In place of one with its name. PreconditionFailed says what is wrong with it."""
+        home = self._vhost(vhost)
+        policy = make_policy(vhost, name, pattern, definition, apply_to, priority, operator)
+        touched = _touched_by_new(home, policy)
+        before = home.policies.get(name, operator)
+        if before is not None and (before.pattern, before.apply_to) != (pattern, apply_to):
+            touched = _both(touched, _touched_by_known(home, before))
+        self._record(Put(policy_row(policy)))
+        home.policies.put(policy)
+        self._follow(home, touched)
+        return policy
+
+    def delete(self, vhost: str, name: str, operator: bool = False) -> None:
+        home = self._vhost(vhost)
+        policy = home.policies.get(name, operator)
+        if policy is None:
+            raise NotFound(f"no {'operator ' if operator else ''}policy '{name}' in vhost '{vhost}'")
+        touched = _touched_by_known(home, policy)
+        self._record(Drop(ParameterRow, (vhost, POLICY_COMPONENTS[operator], name)))
+        home.policies.drop(policy)
+        self._follow(home, touched)
+
+    def list(self, vhost: str) -> tuple[Policy, ...]:
+        """In the order in which they win; operator policies last."""
+        return self._vhost(vhost).policies.in_order()
+
+    def explain(self, vhost: str, thing: ClassicQueue | Exchange) -> Explanation:
+        """Where each value comes from that holds for a queue or exchange."""
+        return self._vhost(vhost).policies.explain(thing)
+
+    # ---- exchanges whose definitions somebody reads
+
+    def watch_exchanges(self, hook: ExchangeHook, vhosts: Iterable[Vhost]) -> None:
+        """Tell ``hook`` what holds for the exchanges of these virtual hosts, and from now on what changes anywhere.
+
+        Call it after the definitions are restored: a hook that makes queues must find those that were kept.
+        """
+        self.on_exchange_changed.append(hook)
+        for vhost in vhosts:
+            for exchange, definition in [*vhost.policies.definitions.items()]:
+                hook(vhost, exchange, definition)
+
+    def attend(self, vhost: Vhost) -> None:
+        """From now on the news of this virtual host reach the hooks."""
+        vhost.policies.tell = lambda exchange, definition: self._tell(vhost, exchange, definition)
+
+    def _tell(self, vhost: Vhost, exchange: str, definition: Mapping[str, object]) -> None:
+        for hook in [*self.on_exchange_changed]:
+            try:
+                hook(vhost, exchange, definition)
+            except Exception:  # noqa: BLE001 - the policy is recorded: the others must follow it
+                get_log("broker").exception("bug while following a policy", exchange=exchange, vhost=vhost.name)
+
+    # ---- those who follow
+
+    def _follow(self, home: Vhost, touched: Touched) -> None:
+        queues, exchanges = touched
+        is_new = False
+        known: KnownOptions = {}
+        for queue in queues:
+            options = home.policies.options_now(queue, known)
+            if options != queue.options:
+                is_new = True
+                _apply(queue, options)
+        if is_new:
+            home.epoch += 1  # routes remember what some options ask for
+        for exchange in exchanges:
+            home.follow_policies(exchange)
+        self._wake()
+
+
+def _apply(queue: ClassicQueue, options: QueueOptions) -> None:
+    try:
+        queue.apply(options)
+    except Exception:  # noqa: BLE001 - one queue's bug must not keep the policy from the others
+        get_log("broker").exception("bug while following a policy", queue=queue.name, vhost=queue.vhost)
+
+
+def _touched_by_new(home: Vhost, policy: Policy) -> Touched:
+    try:
+        return _touched(home, policy.covers)
+    except TimeoutError:
+        raise PreconditionFailed(
+            f"{policy.label} in vhost '{home.name}': pattern {policy.pattern!r} takes too long on "
+            "names that are there: write a simpler one"
+        ) from None
+
+
+def _touched_by_known(home: Vhost, policy: Policy) -> Touched:
+    try:
+        return _touched(home, policy.covers)
+    except TimeoutError:  # on a name that came after it: better ask all than wait at each
+        return _touched(home, lambda kind, name: True)
+
+
+def _touched(home: Vhost, covers: Callable[[str, str], bool]) -> Touched:
+    queues = [queue for queue in home.queues.values() if covers(queue.options.kind, queue.name)]
+    exchanges = [each for each in home.exchanges.values() if each.name and covers(EXCHANGE, each.name)]
+    return dict.fromkeys(queues), dict.fromkeys(exchanges)
+
+
+def _both(some: Touched, others: Touched) -> Touched:
+    return some[0] | others[0], some[1] | others[1]

@@ -1,0 +1,194 @@
+"""From arguments and policies to the values that hold, and to the reasons why.
+
+The rules of merging, key by key:
+
+- Of all policies that match, the first in their order gives the value: higher priority, then name. The same holds
+  among operator policies, apart from the others.
+- Of a limit, the smallest of argument, policy and operator policy holds. A negative limit is none.
+- Of anything else the argument holds, then the policy.
+- What nobody says has its default, which queues/options.py knows; it is told where another key makes it matter.
+- A policy never spoils a declaration: a value that does not go with the arguments of the queue is left out.
+
+``effective_arguments`` and ``explain`` say the same; a test holds them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from leveret.broker.policy import Policy
+from leveret.broker.policy_keys import ARGUMENTS, BY_ARGUMENT, KEYS, LIMITS, About
+from leveret.errors import PreconditionFailed
+from leveret.queues.options import QueueOptions
+
+Definition = Mapping[str, object]
+
+DEFAULT = "default"
+
+
+class Explained(NamedTuple):
+    """Where a value comes from. One that lost against another, or has no effect here, is not effective."""
+
+    key: str
+    value: object
+    source: str
+    is_effective: bool
+
+
+Explanation = list[Explained]
+
+
+def merged(policies: Sequence[Policy]) -> dict[str, object]:
+    """Of policies in their order."""
+    result: dict[str, object] = {}
+    for policy in policies:
+        for name, value in policy.definition.items():
+            result.setdefault(name, value)
+    return result
+
+
+def effective_arguments(arguments: Definition, policy: Definition, operator: Definition) -> dict[str, object]:
+    """The arguments of a queue as if it had been declared with all that holds for it."""
+    effective = dict(arguments)
+    for definition in (policy, operator):
+        for name, value in definition.items():
+            if KEYS[name].about == "queues":
+                argument = ARGUMENTS[name]
+                current = effective.get(argument)
+                if current is None:
+                    effective[argument] = value
+                elif argument in LIMITS:
+                    effective[argument] = min(current, value, key=_tightness)
+    return effective
+
+
+def _tightness(limit: object) -> float:
+    return float("inf") if not isinstance(limit, int) or limit < 0 else limit
+
+
+def exchange_definition(arguments: Definition, policy: Definition) -> dict[str, object]:
+    """What holds for an exchange of all that policies can say, by their keys."""
+    given = _exchange_arguments(arguments)
+    about = {name: value for name, value in policy.items() if KEYS[name].about == "exchanges"}
+    return {name: given.get(ARGUMENTS[name], value) for name, value in about.items()}
+
+
+def _exchange_arguments(arguments: Definition) -> dict[str, object]:
+    """Those that mean something: most keys for exchanges are no arguments."""
+    policy_only = {argument for argument, key in BY_ARGUMENT.items() if not key.argument}
+    return {name: value for name, value in arguments.items() if name not in policy_only and value is not None}
+
+
+# ---- what does not go together
+
+
+def fitting_options(
+    arguments: Definition, policy: Definition, operator: Definition, durable: bool, exclusive: bool
+) -> tuple[QueueOptions, frozenset[str]]:
+    """The options of a queue, and the policy keys that do not go with its arguments and were left out."""
+    try:
+        return QueueOptions.of(effective_arguments(arguments, policy, operator), durable, exclusive), frozenset()
+    except PreconditionFailed:
+        pass
+    options = QueueOptions.of(arguments, durable, exclusive)
+    taken: set[str] = set()
+    waiting = [*dict.fromkeys([*policy, *operator])]  # in the order in which they win
+    is_growing = True
+    while is_growing:  # one key may only be good for another that comes later
+        is_growing = False
+        for name in [*waiting]:
+            trial = effective_arguments(arguments, _only(policy, {*taken, name}), _only(operator, {*taken, name}))
+            try:
+                options = QueueOptions.of(trial, durable, exclusive)
+            except PreconditionFailed:
+                continue
+            taken.add(name)
+            waiting.remove(name)
+            is_growing = True
+    return options, frozenset(waiting)
+
+
+def _only(definition: Definition, names: Collection[str]) -> dict[str, object]:
+    return {name: value for name, value in definition.items() if name in names}
+
+
+# ---- reasons
+
+
+class _Offer(NamedTuple):
+    value: object
+    source: str
+
+
+def explain(
+    about: About,
+    arguments: Definition,
+    policies: Sequence[Policy],
+    operators: Sequence[Policy],
+    options: QueueOptions | None = None,
+    left_out: Collection[str] = (),
+) -> Explanation:
+    """Every value that anybody gives, key by key: first the one that holds, then those that lost.
+
+    ``options``: those that came of it, for a queue; ``left_out``: the keys that did not go with its arguments.
+    """
+    given = _exchange_arguments(arguments) if about == "exchanges" else arguments
+    names = {argument: _key_of(argument) for argument, value in given.items() if value is not None}
+    said = {name for policy in (*policies, *operators) for name in policy.definition}
+    names |= {ARGUMENTS[name]: name for name in said if KEYS[name].about in (about, "nothing")}
+    found: list[Explained] = []
+    for argument, name in sorted(names.items(), key=lambda pair: pair[1]):
+        offers = _offers(given.get(argument), name, policies, operators)
+        winner = _winner(argument, name, about, offers, left_out)
+        if winner is not None:
+            found.append(Explained(name, *winner, True))
+        found += (Explained(name, *offer, False) for group in offers for offer in group if offer is not winner)
+    settled = {each.key for each in found if each.is_effective}
+    defaults = _defaults(settled, options) if options is not None else {}
+    return found + [Explained(name, value, DEFAULT, True) for name, value in defaults.items() if name not in settled]
+
+
+def _defaults(settled: Collection[str], options: QueueOptions) -> dict[str, object]:
+    """What holds although nobody says so, as far as what is settled makes it matter."""
+    found: dict[str, object] = {}
+    target = options.dead_letter
+    by_strategy = target is not None and target.makes_queue
+    if target is not None and by_strategy:
+        shared = target.key is not None
+        found["dead-letter-queue" if shared else "dead-letter-queue-prefix"] = target.key or target.key_prefix
+        found |= {"process-expired": target.takes_expired, "process-non-persistent": target.takes_transient}
+    if options.delivery_limit is not None and not {"delivery-limit", "max-redeliveries"} & {*settled}:
+        found["max-redeliveries" if by_strategy else "delivery-limit"] = options.delivery_limit
+    if "max-length" in settled or "max-length-bytes" in settled:
+        found["overflow"] = options.overflow
+    if options.duplicates is not None:
+        found["deduplication-header"] = options.duplicates.header
+    return found
+
+
+def _key_of(argument: str) -> str:
+    key = BY_ARGUMENT.get(argument)
+    return argument.removeprefix("x-") if key is None else key.name
+
+
+def _offers(
+    argument: object, name: str, policies: Sequence[Policy], operators: Sequence[Policy]
+) -> tuple[list[_Offer], list[_Offer], list[_Offer]]:
+    """By argument, by policies and by operator policies; each list in its order."""
+
+    def by(policies: Sequence[Policy]) -> list[_Offer]:
+        return [_Offer(each.definition[name], each.label) for each in policies if name in each.definition]
+
+    return [] if argument is None else [_Offer(argument, "argument")], by(policies), by(operators)
+
+
+def _winner(
+    argument: str, name: str, about: About, offers: Sequence[Sequence[_Offer]], left_out: Collection[str]
+) -> _Offer | None:
+    key = KEYS.get(name)
+    by_policies_too = key is not None and key.about == about and name not in left_out
+    firsts = [group[0] for group in (offers if by_policies_too else offers[:1]) if group]
+    if argument in LIMITS and firsts:
+        return min(firsts, key=lambda offer: _tightness(offer.value))
+    return firsts[0] if firsts else None

@@ -1,0 +1,259 @@
+"""Messages that are to be routed later: by ``x-deliver-at`` on any exchange, by ``x-delay`` on an x-delayed-message one.
+
+Theory of operation. Such a message waits in an internal queue of its virtual host, with the moment at which it is due
+as its deadline there. So the journal keeps that moment, recovery gives it back, a long wait is paged out, and those
+whose time is up in that queue are those that are due: what other queues do with their dead, routing them on in one
+group of the log with their leaving, is here their birth. They are routed as if they were published now, by the exchange
+and the keys they were published with; their own expiration begins to count.
+
+    publish ──> schedule, deadline = due ──time──> route ──> queues          (a crash shows it here or there)
+
+Moments are kept in message time, and as wall time on disk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from leveret.broker.internal_queues import SCHEDULE
+from leveret.broker.publish_rules import PUBLISH, further_keys, traits_of
+from leveret.delivery.selector import selectable
+from leveret.errors import LeveretError, PreconditionFailed
+from leveret.logs import get_log
+from leveret.message import NEVER, Message, Traits
+from leveret.queues.choosy import offer
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.deadlines import unpacked
+from leveret.queues.dying import Dead, leave
+from leveret.queues.exhuming import ScatteredRead
+from leveret.queues.guard import Carefree, Delivery
+from leveret.queues.lane import HOLE, Lane
+from leveret.queues.options import DeadLetterTo, QueueOptions
+from leveret.routing.delayed import DELAYED
+from leveret.routing.exchange import Exchange
+from leveret.store.pages import Loaded
+from leveret.wire.content import properties_of, with_properties
+from leveret.wire.fields import FarTime
+from leveret.wire.properties import Properties
+
+if TYPE_CHECKING:
+    from leveret.broker.vhost import Vhost
+
+DELAY, DELIVER_AT = "x-delay", "x-deliver-at"
+MOST_MS = 1 << 53
+QUEUE_MEMORY = 8 << 20  # bytes of content; the rest waits on disk only
+ID = re.compile(r"(\d+)-(\d+)-(\d+)", re.ASCII)
+
+
+class Scheduled(NamedTuple):
+    id: str
+    due: float  # wall time
+    exchange: str
+    routing_key: str
+    size: int  # bytes of properties, body and the frames around them
+
+
+class Page(NamedTuple):
+    messages: list[Scheduled]
+    next: int | None  # what to ask for the page behind this one; None if this was the last
+
+
+class Schedules:
+    """Those of one virtual host."""
+
+    def __init__(self, vhost: Vhost) -> None:
+        self._vhost = vhost
+        self._queue: ClassicQueue | None = None
+        self.sent = 0  # messages that were due and reached a queue
+        self.dropped = 0  # due, and their exchange was gone or led nowhere
+        self._log = get_log("broker")
+
+    # ---- in
+
+    @property
+    def queue(self) -> ClassicQueue:
+        """Where they wait; made when the first one comes."""
+        return self._queue or self.open()
+
+    def open(self, id_: int | None = None) -> ClassicQueue:
+        surroundings = replace(
+            self._vhost.surroundings,
+            queue_memory=min(QUEUE_MEMORY, self._vhost.surroundings.queue_memory),
+            dead_letter=self._send_on,
+        )
+        options = QueueOptions(dead_letter=DeadLetterTo(""))  # the target is not asked: see _send_on
+        self._queue = self._vhost.internal.open(SCHEDULE, options, surroundings, id_)
+        return self._queue
+
+    def due(self, exchange: Exchange, headers: Mapping[str, object]) -> float | None:
+        """When a message with these headers is to be routed, in message time; None: now."""
+        if DELAY not in headers and DELIVER_AT not in headers:
+            return None
+        surroundings = self._vhost.surroundings
+        now, moment = surroundings.now(), -NEVER
+        if DELIVER_AT in headers:
+            moment = _deliver_at(headers[DELIVER_AT]) - surroundings.wall_ahead()
+        if exchange.kind == DELAYED:
+            moment = max(moment, now + _delay_ms(headers) / 1000)
+        return moment if moment > now else None
+
+    # ---- out
+
+    def _send_on(self, queue: ClassicQueue, reason: str, deaths: Sequence[Dead]) -> None:
+        with self._vhost.surroundings.log.group():
+            for dead in deaths:
+                try:
+                    reached = self._route(dead.message)
+                except LeveretError as problem:  # the store is read-only, say
+                    self._log.warning("a scheduled message is dropped", vhost=self._vhost.name, reason=str(problem))
+                    reached = False
+                self.sent += reached
+                self.dropped += not reached
+                leave(queue, dead)
+
+    def _route(self, message: Message) -> bool:
+        content, address, _ = message
+        vhost = self._vhost
+        exchange = vhost.exchanges.get(address.exchange)
+        if exchange is None:
+            return False
+        properties = properties_of(content)
+        headers = properties.headers or {}
+        keys = (address.key, *further_keys(headers))
+        queues = vhost.live_queues(vhost.route(exchange, keys, selectable(properties)).queues)
+        if not queues:
+            vhost.counters_of(exchange.name).unroutable += 1
+            return False
+        shown = _as_delivered(properties, exchange)
+        if shown is not properties:
+            content = with_properties(content, shown)
+        traits = traits_of(properties, vhost.surroundings.now())
+        due: Message = (content, address, traits)
+        for queue in queues:
+            if queue.guard is not None:
+                queue.guard.receive(Delivery(Carefree(), [due], len(content), timed=traits.deadline != NEVER))
+        ordinary = [queue for queue in queues if queue.guard is None]
+        offer(ordinary, vhost.surroundings.log, due, may_drain=False)
+        return True
+
+    # ---- looking
+
+    @property
+    def count(self) -> int:
+        return 0 if self._queue is None else self._queue.ready
+
+    def list(self, limit: int, after: int | None, done: Callable[[Page], None]) -> None:
+        """``done`` gets those that are due first, from behind ``after`` on; what is on disk is read for it."""
+        queue = self._queue
+        if queue is None or queue.deadlines is None:
+            done(Page([], None))
+            return
+        entries = queue.deadlines.soonest(limit, after)
+        watched = [unpacked(entry) for entry in entries]
+        found: dict[int, Message] = {}
+        on_disk: list[int] = []
+        for _, _, sequence in watched:
+            message = _waiting(queue.lane, sequence)
+            if message is not None:
+                found[sequence] = message
+            elif queue.lane.is_paged(sequence):
+                on_disk.append(sequence)
+
+        def take(loaded: Sequence[Loaded], missing: Sequence[int]) -> None:
+            found.update({each.sequence: each.message for each in loaded})
+
+        def over() -> None:
+            ahead = self._vhost.surroundings.wall_ahead()
+            messages = [
+                _scheduled(queue.id, sequence, deadline + ahead, found[sequence])
+                for deadline, _, sequence in watched
+                if sequence in found
+            ]
+            done(Page(messages, entries[-1] if len(entries) == limit else None))
+
+        if on_disk and queue.pager is not None:
+            ScatteredRead(queue.pager.pages, queue.id, 0, on_disk, take, over).go_on()
+        else:
+            over()
+
+    def cancel(self, id_: str) -> bool:
+        """Forget it for good; False if it is not waiting (any more)."""
+        parts = ID.fullmatch(id_)
+        queue = self._queue
+        if parts is None or queue is None or int(parts[1]) != queue.id or int(parts[2]):
+            return False
+        sequence = int(parts[3])
+        size: int | None = None
+        if queue.lane.is_paged(sequence):
+            size = None if queue.pager is None else queue.pager.expire(queue.lane, sequence)
+        elif waiting := queue.lane.cut_out(sequence):
+            size = len(waiting[2][0])
+        if size is None:
+            return False
+        queue.release(0, sequence, 1, size)
+        queue.touch()
+        self._vhost.surroundings.log.promise()
+        return True
+
+
+def until(due: float, traits: Traits) -> Traits:
+    """What a message is in the schedule: its own expiration does not count there."""
+    return Traits(persistent=traits.persistent, deadline=due, priority=traits.priority)
+
+
+def _deliver_at(value: object) -> float:
+    """Seconds since 1970."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, FarTime):
+        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool) and value <= MOST_MS:
+        return value / 1000
+    raise PreconditionFailed(
+        f"invalid header '{DELIVER_AT}' {value!r}: must be a timestamp, or a whole number of milliseconds since 1970 "
+        f"up to {MOST_MS}",
+        method=PUBLISH,
+    )
+
+
+def _delay_ms(headers: Mapping[str, object]) -> int:
+    """0: at once. What is no whole number means nothing, as in RabbitMQ's plugin."""
+    value = headers.get(DELAY)
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    if value > MOST_MS:
+        raise PreconditionFailed(
+            f"invalid header '{DELAY}' {value}: must be a number of milliseconds up to {MOST_MS}", method=PUBLISH
+        )
+    return value
+
+
+def _as_delivered(properties: Properties, exchange: Exchange) -> Properties:
+    """Without blind copies; a delay that is over is shown below zero, as RabbitMQ's plugin shows it."""
+    headers = dict(properties.headers or {})
+    headers.pop("BCC", None)
+    if exchange.kind == DELAYED and (delay := _delay_ms(headers)) > 0:
+        headers[DELAY] = -delay
+    return properties if headers == (properties.headers or {}) else replace(properties, headers=headers)
+
+
+def _waiting(lane: Lane, sequence: int) -> Message | None:
+    """The message with this sequence, if it waits in memory."""
+    messages, first = (lane.fresh, lane.page_stop) if lane.page_stop and sequence >= lane.page_stop else (
+        lane.ready,
+        lane.head,
+    )
+    index = sequence - first
+    message = messages[index] if 0 <= index < len(messages) else HOLE
+    return None if message is HOLE else message
+
+
+def _scheduled(queue: int, sequence: int, due: float, message: Message) -> Scheduled:
+    content, address, _ = message
+    return Scheduled(f"{queue}-0-{sequence}", due, address.exchange, address.key, len(content))

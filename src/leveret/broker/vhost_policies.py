@@ -1,0 +1,147 @@
+"""The policies of one virtual host, and what they mean for each queue and exchange in it.
+
+What holds for a queue is computed when it is declared and when a policy changes, never in between: the queue has it in
+its options. What holds for an exchange is remembered here, so that whoever reads it is told of changes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from leveret.broker.policy import EXCHANGE, Policy
+from leveret.broker.policy_merge import Explanation, exchange_definition, explain, fitting_options, merged
+from leveret.logs import get_log
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.options import QueueOptions
+from leveret.routing.exchange import ALTERNATE_EXCHANGE, Exchange
+
+Matching = tuple[list[Policy], list[Policy]]  # ordinary and operator policies, each in their order
+KnownOptions = dict[object, tuple[QueueOptions, frozenset[str]]]
+
+
+class VhostPolicies:
+    __slots__ = ("_all", "_operators", "_ordinary", "definitions", "tell")
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[bool, str], Policy] = {}
+        self._ordinary: list[Policy] = []
+        self._operators: list[Policy] = []
+        self.definitions: dict[str, Mapping[str, object]] = {}  # of exchanges for which any policy key holds
+        self.tell: Callable[[str, Mapping[str, object]], None] = lambda exchange, definition: None
+
+    def get(self, name: str, operator: bool) -> Policy | None:
+        return self._all.get((operator, name))
+
+    def in_order(self) -> tuple[Policy, ...]:
+        """In the order in which they win; operator policies last."""
+        return (*self._ordinary, *self._operators)
+
+    def put(self, policy: Policy) -> None:
+        self._all[policy.operator, policy.name] = policy
+        self._sort()
+
+    def drop(self, policy: Policy) -> None:
+        del self._all[policy.operator, policy.name]
+        self._sort()
+
+    def _sort(self) -> None:
+        everything = sorted(self._all.values(), key=lambda policy: policy.order)
+        self._ordinary = [policy for policy in everything if not policy.operator]
+        self._operators = [policy for policy in everything if policy.operator]
+
+    def matching(self, kind: str, name: str) -> Matching:
+        return _covering(self._ordinary, kind, name), _covering(self._operators, kind, name)
+
+    # ---- queues
+
+    def options_of(
+        self, name: str, arguments: Mapping[str, object], durable: bool, exclusive: bool = False
+    ) -> QueueOptions:
+        """What holds for a queue that is declared so; PreconditionFailed if that alone cannot stand."""
+        own = QueueOptions.of(arguments, durable, exclusive)
+        if not self._all:
+            return own
+        policies, operators = self.matching(own.kind, name)
+        if not policies and not operators:
+            return own
+        options, left_out = fitting_options(arguments, merged(policies), merged(operators), durable, exclusive)
+        _say_left_out(name, left_out)
+        return options
+
+    def options_now(self, queue: ClassicQueue, known: KnownOptions) -> QueueOptions:
+        """What holds for a queue that is there. ``known`` remembers what holds for others like it: thousands of queues
+        that are asked in one go are few by their arguments and policies."""
+        policies, operators = self.matching(queue.options.kind, queue.name)
+        arguments, exclusive = queue.arguments, queue.owner is not None
+        names = tuple((each.operator, each.name) for each in (*policies, *operators))
+        key = (names, queue.durable, exclusive, repr(arguments) if arguments else "")
+        found = known.get(key)
+        if found is None:
+            given = (arguments, merged(policies), merged(operators), queue.durable, exclusive)
+            found = known[key] = fitting_options(*given)
+        _say_left_out(queue.name, found[1])
+        return found[0]
+
+    # ---- exchanges
+
+    def follow(self, exchange: Exchange) -> bool:
+        """Have the exchange do what holds for it now; whether that is something new."""
+        if not self._all and exchange.name not in self.definitions:
+            return False
+        policies, _ = self.matching(EXCHANGE, exchange.name)
+        definition = exchange_definition(exchange.arguments, merged(policies)) if policies else {}
+        if definition == self.definitions.get(exchange.name, {}):
+            return False
+        alternate = exchange.arguments.get(ALTERNATE_EXCHANGE, definition.get(ALTERNATE_EXCHANGE))
+        exchange.alternate = None if alternate is None else str(alternate)
+        if definition:
+            self.definitions[exchange.name] = definition
+        else:
+            del self.definitions[exchange.name]
+        return True
+
+    def tell_of(self, exchange: str) -> None:
+        self.tell(exchange, self.definitions.get(exchange, {}))
+
+    def forget_exchange(self, name: str) -> None:
+        """It is gone; whoever reads its definition is told that there is none."""
+        if self.definitions.pop(name, None) is not None:
+            self.tell_of(name)
+
+    def forget_exchanges(self) -> None:
+        for name in [*self.definitions]:
+            self.forget_exchange(name)
+
+    # ---- reasons
+
+    def explain(self, thing: ClassicQueue | Exchange) -> Explanation:
+        """Where each value comes from that holds for a queue or exchange, or would."""
+        if isinstance(thing, Exchange):
+            policies, operators = self.matching(EXCHANGE, thing.name) if thing.name else ([], [])
+            return explain("exchanges", thing.arguments, policies, operators)
+        policies, operators = self.matching(thing.options.kind, thing.name)
+        exclusive = thing.owner is not None
+        options, left_out = fitting_options(
+            thing.arguments, merged(policies), merged(operators), thing.durable, exclusive
+        )
+        return explain("queues", thing.arguments, policies, operators, options, left_out)
+
+
+def _say_left_out(queue: str, keys: frozenset[str]) -> None:
+    if keys:
+        get_log("broker").warning(
+            "policy keys do not go with the arguments of a queue", queue=queue, keys=", ".join(sorted(keys))
+        )
+
+
+def _covering(policies: Sequence[Policy], kind: str, name: str) -> list[Policy]:
+    found = []
+    for policy in policies:
+        try:
+            if policy.covers(kind, name):
+                found.append(policy)
+        except TimeoutError:  # it was quick on all names that were there when it was set
+            get_log("broker").warning(
+                "pattern of a policy takes too long, it is passed over", policy=policy.name, name=name
+            )
+    return found

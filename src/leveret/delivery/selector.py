@@ -1,0 +1,117 @@
+"""Selectors: a condition in the SQL of JMS over the headers and properties of a message, compiled once.
+
+    colour = 'red' AND weight > 2500 OR JMSPriority >= 7
+
+The text is bounded (``LONGEST`` characters, and see selector_parser.py), so a selector costs at most so much per
+message; matching never raises. ``selectable`` gives the fields of a message. The same mapping is what exchanges get as
+headers: names of headers as keys, and behind ``fields[name]`` also the names of JMS, worked out when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from leveret.delivery.selector_parser import parse
+from leveret.delivery.selector_terms import Term
+from leveret.delivery.selector_terms import seconds_of as seconds_of
+from leveret.delivery.selector_tokens import X_SELECTOR as X_SELECTOR
+from leveret.errors import PreconditionFailed
+from leveret.wire.properties import Properties
+
+LONGEST = 4_096  # characters
+PERSISTENT_MODE = 2
+USUAL_PRIORITY = 4  # what JMS takes for the priority of a message that has none
+
+
+class Selector:
+    """A compiled condition. ``text`` is as it was given."""
+
+    __slots__ = ("_term", "text")
+
+    def __init__(self, text: str, term: Term) -> None:
+        self.text = text
+        self._term = term
+
+    def matches(self, fields: Mapping[str, object]) -> bool:
+        """Whether the condition is true; unknown is not true. Never raises."""
+        return self._term(fields) is True
+
+
+def compile_selector(text: str) -> Selector:
+    """PreconditionFailed if the text is too long or wrong; says where, and what was expected there."""
+    if len(text) > LONGEST:
+        raise PreconditionFailed(
+            f"invalid arg '{X_SELECTOR}': {len(text)} characters, expected at most {LONGEST}; shorten the selector"
+        )
+    return Selector(text, parse(text))
+
+
+def selector_of(arguments: Mapping[str, object]) -> Selector | None:
+    """The selector that the arguments of a binding or consumer ask for; as in JMS, a blank one selects everything."""
+    if X_SELECTOR not in arguments:
+        return None
+    text = arguments[X_SELECTOR]
+    if not isinstance(text, str):
+        raise PreconditionFailed(f"invalid arg '{X_SELECTOR}': expected a string, found {type(text).__name__}")
+    return compile_selector(text) if text.strip() else None
+
+
+class MessageFields(dict[str, object]):
+    """The headers of a message; asked by ``[name]`` for what is no header, also its properties by their JMS names.
+
+    As with a defaultdict, ``in``, ``get`` and iteration know the headers alone: so whoever asks for a header, as a
+    headers exchange does, is not given a property. A header of the same name wins: JMS clients that speak AMQP write
+    their own there. A name that is neither is None.
+    """
+
+    __slots__ = ("properties",)
+
+    def __init__(self, properties: Properties) -> None:
+        super().__init__(properties.headers or ())
+        self.properties = properties
+
+    def __missing__(self, name: str) -> object:
+        read = JMS_NAMES.get(name)
+        return read(self.properties) if read is not None else None
+
+
+def selectable(properties: Properties) -> MessageFields:
+    """What selectors, and exchanges that look at more than the key, may know of a message."""
+    return MessageFields(properties)
+
+
+def _priority(properties: Properties) -> int:
+    return USUAL_PRIORITY if properties.priority is None else properties.priority
+
+
+def _delivery_mode(properties: Properties) -> str:
+    return "PERSISTENT" if properties.delivery_mode == PERSISTENT_MODE else "NON_PERSISTENT"
+
+
+def _timestamp(properties: Properties) -> int | None:
+    """In milliseconds, as JMS counts; AMQP knows whole seconds."""
+    time = properties.timestamp
+    if time is None:
+        return None
+    return (seconds_of(time) if isinstance(time, datetime) else int(time)) * 1000
+
+
+def _expiration(properties: Properties) -> int | None:
+    """The moment of death in milliseconds, 0 for never. AMQP says only how long; it needs a timestamp to say when."""
+    expiration, sent = properties.expiration, _timestamp(properties)
+    if expiration is None:
+        return 0
+    return sent + int(expiration) if sent is not None and expiration.isascii() and expiration.isdigit() else None
+
+
+JMS_NAMES: Mapping[str, Callable[[Properties], object]] = {
+    "JMSMessageID": lambda properties: properties.message_id,
+    "JMSCorrelationID": lambda properties: properties.correlation_id,
+    "JMSReplyTo": lambda properties: properties.reply_to,
+    "JMSType": lambda properties: properties.type,
+    "JMSPriority": _priority,
+    "JMSDeliveryMode": _delivery_mode,
+    "JMSTimestamp": _timestamp,
+    "JMSExpiration": _expiration,
+}

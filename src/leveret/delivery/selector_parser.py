@@ -1,0 +1,243 @@
+"""From the words of a selector to one closure, by recursive descent; each method below is one line of the grammar.
+
+    condition   = conjunction { OR conjunction }
+    conjunction = denial { AND denial }
+    denial      = NOT denial | predicate
+    predicate   = sum [ sign sum | [NOT] BETWEEN sum AND sum | [NOT] IN (literal, ...)
+                      | [NOT] LIKE string [ESCAPE string] | IS [NOT] NULL ]
+    sum         = product { (+ | -) product }
+    product     = factor { (* | /) factor }
+    factor      = (+ | -) factor | name | literal | ( condition )
+
+What a part can be is known while parsing as far as it does not depend on the message: arithmetic on a string, or a
+number where a condition must stand, is refused at once. A name can be anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from leveret.delivery import selector_terms as terms
+from leveret.delivery.selector_terms import Term
+from leveret.delivery.selector_tokens import Token, refusal, tokens_of
+
+DEEPEST = 32  # parentheses, NOT and signs within each other
+MOST_TERMS = 256  # names and literals
+
+Kind = Literal["name", "string", "number", "condition"]
+
+
+class Part(NamedTuple):
+    term: Term
+    kind: Kind
+    at: int  # where it begins
+
+
+def parse(text: str) -> Term:
+    """The closure of a whole selector; PreconditionFailed says where it is wrong and what was expected."""
+    return _Parser(tokens_of(text)).selector()
+
+
+class _Parser:
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self._depth = 0
+        self._terms = 0
+
+    def selector(self) -> Term:
+        whole = self._condition()
+        if self._token.kind != "end":
+            raise self._unexpected("AND, OR or the end")
+        return self._needs_condition(whole).term
+
+    # ---- the words
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> Token:
+        token = self._token
+        self._next += 1
+        return token
+
+    def _found(self, *words: str) -> Token | None:
+        """The next word, taken, if it is one of these keywords or signs."""
+        token = self._token
+        return self._take() if token.kind in ("keyword", "sign") and token.text in words else None
+
+    def _expect(self, word: str) -> Token:
+        found = self._found(word)
+        if found is None:
+            raise self._unexpected(f"'{word}'")
+        return found
+
+    def _unexpected(self, expected: str) -> Exception:
+        return refusal(self._token.at, f"expected {expected}, found {self._token}")
+
+    # ---- the limits
+
+    def _deeper(self, at: int, parse: Callable[[], Part]) -> Part:
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise refusal(at, f"expected at most {DEEPEST} parentheses, NOT and signs within each other")
+        inner = parse()
+        self._depth -= 1
+        return inner
+
+    def _count_term(self) -> Token:
+        self._terms += 1
+        if self._terms > MOST_TERMS:
+            raise refusal(self._token.at, f"expected at most {MOST_TERMS} names and literals")
+        return self._take()
+
+    # ---- the kinds
+
+    def _needs_condition(self, part: Part) -> Part:
+        if part.kind in ("condition", "name"):
+            return part
+        raise refusal(part.at, f"expected a condition, found a {part.kind}")
+
+    def _needs_number(self, part: Part, use: str) -> Part:
+        if part.kind in ("number", "name"):
+            return part
+        raise refusal(part.at, f"expected a number for {use}, found a {part.kind}")
+
+    def _needs_name(self, part: Part, use: str) -> Part:
+        if part.kind == "name":
+            return part
+        raise refusal(part.at, f"expected a name before {use}, found a {part.kind}")
+
+    # ---- the grammar
+
+    def _condition(self) -> Part:
+        return self._joined("OR", self._conjunction, terms.any_of)
+
+    def _conjunction(self) -> Part:
+        return self._joined("AND", self._denial, terms.all_of)
+
+    def _joined(self, word: str, parse: Callable[[], Part], join: Callable[[Sequence[Term]], Term]) -> Part:
+        parts = [parse()]
+        while self._found(word):
+            parts.append(parse())
+        if len(parts) == 1:
+            return parts[0]
+        return Part(join([self._needs_condition(part).term for part in parts]), "condition", parts[0].at)
+
+    def _denial(self) -> Part:
+        word = self._found("NOT")
+        if word is None:
+            return self._predicate()
+        denied = self._needs_condition(self._deeper(word.at, self._denial))
+        return Part(terms.negation(denied.term), "condition", word.at)
+
+    def _predicate(self) -> Part:
+        left = self._sum()
+        if sign := self._found("=", "<>", "<", "<=", ">", ">="):
+            return Part(self._comparison(left, sign.text), "condition", left.at)
+        if self._found("IS"):
+            self._needs_name(left, "IS")
+            is_denied = self._found("NOT")
+            self._expect("NULL")
+            term = terms.is_null(left.term)
+        else:
+            is_denied = self._found("NOT")
+            found = self._found("BETWEEN", "IN", "LIKE")
+            if found is None:
+                if is_denied:
+                    raise self._unexpected("BETWEEN, IN or LIKE")
+                return left
+            term = {"BETWEEN": self._between, "IN": self._in, "LIKE": self._like}[found.text](left)
+        return Part(terms.negation(term) if is_denied else term, "condition", left.at)
+
+    def _comparison(self, left: Part, sign: str) -> Term:
+        right = self._sum()
+        if sign in ("=", "<>"):
+            same = terms.equal(left.term, right.term)
+            return same if sign == "=" else terms.negation(same)
+        use = f"'{sign}'"
+        return terms.ordered(sign, self._needs_number(left, use).term, self._needs_number(right, use).term)
+
+    def _between(self, left: Part) -> Term:
+        low = self._sum()
+        self._expect("AND")
+        return terms.between(*(self._needs_number(part, "BETWEEN").term for part in (left, low, self._sum())))
+
+    def _in(self, left: Part) -> Term:
+        self._needs_name(left, "IN")
+        self._expect("(")
+        members = [self._member()]
+        while self._found(","):
+            members.append(self._member())
+        self._expect(")")
+        return terms.one_of(left.term, members)
+
+    def _member(self) -> str | int | float:
+        sign = self._found("+", "-")
+        if self._token.kind == "number":
+            number = self._count_term().number
+            return -number if sign and sign.text == "-" else number
+        if self._token.kind == "string" and not sign:
+            return self._count_term().text
+        raise self._unexpected("a number" if sign else "a string or a number")
+
+    def _like(self, left: Part) -> Term:
+        self._needs_name(left, "LIKE")
+        if self._token.kind != "string":
+            raise self._unexpected("a pattern in single quotes")
+        pattern = self._count_term()
+        escape = self._escape() if self._found("ESCAPE") else None
+        if escape is not None and _ends_escaped(pattern.text, escape):
+            raise refusal(pattern.at, "expected a character after the last escape of the pattern")
+        return terms.like(left.term, pattern.text, escape)
+
+    def _escape(self) -> str:
+        if self._token.kind != "string" or len(self._token.text) != 1:
+            raise self._unexpected("one character in single quotes after ESCAPE")
+        return self._take().text
+
+    def _sum(self) -> Part:
+        return self._calculated(("+", "-"), self._product)
+
+    def _product(self) -> Part:
+        return self._calculated(("*", "/"), self._factor)
+
+    def _calculated(self, signs: tuple[str, str], parse: Callable[[], Part]) -> Part:
+        first = parse()
+        rest: list[tuple[str, Term]] = []
+        while sign := self._found(*signs):
+            use = f"'{sign.text}'"
+            self._needs_number(first, use)
+            rest.append((sign.text, self._needs_number(parse(), use).term))
+        return Part(terms.arithmetic(first.term, rest), "number", first.at) if rest else first
+
+    def _factor(self) -> Part:
+        token = self._token
+        if sign := self._found("+", "-"):
+            signed = self._needs_number(self._deeper(sign.at, self._factor), f"'{sign.text}'")
+            make = terms.negative if sign.text == "-" else terms.positive
+            return Part(make(signed.term), "number", sign.at)
+        if self._found("("):
+            inner = self._deeper(token.at, self._condition)
+            self._expect(")")
+            return inner
+        return self._leaf()
+
+    def _leaf(self) -> Part:
+        token = self._token
+        if token.kind == "name":
+            return Part(terms.field(self._count_term().text), "name", token.at)
+        if token.kind == "string":
+            return Part(terms.constant(self._count_term().text), "string", token.at)
+        if token.kind == "number":
+            return Part(terms.constant(self._count_term().number), "number", token.at)
+        if token.kind == "keyword" and token.text in ("TRUE", "FALSE"):
+            return Part(terms.constant(self._count_term().text == "TRUE"), "condition", token.at)
+        raise self._unexpected("a name, a literal or '('")
+
+
+def _ends_escaped(pattern: str, escape: str) -> bool:
+    """Whether the last escape has nothing to escape: an odd number of them stands at the end."""
+    return (len(pattern) - len(pattern.rstrip(escape))) % 2 == 1

@@ -1,0 +1,112 @@
+"""Calls of an embedded broker about the messages of a queue: look, move, copy, delete, drive back, pause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TypeVar
+
+from leveret.broker.broker import Broker
+from leveret.broker.local import Delivered, delivered
+from leveret.broker.pausing import pause, resume
+from leveret.broker.queue_jobs import Browse, Delete, Filter, Forward, Job, Redrive, Scope, matching
+from leveret.broker.vhost import Vhost
+from leveret.queues.classic import ClassicQueue
+
+JobT = TypeVar("JobT", bound=Job)
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """``skipped``: wanted, but nobody would take it, or it has gone back too often."""
+
+    looked_at: int
+    done: int
+    skipped: int
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveResult(JobResult):
+    origins: dict[str, int]
+
+
+class QueueJobs:
+    """Part of ``leveret.embedded_vhost``. ``selector`` chooses by headers and properties; ``limit`` ends a job early."""
+
+    def __init__(self, call: Callable[[Callable[[], object]], object], broker: Broker, vhost: Vhost) -> None:
+        self._call = call
+        self._broker = broker
+        self._vhost = vhost
+
+    def browse(self, queue: str, *, limit: int = 100, selector: str | None = None) -> list[Delivered]:
+        """The first messages, which stay where they are; their delivery tags are 0."""
+        job = self._run(lambda target, scope: Browse(target, self._broker.errands, scope), queue, limit, selector)
+        return [
+            delivered(job.queue, "", 0, seen.message, seen.lane, seen.sequence, bool(seen.tries)) for seen in job.found
+        ]
+
+    def delete_messages(self, queue: str, *, limit: int | None = None, selector: str | None = None) -> JobResult:
+        job = self._run(lambda target, scope: Delete(target, self._broker.errands, scope), queue, limit, selector)
+        return _told(job)
+
+    def move_messages(
+        self,
+        queue: str,
+        exchange: str,
+        routing_key: str | None = None,
+        *,
+        copy: bool = False,
+        limit: int | None = None,
+        selector: str | None = None,
+    ) -> JobResult:
+        """Publish them by the exchange; without a routing key by the one they came with."""
+
+        def make(target: ClassicQueue, scope: Scope) -> Forward:
+            return Forward(self._vhost, target, self._broker.errands, exchange, routing_key, scope, keeps=copy)
+
+        return _told(self._run(make, queue, limit, selector))
+
+    def redrive(
+        self,
+        queue: str,
+        *,
+        rate: float | None = None,
+        dry_run: bool = False,
+        limit: int | None = None,
+        selector: str | None = None,
+    ) -> RedriveResult:
+        """Dead letters go back to the queue in which they died first, ``rate`` a second."""
+
+        def make(target: ClassicQueue, scope: Scope) -> Redrive:
+            broker = self._broker
+            return Redrive(self._vhost, target, broker.errands, broker.timers, scope, rate=rate, dry_run=dry_run)
+
+        job = self._run(make, queue, limit, selector)
+        return RedriveResult(job.looked_at, job.done, job.skipped, dict(job.origins))
+
+    def pause(self, queue: str) -> None:
+        self._call(lambda: pause(self._vhost, self._vhost.queue(queue)))
+
+    def resume(self, queue: str) -> None:
+        self._call(lambda: resume(self._vhost, self._vhost.queue(queue)))
+
+    def _run(
+        self, make: Callable[[ClassicQueue, Scope], JobT], queue: str, limit: int | None, selector: str | None
+    ) -> JobT:
+        over: Future[None] = Future()
+        only: Filter | None = None if selector is None else matching(selector)
+
+        def start() -> JobT:
+            job = make(self._vhost.queue(queue), Scope(only, limit, lambda job: over.set_result(None)))
+            job.start()
+            return job
+
+        job = self._call(start)
+        over.result()
+        self._call(lambda: None)  # what it wrote is safe
+        return job  # type: ignore[return-value]
+
+
+def _told(job: Job) -> JobResult:
+    return JobResult(job.looked_at, job.done, job.skipped)

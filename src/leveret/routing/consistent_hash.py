@@ -1,0 +1,144 @@
+"""Consistent hash exchanges: a key keeps its destination while others come and go.
+
+Each destination draws a lot for the key: an exponential number out of the hash of key and name, divided by the weight.
+The smallest lot wins. So destinations win in proportion to their weights; one that is added wins only its own share,
+from all others alike; one that leaves gives up only what it had. Compared with points on a ring this spreads evenly
+with a weight of 1, and a weight of a million costs no more; the price is one hash for each destination.
+
+The weight is the binding key. What is hashed is the routing key, or what the argument ``hash-header`` or
+``hash-property`` names; messages without it go all to one destination. Bound several times, a destination counts once,
+with the largest weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from math import inf, log
+from typing import NamedTuple
+
+from xxhash import xxh3_64_intdigest
+
+from leveret.delivery.selector import MessageFields, seconds_of
+from leveret.errors import PreconditionFailed
+from leveret.routing.bindings import Binding, Destination
+from leveret.routing.exchange import Exchange
+from leveret.routing.fanout import FanoutExchange
+
+HASH_HEADER, HASH_PROPERTY = "hash-header", "hash-property"
+HASH_PROPERTIES = ("message_id", "correlation_id", "timestamp")
+HEAVIEST = 1_000_000
+ALL_HASHES = 2.0**64
+
+
+class Contender(NamedTuple):
+    """A destination, its name as it is hashed, and its weight."""
+
+    destination: Destination
+    name: bytes
+    weight: int
+
+
+class ConsistentHashExchange(Exchange):
+    kind = "x-consistent-hash"
+    looks_at_all_keys = False
+
+    def prepare(self) -> None:
+        self._weights: dict[Destination, list[int]] = {}
+        self._contenders: list[Contender] | None = None  # made from the weights when first asked for
+        self._header = self._name_in(HASH_HEADER)
+        self._property = self._name_in(HASH_PROPERTY)
+        if self._header is not None and self._property is not None:
+            raise PreconditionFailed(
+                f"{HASH_HEADER} and {HASH_PROPERTY} are mutually exclusive: give exchange '{self.name}' one of them"
+            )
+        if self._property is not None and self._property not in HASH_PROPERTIES:
+            raise PreconditionFailed(
+                f"Unsupported property: {self._property} for arg '{HASH_PROPERTY}' in exchange '{self.name}': expected "
+                f"{', '.join(HASH_PROPERTIES)}"
+            )
+        self.looks_at_headers = self._header is not None or self._property is not None
+
+    def _name_in(self, argument: str) -> str | None:
+        name = self.arguments.get(argument)
+        if name is None or isinstance(name, str):
+            return name
+        raise PreconditionFailed(f"invalid arg '{argument}' for exchange '{self.name}': expected a string")
+
+    def accept(self, binding: Binding) -> None:
+        weight_of(binding)
+
+    def link(self, binding: Binding) -> None:
+        self._weights.setdefault(binding.destination, []).append(weight_of(binding))
+        self._contenders = None
+
+    def unlink(self, binding: Binding) -> None:
+        weights = self._weights[binding.destination]
+        weights.remove(weight_of(binding))
+        if not weights:
+            del self._weights[binding.destination]
+        self._contenders = None
+
+    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+        if self._contenders is None:
+            self._contenders = [contender(stop, max(weights)) for stop, weights in sorted(self._weights.items())]
+        return winner(self._contenders, self._hashed(key, headers))
+
+    def reach_with(self, taking: Sequence[Binding], key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+        weights = [(stop, weight) for stop, bound in self._weights.items() for weight in bound]
+        weights += [(binding.destination, weight_of(binding)) for binding in taking]
+        return winner([contender(*one) for one in sorted(weights)], self._hashed(key, headers))
+
+    def view_of_selected(self) -> Exchange:
+        return FanoutExchange(self.name)  # all of them are asked, not one
+
+    def _hashed(self, key: str, headers: Mapping[str, object]) -> int:
+        value: object = key
+        if self._header is not None:
+            value = headers.get(self._header)
+        elif self._property is not None:
+            value = getattr(headers.properties, self._property) if isinstance(headers, MessageFields) else None
+        return xxh3_64_intdigest(as_text(value).encode("utf-8", "surrogateescape"))
+
+
+def weight_of(binding: Binding) -> int:
+    """PreconditionFailed if the key of the binding is no weight."""
+    key = binding.key
+    digits = key.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise PreconditionFailed(f"The binding key must be an integer: '{key}' is no weight")
+    if key != digits or not digits.strip("0"):
+        raise PreconditionFailed(f"The binding key must be greater than 0: '{key}' is no weight")
+    if len(digits.lstrip("0")) > len(str(HEAVIEST)) or int(digits) > HEAVIEST:
+        raise PreconditionFailed(f"The binding key must be at most {HEAVIEST}: '{key}' is no weight")
+    return int(digits)
+
+
+def contender(destination: Destination, weight: int) -> Contender:
+    return Contender(destination, f"{destination.kind} {destination.name}".encode(), weight)
+
+
+def winner(contenders: Iterable[Contender], hashed: int) -> Iterable[Destination]:
+    """The destination with the smallest lot, the first of equals; one that takes part twice, with its larger weight."""
+    best: tuple[Destination, ...] = ()
+    smallest = inf
+    for destination, name, weight in contenders:
+        lot = -log((xxh3_64_intdigest(name, hashed) + 1) / ALL_HASHES) / weight
+        if lot < smallest:
+            best, smallest = (destination,), lot
+    return best
+
+
+def as_text(value: object) -> str:
+    """What of a header is hashed. Equal values give equal text in every process; nothing gives the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, datetime):
+        return str(seconds_of(value))
+    if isinstance(value, Mapping):
+        return "".join(f"{name}={as_text(member)};" for name, member in sorted(value.items()))
+    if isinstance(value, (list, tuple)):
+        return "".join(f"{as_text(member)};" for member in value)
+    return str(value)

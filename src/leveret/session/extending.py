@@ -1,0 +1,48 @@
+"""More time for a message, by a publish: AMQP has no method for it.
+
+A consumer of a queue with x-consumer-timeout that needs longer publishes, on the channel that got the message, an empty
+message to the default exchange with the routing key ``amq.leveret.extend`` and the headers ``delivery-tag`` and,
+optionally, ``timeout`` in milliseconds from now (the queue's own timeout if left out).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leveret.errors import PreconditionFailed
+from leveret.queues.classic import ClassicQueue
+from leveret.store.log import GRANTED
+from leveret.wire.content import properties_of
+from leveret.wire.methods import BasicPublish
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+EXTEND = "amq.leveret.extend"
+LONGEST_MS = 86_400_000 * 365
+
+
+def extend(channel: Channel, content: bytes) -> None:
+    headers = properties_of(content).headers or {}
+    tag, timeout = headers.get("delivery-tag"), headers.get("timeout")
+    if not isinstance(tag, int) or isinstance(tag, bool):
+        raise refused(f"header 'delivery-tag' is {tag!r}, not the tag of a delivery of this channel")
+    if timeout is not None and (not isinstance(timeout, int) or not 0 < timeout <= LONGEST_MS):
+        raise refused(f"header 'timeout' is {timeout!r}, not a number of milliseconds within 1..{LONGEST_MS}")
+    if tag in channel.unacked.lapsed:
+        raise refused(f"the time for delivery tag {tag} is over: the message went back to its queue")
+    found = channel.unacked.find(tag)
+    if found is None:
+        raise refused(f"unknown delivery tag {tag}")
+    holder, lane, sequence, tries = found
+    queue = holder.queue
+    if not isinstance(queue, ClassicQueue) or queue.leases is None or queue.leases.seconds is None:
+        raise refused(f"the queue of delivery tag {tag} has no x-consumer-timeout: nothing to extend")
+    seconds = queue.leases.seconds if timeout is None else timeout / 1000
+    queue.leases.extend(holder, lane, sequence, tries, seconds)
+    if channel.confirms is not None:
+        channel.send_verdicts(channel.confirms.published(1, GRANTED))
+
+
+def refused(why: str) -> PreconditionFailed:
+    return PreconditionFailed(f"cannot extend: {why}", method=BasicPublish.id)

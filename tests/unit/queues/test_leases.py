@@ -1,0 +1,379 @@
+"""x-consumer-timeout: a message that is kept too long comes back by itself; its channel lives (S4-53)."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.wire.methods import BasicCancel, QueueDelete, TxCommit, TxRollback, TxSelect
+from tests.support.peer_pair import Client, Content, House
+
+TEN_SECONDS = {"x-consumer-timeout": 10_000}
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def client(house: House) -> Client:
+    made = house.client()
+    made.declare("q", arguments=TEN_SECONDS)
+    return made
+
+
+def given(client: Client) -> list[Content]:
+    """What was delivered since the last time; nothing else may have been said."""
+    heard = client.heard()
+    assert all(isinstance(each, Content) for each in heard), heard
+    return [each for each in heard if isinstance(each, Content)]
+
+
+def bodies(contents: list[Content]) -> list[bytes]:
+    return [each.body for each in contents]
+
+
+def lives(client: Client, channel: int = 1) -> bool:
+    """Its channel answers."""
+    return client.count("q", channel) >= 0
+
+
+# ---- what comes back
+
+
+def test_s4_53_a_message_kept_too_long_comes_back_marked_and_its_channel_lives(house: House, client: Client) -> None:
+    """S4-53."""
+    client.qos(1)
+    client.consume("q")
+    client.publish("q", b"m")
+    assert [each.redelivered for each in given(client)] == [False]
+    house.advance(9.9)
+    assert given(client) == []
+    house.advance(0.1)
+    assert [(each.body, each.tag, each.redelivered) for each in given(client)] == [(b"m", 2, True)]
+    assert house.queue("q").counters.timed_out == 1
+    assert (house.queue("q").unacked, house.queue("q").ready) == (1, 0)
+    assert lives(client)
+
+
+def test_only_the_message_that_is_late_comes_back(house: House, client: Client) -> None:
+    client.qos(10)
+    client.consume("q")
+    client.publish("q", b"early")
+    house.advance(5)
+    client.publish("q", b"later")
+    given(client)
+    house.advance(5)
+    assert bodies(given(client)) == [b"early"]
+    assert house.queue("q").unacked == 2
+
+
+def test_what_was_settled_in_time_does_not_come_back(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"acked", b"kept", b"refused")
+    given(client)
+    client.ack(1)
+    client.nack(3, requeue=False)
+    house.advance(10)
+    assert bodies(given(client)) == [b"kept"]
+    assert house.queue("q").counters.timed_out == 1
+
+
+def test_it_comes_back_to_its_old_place(house: House, client: Client) -> None:
+    client.publish("q", b"a", b"b", b"c")
+    first = client.get("q")
+    assert first is not None
+    house.advance(10)
+    assert [client.get("q", no_ack=True).body for _ in range(3)] == [b"a", b"b", b"c"]  # type: ignore[union-attr]
+
+
+def test_a_message_that_was_got_by_hand_comes_back_too(house: House, client: Client) -> None:
+    client.publish("q", b"m")
+    assert client.get("q") is not None
+    house.advance(10)
+    again = client.get("q")
+    assert again is not None
+    assert again.redelivered
+    house.advance(10)
+    assert house.queue("q").counters.timed_out == 2
+
+
+def test_without_acks_nothing_comes_back(house: House, client: Client) -> None:
+    client.consume("q", no_ack=True)
+    client.publish("q", b"m")
+    assert bodies(given(client)) == [b"m"]
+    house.advance(100)
+    assert given(client) == []
+
+
+def test_another_consumer_may_get_it(house: House, client: Client) -> None:
+    slow, quick = house.client(), house.client()
+    slow.qos(1)
+    slow.consume("q")
+    client.publish("q", b"m")
+    assert bodies(given(slow)) == [b"m"]
+    slow.send(BasicCancel("tag", nowait=True))
+    quick.consume("q")
+    house.advance(10)
+    assert [(each.body, each.redelivered) for each in given(quick)] == [(b"m", True)]
+    assert given(slow) == []
+
+
+def test_the_consumer_has_its_credit_back(house: House, client: Client) -> None:
+    client.qos(2)
+    client.consume("q")
+    client.publish("q", b"a", b"b", b"c")
+    assert bodies(given(client)) == [b"a", b"b"]
+    client.send(BasicCancel("tag", nowait=True))
+    client.qos(2)
+    client.consume("q", "another")
+    assert bodies(given(client)) == [b"c"]
+    house.advance(10)
+    assert bodies(given(client)) == [b"a", b"b"]  # c came back as well, and stands behind them
+    assert house.queue("q").ready == 1
+
+
+def test_shared_credit_comes_back(house: House, client: Client) -> None:
+    client.qos(1, shared=True)
+    client.consume("q")
+    client.publish("q", b"a", b"b")
+    assert bodies(given(client)) == [b"a"]
+    house.advance(10)
+    (again,) = given(client)
+    client.ack(again.tag)
+    assert bodies(given(client)) == [b"b"]
+
+
+def test_many_messages_of_many_consumers_come_back_once_each(house: House, client: Client) -> None:
+    workers = [house.client() for _ in range(5)]
+    for worker in workers:
+        worker.qos(20)
+        worker.consume("q")
+    client.publish("q", *[b"%d" % number for number in range(100)])
+    assert sum(len(given(worker)) for worker in workers) == 100
+    for worker in workers:
+        worker.send(BasicCancel("tag", nowait=True))
+    house.advance(10)
+    queue = house.queue("q")
+    assert (queue.ready, queue.unacked, queue.held) == (100, 0, 0)
+    assert queue.counters.timed_out == 100
+    taken = [client.get("q", no_ack=True) for _ in range(100)]
+    assert [each.body for each in taken if each] == [b"%d" % number for number in range(100)]
+
+
+def test_messages_of_every_priority_come_back(house: House) -> None:
+    client = house.client()
+    client.declare("p", arguments={**TEN_SECONDS, "x-max-priority": 3})
+    for priority in (0, 3, 1):
+        client.publish("p", b"%d" % priority, priority=priority)
+    for _ in range(3):
+        client.get("p")
+    house.advance(10)
+    assert [client.get("p", no_ack=True).body for _ in range(3)] == [b"3", b"1", b"0"]  # type: ignore[union-attr]
+
+
+# ---- each delivery has its own time
+
+
+def test_a_message_that_came_back_and_was_given_again_has_its_full_time(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"m")
+    given(client)
+    house.advance(6)
+    client.nack(1)
+    assert [each.tag for each in given(client)] == [2]
+    house.advance(9.9)  # 15.9 since the first delivery
+    assert given(client) == []
+    house.advance(0.1)
+    assert [each.tag for each in given(client)] == [3]
+
+
+def test_it_times_out_again_and_again(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"m")
+    for tag in range(1, 6):
+        assert [each.tag for each in given(client)] == [tag]
+        house.advance(10)
+    assert house.queue("q").counters.timed_out == 5
+
+
+def test_who_works_long_extends_the_time_of_one_message(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"long", b"short")
+    given(client)
+    queue, session = house.queue("q"), client.session.channels[1]
+    assert queue.leases is not None
+    holder, lane, sequence, tries = session.unacked.find(1)  # type: ignore[misc]
+    house.advance(9)
+    queue.leases.extend(holder, lane, sequence, tries, 30.0)
+    house.advance(1)
+    assert bodies(given(client)) == [b"short"]
+    house.advance(10)
+    assert bodies(given(client)) == [b"short"]
+    house.advance(18.9)
+    assert b"long" not in bodies(given(client))
+    house.advance(0.1)
+    assert b"long" in bodies(given(client))
+
+
+def test_an_extension_holds_for_one_delivery_only(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"m")
+    given(client)
+    queue, session = house.queue("q"), client.session.channels[1]
+    assert queue.leases is not None
+    queue.leases.extend(*session.unacked.find(1), 100.0)  # type: ignore[misc]
+    client.nack(1)
+    assert [each.tag for each in given(client)] == [2]
+    house.advance(10)
+    assert [each.tag for each in given(client)] == [3]
+
+
+# ---- late answers
+
+
+def late(house: House, client: Client, number: int = 1) -> None:
+    """So many messages were taken away from the client; they are with somebody else now."""
+    client.consume("q")
+    client.publish("q", *[b"%d" % each for each in range(number)])
+    assert len(given(client)) == number
+    client.send(BasicCancel("tag", nowait=True))
+    other = house.client()
+    other.consume("q")
+    house.advance(10)
+    assert len(given(other)) == number
+
+
+@pytest.mark.parametrize("requeue", [None, True, False], ids=["ack", "requeue", "drop"])
+def test_a_late_answer_is_ignored_and_counted(house: House, client: Client, requeue: bool | None) -> None:
+    """S4-53: whoever has the message now keeps it."""
+    late(house, client)
+    if requeue is None:
+        client.ack(1)
+    else:
+        client.nack(1, requeue=requeue)
+    assert client.heard() == []
+    assert (house.queue("q").unacked, house.queue("q").ready) == (1, 0)
+    assert client.session.channels[1].late == 1
+    assert lives(client)
+
+
+def test_a_late_answer_to_several_settles_those_that_are_still_held(house: House, client: Client) -> None:
+    late(house, client, 2)
+    client.publish("q", b"x")  # goes to the other
+    client.consume("q", "again")
+    client.publish("q", b"y")
+    held = given(client)
+    client.ack(2, multiple=True)
+    assert client.heard() == []
+    assert client.session.channels[1].late == 2
+    assert len(client.session.channels[1].unacked) == len(held)
+    client.ack(held[-1].tag, multiple=True)
+    assert lives(client)
+
+
+def test_acks_behind_a_late_one_count(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"slow")
+    house.advance(5)
+    client.publish("q", b"quick")
+    given(client)
+    client.send(BasicCancel("tag", nowait=True))
+    house.advance(5)
+    client.ack(1)
+    client.ack(2)
+    assert client.heard() == []
+    assert (house.queue("q").ready, house.queue("q").unacked) == (1, 0)
+
+
+def test_multiple_ack_of_an_unknown_tag_is_an_error_also_when_others_have_lapsed(house: House, client: Client) -> None:
+    late(house, client)
+    client.ack(1000, multiple=True)
+    assert client.error() == (406, "PRECONDITION_FAILED - unknown delivery tag 1000")
+
+
+def test_an_ack_of_an_unknown_tag_is_an_error_also_when_others_have_lapsed(house: House, client: Client) -> None:
+    late(house, client)
+    client.ack(2)
+    assert client.error()[0] == 406
+
+
+def test_all_that_is_held_may_be_acked_when_some_have_lapsed(house: House, client: Client) -> None:
+    client.publish("q", b"a", b"b")
+    client.get("q")
+    house.advance(5)
+    client.get("q")
+    house.advance(5)
+    client.ack(0, multiple=True)
+    assert client.heard() == []
+    assert (house.queue("q").ready, house.queue("q").unacked) == (1, 0)
+
+
+def test_a_late_ack_in_a_transaction_is_ignored(house: House, client: Client) -> None:
+    client.ask(TxSelect())
+    late(house, client)
+    client.ack(1)
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    assert house.queue("q").unacked == 1
+
+
+def test_a_message_that_lapses_before_the_commit_is_not_settled_by_it(house: House, client: Client) -> None:
+    client.ask(TxSelect())
+    client.publish("q", b"m")
+    client.ask(TxCommit())
+    assert client.get("q") is not None
+    client.ack(1)
+    house.advance(10)
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    assert (house.queue("q").ready, house.queue("q").unacked) == (1, 0)
+
+
+def test_an_ack_that_was_rolled_back_stops_no_clock(house: House, client: Client) -> None:
+    client.ask(TxSelect())
+    client.publish("q", b"m")
+    client.ask(TxCommit())
+    client.get("q")
+    client.ack(1)
+    client.ask(TxRollback())
+    house.advance(10)
+    assert house.queue("q").ready == 1
+
+
+# ---- with the other rules of a queue
+
+
+def test_s4_53_a_timeout_counts_as_a_delivery_and_ends_in_the_dead_letters(house: House) -> None:
+    """S4-53: by the queue's delivery limit."""
+    client = house.client()
+    client.declare("dead")
+    arguments = {"x-delivery-limit": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    client.declare("q", arguments={**TEN_SECONDS, **arguments})
+    client.consume("q")
+    client.publish("q", b"m")
+    house.advance(10)
+    assert [(each.properties.headers or {}).get("x-delivery-count") for each in given(client)] == [None, 1]
+    house.advance(10)
+    assert given(client) == []
+    dead = client.get("dead")
+    assert dead is not None
+    assert dead.properties.headers["x-first-death-reason"] == "delivery_limit"  # type: ignore[index]
+
+
+def test_a_queue_that_is_deleted_takes_no_message_back(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"m")
+    given(client)
+    client.send(QueueDelete("q", nowait=True))
+    client.heard()
+    house.advance(100)
+    assert client.heard() == []
+
+
+def test_a_channel_that_is_gone_is_asked_for_nothing(house: House, client: Client) -> None:
+    other = house.client()
+    other.consume("q")
+    client.publish("q", b"m")
+    other.vanish()
+    assert house.queue("q").ready == 1
+    house.advance(100)
+    assert (house.queue("q").ready, house.queue("q").counters.timed_out) == (1, 0)

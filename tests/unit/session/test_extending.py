@@ -1,0 +1,99 @@
+"""More time for a message, asked for by a publish on the channel that holds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.session.extending import EXTEND
+from leveret.wire.methods import BasicAck, ChannelClose, ConfirmSelect
+from tests.support.peer_pair import Client, Content, House
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def client(house: House) -> Client:
+    """With two deliveries that may be held for ten seconds."""
+    client = house.client()
+    client.declare("q", arguments={"x-consumer-timeout": 10_000})
+    client.consume("q")
+    client.publish("q", b"1", b"2")
+    assert client.bodies() == [b"1", b"2"]
+    return client
+
+
+def again(client: Client) -> list[bytes]:
+    return [what.body for what in client.heard() if isinstance(what, Content) and what.redelivered]
+
+
+def test_s4_53_one_message_is_kept_for_longer_the_other_goes_back(house: House, client: Client) -> None:
+    house.advance(9)
+    client.publish(EXTEND, b"", headers={"delivery-tag": 1, "timeout": 60_000})
+    house.advance(1)
+    assert again(client) == [b"2"]
+    house.advance(58.9)
+    assert b"1" not in again(client)
+    house.advance(0.1)
+    assert b"1" in again(client)
+
+
+def test_without_a_time_it_is_the_queues_own_again(house: House, client: Client) -> None:
+    client.send(BasicAck(2))
+    house.advance(9)
+    client.publish(EXTEND, b"", headers={"delivery-tag": 1})
+    house.advance(9.9)
+    assert again(client) == []
+    house.advance(0.1)
+    assert again(client) == [b"1"]
+
+
+def test_it_is_confirmed_like_a_publish_and_an_ack_ends_it(house: House, client: Client) -> None:
+    client.ask(ConfirmSelect())
+    client.publish(EXTEND, b"", headers={"delivery-tag": 1, "timeout": 60_000})
+    assert client.heard() == [BasicAck(1)]
+    client.send(BasicAck(2, multiple=True))
+    house.advance(100)
+    assert client.heard() == []
+    assert house.queue("q").unacked == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({}, "'delivery-tag' is None"),
+        ({"delivery-tag": "1"}, "'delivery-tag' is '1'"),
+        ({"delivery-tag": 7}, "unknown delivery tag 7"),
+        ({"delivery-tag": 1, "timeout": 0}, "'timeout' is 0"),
+        ({"delivery-tag": 1, "timeout": "soon"}, "'timeout' is 'soon'"),
+    ],
+    ids=str,
+)
+def test_nonsense_is_refused_with_the_reason(client: Client, headers: dict[str, object], why: str) -> None:
+    client.publish(EXTEND, b"", headers=headers)
+    (close,) = client.heard()
+    assert isinstance(close, ChannelClose)
+    assert close.reply_code == 406
+    assert why in close.reply_text
+
+
+def test_what_went_back_cannot_be_extended(house: House, client: Client) -> None:
+    house.advance(10)
+    assert again(client) == [b"1", b"2"]
+    client.publish(EXTEND, b"", headers={"delivery-tag": 1})
+    (close,) = client.heard()
+    assert isinstance(close, ChannelClose)
+    assert "the time for delivery tag 1 is over" in close.reply_text
+
+
+def test_a_queue_without_timeout_has_nothing_to_extend(house: House) -> None:
+    client = house.client()
+    client.declare("plain")
+    client.publish("plain", b"1")
+    assert client.get("plain") is not None
+    client.publish(EXTEND, b"", headers={"delivery-tag": 1})
+    (close,) = client.heard()
+    assert isinstance(close, ChannelClose)
+    assert "has no x-consumer-timeout" in close.reply_text
