@@ -5,21 +5,17 @@ What consumers hold already stays with them and can be settled. basic.get finds 
 
 from __future__ import annotations
 
-from leveret.broker.vhost import Vhost
+from leveret.broker.vhost import PAUSED, Vhost
 from leveret.queues.classic import ClassicQueue
-from leveret.store.definitions import Drop, ParameterRow, Put
-
-PAUSED = "paused"  # the component of its parameter
 
 
 def pause(vhost: Vhost, queue: ClassicQueue) -> None:
-    if queue.stored and not queue.consumers.paused:
-        vhost.record(Put(ParameterRow(vhost.name, PAUSED, queue.name, b"true")))
+    if queue.stored:
+        vhost.parameters.put(PAUSED, queue.name, b"true")
     queue.consumers.paused = True
 
 
 def resume(vhost: Vhost, queue: ClassicQueue) -> None:
-    if queue.stored and queue.consumers.paused:
-        vhost.record(Drop(ParameterRow, (vhost.name, PAUSED, queue.name)))
+    vhost.parameters.drop(PAUSED, queue.name)
     queue.consumers.paused = False
     queue.touch()

@@ -5,13 +5,15 @@ Nothing is delivered or recorded while this runs. Messages stay on disk; each la
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Protocol
 
 from leveret.broker.broker import Broker
+from leveret.broker.internal_queues import PREFIX as INTERNAL
 from leveret.broker.rows import POLICY_COMPONENTS, policy_facts
-from leveret.errors import LeveretError, StoreError
+from leveret.errors import LeveretError
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.deadlines import Deadlines
@@ -70,9 +72,10 @@ def _restore_user(broker: Broker, user: UserRow, configured_password: str | None
 
 
 def _restore_parameter(broker: Broker, row: ParameterRow) -> None:
-    if row.component not in POLICY_COMPONENTS.values():
-        raise StoreError(f"nothing in this version has parameters of the kind '{row.component}'")
-    broker.policies.set(row.vhost, row.name, **policy_facts(row))
+    if row.component in POLICY_COMPONENTS.values():
+        broker.policies.set(row.vhost, row.name, **policy_facts(row))
+    else:
+        broker.vhost(row.vhost).parameters.put(row.component, row.name, row.value)
 
 
 def _restore_topology(broker: Broker, rows: Definitions) -> None:
@@ -106,6 +109,9 @@ def _costs_itself(what: str, **which: object) -> Iterator[None]:
 
 def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete: bool, arguments: Table) -> None:
     home = broker.vhost(vhost)
+    if name.startswith(INTERNAL):
+        home.internal.restore(id_, name)
+        return
     options = home.policies.options_of(name, arguments, durable=True)
     queue = ClassicQueue(
         id_, name, vhost, options, home.surroundings, durable=True, auto_delete=auto_delete, arguments=arguments
@@ -115,18 +121,21 @@ def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete:
 
 def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
     """How many messages there are."""
-    queues = {queue.id: queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()}
+    queues = {queue.id: queue for vhost in broker.vhosts.values() for queue in vhost.every_queue()}
+    traces = {trace.id: trace for vhost in broker.vhosts.values() for trace in vhost.internal.traces()}
     ahead = broker.clock.wall() - broker.clock.now()
     total = 0
     for left in lanes:
+        if left.queue in traces:
+            traces[left.queue].restore(left.first() or left.tail, left.tail)
+            continue
         queue = queues.get(left.queue)
         if queue is None or queue.pager is None:
             continue
         lane = queue.lanes[min(left.lane, len(queue.lanes) - 1)]
-        first = left.first()
-        queue.pager.restore(
-            lane, left.tail if first is None else first, left.tail, left.number(), left.size(), left.redelivered_below
-        )
+        first = left.first() or left.tail
+        delivered_below = 0 if queue.name.startswith(INTERNAL) else left.redelivered_below
+        queue.pager.restore(lane, first, left.tail, left.number(), left.size(), delivered_below)
         queue.bytes += left.size()
         total += left.number()
         if left.deadlines and queue.deadlines is None:
@@ -135,8 +144,28 @@ def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
         for deadline, sequence in left.deadlines:
             assert queue.deadlines is not None
             queue.deadlines.watch(lane.number, sequence, deadline - ahead)
+        left.deadlines = []  # there may be a million
         queue.touch()
     return total
+
+
+def load_seen(broker: Broker, done: Callable[[], None]) -> None:
+    """Have queues remember what they have seen; nothing may be published before ``done`` is called."""
+    traced = [pair for vhost in broker.vhosts.values() for pair in vhost.internal.traced()]
+    left = [queue for queue, _ in traced if queue.duplicates is not None]
+    if not left:
+        done()
+
+    def loaded(queue: ClassicQueue) -> None:
+        left.remove(queue)
+        if not left:
+            done()
+
+    for queue, trace in traced:
+        if queue.duplicates is None:
+            trace.forget(trace.next)  # it is not wanted any more
+        else:
+            queue.duplicates.restore(trace, partial(loaded, queue))
 
 
 def _table(data: bytes) -> Table:

@@ -9,12 +9,16 @@ default exchange are never remembered.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Literal
 
 from leveret.broker.counters import ExchangeCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked
+from leveret.broker.internal_queues import InternalQueues
+from leveret.broker.parameters import Parameters
 from leveret.broker.rows import binding_row, exchange_row, queue_row
+from leveret.broker.schedules import Schedules
 from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
@@ -28,7 +32,7 @@ from leveret.routing.direct import DefaultExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import Routed, route
 from leveret.routing.types import ExchangeTypes
-from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, ParameterRow, Put, QueueRow
+from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
 
 PREDECLARED = (
     ("amq.direct", "direct"),
@@ -38,6 +42,7 @@ PREDECLARED = (
     ("amq.match", "headers"),
 )
 
+PAUSED = "paused"  # the component of the parameters that name paused queues
 Owner = object  # the connection that an exclusive queue belongs to
 
 
@@ -59,12 +64,16 @@ class Vhost:
         self.max_queues = max_queues
         self.max_connections = max_connections
         self.record: Callable[[Change], None] = lambda change: None  # to disk, before anything changes here
+        self.parameters = Parameters(name, lambda change: self.record(change))
         self.epoch = 0
         self.deaths = 0  # queues that are gone; routes that name one of them are out of date
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, ClassicQueue] = {}
         self.bindings = Bindings()
         self.policies = VhostPolicies()
+        self.internal = InternalQueues(self)
+        self.schedules = Schedules(self)
+        surroundings.trace = self.internal.trace
         self._exclusive: dict[Owner | None, dict[ClassicQueue, None]] = {}  # by owner: a closing one asks for its own
         self.reply_queues: dict[str, ReplyQueue] = {}
         self._counters: dict[str, ExchangeCounters] = {}
@@ -198,6 +207,7 @@ class Vhost:
 
     def enter(self, queue: ClassicQueue) -> None:
         self.queues[queue.name] = queue
+        queue.consumers.paused = self.parameters.get(PAUSED, queue.name) is not None
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None
         if self._names_queues:
@@ -236,8 +246,8 @@ class Vhost:
         self._drop_bindings(self.bindings.of_destination(own))
         if queue.stored:
             self.record(Drop(QueueRow, (queue.id,)))
-            if queue.consumers.paused:
-                self.record(Drop(ParameterRow, (self.name, "paused", queue.name)))
+            self.parameters.drop(PAUSED, queue.name)
+        self.internal.forget_trace(queue)
         del self.queues[queue.name]
         self.deaths += 1
         self._disown(queue)
@@ -338,6 +348,10 @@ class Vhost:
 
     def route(self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, object]) -> Routed:
         return route(exchange, keys, headers, self.exchanges.get, self.has_queue)
+
+    def every_queue(self) -> Iterator[ClassicQueue]:
+        """Also those that clients cannot see."""
+        return chain(self.queues.values(), self.internal.queues.values())
 
     def has_queue(self, name: str) -> bool:
         return name in self.queues or name in self.reply_queues

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.schedules import until
 from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
 from leveret.message import NEVER, Message, Traits
@@ -145,13 +146,16 @@ def _look_closely(channel: Channel, route: Route, content: bytes) -> tuple[Route
     _check_user(channel, properties)
     traits = traits_of(properties, channel.now())
     copies = further_keys(headers)
+    due = channel.vhost.schedules.due(route.exchange, headers)
     changed = properties
-    if "BCC" in headers:  # blind: no receiver may see it
+    if "BCC" in headers and due is None:  # blind: no receiver may see it
         changed = replace(changed, headers={name: value for name, value in headers.items() if name != "BCC"})
     if properties.reply_to == REPLY_TO:
         changed = replace(changed, reply_to=channel.reply_name())
     if changed is not properties:
         content = with_properties(content, changed)
+    if due is not None:
+        return route.waiting_in(channel.vhost.schedules.queue), content, until(due, traits)
     if copies or route.special:
         route = channel.routes.reroute(route, (route.address.key, *copies), selectable(properties))
     return route, content, traits

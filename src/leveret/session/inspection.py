@@ -18,10 +18,15 @@ REPLY_TO_BYTES = REPLY_TO.encode()
 LONGEST_EXPIRATION = 16  # digits
 
 
-def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_copy: bool = True) -> Traits | None:
+def matters(data: bytes, start: int, end: int) -> bool:
+    """Whether there may be headers that the broker acts on: CC and BCC (further keys), x-delay and x-deliver-at."""
+    return data.find(b"CC", start, end) >= 0 or data.find(b"x-del", start, end) >= 0
+
+
+def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: bool = True) -> Traits | None:
     """The traits of the properties in data[at:end]; ``at`` is behind the flags.
 
-    ``may_copy`` is False when the caller knows that no CC or BCC header can be there.
+    ``may_matter`` is False when the caller knows that none of the headers can be there that matter to the broker.
     """
     mode = priority = 0
     deadline = NEVER
@@ -31,10 +36,10 @@ def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_copy: bo
                 at += 1 + data[at]
             if flags & 0x4000:  # content_encoding
                 at += 1 + data[at]
-        if flags & 0x2000:  # headers: CC and BCC are further routing keys
+        if flags & 0x2000:  # headers
             start = at + 4
             at = start + unpack_length(data, at)[0]
-            if at > end or (may_copy and data.find(b"CC", start, at) >= 0):
+            if at > end or (may_matter and matters(data, start, at)):
                 return None
         if flags & 0x1000:  # delivery_mode
             mode = data[at]

@@ -18,7 +18,7 @@ from leveret.message import NEVER, PERSISTENT, TRANSIENT, Message
 from leveret.queues.choosy import offer
 from leveret.queues.queue import is_mixed, publish_to, stretches
 from leveret.session.guarded import publish_guarded
-from leveret.session.inspection import inspect
+from leveret.session.inspection import inspect, matters
 from leveret.session.routes import Route
 from leveret.store.log import GRANTED
 from leveret.wire.constants import FRAME_END, NO_ROUTE
@@ -54,7 +54,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     limit, largest = connection.intake.frame_limit, channel.largest_whole
     last_body, body_start = -1, b""
     misses = 0
-    may_copy: bool | None = None
+    may_matter: bool | None = None
     is_simple = channel.tx is None and channel.confirms is None
     while True:
         frame = data[pos:stop]
@@ -95,10 +95,10 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
             elif flags == 0x1000 and length == 15:
                 traits = PERSISTENT if data[head + 21] == 2 else TRANSIENT
             else:
-                if may_copy is None:  # one search through the chunk spares one for each message in it
-                    may_copy = data.find(b"CC", pos) >= 0
+                if may_matter is None:  # one search through the chunk spares one for each message in it
+                    may_matter = matters(data, pos, end)
                 now = channel.now() if flags & 0x0100 else 0.0
-                seen = inspect(flags, data, head + 21, head + length + 7, now, may_copy)
+                seen = inspect(flags, data, head + 21, head + length + 7, now, may_matter)
                 if seen is None:
                     break
                 traits = seen

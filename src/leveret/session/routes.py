@@ -69,6 +69,12 @@ class Route:
         rest.lead_to([queue for queue in self.queues if queue.alive])
         return rest
 
+    def waiting_in(self, queue: Queue) -> Route:
+        """The same for a message that is to be routed later (broker/schedules.py)."""
+        own = Route(self.address, self.exchange, self.counters, self.mandatory)
+        own.lead_to([queue])
+        return own
+
     def lead_to(self, queues: list[Queue]) -> None:
         self.queues = queues
         self.durable = any(queue.stored for queue in queues)

@@ -87,7 +87,6 @@ def parameter(component: str = "policy", vhost: str = "/", **facts: object) -> P
         parameter(**{"apply-to": "stars"}),
         parameter(priority="x"),
         parameter("operator_policy", definition={"overflow": "drop-head"}),
-        parameter("of-a-newer-version"),
         parameter(vhost="nowhere"),
         ParameterRow("/", "policy", "bad", b"{torn"),
         ParameterRow("/", "policy", "bad", b"[]"),
