@@ -130,8 +130,8 @@ class Lane:
 
     def cut_out(self, sequence: int) -> Waiting | None:
         """Take the message with this sequence, wherever it stands; None if it is not waiting here."""
-        if sequence >= self.head:
-            return self._make_hole(sequence)
+        if sequence >= self.head and (waiting := self._make_hole(sequence)) is not None:
+            return waiting
         for index, waiting in enumerate(self.returned):
             if waiting[0] == sequence:
                 self.returned[index] = self.returned[-1]

@@ -146,7 +146,7 @@ class Pager:
         if not lane.paged:
             self._close_stretch(lane)
             return
-        if len(lane.ready) + len(lane.returned) > self._chunks.get(lane.number, 0) // 2:
+        if len(lane.ready) - lane.holes + len(lane.returned) > self._chunks.get(lane.number, 0) // 2:
             return
         first = self.pages.next_sequence(self._queue.id, lane.number, lane.page_start)
         while first is not None and (lane.number, first) in self._exhumed:

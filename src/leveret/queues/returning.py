@@ -7,6 +7,7 @@ waits are in the log, so a restart changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,10 @@ class Waiting:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    def __iter__(self) -> Iterator[tuple[int, int, Message]]:
+        """Lane, sequence and message of each."""
+        return ((lane, sequence, message) for (lane, sequence), (_, message) in self._kept.items())
 
     def take(self, lane: int, sequence: int, messages: list[Message], tries: int) -> None:
         queue = self._queue

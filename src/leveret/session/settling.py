@@ -30,7 +30,8 @@ def ack_run(channel: Channel, data: bytes, pos: int) -> int:
     """
     unacked = channel.unacked
     start, end = pos, len(data)
-    if channel.tx is None and not unacked.holes and not channel.connection.broker.interceptors.concerns(BasicAck.id):
+    is_usual = channel.tx is None and not unacked.holes and not unacked.lapsed
+    if is_usual and not channel.connection.broker.interceptors.concerns(BasicAck.id):
         startswith, prefix = data.startswith, channel.ack_start
         first, last = unacked.base, unacked.next_tag - 1
         upto = first - 1

@@ -259,17 +259,31 @@ def test_a_late_answer_is_ignored_and_counted(house: House, client: Client, requ
 
 
 def test_a_late_answer_to_several_settles_those_that_are_still_held(house: House, client: Client) -> None:
-    late(house, client, 2)
-    client.publish("q", b"x")  # goes to the other
-    client.consume("q", "again")
-    client.publish("q", b"y")
-    held = given(client)
-    client.ack(2, multiple=True)
+    client.publish("q", b"a", b"b", b"c")
+    client.get("q")
+    client.get("q")
+    house.advance(5)
+    client.get("q")
+    house.advance(5)
+    client.ack(3, multiple=True)
     assert client.heard() == []
     assert client.session.channels[1].late == 2
-    assert len(client.session.channels[1].unacked) == len(held)
-    client.ack(held[-1].tag, multiple=True)
+    assert (house.queue("q").ready, house.queue("q").unacked) == (2, 0)
     assert lives(client)
+
+
+def test_a_late_answer_to_several_may_name_a_tag_that_has_lapsed(house: House, client: Client) -> None:
+    client.publish("q", b"a", b"b", b"c")
+    client.get("q")
+    client.get("q")
+    house.advance(5)
+    client.get("q")
+    house.advance(5)
+    client.ack(2, multiple=True)
+    assert client.heard() == []
+    assert (house.queue("q").ready, house.queue("q").unacked) == (2, 1)
+    client.ack(3)
+    assert (house.queue("q").ready, house.queue("q").unacked) == (2, 0)
 
 
 def test_acks_behind_a_late_one_count(house: House, client: Client) -> None:
@@ -310,8 +324,12 @@ def test_all_that_is_held_may_be_acked_when_some_have_lapsed(house: House, clien
 
 
 def test_a_late_ack_in_a_transaction_is_ignored(house: House, client: Client) -> None:
+    house.client().publish("q", b"m")
     client.ask(TxSelect())
-    late(house, client)
+    client.get("q")
+    house.advance(10)
+    other = house.client()
+    other.consume("q")
     client.ack(1)
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
     assert house.queue("q").unacked == 1
