@@ -6,7 +6,7 @@ import asyncio
 
 from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
 from leveret.broker.broker import Broker
-from leveret.broker.restoring import restore_definitions, restore_messages
+from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
 from leveret.clock import Clock
 from leveret.config import Settings
 from leveret.errors import ConfigError
@@ -97,6 +97,9 @@ class Node:
         self._flusher = Flusher(loop, broker, store, settings.disk_mark.of)
         self._flusher.start()
         store.journal.seal()
+        seen = loop.create_future()
+        load_seen(broker, lambda: seen.set_result(None))
+        await seen
         if not opened.is_new:
             found = {"messages": messages, "queues": len(opened.definitions.queues)}
             state = "clean" if opened.recovered.clean else "after a crash"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leveret.broker.broker import Broker
-from leveret.broker.restoring import restore_definitions, restore_messages
+from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue, Taken
 from leveret.queues.queue import publish_to
@@ -48,6 +48,7 @@ class BrokerHouse(StoreHouse):
         lanes = self.adopt(recovered)
         restore_messages(self.broker, lanes)
         self.journal.seal()
+        load_seen(self.broker, lambda: None)
         self.broker.add_vhost("/")
         self.rest()
         return lanes

@@ -14,7 +14,7 @@ from __future__ import annotations
 from random import Random
 
 from leveret.broker.broker import Broker
-from leveret.broker.restoring import restore_definitions, restore_messages
+from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
 from leveret.clock import FrozenClock
 from leveret.session.limits import Limits
 from leveret.wire.content import body_of
@@ -66,6 +66,7 @@ class StoredHouse(House):
             restore_definitions(broker, definitions, "guest", "secret")
         self.restored = restore_messages(broker, lanes)
         self.store.journal.seal()
+        load_seen(broker, lambda: None)
         if not definitions.vhosts:
             broker.add_vhost("/")
             self.user("guest")

@@ -142,6 +142,7 @@ class Broker:
                 connection.force_close(f"vhost '{name}' is deleted")
         for queue in list(vhost.queues.values()):
             vhost.remove_queue(queue)
+        vhost.internal.remove_all()
         del self.vhosts[name]
         self.permissions.clear_vhost(name)
         vhost.policies.forget_exchanges()
@@ -182,7 +183,7 @@ class Broker:
     def note_redelivered(self) -> None:
         """A clean stop is near: what was delivered in an earlier life stays marked in the next."""
         for vhost in self.vhosts.values():
-            for queue in vhost.queues.values():
+            for queue in vhost.every_queue():
                 if queue.stored and queue.pager is not None:
                     queue.pager.note_redelivered()
 
@@ -220,7 +221,7 @@ class Broker:
         for each in waiting:
             each.lost()
         for vhost in self.vhosts.values():
-            for queue in vhost.queues.values():
+            for queue in vhost.every_queue():
                 if queue.pager is not None:
                     queue.pager.tell_waiting()
 
@@ -261,7 +262,7 @@ class Broker:
         memory = self.memory
         if memory.check_shortage():
             for vhost in self.vhosts.values():
-                for queue in vhost.queues.values():
+                for queue in vhost.every_queue():
                     queue.touch()  # each holds as little as it can from now on
         if memory.check():
             used = {"used": memory.used(), "mark": memory.mark}

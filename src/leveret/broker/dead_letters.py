@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from leveret.broker.publish_rules import carbon_copies
 from leveret.broker.vhost import Vhost
@@ -27,10 +26,15 @@ from leveret.queues.guard import Carefree, Delivery
 from leveret.queues.options import DeadLetterTo
 from leveret.queues.queue import Queue
 from leveret.wire.content import properties_of, with_properties
-from leveret.wire.fields import FieldValue
-from leveret.wire.properties import Properties
+from leveret.wire.fields import FieldValue, encode_long, encode_short, encode_table, encode_value
+from leveret.wire.properties import FLAG_EXPIRATION, Properties
+from leveret.wire.splicing import long, spliced
+
+Death = dict[str, FieldValue]
 
 DEATHS = "x-death"
+FIRST_REASON = "x-first-death-reason"
+FIRST_DEATH = ("x-first-death-queue", FIRST_REASON, "x-first-death-exchange")
 MOST_ADDRESSES = 1024
 
 
@@ -63,22 +67,26 @@ class DeadLetters:
             if key == queue.name:
                 return  # it died among the dead
             if key not in self._vhost.queues:
+                encode_short(key)  # refuses a name that has grown too long
                 self._vhost.declare_queue(key, durable=True)
         exchange = self._vhost.exchanges.get(target.exchange)
         if exchange is None:
             return  # as RabbitMQ: without a word
         properties = _readable(content, traits)
-        copies = carbon_copies(properties.headers or {})
-        story = self._told(queue.name, reason, address, properties, copies)
-        if key is not None:
-            story.pop("CC", None)
-        properties = replace(properties, headers=story, expiration=None)
+        headers = properties.headers or {}
+        copies = carbon_copies(headers)
+        deaths = self._told(queue.name, reason, address, properties, copies)
         keys = (address.key, *copies) if key is None else (key,)
-        routed = self._vhost.route(exchange, keys, selectable(properties)).queues
-        queues = self._without_cycles(queue.name, reason, story, self._vhost.live_queues(routed))
+        seen = selectable(replace(properties, headers={**headers, DEATHS: list(deaths)}, expiration=None))
+        routed = self._vhost.route(exchange, keys, seen).queues
+        queues = self._without_cycles(queue.name, reason, deaths, self._vhost.live_queues(routed))
         if queues:
-            to = self._address(target.exchange, keys[0], address)
-            self._publish(queues, (with_properties(content, properties), to, _reborn(traits)))
+            story = {DEATHS: encode_deaths(deaths)}
+            if FIRST_REASON not in headers:
+                first = (queue.name, reason, address.exchange)
+                story |= {name: encode_value(value) for name, value in zip(FIRST_DEATH, first, strict=True)}
+            told = _retold(content, properties, story, without=() if key is None else ("CC",))
+            self._publish(queues, (told, self._address(target.exchange, keys[0], address), _reborn(traits)))
 
     def _publish(self, queues: Sequence[Queue], message: Message) -> None:
         for queue in queues:
@@ -89,15 +97,13 @@ class DeadLetters:
 
     def _told(
         self, queue: str, reason: str, address: Address, properties: Properties, copies: Sequence[str]
-    ) -> dict[str, FieldValue]:
-        """The headers with this death as the latest."""
-        headers: dict[str, FieldValue] = dict(properties.headers or {})
-        entries = [dict(entry) for entry in _deaths(headers)]
+    ) -> list[Death]:
+        """All deaths of the message with this one as the latest."""
+        entries = _deaths(properties.headers or {})
         same = [entry for entry in entries if entry.get("queue") == queue and entry.get("reason") == reason]
         if same:
-            latest = same[0]
-            count = latest.get("count")
-            latest["count"] = count + 1 if isinstance(count, int) else 1
+            count = same[0].get("count")
+            latest = {**same[0], "count": count + 1 if isinstance(count, int) else 1}
         else:
             latest = {
                 "count": 1,
@@ -109,18 +115,11 @@ class DeadLetters:
             }
             if properties.expiration is not None:
                 latest["original-expiration"] = properties.expiration
-        headers[DEATHS] = [latest, *(entry for entry in entries if entry is not latest)]
-        headers.setdefault("x-first-death-queue", queue)
-        headers.setdefault("x-first-death-reason", reason)
-        headers.setdefault("x-first-death-exchange", address.exchange)
-        return headers
+        return [latest, *(entry for entry in entries if not same or entry is not same[0])]
 
-    def _without_cycles(
-        self, origin: str, reason: str, headers: Mapping[str, object], queues: list[Queue]
-    ) -> list[Queue]:
+    def _without_cycles(self, origin: str, reason: str, deaths: Sequence[Death], queues: list[Queue]) -> list[Queue]:
         if reason == REJECTED:
             return queues
-        deaths = _deaths(headers)
         kept = [queue for queue in queues if not goes_round(queue.name, deaths)]
         if len(kept) < len(queues) and origin not in self._complained:
             self._complained.add(origin)
@@ -145,7 +144,25 @@ def _readable(content: bytes, traits: Traits) -> Properties:
         return Properties(delivery_mode=2 if traits.persistent else 1, priority=traits.priority or None)
 
 
-def _deaths(headers: Mapping[str, Any]) -> list[dict[str, FieldValue]]:
+def encode_deaths(deaths: Sequence[Death]) -> bytes:
+    """The raw value of the header; counts have 64 bits, as RabbitMQ's clients expect."""
+    entries = []
+    for death in deaths:
+        count = death.get("count")
+        rest = encode_table({name: value for name, value in death.items() if name != "count"})[4:]
+        fields = encode_short("count") + long(count if isinstance(count, int) else 1) + rest
+        entries.append(b"F" + encode_long(fields))
+    return b"A" + encode_long(b"".join(entries))
+
+
+def _retold(content: bytes, properties: Properties, story: Mapping[str, bytes], without: Sequence[str]) -> bytes:
+    try:
+        return spliced(content, story, without=without, drops=(FLAG_EXPIRATION,))
+    except FrameError:
+        return spliced(with_properties(content, properties), story)
+
+
+def _deaths(headers: Mapping[str, FieldValue]) -> list[Death]:
     """Clients may send headers of this name too: what is no entry is no death."""
     entries = headers.get(DEATHS)
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from leveret.errors import PreconditionFailed, ResourceLocked
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import differing_argument
+from leveret.routing.delayed import DELAYED_TYPE
 from leveret.routing.exchange import ALTERNATE_EXCHANGE, Exchange
 
 
@@ -16,6 +17,7 @@ def check_same_exchange(current: Exchange, wanted: Exchange, vhost: str) -> None
     _compare("durable", what, wanted.durable, current.durable)
     _compare("auto_delete", what, wanted.auto_delete, current.auto_delete)
     _compare("internal", what, wanted.internal, current.internal)
+    _compare(DELAYED_TYPE, what, wanted.arguments.get(DELAYED_TYPE), current.arguments.get(DELAYED_TYPE))
     _compare(
         ALTERNATE_EXCHANGE, what, wanted.arguments.get(ALTERNATE_EXCHANGE), current.arguments.get(ALTERNATE_EXCHANGE)
     )

@@ -2,7 +2,8 @@
 
 An interceptor is given the context and the decoded method and returns the method to go on with: the same one, changed
 or not, or another of the same class. It refuses by raising an AmqpError. Interceptors of one method run in the order
-they were registered. ``on_change`` tells of every registration, so that remembered publish routes are made anew.
+they were registered; those registered as ``last``, as the broker's own are, run after all others, so they see what
+users made of a method. ``on_change`` tells of every registration, so that remembered publish routes are made anew.
 """
 
 from __future__ import annotations
@@ -27,17 +28,21 @@ Interceptor = Callable[[InterceptContext, Method], Method]
 class Interceptors:
     def __init__(self) -> None:
         self._by_method: dict[tuple[int, int], list[Interceptor]] = {}
+        self._last: dict[tuple[int, int], int] = {}  # how many of them are for the end
         self.on_change: Callable[[], None] = lambda: None
 
-    def register(self, method: type[Method], interceptor: Interceptor) -> Callable[[], None]:
+    def register(self, method: type[Method], interceptor: Interceptor, *, last: bool = False) -> Callable[[], None]:
         """Have ``interceptor`` see every ``method``; the result takes it out again."""
         chain = self._by_method.setdefault(method.id, [])
-        chain.append(interceptor)
+        kept_back = self._last.get(method.id, 0)
+        chain.insert(len(chain) if last else len(chain) - kept_back, interceptor)
+        self._last[method.id] = kept_back + last
         self.on_change()
 
         def unregister() -> None:
             if interceptor in chain:
                 chain.remove(interceptor)
+                self._last[method.id] -= last
                 self.on_change()
 
         return unregister

@@ -4,12 +4,13 @@ Their names begin as clients' names may not. They are durable and have rows as a
 reclaim, paging and backup know them; they are made when they are first needed.
 
 - ``amq.leveret.schedule``: messages that are not due yet (broker/schedules.py)
+- ``amq.leveret.held.<exchange>.<queue>``: what waits until a shard is drained (sharding/holding.py)
 - ``amq.leveret.seen.<id>``: the trace of what the queue with that id has seen (queues/trace.py)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from leveret.errors import StoreError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PREFIX = "amq.leveret."
 SCHEDULE = f"{PREFIX}schedule"
+HELD = f"{PREFIX}held."
 SEEN = f"{PREFIX}seen."
 
 
@@ -38,7 +40,9 @@ class InternalQueues:
 
     # ---- queues
 
-    def open(self, name: str, options: QueueOptions, surroundings: Surroundings, id_: int | None = None) -> ClassicQueue:
+    def open(
+        self, name: str, options: QueueOptions, surroundings: Surroundings, id_: int | None = None
+    ) -> ClassicQueue:
         """Make it, with the id that it had in an earlier life, or with a new one."""
         if id_ is None:
             id_ = self._new_row(name)
@@ -72,6 +76,9 @@ class InternalQueues:
             self._vhost.surroundings.log.forget(trace.id)
             del self._traces[queue.id]
 
+    def traces(self) -> Iterable[Trace]:
+        return self._traces.values()
+
     def traced(self) -> Iterator[tuple[ClassicQueue, Trace]]:
         for queue in self._vhost.queues.values():
             trace = self._traces.get(queue.id)
@@ -87,8 +94,17 @@ class InternalQueues:
             self._vhost.schedules.open(id_)
         elif watched != name and watched.isdecimal():
             self._traces[int(watched)] = self._trace(id_, name)
+        elif name.startswith(HELD):
+            self.open(name, QueueOptions(), self._vhost.surroundings, id_)
         else:
             raise StoreError(f"this version has no use for the queue '{name}'")
+
+    def remove(self, name: str) -> None:
+        queue = self.queues[name]
+        if queue.stored:
+            self._vhost.record(Drop(QueueRow, (queue.id,)))
+        del self.queues[name]
+        queue.die()
 
     def remove_all(self) -> None:
         """The virtual host is deleted; its other queues are gone already."""

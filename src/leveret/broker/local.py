@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.schedules import until
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
 from leveret.delivery.selector import selectable
@@ -99,7 +100,7 @@ class LocalSession:
         self._getters: dict[str, Holder] = {}
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
-        """Whether it reached a queue."""
+        """Whether it reached a queue, or waits for its time."""
         properties = properties or Properties()
         self._check_content(properties, body)
         vhost = self.vhost
@@ -110,12 +111,18 @@ class LocalSession:
         fields = selectable(properties)
         traits = traits_of(properties, vhost.surroundings.now())
         keys = (routing_key, *further_keys(headers))
-        if "BCC" in headers:
+        due = vhost.schedules.due(source, headers)
+        if "BCC" in headers and due is None:
             properties = replace(properties, headers={key: headers[key] for key in headers if key != "BCC"})
         content = make_content(properties, body)
-        message: Message = (content, Address(exchange, routing_key, 1, DEFAULT_FRAME_MAX), traits)
+        address = Address(exchange, routing_key, 1, DEFAULT_FRAME_MAX)
         counters = vhost.counters_of(exchange)
         counters.published += 1
+        if due is not None:
+            later: Message = (content, address, until(due, traits))
+            offer([vhost.schedules.queue], vhost.surroundings.log, later)
+            return True
+        message: Message = (content, address, traits)
         queues = vhost.live_queues(vhost.route(source, keys, fields).queues)
         if not queues:
             counters.unroutable += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from leveret.broker.errands import Errands
@@ -22,7 +21,8 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.dying import Dead, leave
 from leveret.queues.lane import Waiting
 from leveret.queues.walking import STEP, Walk
-from leveret.wire.content import properties_of, with_properties
+from leveret.wire.content import properties_of
+from leveret.wire.splicing import long, spliced
 
 REDRIVEN = "x-redrive-count"
 STORY = ("x-death", "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange")
@@ -209,7 +209,7 @@ class Redrive(Job):
     def meet(self, lane: int, waiting: Waiting) -> bool:
         sequence, _, message = waiting
         properties = properties_of(message[0])
-        headers = dict(properties.headers or {})
+        headers = properties.headers or {}
         origin, count = headers.get("x-first-death-queue"), headers.get(REDRIVEN, 0)
         if not isinstance(origin, str) or not isinstance(count, int) or count >= MOST_REDRIVES:
             self.skipped += 1
@@ -219,8 +219,7 @@ class Redrive(Job):
             return False
         self.origins[origin] += 1
         if not self._dry_run:
-            fresh = {name: value for name, value in headers.items() if name not in STORY} | {REDRIVEN: count + 1}
-            content = with_properties(message[0], replace(properties, headers=fresh))
+            content = spliced(message[0], {REDRIVEN: long(count + 1)}, without=STORY)
             if not publish_elsewhere(self._vhost, "", origin, (content, message[1], message[2]), self.queue):
                 self.origins[origin] -= 1
                 self.skipped += 1

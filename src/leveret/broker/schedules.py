@@ -1,4 +1,4 @@
-"""Messages that are to be routed later: by ``x-deliver-at`` on any exchange, by ``x-delay`` on an x-delayed-message one.
+"""Messages that are to be routed later: ``x-deliver-at`` on any exchange, ``x-delay`` on one of type x-delayed-message.
 
 Theory of operation. Such a message waits in an internal queue of its virtual host, with the moment at which it is due
 as its deadline there. So the journal keeps that moment, recovery gives it back, a long wait is paged out, and those
@@ -37,7 +37,6 @@ from leveret.routing.delayed import DELAYED
 from leveret.routing.exchange import Exchange
 from leveret.store.pages import Loaded
 from leveret.wire.content import properties_of, with_properties
-from leveret.wire.fields import FarTime
 from leveret.wire.properties import Properties
 
 if TYPE_CHECKING:
@@ -206,11 +205,9 @@ def until(due: float, traits: Traits) -> Traits:
 
 
 def _deliver_at(value: object) -> float:
-    """Seconds since 1970."""
+    """Seconds since 1970. A timestamp that no calendar holds was counted in milliseconds, and comes as a number."""
     if isinstance(value, datetime):
         return value.timestamp()
-    if isinstance(value, FarTime):
-        return float(value)
     if isinstance(value, int) and not isinstance(value, bool) and value <= MOST_MS:
         return value / 1000
     raise PreconditionFailed(
@@ -245,11 +242,9 @@ def _as_delivered(properties: Properties, exchange: Exchange) -> Properties:
 
 def _waiting(lane: Lane, sequence: int) -> Message | None:
     """The message with this sequence, if it waits in memory."""
-    messages, first = (lane.fresh, lane.page_stop) if lane.page_stop and sequence >= lane.page_stop else (
-        lane.ready,
-        lane.head,
-    )
-    index = sequence - first
+    is_behind = lane.page_stop and sequence >= lane.page_stop
+    messages = lane.fresh if is_behind else lane.ready
+    index = sequence - (lane.page_stop if is_behind else lane.head)
     message = messages[index] if 0 <= index < len(messages) else HOLE
     return None if message is HOLE else message
 

@@ -17,6 +17,7 @@ from leveret.broker.counters import ExchangeCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked
 from leveret.broker.internal_queues import InternalQueues
 from leveret.broker.parameters import Parameters
+from leveret.broker.pools import Pool
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
 from leveret.broker.vhost_policies import VhostPolicies
@@ -76,6 +77,9 @@ class Vhost:
         surroundings.trace = self.internal.trace
         self._exclusive: dict[Owner | None, dict[ClassicQueue, None]] = {}  # by owner: a closing one asks for its own
         self.reply_queues: dict[str, ReplyQueue] = {}
+        self.hidden: dict[str, ClassicQueue] = {}  # internal ones that exchanges lead to, by names nobody can guess
+        self.moves = False  # what a key reaches may change while a message waits for its content
+        self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by the name that stands for them
         self._counters: dict[str, ExchangeCounters] = {}
         self._names_queues = False  # whether a remembered miss can end by declaring a queue
         self.exchanges[""] = DefaultExchange()
@@ -354,13 +358,13 @@ class Vhost:
         return chain(self.queues.values(), self.internal.queues.values())
 
     def has_queue(self, name: str) -> bool:
-        return name in self.queues or name in self.reply_queues
+        return name in self.queues or name in self.reply_queues or name in self.hidden
 
     def live_queues(self, names: Sequence[str]) -> list[Queue]:
         """The queues behind routed names; those that vanished meanwhile are left out."""
         found: list[Queue] = []
         for name in names:
-            queue: Queue | None = self.queues.get(name) or self.reply_queues.get(name)
+            queue: Queue | None = self.queues.get(name) or self.reply_queues.get(name) or self.hidden.get(name)
             if queue is not None:
                 found.append(queue)
         return found

@@ -26,6 +26,7 @@ from leveret.queues.counters import QueueCounters
 from leveret.queues.deadlines import Deadlines
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.dying import REJECTED, Dead, bury
+from leveret.queues.ending import die
 from leveret.queues.equipment import equip
 from leveret.queues.expiry import arm_expiry, bury_expired, dying_by
 from leveret.queues.guard import Guard
@@ -40,6 +41,7 @@ from leveret.queues.returning import Waiting, give_back
 from leveret.queues.selection import Selection, select
 from leveret.queues.surroundings import PER_MESSAGE, Cancellable, Surroundings
 from leveret.queues.taken import Taken as Taken
+from leveret.queues.watermarks import Watermarks
 from leveret.store.log import Placement
 
 BURST = 4096  # messages one queue may deliver before others get their turn
@@ -84,6 +86,7 @@ class ClassicQueue:
         "unacked",
         "vhost",
         "waiting",
+        "watermarks",
     )
 
     def __init__(
@@ -128,6 +131,7 @@ class ClassicQueue:
         self.leases: Leases | None = None
         self.selection: Selection | None = None
         self.duplicates: Duplicates | None = None
+        self.watermarks: Watermarks | None = None
         self.choosy = self.counts_deliveries = False
         pages = surroundings.pages
         self.pager = None if pages is None else Pager(self, pages, surroundings.queue_memory)
@@ -338,6 +342,8 @@ class ClassicQueue:
         self.bytes -= size
         if self.stored:
             self.surroundings.log.settle(self.id, lane, sequence, number)
+        if self.watermarks is not None:
+            self.watermarks.released(lane, sequence, number, size)
 
     # ---- time
 
@@ -350,8 +356,7 @@ class ClassicQueue:
 
     def add_consumer(self, consumer: Consumer) -> None:
         holder = next(iter(self.consumers), None)
-        alone = holder is None and not self.options.single_active
-        if (consumer.exclusive and not alone) or (holder is not None and holder.exclusive):
+        if (consumer.exclusive and (holder or self.options.single_active)) or (holder and holder.exclusive):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
         self.consumers.add(consumer)
         if self.selection is not None or consumer.selector is not None:
@@ -378,26 +383,4 @@ class ClassicQueue:
 
     def die(self) -> int:
         """Give everything up; the number of ready messages that went with it."""
-        self.alive = self.plain = False
-        number = self.ready
-        surroundings = self.surroundings
-        surroundings.gauge.used -= self.accounted
-        self.bytes = self.held = self.unacked = self.accounted = 0
-        for lane in self.lanes:
-            lane.clear()
-        if self.expiry_timer is not None:
-            self.expiry_timer[1].cancel()
-        for part in (self.idleness, self.waiting, self.leases):
-            if part is not None:
-                part.stop()
-        if self.stored:
-            surroundings.log.forget(self.id)
-        if self.pager is not None:
-            self.pager.pages.forget(self.id)
-            self.pager.tell_waiting()
-        for consumer in list(self.consumers):
-            self.consumers.remove(consumer)
-            consumer.cancelled_by_queue()
-        if self.guard is not None:
-            self.guard.queue_died()
-        return number
+        return die(self)

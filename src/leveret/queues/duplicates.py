@@ -1,9 +1,9 @@
 """x-message-deduplication: a message whose id the queue has seen is confirmed and dropped.
 
 Theory of operation. ``_line`` holds the keys in the order in which they were noted, ``_ends`` says until when each
-counts. What is noted goes to the end; what is too old, or one too many, leaves at the front, a few at a time, so that no
-publish pays for thousands. A key whose time is over may be noted again before it has left the front: it then stands in
-the line twice, and ``_stale`` counts how many of its first places mean nothing any more.
+counts. What is noted goes to the end; what is too old, or one too many, leaves at the front, a few at a time, so that
+no publish pays for thousands. A key whose time is over may be noted again before it has left the front: it then stands
+in the line twice, and ``_stale`` counts how many of its first places mean nothing any more.
 
 A queue that outlives the process has a trace of this in the log: place for place the same line (queues/trace.py). What
 is noted is written in one group with the message, so a crash leaves both or none; and it stays when the message is

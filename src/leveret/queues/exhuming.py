@@ -103,6 +103,8 @@ def exhume(queue: ClassicQueue, lane: Lane, sequences: Sequence[int], bury: Call
         if not queue.alive:
             return
         if found:
+            # Both books are to lose the same, and the other one knew these by their share of a run only.
+            queue.bytes += sum([len(message[0]) - sizes[sequence] for sequence, message, _ in found])
             bury([Dead(lane.number, sequence, message) for sequence, message, _ in found])
         for sequence in missing:
             queue.release(lane.number, sequence, 1, sizes[sequence])

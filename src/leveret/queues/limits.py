@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.lane import Lane
 
-FRAMES = 30  # bytes of a stored content, at least, that are not its body
+FRAMES = 22  # bytes of a stored content, at least, that are not its body
 SAMPLE = 1024  # messages of a lane that are looked at to know how much is not body
 BATCH = 256  # deaths at a time: each batch is one group of the log
 
@@ -72,7 +72,12 @@ class Limits:
     def _fits(self, message: Message) -> bool:
         if self._length is not None and self._queue.ready >= self._length:
             return False
-        return self._size is None or self._bodies() + body_size(message[0]) <= self._size
+        if self._size is None:
+            return True
+        queue, size = self._queue, body_size(message[0])
+        if queue.bytes - queue.held - FRAMES * queue.ready + size <= self._size:
+            return True  # even if all of it were bodies
+        return self._bodies() + size <= self._size
 
     def enforce(self) -> None:
         if not self._drops:

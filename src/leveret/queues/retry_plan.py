@@ -61,8 +61,14 @@ class RetryPlan:
                 raise PreconditionFailed("invalid args 'x-retry-delays' and 'x-retry-delay-min': give one of the two")
             return RetryPlan(delays=delays, jitter=jitter)
         if shortest is not None:
+            _check_order(shortest, longest, "x-retry-delay")
             return RetryPlan(shortest=shortest, longest=longest or LONGEST, multiplier=multiplier or 2.0, jitter=jitter)
         return _as_rabbitmq(arguments)
+
+
+def _check_order(shortest: float, longest: float | None, name: str) -> None:
+    if longest is not None and longest < shortest:
+        raise PreconditionFailed(f"invalid arg '{name}-max': it is below '{name}-min'")
 
 
 def _as_rabbitmq(arguments: Arguments) -> RetryPlan | None:
@@ -73,6 +79,7 @@ def _as_rabbitmq(arguments: Arguments) -> RetryPlan | None:
         return None
     if shortest is None:
         raise PreconditionFailed(f"invalid arg 'x-delayed-retry-type': '{kind}' needs 'x-delayed-retry-min'")
+    _check_order(shortest, longest, "x-delayed-retry")
     kind = kind or "all"
     failed, left = kind in ("all", "failed"), kind in ("all", "returned")
     return RetryPlan(shortest=shortest, longest=longest or LONGEST, failed=failed, left=left)

@@ -31,6 +31,10 @@ class Trace:
         self._log = log
         self._pages = pages
 
+    def restore(self, first: int, stop: int) -> None:
+        """What an earlier life left."""
+        self.first, self.next = first, stop
+
     def append(self, key: bytes, deadline: float, synced: bool) -> None:
         traits = PERSISTENT if deadline == NEVER else Traits(persistent=True, deadline=deadline)
         content = make_content(Properties(), key)

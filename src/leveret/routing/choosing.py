@@ -10,9 +10,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from xxhash import xxh3_64_intdigest
 
+from leveret.delivery.selector import selector_of
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination, DestinationCounts
 from leveret.routing.chance import Chance
@@ -56,13 +58,59 @@ class ChoosingExchange(Exchange):
         return (candidates[self.choose(len(candidates), key)],) if candidates else ()
 
 
+class Spread(Protocol):
+    """Somebody who says for an exchange which of its destinations a key goes to."""
+
+    def reach(self, key: str) -> Iterable[Destination]: ...
+
+    def rebound(self) -> None:
+        """The destinations of the exchange are others now."""
+
+
 class ModulusHashExchange(ChoosingExchange):
-    """The hash of the routing key, modulo the number of destinations: a key stays where it is while the set does."""
+    """The hash of the routing key, modulo the number of destinations: a key stays where it is while the set does.
+
+    With a ``spread`` that one decides. It keeps the order of a key when the set changes, by knowing its queues: hence
+    the exchange leads to queues only, and to all that it is bound to alike.
+    """
 
     kind = "x-modulus-hash"
 
+    def prepare(self) -> None:
+        super().prepare()
+        self.spread: Spread | None = None
+
     def choose(self, number: int, key: str) -> int:
         return xxh3_64_intdigest(key.encode()) % number
+
+    def bound(self) -> list[Destination]:
+        """Where it leads, in order."""
+        return self._in_order[:]
+
+    def accept(self, binding: Binding) -> None:
+        if self.spread is None:
+            return
+        if binding.destination.kind != "queue" or selector_of(binding.arguments) is not None:
+            raise PreconditionFailed(
+                f"cannot bind {binding.destination.kind} '{binding.destination.name}' to exchange '{self.name}', which "
+                "is resized in order by a policy: bind a queue, without x-selector"
+            )
+
+    def link(self, binding: Binding) -> None:
+        super().link(binding)
+        if self.spread is not None:
+            self.spread.rebound()
+
+    def unlink(self, binding: Binding) -> None:
+        super().unlink(binding)
+        if self.spread is not None:
+            self.spread.rebound()
+
+    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+        return super().reach(key, headers) if self.spread is None else self.spread.reach(key)
+
+    def reach_with(self, taking: Sequence[Binding], key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+        return super().reach_with(taking, key, headers) if self.spread is None else self.spread.reach(key)
 
 
 class RandomExchange(ChoosingExchange):

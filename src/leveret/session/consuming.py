@@ -18,7 +18,7 @@ from leveret.errors import AmqpError, FrameError, NotAllowed, PreconditionFailed
 from leveret.message import Address, Message
 from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
 from leveret.session.access import check_access
-from leveret.wire.content import refit, with_header
+from leveret.wire.content import refit
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import ENVELOPE, method_frame
 from leveret.wire.grammar import ChannelStep
@@ -33,6 +33,7 @@ from leveret.wire.methods import (
     BasicQos,
     BasicQosOk,
 )
+from leveret.wire.splicing import long, spliced
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
@@ -165,7 +166,7 @@ class AmqpConsumer(Consumer):
 def with_count(content: bytes, count: int) -> bytes:
     """How often the message came back, where the queue keeps count for its consumers."""
     try:
-        return with_header(content, "x-delivery-count", count) if count else content
+        return spliced(content, {"x-delivery-count": long(count)}) if count else content
     except FrameError:  # its headers cannot be read: nobody checked them when it came
         return content
 

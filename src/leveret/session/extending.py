@@ -27,10 +27,17 @@ def extend(channel: Channel, content: bytes) -> None:
     tag, timeout = headers.get("delivery-tag"), headers.get("timeout")
     if not isinstance(tag, int) or isinstance(tag, bool):
         raise refused(f"header 'delivery-tag' is {tag!r}, not the tag of a delivery of this channel")
-    if timeout is not None and (not isinstance(timeout, int) or not 0 < timeout <= LONGEST_MS):
+    if timeout is not None and (type(timeout) is not int or not 0 < timeout <= LONGEST_MS):
         raise refused(f"header 'timeout' is {timeout!r}, not a number of milliseconds within 1..{LONGEST_MS}")
     if tag in channel.unacked.lapsed:
-        raise refused(f"the time for delivery tag {tag} is over: the message went back to its queue")
+        channel.late += 1  # a moment too late: as harmless as a late ack
+    else:
+        _extend(channel, tag, timeout)
+    if channel.confirms is not None:
+        channel.send_verdicts(channel.confirms.published(1, GRANTED))
+
+
+def _extend(channel: Channel, tag: int, timeout: int | None) -> None:
     found = channel.unacked.find(tag)
     if found is None:
         raise refused(f"unknown delivery tag {tag}")
@@ -40,8 +47,6 @@ def extend(channel: Channel, content: bytes) -> None:
         raise refused(f"the queue of delivery tag {tag} has no x-consumer-timeout: nothing to extend")
     seconds = queue.leases.seconds if timeout is None else timeout / 1000
     queue.leases.extend(holder, lane, sequence, tries, seconds)
-    if channel.confirms is not None:
-        channel.send_verdicts(channel.confirms.published(1, GRANTED))
 
 
 def refused(why: str) -> PreconditionFailed:

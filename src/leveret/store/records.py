@@ -230,7 +230,7 @@ def entries_body(entries: Iterable[Entry]) -> bytes:
 
 def returns_body(entries: Sequence[Entry]) -> tuple[int, bytes]:
     """The kind of record that these returns need, and its body."""
-    if all([entry.about < 1 << 32 for entry in entries]):
+    if all(entry.about < 1 << 32 for entry in entries):
         return RETURN, entries_body(entries)
     return WAIT, b"".join([WIDE_ENTRY.pack(*entry) for entry in entries])
 

@@ -42,6 +42,7 @@ from leveret.store.records import (
     read_publish,
     read_segment_head,
 )
+from leveret.store.returns import MOST_TRIES
 from leveret.store.run_block import Run
 from leveret.store.run_index import RunIndex
 from leveret.store.scan import scan
@@ -110,7 +111,8 @@ class RecoveredLane:
             for piece in self.index.live(sequence, number):
                 if tries:  # else it was delivered once, in a life that ended without a word
                     for key in range(piece.sequence, piece.sequence + piece.number):
-                        self.tries[key] = max((tries, segment), self.tries.get(key, (0, 0)))
+                        known = self.tries.get(key, (0, 0))
+                        self.tries[key] = max((tries, segment), known, key=lambda said: (said[0] & MOST_TRIES, *said))
                 self.redelivered_below = max(self.redelivered_below, piece.sequence + piece.number)
         for _, segment in self.tries.values():
             segments[segment].returns += ENTRY.size

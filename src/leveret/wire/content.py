@@ -11,11 +11,9 @@ Content was checked when it came in, so nothing is checked again here but the pr
 
 from __future__ import annotations
 
-from dataclasses import replace
 from struct import Struct
 
 from leveret.wire.constants import BASIC_CLASS, DEFAULT_FRAME_MAX, FRAME_HEADER, FRAME_OVERHEAD
-from leveret.wire.fields import FieldValue
 from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, content_frames, frame
 from leveret.wire.properties import Properties, decode_properties, encode_properties
 
@@ -84,12 +82,6 @@ def properties_of(content: bytes) -> Properties:
 
 def make_content(properties: Properties, body: bytes, channel: int = 1, frame_max: int = DEFAULT_FRAME_MAX) -> bytes:
     return content_frames(channel, encode_properties(properties), body, frame_max)
-
-
-def with_header(content: bytes, name: str, value: FieldValue) -> bytes:
-    """The same content with one more header, or another value for it."""
-    properties = properties_of(content)
-    return with_properties(content, replace(properties, headers={**(properties.headers or {}), name: value}))
 
 
 def with_properties(content: bytes, properties: Properties) -> bytes:

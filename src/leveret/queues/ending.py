@@ -1,0 +1,37 @@
+"""The end of a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leveret.queues.classic import ClassicQueue
+
+
+def die(queue: ClassicQueue) -> int:
+    """Give everything up; the number of ready messages that went with it."""
+    queue.alive = queue.plain = False
+    number = queue.ready
+    surroundings = queue.surroundings
+    surroundings.gauge.used -= queue.accounted
+    queue.bytes = queue.held = queue.unacked = queue.accounted = 0
+    for lane in queue.lanes:
+        lane.clear()
+    if queue.expiry_timer is not None:
+        queue.expiry_timer[1].cancel()
+    for part in (queue.idleness, queue.waiting, queue.leases):
+        if part is not None:
+            part.stop()
+    if queue.stored:
+        surroundings.log.forget(queue.id)
+    if queue.pager is not None:
+        queue.pager.pages.forget(queue.id)
+        queue.pager.tell_waiting()
+    for consumer in list(queue.consumers):
+        queue.consumers.remove(consumer)
+        consumer.cancelled_by_queue()
+    if queue.guard is not None:
+        queue.guard.queue_died()
+    if queue.watermarks is not None:
+        queue.watermarks.queue_died()
+    return number

@@ -1,0 +1,73 @@
+"""Changing single properties and headers of a stored content, and leaving every other byte as the publisher sent it.
+
+Decoding and encoding anew would change the types of numbers in the headers (a small int64 would come back as an int32),
+which clients in typed languages notice. So the properties are cut into raw pieces, and the table of headers into raw
+fields; only those that change are made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from leveret.errors import FrameError
+from leveret.wire.constants import BASIC_CLASS, FRAME_HEADER
+from leveret.wire.content import PROPERTIES_AT, SIZE_AT, body_size, unpack_size
+from leveret.wire.fields import INT64, UINT16, decode_short, decode_value, encode_long, encode_short, expect_end
+from leveret.wire.frames import CONTENT_HEADER, frame
+from leveret.wire.properties import FLAG_HEADERS, LAYOUT, UNKNOWN_FLAGS
+
+NO_HEADERS = encode_long(b"")
+
+
+def long(value: int) -> bytes:
+    """The raw value of a field: a number as RabbitMQ sends its own, with 64 bits."""
+    return b"l" + INT64.pack(value)
+
+
+def spliced(
+    content: bytes, headers: Mapping[str, bytes], *, without: Collection[str] = (), drops: Collection[int] = ()
+) -> bytes:
+    """The same content with these headers (raw values) set, others removed, and the properties of some flags dropped.
+
+    FrameError if its properties cannot be read.
+    """
+    body_at = unpack_size(content, SIZE_AT)[0] + 8
+    pieces = _pieces(content, PROPERTIES_AT, body_at - 1)
+    pieces[FLAG_HEADERS] = _new_table(pieces.get(FLAG_HEADERS, NO_HEADERS), headers, {*headers, *without})
+    if pieces[FLAG_HEADERS] == NO_HEADERS:
+        del pieces[FLAG_HEADERS]
+    for flag in drops:
+        pieces.pop(flag, None)
+    flags = UINT16.pack(sum(pieces))
+    packed = flags + b"".join([pieces[flag] for flag, _, _, _ in LAYOUT if flag in pieces])
+    payload = CONTENT_HEADER.pack(BASIC_CLASS, 0, body_size(content)) + packed
+    return frame(FRAME_HEADER, int.from_bytes(content[1:3], "big"), payload) + content[body_at:]
+
+
+def _pieces(data: bytes, offset: int, end: int) -> dict[int, bytes]:
+    """The raw properties by their flags."""
+    flags = int.from_bytes(data[offset : offset + 2], "big")
+    if flags & UNKNOWN_FLAGS:
+        raise FrameError(f"unknown property flags 0x{flags & UNKNOWN_FLAGS:04x}")
+    offset += 2
+    pieces: dict[int, bytes] = {}
+    for flag, _, _, decode in LAYOUT:
+        if flags & flag:
+            _, stop = decode(data, offset, end)
+            pieces[flag] = data[offset:stop]
+            offset = stop
+    expect_end(offset, end)
+    return pieces
+
+
+def _new_table(table: bytes, fields: Mapping[str, bytes], without: set[str]) -> bytes:
+    kept: list[bytes] = []
+    offset, end = 4, len(table)
+    while offset < end:
+        name, at = decode_short(table, offset, end)
+        _, stop = decode_value(table, at, end)
+        if name not in without:
+            kept.append(table[offset:stop])
+        offset = stop
+    kept += [encode_short(name) + value for name, value in fields.items()]
+    return encode_long(b"".join(kept))
