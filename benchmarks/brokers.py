@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -178,6 +179,10 @@ class RabbitMQ(Broker):
 
     name = "rabbitmq"
 
+    def __init__(self, directory: Path, plugins: Sequence[str] = ()) -> None:
+        super().__init__(directory)
+        self._plugins = plugins  # of those that its package carries
+
     @staticmethod
     def is_installed() -> bool:
         return RABBITMQ_SERVER.exists()
@@ -186,7 +191,7 @@ class RabbitMQ(Broker):
         self.port = free_port()
         names_port, peers_port = str(free_port()), str(free_port())
         self.directory.mkdir(parents=True, exist_ok=True)
-        (self.directory / "plugins").write_text("[].\n")
+        (self.directory / "plugins").write_text(f"[{','.join(self._plugins)}].\n")
         environment = {
             "HOME": str(self.directory),
             "ERL_EPMD_PORT": names_port,

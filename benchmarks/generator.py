@@ -28,13 +28,13 @@ class Generators:
 
     @classmethod
     def compile(cls, amqpbench: Path, directory: Path) -> Generators:
-        """Compiles both with the system's C compiler."""
+        """Compiles all with the system's C compiler."""
         compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
         if compiler is None:
             raise GeneratorFailed("no C compiler found (cc, gcc or clang)")
-        sources = {"amqpbench": amqpbench, "propload": Path(__file__).with_name("propload.c")}
+        ours = {name: Path(__file__).with_name(f"{name}.c") for name in ("propload", "queueload")}
         programs = {}
-        for name, source in sources.items():
+        for name, source in {"amqpbench": amqpbench, **ours}.items():
             programs[name] = directory / name
             subprocess.run([compiler, "-O2", "-w", "-pthread", "-o", programs[name], source], check=True)
         return cls(programs)

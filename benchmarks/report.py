@@ -89,7 +89,7 @@ def rows(results: Results, scenarios: list[Scenario], *, judged: bool) -> Iterat
 
 
 def _rate_row(results: Results, scenario: Scenario, *, judged: bool) -> Row:
-    ours, theirs = (results.middle(scenario.id, name, "recv_rate") for name in (results.subject, results.base))
+    ours, theirs = (results.middle(scenario.id, name, scenario.rate_key) for name in (results.subject, results.base))
     cpu = "broker_cpu_s_per_M"
     our_cpu, their_cpu = (results.middle(scenario.id, name, cpu) for name in (results.subject, results.base))
     rate_ratio, cpu_ratio = _ratio(ours, theirs), _ratio(our_cpu, their_cpu)

@@ -35,7 +35,7 @@ RESULTS = Path(__file__).with_name("results")
 ATTEMPTS = 4  # for one figure, before it is left out
 SETTLE_SECONDS = 2.0
 
-Maker = Callable[[Path], Broker]
+Maker = Callable[[Path, tuple[str, ...]], Broker]  # a directory, plugins of RabbitMQ
 
 
 class Bench:
@@ -59,11 +59,12 @@ class Bench:
     def measure(self, scenarios: list[Scenario]) -> None:
         """Everything asked for: what shares a started broker first, then what needs a fresh one."""
         flows = [scenario for scenario in scenarios if scenario.kind in ("rate", "latency")]
-        if flows:
+        for plugins in dict.fromkeys(scenario.rabbitmq_plugins for scenario in flows):
             with contextlib.ExitStack() as stack:
-                brokers = [stack.enter_context(self._fresh(name)) for name in self._makers]
+                brokers = [stack.enter_context(self._fresh(name, plugins)) for name in self._makers]
                 for scenario in flows:
-                    self._alternate(scenario, brokers)
+                    if scenario.rabbitmq_plugins == plugins:
+                        self._alternate(scenario, brokers)
         for scenario in scenarios:
             if scenario.kind == "memory":
                 self._measure_memory(scenario)
@@ -74,9 +75,9 @@ class Bench:
             elif scenario.kind == "connections":
                 self._measure_connections(scenario)
 
-    def _fresh(self, name: str) -> Broker:
+    def _fresh(self, name: str, plugins: tuple[str, ...] = ()) -> Broker:
         self._started += 1
-        return self._makers[name](self._room / f"{name.replace('/', '-')}-{self._started}")
+        return self._makers[name](self._room / f"{name.replace('/', '-')}-{self._started}", plugins)
 
     def _alternate(self, scenario: Scenario, brokers: list[Broker]) -> None:
         for number in range(1, self._rounds + 1):
@@ -159,7 +160,8 @@ def brief(key: str, line: Line) -> str:
         return f"{line['broker_rss_kb'] / 1024:,.0f} MB, {line['send_rate']:,.0f}/s"
     if key in BY_ID and BY_ID[key].kind == "latency":
         return f"p50 {line['lat_us']['p50']:,.0f} us, p99 {line['lat_us']['p99']:,.0f} us"
-    return f"{line['recv_rate']:,.0f}/s, {line['broker_cpu_s_per_M']:.2f} s/M"
+    rate = line[BY_ID[key].rate_key if key in BY_ID else "recv_rate"]
+    return f"{rate:,.0f}/s, {line['broker_cpu_s_per_M']:.2f} s/M"
 
 
 def commit() -> str:
@@ -189,11 +191,11 @@ def makers_for(options: argparse.Namespace) -> dict[str, Maker]:
     makers: dict[str, Maker] = {}
     if options.only != "rabbitmq":
         if options.leveret_command:
-            makers["leveret"] = lambda room: AnyCommand(room, options.leveret_command, "leveret")
+            makers["leveret"] = lambda room, _: AnyCommand(room, options.leveret_command, "leveret")
         else:
-            makers["leveret"] = lambda room: Leveret(room, options.leveret_python)
+            makers["leveret"] = lambda room, _: Leveret(room, options.leveret_python)
     if options.base_python:
-        makers[options.base_name] = lambda room: Leveret(room, options.base_python, options.base_name)
+        makers[options.base_name] = lambda room, _: Leveret(room, options.base_python, options.base_name)
     elif options.only != "leveret":
         if RabbitMQ.is_installed():
             makers["rabbitmq"] = RabbitMQ

@@ -16,6 +16,12 @@ DURABLE = ("--durable", "--persistent", "--confirms", "500", "--ack-multiple", "
 FANOUT = ("--exchange", "fanout", "--queues", "10")
 TOPIC = ("--exchange", "topic", "--bindings", "1000", "--queues", "10")
 TWENTY = ("--producers", "20", "--consumers", "20", "--queues", "20")
+PRIORITY = ("--load", "priority")
+EXPIRATION = ("--load", "expiration")
+DEAD_LETTER = ("--load", "dead-letter")
+SHARDED = ("--load", "shards")
+FULL = ("--load", "max-length")
+REFUSING = ("--load", "reject")
 SIXTH = 1 / 6
 
 
@@ -28,9 +34,16 @@ class Scenario:
     size: int
     arguments: tuple[str, ...] = ()
     kind: Kind = "rate"
-    generator: Literal["amqpbench", "propload"] = "amqpbench"
+    generator: Literal["amqpbench", "propload", "queueload"] = "amqpbench"
+    counts: Literal["received", "sent"] = "received"  # what the rate is a rate of
+    rabbitmq_plugins: tuple[str, ...] = ()  # without which RabbitMQ cannot do it
     rate_at_least: float | None = None  # times RabbitMQ's rate
     cpu_at_most: float | None = None  # part of RabbitMQ's CPU time per message
+
+    @property
+    def rate_key(self) -> str:
+        """Where the generator's line has the rate."""
+        return "recv_rate" if self.counts == "received" else "send_rate"
 
     def command(self, seconds: float) -> list[str]:
         """The arguments of the generator for one run."""
@@ -57,6 +70,22 @@ ALL = (
     Scenario("g16", "20 producers, consumers, queues, 16 B", 16, TWENTY, rate_at_least=4, cpu_at_most=SIXTH),
     Scenario("g1k", "20 producers, consumers, queues, 1 KiB", 1024, TWENTY),
     Scenario("props", "unique message_id, three headers, 64 B", 64, generator="propload", rate_at_least=4),
+    Scenario("prio16", "priority queue, 10 priorities, 64 B", 64, PRIORITY, generator="queueload", rate_at_least=4),
+    Scenario("ttl16", "TTL on every message, 64 B", 64, EXPIRATION, generator="queueload", rate_at_least=4),
+    Scenario(
+        "dlx16", "every message dead-lettered once, 64 B", 64, DEAD_LETTER, generator="queueload", rate_at_least=4
+    ),
+    Scenario(
+        "sh16",
+        "16 shards, 1,000 routing keys, 64 B",
+        64,
+        SHARDED,
+        generator="queueload",
+        rabbitmq_plugins=("rabbitmq_sharding",),
+        rate_at_least=4,
+    ),
+    Scenario("maxlen16", "published to a full queue, drop-head, 64 B", 64, FULL, generator="queueload", counts="sent"),
+    Scenario("reject16", "refused by a full queue, confirms, 64 B", 64, REFUSING, generator="queueload"),
     Scenario("t1k", "5,000/s transient, 1 KiB", 1024, ("--rate", "5000"), kind="latency"),
     Scenario("h1k", "5,000/s durable, confirms, 1 KiB", 1024, (*DURABLE, "--rate", "5000"), kind="latency"),
     Scenario("mem", "1,000,000 messages of 100 B queued", 100, kind="memory"),

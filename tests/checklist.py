@@ -209,11 +209,11 @@ def _between(first: str, last: str) -> set[str]:
 
 # What the broker already owes; grows with it.
 REQUIRED = frozenset(
-    _between("S0-01", "S0-14")
-    | _between("S0-16", "S0-18")
-    | {"S0-20"}
-    | _between("S0-26", "S0-28")
-    | {"S0-30", "S2-25", "S2-26"}
+    _between("S0-01", "S0-30")
+    | {"S1-12"}
+    | _between("S1-14", "S1-17")
+    | _between("S1-20", "S1-28")
+    | _between("S2-01", "S2-27")
     | _between("S4-01", "S4-11")
     | _between("S4-13", "S4-18")
     | _between("S4-20", "S4-26")
@@ -221,8 +221,9 @@ REQUIRED = frozenset(
     | _between("S4-32", "S4-40")
     | {"S4-42"}
     | _between("S4-45", "S4-50")
-    | {"S4-52", "S4-54", "S4-55", "S4-56", "S4-58", "S4-61", "S4-62"}
-    | _between("S4-73", "S4-75")
+    | _between("S4-52", "S4-56")
+    | {"S4-58", "S4-61", "S4-62"}
+    | _between("S4-73", "S4-76")
     | {"S4-79", "S4-81"}
 )
 

@@ -19,6 +19,7 @@ from leveret.server.pulse import Pulse
 from leveret.server.ticker import Ticker
 from leveret.server.tls import server_context
 from leveret.session.limits import Limits
+from leveret.sharding.sharding import Sharding
 from leveret.store.memory_log import MemoryLog
 from leveret.store.store import Store
 
@@ -46,6 +47,7 @@ class Node:
             pages=None if self.store is None else self.store.pages,
             queue_memory=settings.queue_memory,
         )
+        self.sharding = Sharding(self.broker)
         self._flusher: Flusher | None = None
         self._ticker: Ticker | None = None
         self._logins: Logins | None = None
@@ -57,6 +59,7 @@ class Node:
             loop = asyncio.get_running_loop()
             self._ticker = Ticker(loop, self.broker)
             is_new = self.store is None or await self._open_store(self.store)
+            self.sharding.start()
             self._bootstrap(is_new)
             await self._written()
             await self._open_doors()

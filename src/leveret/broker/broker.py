@@ -136,6 +136,7 @@ class Broker:
     def delete_vhost(self, name: str) -> None:
         """With everything in it; connections to it are closed."""
         vhost = self.vhost(name)
+        vhost.policies.forget_exchanges()
         self.record(Drop(VhostRow, (name,)))
         for connection in list(self.registry.connections):
             if connection.vhost is vhost:
@@ -145,7 +146,6 @@ class Broker:
         vhost.internal.remove_all()
         del self.vhosts[name]
         self.permissions.clear_vhost(name)
-        vhost.policies.forget_exchanges()
 
     def _retire(self, vhost: Vhost, queue: Queue) -> None:
         if not isinstance(queue, ClassicQueue) or (self.is_stopping and queue.stored):
@@ -228,7 +228,7 @@ class Broker:
     @property
     def has_work(self) -> bool:
         """Whether a turn is needed."""
-        return bool(self.dirty or self.outgoing or self.errands or self.log.issued != self.flushed)
+        return bool(self.dirty or self.outgoing or self.errands.under_way or self.log.issued != self.flushed)
 
     # ---- the turn
 
@@ -242,7 +242,7 @@ class Broker:
                     queue.drain()
                 except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
                     self._events.exception("bug while delivering", queue=queue.name)
-        if self.errands:
+        if self.errands.under_way:
             self.errands.run()
         self.flushed = self.log.issued
         self.log.flush()
@@ -253,7 +253,7 @@ class Broker:
                 outbox.flush()
         if self.gauge.used > self.memory.shortage or self.gauge.is_short:
             self.check_memory()
-        if self.dirty or self.outgoing or self.errands or self.log.issued != self.flushed:
+        if self.dirty or self.outgoing or self.errands.under_way or self.log.issued != self.flushed:
             self.wake()
 
     # ---- alarms

@@ -165,7 +165,11 @@ def _retold(content: bytes, properties: Properties, story: Mapping[str, bytes], 
 def _deaths(headers: Mapping[str, FieldValue]) -> list[Death]:
     """Clients may send headers of this name too: what is no entry is no death."""
     entries = headers.get(DEATHS)
-    return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    return [entry for entry in entries if _is_death(entry)] if isinstance(entries, list) else []  # type: ignore[misc]
+
+
+def _is_death(entry: FieldValue) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("queue"), str) and isinstance(entry.get("reason"), str)
 
 
 def goes_round(queue: str, deaths: Sequence[Mapping[str, object]]) -> bool:

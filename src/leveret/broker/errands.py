@@ -17,19 +17,16 @@ class Errands:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self._under_way: deque[Errand] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._under_way)
+        self.under_way: deque[Errand] = deque()
 
     def send(self, errand: Errand) -> None:
-        if errand not in self._under_way:
-            self._under_way.append(errand)
+        if errand not in self.under_way:
+            self.under_way.append(errand)
             self._wake()
 
     def run(self) -> None:
         """One step of each that was under way when we began."""
-        for _ in range(len(self._under_way)):
-            errand = self._under_way.popleft()
-            if errand.step() and errand not in self._under_way:
-                self._under_way.append(errand)
+        for _ in range(len(self.under_way)):
+            errand = self.under_way.popleft()
+            if errand.step() and errand not in self.under_way:
+                self.under_way.append(errand)

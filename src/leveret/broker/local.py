@@ -15,7 +15,7 @@ from leveret.broker.publish_rules import further_keys, traits_of
 from leveret.broker.schedules import until
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
-from leveret.delivery.selector import selectable
+from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, PreconditionFailed
 from leveret.message import NEVER, Address, Message
@@ -144,12 +144,26 @@ class LocalSession:
         if properties.reply_to == REPLY_TO:
             raise PreconditionFailed("fast reply consumer does not exist")  # nobody in the process can be one
 
-    def consume(self, queue: str, tag: str = "", *, auto_ack: bool = False, prefetch: int = 0) -> str:
+    def consume(
+        self,
+        queue: str,
+        tag: str = "",
+        *,
+        auto_ack: bool = False,
+        prefetch: int = 0,
+        exclusive: bool = False,
+        priority: int = 0,
+        selector: str = "",
+        pull_one: bool = False,
+    ) -> str:
+        """The consumer tag. ``selector``: it wants only what matches; ``pull_one``: it leaves after one message."""
         if tag in self.consumers:
             raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
         tag = tag or f"amq.ctag-{secrets.token_urlsafe(16)}"
         target = self.vhost.queue(queue, self)
         consumer = LocalConsumer(self, target, tag, prefetch, auto_ack)
+        consumer.exclusive, consumer.priority, consumer.one_shot = exclusive, priority, pull_one
+        consumer.selector = compile_selector(selector) if selector.strip() else None
         target.add_consumer(consumer)
         self.consumers[tag] = consumer
         return tag

@@ -147,7 +147,8 @@ class Pager:
             self._close_stretch(lane)
             return
         if len(lane.ready) - lane.holes + len(lane.returned) > self._chunks.get(lane.number, 0) // 2:
-            return
+            if self._queue.selection is None or not self._has_much_room():
+                return  # where not everybody may have the first, those behind it are wanted too
         first = self.pages.next_sequence(self._queue.id, lane.number, lane.page_start)
         while first is not None and (lane.number, first) in self._exhumed:
             first = self.pages.next_sequence(self._queue.id, lane.number, first + 1)
@@ -161,6 +162,10 @@ class Pager:
         self.pages.load(
             self._queue.id, lane.number, first, lane.page_stop, most, lambda loaded: self._loaded(lane, loaded)
         )
+
+    def _has_much_room(self) -> bool:
+        queue = self._queue
+        return queue.bytes - self.bytes - queue.held < self.limit // 2 and not queue.surroundings.gauge.is_short
 
     def _loaded(self, lane: Lane, loaded: list[Loaded]) -> None:
         self._loading.discard(lane.number)

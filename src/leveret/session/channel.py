@@ -12,7 +12,7 @@ from leveret.delivery.consumer import UNLIMITED, Holder
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import NotFound, PreconditionFailed, ResourceFault, Unsupported
 from leveret.message import Message
-from leveret.session import consuming, declaring, settling, transactions
+from leveret.session import consuming, declaring, pooled, settling, transactions
 from leveret.session.content import PendingContent
 from leveret.session.guarded import GuardedSender
 from leveret.session.publishing import give_back
@@ -38,6 +38,7 @@ Handler = Callable[["Channel", Any], None]
 HANDLERS: dict[tuple[int, int], Handler] = {
     **declaring.HANDLERS,
     **consuming.HANDLERS,
+    **pooled.HANDLERS,
     **settling.HANDLERS,
     **transactions.HANDLERS,
     ChannelFlow.id: _flow,
@@ -90,7 +91,7 @@ class Channel:
         self.routes = Routes(self)
         self.pending: PendingContent | None = None
         self.unacked = Unacked()
-        self.consumers: dict[str, consuming.AmqpConsumer] = {}
+        self.consumers: dict[str, consuming.AmqpConsumer | pooled.PooledConsumer] = {}
         self.getters: dict[str, Holder] = {}
         self.reply: consuming.ReplyConsumer | None = None
         self.prefetch = 0  # of consumers to come; 0 is unlimited

@@ -61,7 +61,7 @@ class AmqpConsumer(Consumer):
             unacked=channel.unacked,
         )
         self.selector = selector_of(method.arguments)
-        self.one_shot = _flag(method, PULL_ONE)
+        self.one_shot = consumer_flag(method, PULL_ONE)
         self.channel = channel
         self.connection = channel.connection
         self._outbox = channel.connection.outbox
@@ -189,18 +189,22 @@ class ReplyConsumer(AmqpConsumer):
             queue.die()
 
 
-def _consume(channel: Channel, method: BasicConsume) -> None:
+def choose_tag(channel: Channel, method: BasicConsume) -> None:
     if method.consumer_tag in channel.consumers or (channel.reply and channel.reply.tag == method.consumer_tag):
         raise NotAllowed(f"attempt to reuse consumer tag '{method.consumer_tag}'")
     if not method.consumer_tag:
         method.consumer_tag = f"amq.ctag-{secrets.token_urlsafe(16)}"
+
+
+def _consume(channel: Channel, method: BasicConsume) -> None:
+    choose_tag(channel, method)
     if method.queue == REPLY_TO:
         _consume_replies(channel, method)
     else:
         name = channel.named_queue(method.queue)
         check_access(channel.connection, "read", "queue", name)
         queue = channel.vhost.queue(name, channel.connection)
-        consumer = AmqpConsumer(channel, queue, method, _priority(method))
+        consumer = AmqpConsumer(channel, queue, method, consumer_priority(method))
         queue.add_consumer(consumer)
         channel.consumers[method.consumer_tag] = consumer
     if not method.nowait:
@@ -219,14 +223,14 @@ def _consume_replies(channel: Channel, method: BasicConsume) -> None:
     channel.reply = ReplyConsumer(channel, queue, method)
 
 
-def _priority(method: BasicConsume) -> int:
+def consumer_priority(method: BasicConsume) -> int:
     value = method.arguments.get("x-priority", 0)
     if isinstance(value, bool) or not isinstance(value, int):
         raise PreconditionFailed(f"invalid arg 'x-priority': {value!r} is not a whole number")
     return value
 
 
-def _flag(method: BasicConsume, name: str) -> bool:
+def consumer_flag(method: BasicConsume, name: str) -> bool:
     value = method.arguments.get(name, False)
     if not isinstance(value, bool):
         raise PreconditionFailed(f"invalid arg '{name}': {value!r} is not true or false")
@@ -235,7 +239,7 @@ def _flag(method: BasicConsume, name: str) -> bool:
 
 def _cancel(channel: Channel, method: BasicCancel) -> None:
     """Cancelling an unknown tag is no error; what was delivered stays unacked."""
-    consumer: AmqpConsumer | None = channel.consumers.pop(method.consumer_tag, None)
+    consumer = channel.consumers.pop(method.consumer_tag, None)
     if consumer is None and channel.reply is not None and channel.reply.tag == method.consumer_tag:
         consumer, channel.reply = channel.reply, None
     if consumer is not None:

@@ -125,7 +125,7 @@ def _finish(channel: Channel, pending: PendingContent) -> None:
     frame_max = channel.connection.frame_max
     if any(len(part) > frame_max for part in pending.parts[1:]):  # tolerated from the peer, not passed on to others
         content = refit(content, channel.number, frame_max)
-    route = pending.route.living()
+    route = channel.routes.current(pending.route)
     if route.extends:
         extend(channel, content)
         return

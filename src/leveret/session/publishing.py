@@ -55,6 +55,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     last_body, body_start = -1, b""
     misses = 0
     may_matter: bool | None = None
+    is_first = True
     is_simple = channel.tx is None and channel.confirms is None
     while True:
         frame = data[pos:stop]
@@ -95,10 +96,12 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
             elif flags == 0x1000 and length == 15:
                 traits = PERSISTENT if data[head + 21] == 2 else TRANSIENT
             else:
-                if may_matter is None:  # one search through the chunk spares one for each message in it
+                if is_first:  # where every message matters, each is the first of its call
+                    is_first = False
+                elif may_matter is None:  # one search through the chunk spares one for each message in it
                     may_matter = matters(data, pos, end)
                 now = channel.now() if flags & 0x0100 else 0.0
-                seen = inspect(flags, data, head + 21, head + length + 7, now, may_matter)
+                seen = inspect(flags, data, head + 21, head + length + 7, now, may_matter is not False)
                 if seen is None:
                     break
                 traits = seen

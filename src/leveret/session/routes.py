@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 MOST_REMEMBERED = 1_024
+MADE_FOR_ONE = -1  # the epoch of a route that is not remembered
 FRAME_HEAD = 11  # bytes of a method frame before its arguments
 
 
@@ -57,7 +58,7 @@ class Route:
         self.choosy = False  # some queue may not take every message
         self.special = False  # every message must be looked into to be routed
         self.extends = False  # it is no message, but a word about one (session/extending.py)
-        self.epoch = -1
+        self.epoch = MADE_FOR_ONE
         self.deaths = -1
 
     def living(self) -> Route:
@@ -130,6 +131,13 @@ class Routes:
         route.special = not routed.by_key_only
         route.lead_to(vhost.live_queues(routed.queues))
         return route
+
+    def current(self, route: Route) -> Route:
+        """The route as it is now: for what waited before it could be published."""
+        vhost = self._channel.vhost
+        if vhost.moves and route.epoch not in (vhost.epoch, MADE_FOR_ONE) and not route.special:
+            return self.reroute(route, (route.address.key,), {})
+        return route.living()
 
     def reroute(self, route: Route, keys: Sequence[str], headers: Mapping[str, object]) -> Route:
         """A route for one message that has to be looked into: by its headers, or to more keys than one."""

@@ -78,7 +78,7 @@ def _commit(channel: Channel, method: TxCommit) -> None:
     issued = log.issued
     with log.group():
         for route, run, size, timed in done.publishes:
-            publish(channel, route.living(), run, size, timed)
+            publish(channel, channel.routes.current(route), run, size, timed)
         for tags, action in done.settlements:
             portions = [channel.unacked.take_one(tag) for tag in tags]
             action([portion for portion in portions if portion is not None])

@@ -76,6 +76,17 @@ def test_while_its_holder_is_full_nobody_else_gets_more_of_the_group(house: Queu
     assert given(one) == "a2"
 
 
+def test_a_group_of_which_something_is_not_settled_does_not_move(house: QueueHouse, queue: ClassicQueue) -> None:
+    one, two = consumer_of(queue, 2), consumer_of(queue)
+    house.publish(queue, *of_groups("a1 a2"))
+    house.turn()
+    one.credit = -1
+    one.ack(b"a1")
+    house.publish(queue, *of_groups("a3"))
+    house.turn()
+    assert (given(one), given(two)) == ("a2", "")
+
+
 def test_a_group_of_which_everything_is_settled_may_move(house: QueueHouse, queue: ClassicQueue) -> None:
     one, two = consumer_of(queue, 1), consumer_of(queue, 1)
     house.publish(queue, *of_groups("a1 a2"))

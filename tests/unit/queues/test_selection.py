@@ -133,6 +133,26 @@ def test_what_a_dead_consumer_held_goes_to_others_who_want_it(house: QueueHouse)
     assert [(each.body, each.count) for each in again.given] == [(b"r1", 1), (b"r3", 1)]
 
 
+def test_one_that_came_back_and_is_taken_by_hand_can_come_back_again(house: QueueHouse) -> None:
+    queue = house.queue()
+    red = consumer_of(queue, 2, selector=RED)
+    house.publish(queue, *coloured("r1 r2"))
+    house.turn()
+    red.credit = -1
+    red.requeue(b"r2")
+    consumer_of(queue, selector=BLUE)
+    house.turn()
+    taken = queue.get(False)
+    assert taken is not None
+    red.credit = 1
+    queue.touch()
+    house.turn()
+    assert given(red) == "r1"
+    queue.requeue(0, taken.sequence, [taken.message], taken.tries)
+    house.turn()
+    assert [(each.body, each.count) for each in red.given] == [(b"r1", 0), (b"r2", 2)]
+
+
 def test_higher_priorities_of_messages_go_first_here_too(house: QueueHouse) -> None:
     queue = house.queue(max_priority=9)
     red = consumer_of(queue, 1, selector=RED)
