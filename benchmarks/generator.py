@@ -62,7 +62,7 @@ def spoiled(line: Line) -> str:
         return "" if line["alive"] == line["connections"] else "connections were lost"
     if not line["ok"]:
         faults = {key: line.get(key) for key in ("lost", "dup", "reordered", "corrupt", "nacked") if line.get(key)}
-        return f"not ok: {faults}"
+        return f"not ok: {faults or 'nothing arrived while it was measured'}"
     foreign = line.get("other_cpu_s", 0) + line.get("steal_s", 0)
     share = foreign / max(line["window_s"] * (os.cpu_count() or 1), 0.001)
     return f"{share:.0%} of the CPU went elsewhere" if share > FOREIGN_CPU else ""

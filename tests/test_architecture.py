@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
     # The broker makes and reads content for callers in the process, and interceptors rewrite methods.
     "broker": VALUES
     | {"routing", "queues", "store", "delivery", "auth"}
-    | {"wire.constants", "wire.content", "wire.methods"},
+    | {"wire.constants", "wire.content", "wire.methods", "wire.splicing"},
     "session": VALUES | {"wire", "broker", "delivery", "auth", "queues", "routing", "store.log"},
     "server": VALUES | {"session", "broker", "store", "config", "machine", "auth", "wire.constants", "wire.grammar"},
     # Ordered resizing holds messages back: it moves them between queues, and watches what leaves them.

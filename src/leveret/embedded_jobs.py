@@ -43,7 +43,8 @@ class QueueJobs:
         """The first messages, which stay where they are; their delivery tags are 0."""
         job = self._run(lambda target, scope: Browse(target, self._broker.errands, scope), queue, limit, selector)
         return [
-            delivered(job.queue, "", 0, seen.message, seen.lane, seen.sequence, bool(seen.tries)) for seen in job.found
+            delivered(job.queue, "", 0, seen.message, seen.lane, seen.sequence, bool(seen.tries), seen.tries)
+            for seen in job.found
         ]
 
     def delete_messages(self, queue: str, *, limit: int | None = None, selector: str | None = None) -> JobResult:

@@ -10,6 +10,7 @@ from leveret.broker.local import Delivered, LocalSession
 from leveret.broker.policies import Policies
 from leveret.broker.policy import Policy
 from leveret.broker.policy_merge import Explanation
+from leveret.broker.schedules import Page
 from leveret.broker.vhost import Vhost
 from leveret.config import Settings
 from leveret.embedded_jobs import QueueJobs
@@ -234,6 +235,19 @@ class EmbeddedVhost:
             return vhost.policies.explain(vhost.exchange(name) if kind == "exchange" else vhost.queue(name, owner))
 
         return self._call(explain)
+
+    def scheduled(self, limit: int = 100, after: int | None = None) -> Page:
+        """Messages that are not due yet, the earliest first; ``page.next`` is ``after`` of the page behind it."""
+        page: Future[Page] = Future()
+        self._call(lambda: self.session.vhost.schedules.list(limit, after, page.set_result))
+        return page.result()
+
+    def scheduled_count(self) -> int:
+        return self._call(lambda: self.session.vhost.schedules.count)
+
+    def cancel_scheduled(self, id: str) -> bool:
+        """Whether it was still waiting; it is gone for good then."""
+        return self._call(lambda: self.session.vhost.schedules.cancel(id))
 
     def close(self) -> None:
         """Consumers and exclusive queues leave; what was not acked goes back. Closing twice is no error."""

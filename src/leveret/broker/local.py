@@ -74,7 +74,9 @@ class LocalConsumer(Consumer):
         self.waiting += 1
         self.credit -= not self.no_ack
         tag = self._session.note(self, None if self.no_ack else message, lane, sequence, count)
-        self._session.deliver(self.tag, delivered(self.target, self.tag, tag, message, lane, sequence, redelivered))
+        self._session.deliver(
+            self.tag, delivered(self.target, self.tag, tag, message, lane, sequence, redelivered, count)
+        )
 
     def cancelled_by_queue(self) -> None:
         self._session.consumers.pop(self.tag, None)
@@ -186,7 +188,7 @@ class LocalSession:
             target.leases.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
         kept = None if auto_ack else taken.message
         tag = self.note(holder, kept, taken.lane, taken.sequence, taken.tries)
-        return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered)
+        return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered, taken.tries)
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         for holder, lane, sequence, messages, _ in self._settle(tag, multiple):
@@ -244,9 +246,18 @@ class LocalSession:
 
 
 def delivered(
-    queue: ClassicQueue, consumer_tag: str, tag: int, message: Message, lane: int, sequence: int, redelivered: bool
+    queue: ClassicQueue,
+    consumer_tag: str,
+    tag: int,
+    message: Message,
+    lane: int,
+    sequence: int,
+    redelivered: bool,
+    tries: int = 0,
 ) -> Delivered:
     content, address, _ = message
     name = f"{queue.id}-{lane}-{sequence}"
     properties, body = properties_of(content), body_of(content)
+    if tries and queue.counts_deliveries:
+        properties.headers = {**(properties.headers or {}), "x-delivery-count": tries}
     return Delivered(name, consumer_tag, tag, redelivered, address.exchange, address.key, properties, body)

@@ -19,6 +19,7 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.deadlines import Deadlines
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ParameterRow, UserRow
+from leveret.store.left_deadlines import LeftDeadlines
 from leveret.wire.fields import Table, decode_table
 
 
@@ -28,7 +29,7 @@ class LeftLane(Protocol):
     queue: int
     lane: int
     tail: int
-    deadlines: list[tuple[float, int]]
+    deadlines: LeftDeadlines
     redelivered_below: int
 
     def first(self) -> int | None:
@@ -144,7 +145,7 @@ def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
         for deadline, sequence in left.deadlines:
             assert queue.deadlines is not None
             queue.deadlines.watch(lane.number, sequence, deadline - ahead)
-        left.deadlines = []  # there may be a million
+        left.deadlines.clear()
         queue.touch()
     return total
 

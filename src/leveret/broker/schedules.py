@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 DELAY, DELIVER_AT = "x-delay", "x-deliver-at"
 MOST_MS = 1 << 53
+AT_ONCE = 256  # messages that are routed in one drain: the loop has others to serve
 QUEUE_MEMORY = 8 << 20  # bytes of content; the rest waits on disk only
 ID = re.compile(r"(\d+)-(\d+)-(\d+)", re.ASCII)
 
@@ -83,6 +84,7 @@ class Schedules:
             self._vhost.surroundings,
             queue_memory=min(QUEUE_MEMORY, self._vhost.surroundings.queue_memory),
             dead_letter=self._send_on,
+            deaths_at_once=AT_ONCE,
         )
         options = QueueOptions(dead_letter=DeadLetterTo(""))  # the target is not asked: see _send_on
         self._queue = self._vhost.internal.open(SCHEDULE, options, surroundings, id_)

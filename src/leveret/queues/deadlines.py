@@ -17,6 +17,7 @@ from leveret.message import NEVER, Message
 from leveret.queues.lane import Lane
 
 SWEEP_FROM = 1024  # below this many entries a sweep is not worth its while
+UNLIMITED = 1 << 60
 ON_DISK_AT_ONCE = 4096  # deaths of messages that are on disk only, in one collect()
 
 SEQUENCE_BITS, PLACE_BITS = 40, 48
@@ -40,11 +41,12 @@ class Watched(NamedTuple):
 
 
 class Deadlines:
-    __slots__ = ("_heap", "_lanes")
+    __slots__ = ("_heap", "_kept", "_lanes")
 
     def __init__(self, lanes: list[Lane]) -> None:
         self._lanes = lanes
         self._heap: list[int] = []
+        self._kept = 0  # entries that the last sweep could not drop: what is on disk only may be gone, unseen from here
 
     def __len__(self) -> int:
         """Entries, with those that point at nothing."""
@@ -55,19 +57,20 @@ class Deadlines:
         if deadline != NEVER:
             heappush(self._heap, packed(deadline, lane, sequence))
 
-    def collect(self, now: float, on_disk: int = ON_DISK_AT_ONCE) -> list[Death]:
+    def collect(self, now: float, on_disk: int = ON_DISK_AT_ONCE, most: int = UNLIMITED) -> list[Death]:
         """Take out what is due and was offered to the consumers at least once (TTL 0 waits for that).
 
-        When ``on_disk`` messages of those are on disk only, the rest waits for the next call.
+        With ``most`` of them, or ``on_disk`` that are on disk only, the rest waits for the next call.
         """
-        if len(self._heap) > SWEEP_FROM and len(self._heap) > 2 * sum(map(len, self._lanes)):
+        self._kept = min(self._kept, len(self._heap))
+        if len(self._heap) > SWEEP_FROM and len(self._heap) > 2 * max(sum(map(len, self._lanes)), self._kept):
             self.sweep()
         deaths: list[Death] = []
         for lane in self._lanes:
-            self._collect_front(lane, now, deaths)
+            self._collect_front(lane, now, deaths, most)
         later = []
         heap, due = self._heap, packed(now, 0xFF, SEQUENCES)
-        while heap and heap[0] <= due:
+        while heap and heap[0] <= due and len(deaths) < most:
             place = heap[0] & PLACES
             lane, sequence = self._lanes[place >> SEQUENCE_BITS], place & SEQUENCES
             if lane.attempted <= sequence:
@@ -84,8 +87,8 @@ class Deadlines:
             heappush(heap, entry)
         return deaths
 
-    def _collect_front(self, lane: Lane, now: float, deaths: list[Death]) -> None:
-        while (first := lane.first()) is not None:
+    def _collect_front(self, lane: Lane, now: float, deaths: list[Death], most: int) -> None:
+        while len(deaths) < most and (first := lane.first()) is not None:
             sequence, _, message = first
             if message[2].deadline > now or sequence >= lane.attempted:
                 return
@@ -98,6 +101,7 @@ class Deadlines:
         kept = {entry for entry in self._heap if entry & PLACES in waiting or self._is_paged(entry)}
         self._heap = list(kept)  # each once, however often its message came back
         heapify(self._heap)
+        self._kept = len(self._heap)
 
     def _is_paged(self, entry: int) -> bool:
         place = entry & PLACES

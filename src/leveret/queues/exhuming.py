@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.lane import Lane
 
-STRETCH = 4096  # messages
+STRETCH = 512  # messages: each is sent on when it is here, and that takes its time
 STRETCH_BYTES = 1 << 20
 SMALL_GAP = 64  # sequences: reading so many in vain is cheaper than reading twice
 

@@ -17,10 +17,11 @@ BATCH = 256  # deaths at a time: each batch is one group of the log
 
 
 def bury_expired(queue: ClassicQueue) -> None:
-    """All of them; but as long as some are being read from disk to be sent on, no more of those."""
+    """As many as may die at once; and as long as some are being read from disk to be sent on, no more of those."""
     assert queue.deadlines is not None
-    now = queue.surroundings.now()
-    while deaths := queue.deadlines.collect(now, 0 if _is_reading(queue) else ON_DISK_AT_ONCE):
+    now, left = queue.surroundings.now(), queue.surroundings.deaths_at_once
+    while deaths := queue.deadlines.collect(now, 0 if _is_reading(queue) else ON_DISK_AT_ONCE, left):
+        left -= len(deaths)
         here = [Dead(lane, sequence, message) for lane, sequence, message in deaths if message is not None]
         queue.counters.expired += len(here)
         _bury_batches(queue, here)

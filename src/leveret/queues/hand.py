@@ -46,7 +46,7 @@ def purge(queue: ClassicQueue) -> int:
         lane.clear()
     if queue.pager is not None:
         queue.bytes -= queue.pager.bytes
-        queue.pager.bytes = 0
+        queue.pager.forget_sizes()
     queue.counters.purged += number
     queue.account()
     return number

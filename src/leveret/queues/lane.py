@@ -132,6 +132,8 @@ class Lane:
         """Take the message with this sequence, wherever it stands; None if it is not waiting here."""
         if sequence >= self.head and (waiting := self._make_hole(sequence)) is not None:
             return waiting
+        if self.returned and self.returned[0][0] == sequence:  # they die, too, first come, first served
+            return heappop(self.returned)
         for index, waiting in enumerate(self.returned):
             if waiting[0] == sequence:
                 self.returned[index] = self.returned[-1]

@@ -1,18 +1,15 @@
 """x-max-length and x-max-length-bytes: how much may wait in a queue, and what happens to the rest.
 
-Only what is ready counts, and of that only bodies, as in RabbitMQ. What is too much is dropped from the head, after
-consumers had their chance; or the publisher is refused, if the queue is full even after they had it.
-
-Nobody keeps a sum of bodies up to date: contents are counted anyway, and what is in them beside the body is known from
-the first messages of each lane, exactly if there are no more than that.
+Only what is ready counts, and of that only bodies, as in RabbitMQ (queues/bodies.py). What is too much is dropped from
+the head, after consumers had their chance; or the publisher is refused, if the queue is full even after they had it.
 """
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from leveret.message import Message
+from leveret.queues.bodies import bodies_of, count_bodies
 from leveret.queues.dying import MAXLEN, Dead, bury
 from leveret.queues.options import DROP_HEAD
 from leveret.wire.content import body_size
@@ -21,8 +18,6 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.lane import Lane
 
-FRAMES = 22  # bytes of a stored content, at least, that are not its body
-SAMPLE = 1024  # messages of a lane that are looked at to know how much is not body
 BATCH = 256  # deaths at a time: each batch is one group of the log
 
 
@@ -35,30 +30,13 @@ class Limits:
         self._length = options.max_length
         self._size = options.max_bytes
         self._drops = options.overflow == DROP_HEAD
-
-    def _bodies(self) -> int:
-        """Bytes of all bodies that are ready."""
-        queue = self._queue
-        total = queue.bytes - queue.held - (queue.waiting.bytes if queue.waiting is not None else 0)
-        for lane in queue.lanes:
-            number = beside = 0
-            for _, _, message in islice(lane, SAMPLE):
-                number += 1
-                beside += len(message[0]) - body_size(message[0])
-            if number:
-                total -= beside if number == len(lane) else beside * len(lane) // number
-            else:
-                total -= FRAMES * len(lane)
-        return total
+        if self._size is not None:
+            count_bodies(queue)
 
     def _excess(self) -> tuple[int, int]:
         """How many messages, and how many bytes, are too many; 0 or less if none."""
-        queue = self._queue
-        ready = queue.ready
-        messages = 0 if self._length is None else ready - self._length
-        if self._size is None or not ready or queue.bytes - queue.held - FRAMES * ready <= self._size:
-            return messages, 0
-        return messages, self._bodies() - self._size
+        messages = 0 if self._length is None else self._queue.ready - self._length
+        return messages, 0 if self._size is None else bodies_of(self._queue) - self._size
 
     def has_room(self, message: Message, may_drain: bool) -> bool:
         """Whether one more fits; consumers take what they can first."""
@@ -72,12 +50,7 @@ class Limits:
     def _fits(self, message: Message) -> bool:
         if self._length is not None and self._queue.ready >= self._length:
             return False
-        if self._size is None:
-            return True
-        queue, size = self._queue, body_size(message[0])
-        if queue.bytes - queue.held - FRAMES * queue.ready + size <= self._size:
-            return True  # even if all of it were bodies
-        return self._bodies() + size <= self._size
+        return self._size is None or bodies_of(self._queue) + body_size(message[0]) <= self._size
 
     def enforce(self) -> None:
         if not self._drops:

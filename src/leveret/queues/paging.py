@@ -16,6 +16,7 @@ from heapq import heappush
 from typing import TYPE_CHECKING
 
 from leveret.message import Message
+from leveret.queues.bodies import PagedBodies
 from leveret.queues.expiry import dated
 from leveret.queues.lane import HOLE, Lane
 from leveret.store.pages import Loaded, Pages
@@ -43,6 +44,7 @@ class Pager:
         "bytes",
         "exhuming",
         "limit",
+        "paged_bodies",
         "pages",
     )
 
@@ -51,6 +53,7 @@ class Pager:
         self.pages = pages
         self.limit = limit
         self.bytes = 0  # of content that is on disk only
+        self.paged_bodies: PagedBodies | None = None  # where somebody wants to know
         self._loading: set[int] = set()  # lanes
         self._chunks: dict[int, int] = {}  # by lane, messages in the last load
         self._tried: dict[int, tuple[int, int]] = {}  # by lane: (synced, tail) when nothing could leave
@@ -128,6 +131,8 @@ class Pager:
             return
         lane.paged += 1
         self.bytes += len(message[0])
+        if self.paged_bodies is not None:
+            self.paged_bodies.left(message)
         if not (self._queue.stored and message[2].persistent):
             spilled.append((sequence, message))
 
@@ -146,9 +151,10 @@ class Pager:
         if not lane.paged:
             self._close_stretch(lane)
             return
-        if len(lane.ready) - lane.holes + len(lane.returned) > self._chunks.get(lane.number, 0) // 2:
-            if self._queue.selection is None or not self._has_much_room():
-                return  # where not everybody may have the first, those behind it are wanted too
+        has_enough = len(lane.ready) - lane.holes + len(lane.returned) > self._chunks.get(lane.number, 0) // 2
+        # Where not everybody may have the first message, those behind it are wanted too.
+        if has_enough and (self._queue.selection is None or not self._has_much_room()):
+            return
         first = self.pages.next_sequence(self._queue.id, lane.number, lane.page_start)
         while first is not None and (lane.number, first) in self._exhumed:
             first = self.pages.next_sequence(self._queue.id, lane.number, first + 1)
@@ -198,6 +204,8 @@ class Pager:
     def _take_in(self, lane: Lane, sequence: int, message: Message) -> None:
         lane.paged -= 1
         self.bytes -= len(message[0])
+        if self.paged_bodies is not None:
+            self.paged_bodies.came_back(lane, sequence, message)
         if not lane.ready:
             lane.head = sequence
         while lane.page_start < sequence:
@@ -234,9 +242,15 @@ class Pager:
         lane.page_stop = 0
         if not any(each.page_stop for each in self._queue.lanes):
             self._queue.bytes -= self.bytes  # sizes of expired ones are estimates: what is left is the error
-            self.bytes = 0
+            self.forget_sizes()
         if lane.ready:
             self._queue.touch()
+
+    def forget_sizes(self) -> None:
+        """Nothing is on disk only any more."""
+        self.bytes = 0
+        if self.paged_bodies is not None:
+            self.paged_bodies.total = 0
 
     def lose_rest(self, lane: Lane) -> None:
         """The disk knows none of what should be there: it was damaged, and reported."""
@@ -260,10 +274,15 @@ class Pager:
             return None
         if lane.number in self._loading:
             self._died.add((lane.number, sequence))
-        lane.paged -= 1
-        self.bytes -= size
+        self._lose(lane, sequence, size)
         self.pages.drop(self._queue.id, lane.number, sequence, 1)
         return size
+
+    def _lose(self, lane: Lane, sequence: int, size: int) -> None:
+        lane.paged -= 1
+        self.bytes -= size
+        if self.paged_bodies is not None:
+            self.paged_bodies.died(lane, sequence, size)
 
     def take_out(self, lane: Lane, sequence: int) -> int | None:
         """A message that is on disk only leaves the lane, to be read and buried (queues/exhuming.py); as ``expire``."""
@@ -272,8 +291,7 @@ class Pager:
         if size is None or place in self._died or place in self._exhumed:
             return None
         self._exhumed.add(place)
-        lane.paged -= 1
-        self.bytes -= size
+        self._lose(lane, sequence, size)
         return size
 
     def forget_exhumed(self) -> None:
@@ -316,3 +334,5 @@ class Pager:
         if number:
             lane.page_stop, lane.paged, lane.incoming = stop, number, lane.fresh
             self.bytes += size
+        if self.paged_bodies is not None:
+            self.paged_bodies.begin(lane)

@@ -268,7 +268,7 @@ class Selection:
         if not self._grouped or waiting is None or not (len(waiting) or groups.has_delayed):
             return
         still = set()
-        for (lane, sequence), (_, message) in waiting._kept.items():
+        for lane, sequence, message in waiting:
             rank = rank_of(lane, sequence)
             still.add(rank)
             if not groups.is_delayed(rank):

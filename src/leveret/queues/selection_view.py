@@ -10,7 +10,6 @@ stand for sequences: when there are too many, what still waits between them is *
 
 from __future__ import annotations
 
-from heapq import heapify, heappop
 from typing import TYPE_CHECKING
 
 from leveret.message import Message
@@ -78,7 +77,7 @@ class View:
         number, sequence = place_of(rank)
         lane, known, aside = self._queue.lanes[number], self._known[number], self._aside[number]
         came_back = sequence in known
-        waiting = _take_returned(lane, sequence) if came_back else lane.cut_out(sequence)
+        waiting = lane.cut_out(sequence)
         if waiting is None:
             return False
         hand.number, hand.head = number, sequence
@@ -99,7 +98,7 @@ class View:
 
     def tidy(self) -> None:
         for lane in self._queue.lanes:
-            # holes count as messages when it is time to load more from disk, so few are too many there
+            # what is loaded from disk stays only if there is room in ``ready``, and holes take room there
             if lane.holes > (0 if lane.page_stop else MANY_HOLES) and lane.holes * 4 > len(lane.ready) * 3:
                 self._set_aside(lane)
             known = self._known[lane.number]
@@ -119,17 +118,3 @@ class View:
             restore(self._queue, lane.number, sequence, 0, message)
             self._known[lane.number].add(sequence)
             self._aside[lane.number].add(sequence)
-
-
-def _take_returned(lane: Lane, sequence: int) -> Waiting | None:
-    """Of the returned only: after a restart one of them may have a hole as its place in ``ready``."""
-    returned = lane.returned
-    if returned and returned[0][0] == sequence:
-        return heappop(returned)
-    for index, waiting in enumerate(returned):
-        if waiting[0] == sequence:
-            returned[index] = returned[-1]
-            returned.pop()
-            heapify(returned)
-            return waiting
-    return None

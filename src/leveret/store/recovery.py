@@ -25,6 +25,7 @@ from leveret.logs import get_log
 from leveret.message import NEVER
 from leveret.store.disk import Disk
 from leveret.store.lane_log import lane_key
+from leveret.store.left_deadlines import LeftDeadlines
 from leveret.store.records import (
     ENTRY,
     HEAD_SIZE,
@@ -72,7 +73,7 @@ class RecoveredLane:
         self.index = RunIndex()
         self.tail = 1  # the next sequence: above all that any record names
         self.tries: dict[int, tuple[int, int]] = {}  # by sequence: how often, and which segment says so
-        self.deadlines: list[tuple[float, int]] = []  # (wall time, sequence) of messages with one of their own
+        self.deadlines = LeftDeadlines()
         self.redelivered_below = 1  # live messages below this were delivered before
         self.runs: list[Run] = []
         self.settled: list[tuple[int, int, int]] = []  # (sequence, stop, the segment that the entry is about)
@@ -117,7 +118,7 @@ class RecoveredLane:
         for _, segment in self.tries.values():
             segments[segment].returns += ENTRY.size
         if self.deadlines:
-            self.deadlines = [entry for entry in self.deadlines if self.index.live(entry[1], 1)]
+            self.deadlines.keep(self.index)
         self.runs, self.settled, self.returns = [], [], []
 
     def _owe_all(self, run: Run, stop: int) -> None:
@@ -311,7 +312,7 @@ class _Reading:
             if published.traits:
                 for sequence, n in enumerate(published.members(place), place.sequence):
                     if published.traits[n][1] != NEVER:
-                        lane.deadlines.append((published.traits[n][1], sequence))
+                        lane.deadlines.add(published.traits[n][1], sequence)
 
 
 def _read_all(disk: Disk, path: str) -> bytes:

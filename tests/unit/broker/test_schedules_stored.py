@@ -194,7 +194,9 @@ def test_what_was_cancelled_stays_away_after_a_crash(is_paged: bool) -> None:
     schedules = house.vhost.schedules
     last = listed(house).messages[40]
     assert schedules.queue.lane.is_paged(int(last.id.split("-")[2])) is is_paged
+    issued = house.broker.log.issued
     assert schedules.cancel(last.id) is True
+    assert house.broker.log.issued > issued, "whoever is told of it waits for the disk"
     assert schedules.cancel(last.id) is False
     assert schedules.count == 49
     house.turn()
@@ -216,6 +218,22 @@ def test_what_is_being_sent_cannot_be_cancelled() -> None:
     house.is_slow = False
     house.work()
     assert len(bodies(house)) + len(cancelled) == 50
+    assert house.vhost.schedules.count == 0
+
+
+def test_transient_messages_that_memory_could_not_hold_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "SQUEEZED", 600)
+    house = new_house()
+    later(house, 10, *numbers(50), mode=1)
+    gauge = house.broker.gauge
+    gauge.is_short = True
+    house.vhost.schedules.queue.touch()
+    house.vhost.schedules.queue.drain()  # as in a turn; a turn of the broker would see that all is well
+    house.rest()
+    assert house.vhost.schedules.queue.lane.paged > 20
+    gauge.is_short = False
+    house.advance(10)
+    assert bodies(house) == numbers(50)
     assert house.vhost.schedules.count == 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.queues.deadlines import Deadlines
+from leveret.queues.deadlines import Deadlines, packed, unpacked
 from tests.support.spies import QueueHouse, SpyConsumer, message, messages, ready
 
 
@@ -196,6 +196,50 @@ def test_sweeping_keeps_every_entry_that_is_still_needed(house: QueueHouse) -> N
     house.advance(5)
     assert ready(queue) == []
     assert queue.counters.expired == 9
+
+
+def test_entries_that_cannot_be_swept_are_not_swept_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of messages that are on disk only nobody here knows whether they are still there."""
+    lane = QueueHouse().queue().lanes[0]
+    lane.page_stop = 1_000_000
+    deadlines = Deadlines([lane])
+    for sequence in range(3_000):
+        deadlines.watch(0, lane.head + sequence, 50.0)
+    sweeps = []
+    sweep = Deadlines.sweep
+    monkeypatch.setattr(Deadlines, "sweep", lambda self: (sweeps.append(1), sweep(self)))
+    for now in range(10):
+        assert deadlines.collect(float(now)) == []
+    assert (len(sweeps), len(deadlines)) == (1, 3_000)
+
+
+def test_an_entry_keeps_deadline_lane_and_sequence() -> None:
+    for deadline in (0.0, 1000.25, -3.5, 9.0e12):
+        assert unpacked(packed(deadline, 255, (1 << 40) - 1)) == (deadline, 255, (1 << 40) - 1)
+    assert packed(1.0, 255, (1 << 40) - 1) < packed(1.000001, 0, 0)
+
+
+@pytest.mark.parametrize("deadline", [1000.3 + 0.5, 1000.1 + 0.2, 1e5 / 3, 7.0000001])
+def test_what_is_due_by_the_clock_is_due_in_the_heap(house: QueueHouse, deadline: float) -> None:
+    queue = house.queue()
+    house.publish(queue, message(b"first"))
+    house.turn()
+    queue.lane.attempted = queue.lane.tail
+    deadlines = Deadlines(queue.lanes)
+    deadlines.watch(0, queue.lane.head, deadline)
+    assert deadlines.next_deadline() >= deadline - 1e-6
+    assert deadlines.collect(deadline - 0.000002) == []
+    (death,) = deadlines.collect(deadline)
+    assert death.message is not None
+
+
+def test_no_more_die_at_once_than_may(house: QueueHouse) -> None:
+    queue = house.queue()
+    house.publish(queue, *[message(deadline=after(house, 1)) for _ in range(10)])
+    house.turn()
+    assert queue.deadlines is not None
+    now = after(house, 2)
+    assert [len(queue.deadlines.collect(now, most=4)) for _ in range(4)] == [4, 4, 2, 0]
 
 
 def test_nothing_is_due_in_an_empty_queue() -> None:

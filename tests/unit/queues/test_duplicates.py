@@ -146,17 +146,16 @@ def test_an_id_that_is_seen_again_after_its_time_counts_anew(
     house: House, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its old place in the line, which has not left yet, must not take the new one with it."""
-    monkeypatch.setattr(duplicates, "FORGOTTEN_AT_ONCE", 1)
-    client.declare("q", arguments={**UNIQUE, "x-cache-ttl": 1000})
-    for key in ("a", "b", "c", "d", "e"):
-        send(client, key)
+    client.declare("q", arguments={**UNIQUE, "x-cache-ttl": 1000, "x-cache-size": 2})
+    monkeypatch.setattr(duplicates, "FORGOTTEN_AT_ONCE", 0)
+    send(client, "a")
     house.advance(1)
-    send(client, "e", b"new")
-    for _ in range(8):
-        client.publish("q", b"-")
-    send(client, "e", b"duplicate")
-    assert b"duplicate" not in bodies(client)
-    assert remembered(house) == 1
+    send(client, "a", b"new")
+    monkeypatch.setattr(duplicates, "FORGOTTEN_AT_ONCE", 64)
+    send(client, "b")
+    send(client, "a", b"duplicate")
+    assert bodies(client) == [b"m", b"new", b"m"]
+    assert remembered(house) == 2
 
 
 def test_a_window_without_bounds_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,7 +173,7 @@ def test_deadlines_are_told_of_what_is_live() -> None:
     body = b"".join(publish_body(run, [Placement(1, 0, 1, 3)], 5.0, 1000.0))
     scribe.record(PUBLISH, body)
     scribe.settle(2)
-    assert scribe.recovered().lane(1, 0).deadlines == [(1100.0, 1), (1102.0, 3)]
+    assert list(scribe.recovered().lane(1, 0).deadlines) == [(1100.0, 1), (1102.0, 3)]
 
 
 # ---- how it ended

@@ -1,0 +1,136 @@
+"""One consumer over several queues: a pool says which, and they may change while it consumes.
+
+Each queue has a member of its own, with the tag of the whole. Prefetch counts over all: the members share the credit
+that stands here. What a member was given stays with it when it leaves its queue, as after a basic.cancel.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from leveret.broker.pools import Pool
+from leveret.delivery.consumer import UNLIMITED
+from leveret.errors import AmqpError
+from leveret.message import Message
+from leveret.queues.classic import ClassicQueue
+from leveret.session import consuming
+from leveret.session.access import check_access
+from leveret.session.consuming import AmqpConsumer, choose_tag, consumer_flag, consumer_priority
+from leveret.wire.methods import BasicCancel, BasicConsume, BasicConsumeOk
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+SHARD_ALL = "x-shard-all"
+
+
+class Member(AmqpConsumer):
+    """Its own credit is never the limit."""
+
+    __slots__ = ("_whole",)
+
+    def __init__(self, whole: PooledConsumer, queue: ClassicQueue, priority: int) -> None:
+        super().__init__(whole.channel, queue, whole.method, priority)
+        self.credit = UNLIMITED
+        self._whole = whole
+
+    def room(self) -> int:
+        return min(super().room(), self._whole.credit)
+
+    def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
+        number, size = super().take(ready, lane, sequence, limit)
+        if not self.no_ack:
+            self._whole.credit -= number
+        return number, size
+
+    def take_again(self, message: Message, lane: int, sequence: int, count: int) -> None:
+        super().take_again(message, lane, sequence, count)
+        if not self.no_ack:
+            self._whole.credit -= 1
+
+    def restore(self, number: int) -> None:
+        self._whole.credit += number
+        super().restore(number)
+        self._whole.touch()
+
+    def cancelled_by_queue(self) -> None:
+        self._whole.lost(self)
+
+
+class PooledConsumer:
+    """What the channel knows by the tag; to it, this is consumer and queue in one."""
+
+    def __init__(self, channel: Channel, method: BasicConsume, pool: Pool) -> None:
+        self.channel = channel
+        self.method = method
+        self.credit = UNLIMITED if method.no_ack or not channel.prefetch else channel.prefetch
+        self.queue = self
+        self._pool = pool
+        self._priority = consumer_priority(method)
+        self._members: dict[ClassicQueue, Member] = {}
+        self._is_in = False
+
+    def enter(self) -> None:
+        """AmqpError if it may not consume from one of the queues; then it consumes from none."""
+        try:
+            self._pool.enter(self, consumer_flag(self.method, SHARD_ALL))
+        except AmqpError:
+            self.follow(())
+            raise
+        self._is_in = True
+
+    def follow(self, queues: Sequence[ClassicQueue]) -> None:
+        for queue in [each for each in self._members if each not in queues]:
+            queue.remove_consumer(self._members.pop(queue))
+        for queue in queues:
+            if queue not in self._members:
+                self._join(queue)
+
+    def _join(self, queue: ClassicQueue) -> None:
+        connection = self.channel.connection
+        try:
+            check_access(connection, "read", "queue", queue.name)
+            member = Member(self, queue, self._priority)
+            queue.add_consumer(member)
+        except AmqpError as refusal:
+            if not self._is_in:
+                raise
+            connection.log.warning("consumer cannot follow", queue=queue.name, reason=refusal.text)
+        else:
+            self._members[queue] = member
+
+    def touch(self) -> None:
+        for queue in self._members:
+            queue.touch()
+
+    def leave(self) -> None:
+        self._pool.leave(self)
+        self.follow(())
+
+    def lost(self, member: Member) -> None:
+        """A queue has let a member go: it was deleted, or the one message that was asked for is delivered."""
+        self._members = {queue: each for queue, each in self._members.items() if each is not member}
+        if self._members and not member.one_shot:
+            return
+        self.leave()
+        channel, tag = self.channel, self.method.consumer_tag
+        if channel.consumers.pop(tag, None) is not None and channel.connection.wants("consumer_cancel_notify"):
+            channel.send(BasicCancel(tag, nowait=True))
+
+
+def _consume(channel: Channel, method: BasicConsume) -> None:
+    pool = channel.vhost.pools.get(method.queue)
+    if pool is None:
+        consuming.HANDLERS[BasicConsume.id](channel, method)
+        return
+    choose_tag(channel, method)
+    consumer = PooledConsumer(channel, method, pool)
+    consumer.enter()
+    channel.consumers[method.consumer_tag] = consumer
+    if not method.nowait:
+        channel.send(BasicConsumeOk(method.consumer_tag))
+
+
+HANDLERS: dict[tuple[int, int], Callable[..., None]] = {BasicConsume.id: _consume}

@@ -1,0 +1,210 @@
+"""Messages of moved slots, held until their old shard has no more of them.
+
+Theory of operation. When slots leave a shard, what is in it stays; what comes after must not overtake it. So it is kept
+in a queue of the broker's own, one for each old shard, until everything that was in the shard at the move has left it
+for good (queues/watermarks.py). Then the hold is moved on, in order, each message to the shard that owns its slot:
+
+    HOLDING ──the old shard is drained──> MOVING ──the hold is empty──> ENDING ──that is on disk──> gone
+
+While it moves, publishes still join the hold, or they would overtake what is in it. When it is empty they go to their
+shards directly. Each stretch leaves the hold in the group of the log in which it enters the shards: a crash shows it
+here or there. That it moves is recorded before the first stretch, and that it is over only after the last one is on
+disk; so after a crash each slot is where its row says, or has an empty hold.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from itertools import groupby
+from typing import NamedTuple, Protocol
+
+from leveret.broker.broker import Broker
+from leveret.delivery.consumer import Consumer
+from leveret.errors import ResourceFault
+from leveret.message import NEVER, Message
+from leveret.queues.choosy import offer
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.guard import Carefree, Delivery
+from leveret.queues.queue import publish_to, stretches
+from leveret.queues.watermarks import outstanding, watch
+from leveret.sharding.slots import slot_of
+
+STRETCH = 4096  # messages that move in one group, at most
+STRETCH_BYTES = 1 << 20
+AT_ONCE = 1 << 16  # messages moved before others get their turn; more than publishers can add meanwhile
+
+
+class State(Enum):
+    HOLDING = 1
+    MOVING = 2
+    ENDING = 3
+
+
+class Stretch(NamedTuple):
+    lane: int
+    sequence: int
+    messages: list[Message]
+
+
+class Mover(Consumer):
+    """Takes from the hold as a consumer does, so that the queue brings back by itself what is on disk."""
+
+    __slots__ = ("_hold", "taken")
+
+    def __init__(self, hold: Hold, queue: ClassicQueue) -> None:
+        super().__init__("mover", queue, 0)
+        self._hold = hold
+        self.taken: list[Stretch] = []
+
+    def room(self) -> int:
+        return STRETCH if self._hold.may_move else 0
+
+    def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
+        messages: list[Message] = []
+        size = 0
+        while len(messages) < min(limit, STRETCH) and size < STRETCH_BYTES:
+            messages.append(ready.popleft())
+            size += len(messages[-1][0])
+        self.taken.append(Stretch(lane, sequence, messages))
+        return len(messages), size
+
+    def take_again(self, message: Message, lane: int, sequence: int, count: int) -> None:
+        self.taken.append(Stretch(lane, sequence, [message]))
+
+    def cancelled_by_queue(self) -> None:
+        """The hold is deleted when it is empty, or with its virtual host."""
+
+
+class SlotOwners(Protocol):
+    """Who knows which shard each slot belongs to (sharding/ordered.py)."""
+
+    @property
+    def is_homeless(self) -> bool:
+        """There is no shard at all."""
+
+    def target(self, slot: int) -> ClassicQueue: ...
+
+    def record(self) -> None:
+        """Which holds there are, and which of them move: called before it comes true."""
+
+    def freed(self, hold: Hold) -> None:
+        """The hold is empty: its slots are where they belong."""
+
+    def ended(self, hold: Hold) -> None:
+        """And all of it is on disk."""
+
+
+class Hold:
+    def __init__(self, broker: Broker, old: str, queue: ClassicQueue, owners: SlotOwners) -> None:
+        self._broker = broker
+        self.old = old  # the name of the shard that is waited for
+        self.queue = queue
+        self.slots: set[int] = set()
+        self.state = State.HOLDING
+        self._owners = owners
+        self._marks = 0
+        self._is_busy = False
+        self._ends_with = 0  # the receipt of all that was moved
+        self._mover = Mover(self, queue)
+        queue.add_consumer(self._mover)
+        queue.observers.append(self._move_on)
+
+    # ---- waiting for the old shard
+
+    def wait_for(self, shard: ClassicQueue | None) -> None:
+        """Until all that is in the shard now has left it. An earlier, weaker mark does not count any more."""
+        self._marks += 1
+        mark = self._marks
+        if shard is None:
+            self.release()
+        else:
+            watch(shard, lambda: self.release() if mark == self._marks else None)
+
+    def release(self) -> None:
+        """Nothing is to be waited for. May be called in the middle of another queue's work: it moves in its turn."""
+        if self.state is not State.HOLDING:
+            return
+        self.state = State.MOVING
+        try:
+            self._owners.record()
+        except ResourceFault:  # the store is read-only: nothing is confirmed any more, and nothing moves
+            self.state = State.HOLDING
+            return
+        self.queue.touch()
+        self._broker.wake()
+
+    # ---- moving on
+
+    @property
+    def may_move(self) -> bool:
+        return self.state is not State.HOLDING and not self._owners.is_homeless
+
+    def _move_on(self, queue: ClassicQueue) -> None:
+        """After each drain of the hold: what the mover took goes to its shards."""
+        if self._is_busy:
+            return
+        self._is_busy = True
+        try:
+            moved = self._move_taken()
+            while 0 < moved < AT_ONCE and self.may_move and not queue.lane.is_empty_here:
+                queue.drain()
+                more = self._move_taken()
+                moved += more or AT_ONCE
+        finally:
+            self._is_busy = False
+        if self.state is State.MOVING and not outstanding(queue):
+            self._emptied()
+
+    def _move_taken(self) -> int:
+        taken, self._mover.taken = self._mover.taken, []
+        for stretch in taken:
+            with self._broker.log.group():
+                self._hand_over(stretch.messages)
+                self.queue.settle(*stretch)
+        return sum(len(stretch.messages) for stretch in taken)
+
+    def _hand_over(self, messages: list[Message]) -> None:
+        by_shard: dict[ClassicQueue, list[Message]] = {}
+        for message in messages:
+            by_shard.setdefault(self._owners.target(slot_of(message[1].key)), []).append(message)
+        for shard, run in by_shard.items():
+            for _, alike in groupby(run, key=lambda message: id(message[1])):  # a write of the log has one address
+                for stretch in stretches(list(alike)):
+                    self._publish(shard, stretch)
+
+    def _publish(self, shard: ClassicQueue, run: list[Message]) -> None:
+        log = self._broker.log
+        timed = any(message[2].deadline != NEVER for message in run)
+        size = sum(len(message[0]) for message in run)
+        if shard.guard is not None:
+            shard.guard.receive(Delivery(Carefree(), run, size, timed))
+        elif shard.choosy:
+            for message in run:
+                if offer([shard], log, message, may_drain=False).refused:  # too late: it was confirmed
+                    publish_to([shard], log, [message], len(message[0]), timed)
+        else:
+            publish_to([shard], log, run, size, timed)
+
+    # ---- the end
+
+    def _emptied(self) -> None:
+        self.state = State.ENDING
+        self._owners.freed(self)
+        self._ends_with = self._broker.log.issued
+        if self._ends_with <= self._broker.last_granted:
+            self._owners.ended(self)
+        else:
+            self._broker.awaiting[self] = None
+
+    def granted(self, receipt: int) -> bool:
+        if receipt < self._ends_with:
+            return True
+        self._owners.ended(self)
+        return False
+
+    def granted_early(self, receipts: set[int]) -> None:
+        """Only the last of all counts."""
+
+    def lost(self) -> None:
+        """The store is read-only: the row stays as it is."""

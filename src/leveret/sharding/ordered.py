@@ -1,0 +1,276 @@
+"""An exchange whose shards can change in number without a key losing its order: ``ordered-resize``.
+
+Theory of operation. Keys belong to slots, slots to shards (slots.py). A slot is *settled*, then its messages go to its
+owner; or *held*, then they wait in the hold of the shard that it left (holding.py) while its owner is the shard that it
+goes to. A further resize only changes the owners of held slots: they stay in the hold where they are, for none of their
+messages has reached an owner yet. Once a hold moves that is not so any more; a resize then waits until it is empty.
+
+The shards are the queues that the exchange is bound to, whoever bound them. The row of the exchange (parameters of the
+virtual host, component ``sharding``) has the owners and the held slots. It is written before anything changes; after a
+restart a hold that had not begun to move waits for all that is in its old shard, which is more than it must.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from leveret.broker.broker import Broker
+from leveret.broker.internal_queues import HELD
+from leveret.broker.vhost import Vhost
+from leveret.errors import ResourceFault
+from leveret.logs import get_log
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.options import QueueOptions
+from leveret.queues.watermarks import outstanding
+from leveret.routing.bindings import Destination
+from leveret.routing.choosing import ModulusHashExchange
+from leveret.sharding.holding import Hold, State
+from leveret.sharding.slots import NOBODY, SLOTS, dealt, resettled, slot_of
+
+COMPONENT = "sharding"
+
+
+class OrderedSlots:
+    """The spread of one exchange (routing/choosing.py). ``changed`` is called when its shards or holds are others."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        vhost: Vhost,
+        exchange: ModulusHashExchange,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._broker = broker
+        self._vhost = vhost
+        self._exchange = exchange
+        self._changed = changed
+        self._owners: list[str] = dealt(())
+        self._holds: dict[str, Hold] = {}  # by the shard that is waited for
+        self._held: dict[int, Hold] = {}  # by slot
+        self._hidden: dict[Hold, str] = {}  # the names under which exchanges reach the holds
+        self._reach: list[tuple[Destination, ...]] = []
+        self._is_rebinding = False
+        self._has_changed = False
+        self._is_over = False
+        self._lead()
+
+    # ---- what the exchange asks
+
+    def reach(self, key: str) -> Iterable[Destination]:
+        return self._reach[slot_of(key)]
+
+    def rebound(self) -> None:
+        self._has_changed = True
+        if self._is_rebinding:
+            return
+        if any(hold.may_move for hold in self._holds.values()):
+            self._replace_dead()  # the rest when nothing moves
+        else:
+            self._resize()
+
+    @contextmanager
+    def rebinding(self) -> Iterator[None]:
+        """Many bindings that come and go inside are one resize."""
+        self._is_rebinding = True
+        try:
+            yield
+        finally:
+            self._is_rebinding = False
+            if self._has_changed:
+                self.rebound()
+
+    # ---- what is asked from outside
+
+    @property
+    def shards(self) -> list[str]:
+        """Where slots belong, or will."""
+        return sorted(set(self._owners) - {NOBODY})
+
+    def _bound(self) -> list[str]:
+        return [name for kind, name in self._exchange.bound() if kind == "queue"]
+
+    @property
+    def draining(self) -> list[str]:
+        """Shards that have no slot any more, and messages that others wait for."""
+        return sorted(self._holds.keys() - set(self._owners))
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._holds and not self._has_changed
+
+    def owner(self, slot: int) -> str:
+        return self._owners[slot]
+
+    # ---- resizing
+
+    def _resize(self) -> None:
+        self._has_changed = False
+        shards = self._bound()
+        homes = {slot: hold.old for slot, hold in self._held.items()}
+        before = self._owners
+        self._owners = resettled(before, shards, homes) if any(before) else dealt(shards)
+        stricter: set[Hold] = set()
+        for slot, (old, new) in enumerate(zip(before, self._owners, strict=True)):
+            if old != new and slot not in self._held and self._is_busy(old):
+                hold = self._hold_for(old)
+                hold.slots.add(slot)
+                self._held[slot] = hold
+                stricter.add(hold)
+        self.record()
+        self._lead()
+        for hold in [*self._holds.values()]:
+            if all(self._owners[slot] == hold.old for slot in hold.slots):
+                hold.release()  # all of them are back before they went
+            elif hold in stricter:
+                hold.wait_for(self._vhost.queues.get(hold.old))
+            hold.queue.touch()
+        self._changed()
+
+    def _replace_dead(self) -> None:
+        """Slots of shards that are deleted, with all that was in them, go to others at once."""
+        rest = self._bound()
+        if not rest or all(shard in self._vhost.queues for shard in self.shards):
+            return
+        known = self._vhost.queues
+        self._owners = [owner if owner in known else rest[slot % len(rest)] for slot, owner in enumerate(self._owners)]
+        self.record()
+        self._lead()
+
+    def _is_busy(self, shard: str) -> bool:
+        queue = self._vhost.queues.get(shard)
+        return queue is not None and (outstanding(queue) > 0 or (queue.pager is not None and queue.pager.exhuming > 0))
+
+    def _hold_for(self, shard: str) -> Hold:
+        hold = self._holds.get(shard)
+        if hold is None:
+            hold = self._holds[shard] = Hold(self._broker, shard, self._hold_queue(shard), self)
+            name = self._hidden[hold] = f"{HELD}{secrets.token_hex(16)}"
+            self._vhost.hidden[name] = hold.queue
+        return hold
+
+    def _hold_queue(self, shard: str) -> ClassicQueue:
+        vhost, name = self._vhost, f"{HELD}{self._exchange.name}.{shard}"
+        found = vhost.internal.queues.get(name)
+        if found is None and self._exchange.durable:
+            found = vhost.internal.open(name, QueueOptions(), vhost.surroundings)
+        elif found is None:
+            found = ClassicQueue(vhost.next_id(), name, vhost.name, QueueOptions(), vhost.surroundings)
+            vhost.internal.queues[name] = found
+        return found
+
+    def _lead(self) -> None:
+        """From now on keys go where the slots are."""
+        self._shards = self.shards
+        self._reach = []
+        for slot, owner in enumerate(self._owners):
+            hold = self._held.get(slot)
+            name = owner if hold is None or owner == NOBODY else self._hidden[hold]
+            self._reach.append(() if name == NOBODY else (Destination("queue", name),))
+        self._vhost.epoch += 1
+
+    # ---- what holds ask (holding.SlotOwners)
+
+    @property
+    def is_homeless(self) -> bool:
+        return not any(shard in self._vhost.queues for shard in self._shards)
+
+    def target(self, slot: int) -> ClassicQueue:
+        queues = self._vhost.queues
+        found = queues.get(self._owners[slot])  # none if it was deleted after the policy was
+        return found or next(queues[shard] for shard in self._shards if shard in queues)
+
+    def freed(self, hold: Hold) -> None:
+        for slot in hold.slots:
+            self._held.pop(slot, None)
+        self._lead()
+
+    def ended(self, hold: Hold) -> None:
+        del self._holds[hold.old]
+        self._vhost.hidden.pop(self._hidden.pop(hold), None)
+        try:
+            self.record()
+            if hold.queue.name in self._vhost.internal.queues:  # else its virtual host is gone
+                self._vhost.internal.remove(hold.queue.name)
+        except ResourceFault:  # the store is read-only: at the next start it is found empty
+            return
+        self._changed()
+        if self._has_changed:
+            self.rebound()
+
+    # ---- the row
+
+    def record(self) -> None:
+        if self._is_over and not self._holds:
+            self._vhost.parameters.drop(COMPONENT, self._exchange.name)
+        elif self._exchange.durable:
+            self._vhost.parameters.put(COMPONENT, self._exchange.name, self._as_json())
+
+    def _as_json(self) -> bytes:
+        shards = self.shards
+        places = {shard: place for place, shard in enumerate(shards)}
+        row = {
+            "shards": shards,
+            "owners": [places.get(owner, -1) for owner in self._owners],
+            "held": {hold.old: sorted(hold.slots) for hold in self._holds.values()},
+            "moving": [hold.old for hold in self._holds.values() if hold.state is not State.HOLDING],
+        }
+        return json.dumps(row).encode()
+
+    def begin(self) -> None:
+        """Go on as the row says, or deal the slots."""
+        self._restore()
+        self._exchange.spread = self
+        if sorted(self._bound()) != self.shards:
+            self.rebound()
+
+    def _restore(self) -> None:
+        value = self._vhost.parameters.get(COMPONENT, self._exchange.name)
+        row = {} if value is None else _checked(value, self._exchange.name)
+        if not row:
+            return
+        self._owners = [NOBODY if place < 0 else row["shards"][place] for place in row["owners"]]
+        for old, slots in row["held"].items():
+            hold = self._hold_for(old)
+            hold.slots.update(slots)
+            self._held.update(dict.fromkeys(slots, hold))
+        self._lead()
+        for old, hold in [*self._holds.items()]:
+            if old in row["moving"]:
+                hold.release()
+            else:
+                hold.wait_for(self._vhost.queues.get(old))
+
+    # ---- the end
+
+    def stop(self) -> None:
+        """The policy is gone, or the exchange: what is held goes on at once."""
+        self._exchange.spread = None
+        self._vhost.epoch += 1
+        self._is_over, self._has_changed = True, False
+        for hold in [*self._holds.values()]:
+            hold.release()
+        self.record()
+
+
+def finish_left(broker: Broker, vhost: Vhost, exchange: str) -> None:
+    """An exchange was ordered in an earlier life and is not any more: what is still held goes on."""
+    left = OrderedSlots(broker, vhost, ModulusHashExchange(exchange, durable=True))
+    left._restore()
+    left.stop()
+
+
+def _checked(value: bytes, exchange: str) -> dict[str, Any]:
+    """A row that cannot be read costs the exchange its order, not its messages."""
+    try:
+        row = dict(json.loads(value))
+        if len(row["owners"]) == SLOTS and max(row["owners"]) < len(row["shards"]):
+            return row
+        problem = "it has another number of slots"
+    except (ValueError, KeyError, TypeError) as fault:
+        problem = repr(fault)
+    get_log("sharding").error("row of a sharded exchange cannot be used", exchange=exchange, reason=problem)
+    return {}

@@ -1,0 +1,87 @@
+"""The name of a sharded exchange, used as the name of a queue: clients speak to one queue and reach a shard.
+
+Works by interceptors, so it happens before permissions are asked: what a user needs is access to the shards, as with
+RabbitMQ's plugin. A queue of that name cannot come to be by a declare, since the declare is rewritten too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leveret.broker.interceptors import InterceptContext, Interceptors
+from leveret.errors import PreconditionFailed
+from leveret.sharding.sharded_exchange import ShardedExchange
+from leveret.wire.methods import (
+    BasicConsume,
+    BasicGet,
+    Method,
+    QueueBind,
+    QueueDeclare,
+    QueueDelete,
+    QueuePurge,
+    QueueUnbind,
+)
+
+SHARD_ALL = "x-shard-all"
+REMEDIES: dict[type[Method], str] = {
+    QueueBind: "bind the exchange of that name, or a queue of another name",
+    QueueUnbind: "unbind its shards by their own names, or change the policy",
+    QueuePurge: "purge its shards by their own names",
+    QueueDelete: "delete its shards by their own names, or clear the policy",
+}
+
+Find = Callable[[str, str], ShardedExchange | None]
+
+
+class PseudoQueues:
+    def __init__(self, find: Find) -> None:
+        self._find = find
+
+    def register(self, interceptors: Interceptors) -> None:
+        interceptors.register(BasicConsume, self._consume, last=True)
+        interceptors.register(BasicGet, self._get, last=True)
+        interceptors.register(QueueDeclare, self._declare, last=True)
+        for method in REMEDIES:
+            interceptors.register(method, self._refuse, last=True)
+
+    def _consume(self, context: InterceptContext, method: Method) -> Method:
+        """From the shard with the fewest consumers. Who follows several shards consumes from the pool."""
+        assert isinstance(method, BasicConsume)
+        sharded = self._find(context.vhost, method.queue)
+        if sharded is None:
+            return method
+        everything = method.arguments.get(SHARD_ALL, False)
+        if not isinstance(everything, bool):
+            raise PreconditionFailed(f"invalid arg '{SHARD_ALL}': {everything!r} is not true or false")
+        shard = sharded.least_consumed()
+        if shard is not None and not everything and not sharded.shares_consumers:
+            method.queue = shard.name
+        return method
+
+    def _get(self, context: InterceptContext, method: Method) -> Method:
+        assert isinstance(method, BasicGet)
+        sharded = self._find(context.vhost, method.queue)
+        shard = None if sharded is None else sharded.least_consumed()
+        if shard is not None:
+            method.queue = shard.name
+        return method
+
+    def _declare(self, context: InterceptContext, method: Method) -> Method:
+        """The first shard is there and is what it is: whatever the client asks for, it is told about that one."""
+        assert isinstance(method, QueueDeclare)
+        sharded = self._find(context.vhost, method.queue)
+        if sharded is not None:
+            shards = sharded.local()
+            if shards:
+                method.queue = shards[0].name
+            method.passive = True
+        return method
+
+    def _refuse(self, context: InterceptContext, method: Method) -> Method:
+        assert isinstance(method, QueueBind | QueueUnbind | QueuePurge | QueueDelete)
+        if self._find(context.vhost, method.queue) is not None:
+            raise PreconditionFailed(
+                f"{method.NAME} is not possible on pseudo-queue '{method.queue}' in vhost '{context.vhost}', which "
+                f"stands for the shards of the exchange: {REMEDIES[type(method)]}"
+            )
+        return method

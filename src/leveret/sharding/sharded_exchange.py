@@ -1,0 +1,187 @@
+"""One exchange under a sharding policy: it has so many queues for each node, and consumers see them as one.
+
+Shards are made and bound, and never deleted: what is in them belongs to the user. Without ``ordered-resize`` a smaller
+number changes nothing, and the shards of a node that leaves are unbound. With it, shards that are too many are unbound,
+and their slots move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import nullcontext
+from typing import NamedTuple
+
+from leveret.broker.broker import Broker
+from leveret.broker.pools import Follower
+from leveret.broker.vhost import Vhost
+from leveret.errors import AmqpError, NotFound
+from leveret.logs import get_log
+from leveret.queues.classic import ClassicQueue
+from leveret.routing.bindings import Binding, Destination
+from leveret.routing.choosing import ModulusHashExchange
+from leveret.routing.consistent_hash import ConsistentHashExchange
+from leveret.routing.exchange import Exchange
+from leveret.sharding.membership import Membership
+from leveret.sharding.ordered import OrderedSlots
+from leveret.sharding.shard_names import shard_name
+from leveret.sharding.sharing import Sharing
+
+LEAST_WEIGHT = "1"
+
+
+class Plan(NamedTuple):
+    """What the policy asks for."""
+
+    per_node: int
+    key: str
+    is_ordered: bool
+
+    @staticmethod
+    def of(definition: Mapping[str, object], exchange: Exchange) -> Plan | None:
+        number = definition.get("shards-per-node")
+        if not isinstance(number, int):
+            return None
+        key = str(definition.get("routing-key", ""))
+        if isinstance(exchange, ConsistentHashExchange):
+            key = key or LEAST_WEIGHT  # a binding key is a weight there
+        ordered = definition.get("ordered-resize") is True and isinstance(exchange, ModulusHashExchange)
+        return Plan(number, key, ordered)
+
+
+class ShardedExchange:
+    """The pool of its shards (broker/pools.py)."""
+
+    def __init__(self, broker: Broker, vhost: Vhost, exchange: Exchange, membership: Membership) -> None:
+        self._broker = broker
+        self._vhost = vhost
+        self._exchange = exchange
+        self._membership = membership
+        self._plan = Plan(0, "", is_ordered=False)
+        self._made: dict[str, None] = {}  # shards that were bound by us
+        self._slots: OrderedSlots | None = None
+        self._sharing = Sharing()
+        self._log = get_log("sharding")
+
+    @property
+    def exchange(self) -> Exchange:
+        return self._exchange
+
+    @property
+    def plan(self) -> Plan:
+        return self._plan
+
+    @property
+    def slots(self) -> OrderedSlots | None:
+        return self._slots
+
+    # ---- the policy
+
+    def follow(self, plan: Plan, left: Collection[str] = ()) -> None:
+        """Make what is missing; done before, it changes nothing. ``left``: nodes that are no more."""
+        before, self._plan = self._plan, plan
+        if self._slots is not None and not plan.is_ordered:
+            self._slots.stop()
+            self._slots = None
+        with nullcontext() if self._slots is None else self._slots.rebinding():
+            for node in self._membership.names:
+                for index in range(plan.per_node):
+                    self._grow(shard_name(self._exchange.name, node, index), plan.key)
+            for binding in self._superfluous(before, left):
+                self._vhost.unbind(binding)
+        if plan.is_ordered and self._slots is None and isinstance(self._exchange, ModulusHashExchange):
+            self._slots = OrderedSlots(self._broker, self._vhost, self._exchange, self.refresh)
+            self._vhost.moves = True
+            self._slots.begin()
+        self.refresh()
+
+    def _grow(self, shard: str, key: str) -> None:
+        vhost, durable = self._vhost, self._exchange.durable
+        try:
+            if shard not in vhost.queues:
+                vhost.declare_queue(shard, durable=durable)
+            vhost.bind(Binding(self._exchange.name, Destination("queue", shard), key))
+            self._made[shard] = None
+        except AmqpError as refusal:
+            self._log.warning("shard cannot be made", shard=shard, vhost=vhost.name, reason=refusal.text)
+
+    def _superfluous(self, before: Plan, left: Collection[str]) -> Iterator[Binding]:
+        """Bindings of shards that the policy does not ask for any more."""
+        for binding in self._vhost.bindings.of_source(self._exchange.name):
+            kind, shard = binding.destination
+            if kind != "queue" or binding.arguments:
+                continue
+            has_old_key = binding.key == before.key != self._plan.key and before.per_node and shard in self._made
+            if has_old_key or self._is_too_high(shard) or any(self._index(shard, node) is not None for node in left):
+                yield binding
+
+    def _is_too_high(self, shard: str) -> bool:
+        """Whether it was made for a larger number; without order it stays."""
+        places = [self._index(shard, node) for node in self._membership.names] if self._plan.is_ordered else []
+        return any(place is not None and place >= self._plan.per_node for place in places)
+
+    def _index(self, shard: str, node: str) -> int | None:
+        """Which shard of the node this is, if it is one."""
+        prefix = shard_name(self._exchange.name, node, 0).removesuffix("0")
+        number = shard.removeprefix(prefix)
+        return int(number) if number != shard and number.isdecimal() else None
+
+    def stop(self) -> None:
+        """The policy is gone, or the exchange: queues stay, bound as they are."""
+        if self._slots is not None:
+            self._slots.stop()
+
+    # ---- its shards
+
+    def _shards_of(self, nodes: tuple[str, ...], most: int | None) -> Iterator[str]:
+        """The names of those that exist, also beyond the number that is asked for now, unless ``most`` says."""
+        for node in nodes:
+            index = 0
+            while most is None or index < most:
+                name = shard_name(self._exchange.name, node, index)
+                if name in self._vhost.queues:
+                    yield name
+                elif index >= self._plan.per_node:
+                    break
+                index += 1
+
+    def _queues(self, nodes: tuple[str, ...]) -> list[ClassicQueue]:
+        most = self._plan.per_node if self._slots is not None else None
+        return [self._vhost.queues[name] for name in self._shards_of(nodes, most)]
+
+    def local(self) -> list[ClassicQueue]:
+        """The shards of this node, in order."""
+        return self._queues((self._membership.own,))
+
+    def draining(self) -> list[ClassicQueue]:
+        """Shards that are no more, and still have messages."""
+        names = [] if self._slots is None else self._slots.draining
+        return [self._vhost.queues[name] for name in names if name in self._vhost.queues]
+
+    # ---- consumers
+
+    @property
+    def shares_consumers(self) -> bool:
+        """Whether its consumers are told anew when the shards change."""
+        return self._slots is not None
+
+    def least_consumed(self) -> ClassicQueue | None:
+        """Of the shards of this node, and of those that are draining, which come first among equals."""
+        return min([*self.draining(), *self.local()], key=lambda queue: len(queue.consumers), default=None)
+
+    def enter(self, follower: Follower, everything: bool) -> None:
+        if not self.local():
+            raise NotFound(f"no queue '{self._exchange.name}' in vhost '{self._vhost.name}'")
+        self._sharing.enter(follower, everything)
+        try:
+            self.refresh(follower)
+        except AmqpError:
+            self._sharing.leave(follower)
+            raise
+
+    def leave(self, follower: Follower) -> None:
+        self._sharing.leave(follower)
+
+    def refresh(self, only: Follower | None = None) -> None:
+        """Have the consumers follow the shards that there are now."""
+        nodes = self._membership.names
+        self._sharing.share(self._queues(nodes), self.local(), self.draining(), only)

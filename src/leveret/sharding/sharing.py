@@ -1,0 +1,70 @@
+"""Who of the consumers of a pool takes from which shards.
+
+A consumer takes from one shard of its node, so that all have equally many, give or take one; and from those that are
+draining, since others wait for them to be empty. One that asked for everything takes from all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from leveret.broker.pools import Follower
+from leveret.queues.classic import ClassicQueue
+
+
+class Sharing:
+    def __init__(self) -> None:
+        self._everything: dict[Follower, None] = {}
+        self._own: dict[Follower, ClassicQueue | None] = {}
+
+    def enter(self, follower: Follower, everything: bool) -> None:
+        if everything:
+            self._everything[follower] = None
+        else:
+            self._own[follower] = None
+
+    def leave(self, follower: Follower) -> None:
+        self._everything.pop(follower, None)
+        self._own.pop(follower, None)
+
+    def share(
+        self,
+        shards: Sequence[ClassicQueue],
+        local: Sequence[ClassicQueue],
+        draining: Sequence[ClassicQueue],
+        only: Follower | None,
+    ) -> None:
+        """Tell all, or one that has just come, what to follow now."""
+        self._assign(local, may_move=only is None)
+        for follower in [*self._everything]:
+            if only in (None, follower):
+                follower.follow([*shards, *draining])
+        for follower, own in [*self._own.items()]:
+            if only in (None, follower):
+                follower.follow([*([] if own is None else [own]), *draining])
+
+    def _assign(self, local: Sequence[ClassicQueue], may_move: bool) -> None:
+        if not local:
+            return
+        counts: Counter[ClassicQueue] = Counter(dict.fromkeys(local, 0))
+        for follower, own in self._own.items():
+            if own is not None and own in counts:
+                counts[own] += 1
+            else:
+                self._own[follower] = None
+        for follower, own in self._own.items():
+            if own is None:
+                fewest = min(local, key=lambda queue: (counts[queue], len(queue.consumers)))
+                self._own[follower] = fewest
+                counts[fewest] += 1
+        if may_move:
+            self._even_out(local, counts)
+
+    def _even_out(self, local: Sequence[ClassicQueue], counts: Counter[ClassicQueue]) -> None:
+        for follower, own in [*self._own.items()]:
+            fewest = min(local, key=lambda queue: counts[queue])
+            if own is not None and counts[own] - counts[fewest] > 1:
+                counts[own] -= 1
+                counts[fewest] += 1
+                self._own[follower] = fewest

@@ -1,0 +1,61 @@
+"""Hash slots: a routing key belongs to one of 1,024 slots for ever, a slot to one shard until it is moved.
+
+A resize moves as few slots as possible, and leaves each shard with as many as the others, give or take one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from xxhash import xxh3_64_intdigest
+
+SLOTS = 1024
+NOBODY = ""
+
+
+def slot_of(key: str) -> int:
+    return xxh3_64_intdigest(key.encode()) % SLOTS
+
+
+def dealt(shards: Sequence[str]) -> list[str]:
+    """The owners of all slots when nothing is to be kept. For a power of two this is hash modulo number."""
+    return [shards[slot % len(shards)] for slot in range(SLOTS)] if shards else [NOBODY] * SLOTS
+
+
+def resettled(owners: Sequence[str], shards: Sequence[str], homes: Mapping[int, str]) -> list[str]:
+    """The owners after a resize. ``homes``: the shards that slots on the move have not left yet.
+
+    A shard that has too many gives away first what has not arrived, and a slot goes home if it can.
+    """
+    if not shards:
+        return [NOBODY] * SLOTS
+    quotas = _quotas(owners, shards)
+    after = list(owners)
+    kept: Counter[str] = Counter()
+    homeless: list[int] = []
+    # Those that have arrived choose first, so that it is the others who must go.
+    for slot in sorted(range(SLOTS), key=lambda each: each in homes):
+        owner = owners[slot]
+        if kept[owner] < quotas.get(owner, 0):
+            kept[owner] += 1
+        else:
+            homeless.append(slot)
+    for slot in [each for each in homeless if each in homes]:
+        home = homes[slot]
+        if kept[home] < quotas.get(home, 0):
+            kept[home] += 1
+            after[slot] = home
+            homeless.remove(slot)
+    vacant = [shard for shard in shards for _ in range(quotas[shard] - kept[shard])]
+    for slot, shard in zip(sorted(homeless), vacant, strict=True):
+        after[slot] = shard
+    return after
+
+
+def _quotas(owners: Sequence[str], shards: Sequence[str]) -> dict[str, int]:
+    """How many slots each shard is to have; those that have most may keep one more."""
+    had = Counter(owners)
+    share, more = divmod(SLOTS, len(shards))
+    largest = sorted(shards, key=lambda shard: -had[shard])[:more]
+    return {shard: share + (shard in largest) for shard in shards}

@@ -1,0 +1,248 @@
+"""Messages that are on disk only die like any other: of age, and of a limit, with and without somebody to send them to
+(S0-24, S0-25)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.peer_pair import Client
+from tests.support.stored_house import StoredHouse
+
+DEAD: dict[str, object] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+MANY = 400
+
+
+def body(number: int) -> bytes:
+    return b"%04d" % number + b"." * 96
+
+
+def numbers(client: Client, queue: str) -> list[int]:
+    """What waits in the queue, in order; takes everything out."""
+    found = []
+    while (got := client.get(queue, no_ack=True)) is not None:
+        found.append(int(got.body[:4]))
+    return found
+
+
+def stocked(arguments: dict[str, object], *, expiring: range = range(0), many: int = MANY) -> tuple[StoredHouse, Client]:
+    """A queue of which most is on disk only; some of its messages die after ten seconds."""
+    house = StoredHouse(queue_memory=4000)
+    client = house.client()
+    client.declare("dead", durable=True)
+    client.declare("q", durable=True, arguments=arguments)  # type: ignore[arg-type]
+    for number in range(many):
+        expiration = "10000" if number in expiring else None
+        client.publish("q", body(number), delivery_mode=2, expiration=expiration)
+    house.rest()
+    return house, client
+
+
+def on_disk_only(house: StoredHouse) -> int:
+    return sum(lane.paged for lane in house.queue("q").lanes)
+
+
+def settled(house: StoredHouse) -> bool:
+    """Whether counts, bytes and memory are what an empty queue has."""
+    queue = house.queue("q")
+    assert queue.pager is not None
+    return (queue.ready, queue.unacked, queue.bytes, queue.pager.bytes) == (0, 0, 0, 0)
+
+
+# ---- age
+
+
+@pytest.mark.parametrize("expiring", [range(0, MANY, 3), range(200, 300), range(MANY)], ids=["some", "middle", "all"])
+def test_s0_25_expired_ones_on_disk_go_to_the_dead_letters(expiring: range) -> None:
+    """S0-25: each once, and the others stay where they are."""
+    house, client = stocked(DEAD, expiring=expiring)
+    assert on_disk_only(house) > 200
+    house.advance(10)
+    assert house.queue("q").ready == MANY - len(expiring)
+    assert sorted(numbers(client, "dead")) == list(expiring)
+    assert numbers(client, "q") == [number for number in range(MANY) if number not in expiring]
+    assert settled(house)
+
+
+def test_expired_ones_on_disk_are_gone_without_somebody_to_send_them_to() -> None:
+    house, client = stocked({}, expiring=range(0, MANY, 2))
+    house.advance(10)
+    assert numbers(client, "q") == list(range(1, MANY, 2))
+    assert settled(house)
+
+
+def test_the_queues_ttl_reaches_what_is_on_disk() -> None:
+    house, client = stocked({"x-message-ttl": 10_000, **DEAD})
+    house.advance(9)
+    assert house.queue("q").ready == MANY
+    house.advance(1)
+    assert numbers(client, "dead") == list(range(MANY))
+    assert settled(house)
+
+
+def test_what_is_read_for_the_dead_letters_is_not_delivered_as_well() -> None:
+    """A consumer makes the front run low while expired ones behind it are being read."""
+    house, client = stocked(DEAD, expiring=range(60, MANY, 2))
+    house.is_slow = True
+    house.advance(10)
+    consumer = house.client()
+    consumer.consume("q", no_ack=True)
+    seen: list[int] = []
+    while house.store.jobs:
+        house.read()
+        seen += [int(each[:4]) for each in consumer.bodies()]
+    house.is_slow = False
+    house.rest()
+    seen += [int(each[:4]) for each in consumer.bodies()]
+    dead = numbers(client, "dead")
+    assert sorted(seen + dead) == list(range(MANY))
+    assert sorted(dead) == list(range(60, MANY, 2))
+    assert seen == sorted(seen)
+    assert settled(house)
+
+
+def test_what_is_being_loaded_when_its_time_comes_dies_once() -> None:
+    house, client = stocked(DEAD, expiring=range(60, MANY, 2))
+    house.is_slow = True
+    consumer = house.client()
+    consumer.consume("q", no_ack=True)  # the first load is under way
+    house.advance(10)
+    house.is_slow = False
+    house.rest()
+    seen = [int(each[:4]) for each in consumer.bodies()]
+    dead = numbers(client, "dead")
+    assert sorted(seen + dead) == list(range(MANY))
+    assert settled(house)
+
+
+def test_a_purge_while_the_dead_are_read_takes_the_living_only() -> None:
+    house, client = stocked(DEAD, expiring=range(200, 300))
+    house.is_slow = True
+    house.advance(10)
+    house.vhost.purge_queue("q")
+    house.is_slow = False
+    house.rest()
+    assert client.count("q") == 0
+    assert sorted(numbers(client, "dead")) == list(range(200, 300))
+    assert settled(house)
+
+
+def test_a_queue_that_is_deleted_while_its_dead_are_read() -> None:
+    house, client = stocked(DEAD, expiring=range(200, 300))
+    house.is_slow = True
+    house.advance(10)
+    house.vhost.delete_queue("q")
+    house.is_slow = False
+    house.rest()
+    client.declare("q", durable=True)
+    assert client.count("q") == 0
+
+
+@pytest.mark.parametrize("image", range(6))
+def test_a_crash_while_the_dead_are_read_loses_none(image: int) -> None:
+    """In the next life each is in one of the two queues, or dies then."""
+    house, client = stocked(DEAD, expiring=range(100, 300))
+    house.is_slow = True
+    house.advance(10)
+    for _ in range(50):
+        house.read()
+    house.write()
+    house = house.crashed(1, image=image).again()
+    client = house.client()
+    house.advance(1)
+    assert sorted(numbers(client, "dead")) == list(range(100, 300))
+    assert numbers(client, "q") == [number for number in range(MANY) if number not in range(100, 300)]
+
+
+def test_what_expired_while_nobody_ran_is_sent_on_at_the_start() -> None:
+    house, client = stocked(DEAD, expiring=range(0, MANY, 2))
+    house = house.stopped(60).again()
+    client = house.client()
+    house.advance(0)
+    assert sorted(numbers(client, "dead")) == list(range(0, MANY, 2))
+    assert numbers(client, "q") == list(range(1, MANY, 2))
+
+
+# ---- limits
+
+
+@pytest.mark.parametrize("arguments", [{}, DEAD], ids=["no exchange", "an exchange"])
+def test_s0_24_a_limit_reaches_what_is_on_disk(arguments: dict[str, object]) -> None:
+    """S0-24: the head is dropped wherever it is, in order."""
+    house, client = stocked({"x-max-length": MANY, **arguments})
+    for number in range(MANY, MANY + 250):
+        client.publish("q", body(number), delivery_mode=2)
+    assert house.queue("q").ready == MANY
+    assert numbers(client, "dead") == (list(range(250)) if arguments else [])
+    assert numbers(client, "q") == list(range(250, MANY + 250))
+    assert settled(house)
+
+
+@pytest.mark.parametrize("arguments", [{}, DEAD], ids=["no exchange", "an exchange"])
+def test_one_large_run_pushes_out_all_that_is_on_disk(arguments: dict[str, object]) -> None:
+    house, client = stocked({"x-max-length": MANY, **arguments})
+    client.publish("q", *[body(number) for number in range(MANY, 2 * MANY + 100)], delivery_mode=2)
+    house.rest()
+    assert house.queue("q").ready == MANY
+    assert numbers(client, "dead") == (list(range(MANY + 100)) if arguments else [])
+    assert numbers(client, "q") == list(range(MANY + 100, 2 * MANY + 100))
+
+
+@pytest.mark.parametrize("arguments", [{}, DEAD], ids=["no exchange", "an exchange"])
+def test_a_limit_in_bytes_reaches_what_is_on_disk(arguments: dict[str, object]) -> None:
+    house, client = stocked({"x-max-length-bytes": 100 * MANY, **arguments})
+    assert house.queue("q").ready == MANY
+    for number in range(MANY, MANY + 50):
+        client.publish("q", body(number), delivery_mode=2)
+    assert numbers(client, "dead") == (list(range(50)) if arguments else [])
+    assert numbers(client, "q") == list(range(50, MANY + 50))
+
+
+@pytest.mark.parametrize("arguments", [{}, DEAD], ids=["no exchange", "an exchange"])
+def test_a_limit_holds_for_a_backlog_of_an_earlier_life(arguments: dict[str, object]) -> None:
+    house, client = stocked({"x-max-length": MANY, **arguments})
+    house = house.stopped().again()
+    client = house.client()
+    client.publish("q", *[body(number) for number in range(MANY, MANY + 30)], delivery_mode=2)
+    house.rest()
+    assert house.queue("q").ready == MANY
+    assert numbers(client, "dead") == (list(range(30)) if arguments else [])
+    assert numbers(client, "q") == list(range(30, MANY + 30))
+
+
+def test_while_the_disk_is_slow_the_limit_is_kept_as_soon_as_it_answers() -> None:
+    house, client = stocked({"x-max-length": MANY, **DEAD})
+    house.is_slow = True
+    client.publish("q", *[body(number) for number in range(MANY, MANY + 200)], delivery_mode=2)
+    house.is_slow = False
+    house.rest()
+    assert house.queue("q").ready == MANY
+    assert numbers(client, "dead") == list(range(200))
+    assert numbers(client, "q") == list(range(200, MANY + 200))
+    assert settled(house)
+
+
+def test_a_full_backlog_on_disk_refuses() -> None:
+    house, client = stocked({"x-max-length": MANY, "x-overflow": "reject-publish"})
+    client.publish("q", body(MANY), delivery_mode=2)
+    assert numbers(client, "q") == list(range(MANY))
+    client.publish("q", body(MANY), delivery_mode=2)
+    assert numbers(client, "q") == [MANY]
+
+
+@pytest.mark.parametrize("arguments", [{}, DEAD], ids=["no exchange", "an exchange"])
+@pytest.mark.parametrize("headers", [None, {"a": "long header " * 50}], ids=["plain", "with headers"])
+def test_a_restart_drops_nothing_of_what_is_just_within_its_bytes(
+    arguments: dict[str, object], headers: dict[str, object] | None
+) -> None:
+    """At a start all of it is on disk only, and its bodies must not be taken for larger than they are."""
+    house = StoredHouse()
+    client = house.client()
+    client.declare("dead", durable=True)
+    client.declare("q", durable=True, arguments={"x-max-length-bytes": 1000, **arguments})  # type: ignore[dict-item]
+    client.publish("q", *[body(number) for number in range(10)], delivery_mode=2, headers=headers)
+    assert client.count("q") == 10
+    house = house.stopped().again()
+    client = house.client()
+    assert [client.count("q"), client.count("dead")] == [10, 0]
+    client.publish("q", body(10), delivery_mode=2)
+    assert numbers(client, "q") == list(range(1, 11))

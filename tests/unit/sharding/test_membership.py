@@ -1,0 +1,34 @@
+"""Nodes join and leave by their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.sharding.membership import Membership
+
+
+def test_s2_11_nodes_join_in_order_and_each_once() -> None:
+    changes: list[tuple[str, ...]] = []
+    membership = Membership("a")
+    membership.on_change = lambda: changes.append(membership.names)
+    membership.join("c")
+    membership.join("b")
+    membership.join("c")
+    assert changes == [("a", "c"), ("a", "c", "b")]
+
+
+def test_s2_13_nodes_leave_once_and_the_own_node_stays() -> None:
+    changes: list[tuple[str, ...]] = []
+    membership = Membership("a")
+    membership.join("b")
+    membership.on_change = lambda: changes.append(membership.names)
+    membership.leave("b")
+    membership.leave("b")
+    assert changes == [("a",)]
+    with pytest.raises(ValueError, match="'a' cannot leave itself"):
+        membership.leave("a")
+
+
+def test_a_node_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="without a name"):
+        Membership("a").join("")

@@ -1,0 +1,165 @@
+"""The sharding policy: queues that are made and bound, and what changes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.wire.methods import QueueDelete
+from tests.support.peer_pair import House
+from tests.support.shards import Shards, send
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def shards(house: House) -> Shards:
+    return Shards(house)
+
+
+def test_s2_01_s2_02_a_policy_makes_shards_and_binds_them_with_its_key(house: House, shards: Shards) -> None:
+    assert shards.bound() == []
+    shards.policy(3, routing_key="k")
+    assert shards.bound() == shards.names(3)
+    assert {binding.key for binding in house.vhost.bindings.of_source("images")} == {"k"}
+
+
+def test_s2_03_without_a_key_they_are_bound_with_an_empty_one(house: House, shards: Shards) -> None:
+    shards.policy(1)
+    assert [binding.key for binding in house.vhost.bindings.of_source("images")] == [""]
+
+
+def test_s2_04_names_have_exchange_node_and_number(shards: Shards) -> None:
+    shards.policy(2)
+    assert shards.bound() == ["sharding: images - house - 0", "sharding: images - house - 1"]
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_shards_are_durable_if_the_exchange_is(house: House, durable: bool) -> None:
+    shards = Shards(house, durable=durable)
+    shards.policy(1)
+    assert shards.queue(0).durable is durable
+
+
+def test_s2_01_an_exchange_that_is_declared_later_is_sharded_too(house: House, shards: Shards) -> None:
+    house.broker.policies.set("/", "p", "^late$", {"shards-per-node": 2})
+    house.vhost.declare_exchange("late", "x-modulus-hash")
+    assert len(house.vhost.bindings.of_source("late")) == 2
+
+
+def test_s2_05_s2_08_a_key_goes_to_one_shard_and_always_to_the_same(house: House, shards: Shards) -> None:
+    shards.policy(4)
+    client = house.client()
+    for number in range(200):
+        send(client, f"key{number % 20}", b"%d" % (number % 20))
+    assert sum(shards.counts()) == 200
+    assert min(shards.counts()) > 0
+    for number in range(20):
+        assert len(set(shards.where(b"%d" % number))) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "reached"),
+    [("x-consistent-hash", None, 40), ("x-consistent-hash", "10", 40), ("x-random", None, 40), ("direct", "k1", 20)],
+)
+def test_s2_09_other_types_are_sharded_too(house: House, kind: str, key: str | None, reached: int) -> None:
+    """The keys of a consistent hash are weights; a direct exchange takes only what has the key: K copies of it."""
+    shards = Shards(house, kind)
+    shards.policy(2, **({} if key is None else {"routing_key": key}))
+    client = house.client()
+    for number in range(40):
+        send(client, f"k{number % 4}", b"")
+    assert sum(shards.counts()) == reached
+    assert min(shards.counts()) > 0
+
+
+def test_s2_09_a_fanout_exchange_ignores_the_key(house: House) -> None:
+    shards = Shards(house, "fanout")
+    shards.policy(2, routing_key="k")
+    send(house.client(), "other", b"")
+    assert shards.counts() == [1, 1]
+
+
+def test_a_key_that_the_exchange_refuses_is_said_and_harms_nobody(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    shards = Shards(house, "x-consistent-hash")
+    shards.policy(1, routing_key="no weight")
+    assert shards.bound() == []
+
+
+def test_s2_11_a_node_that_joins_gets_shards(shards: Shards) -> None:
+    shards.policy(2)
+    shards.sharding.membership.join("other")
+    assert shards.bound() == shards.names(2) + shards.names(2, "other")
+    shards.sharding.membership.join("other")
+    assert len(shards.bound()) == 4
+
+
+def test_s2_12_old_messages_stay_and_new_ones_spread_over_all(house: House, shards: Shards) -> None:
+    shards.policy(1)
+    client = house.client()
+    for number in range(100):
+        send(client, f"{number}", b"old")
+    shards.policy(4)
+    assert shards.counts() == [100, 0, 0, 0]
+    for number in range(100):
+        send(client, f"{number}", b"new")
+    assert min(shards.counts()[1:]) > 0
+    assert sum(shards.counts()) == 200
+
+
+def test_s2_13_the_shards_of_a_node_that_leaves_are_unbound_and_stay(house: House, shards: Shards) -> None:
+    shards.policy(2)
+    shards.sharding.membership.join("other")
+    shards.sharding.membership.leave("other")
+    assert shards.bound() == shards.names(2)
+    assert shards.queue(1, "other").alive
+
+
+def test_s2_27_a_larger_number_adds_shards_and_a_smaller_one_changes_nothing(shards: Shards) -> None:
+    shards.policy(2)
+    shards.policy(4)
+    assert shards.bound() == shards.names(4)
+    shards.policy(1)
+    assert shards.bound() == shards.names(4)
+
+
+def test_s2_27_clearing_the_policy_ends_management_and_queues_stay(house: House, shards: Shards) -> None:
+    shards.policy(2)
+    shards.clear()
+    assert shards.bound() == shards.names(2)
+    shards.sharding.membership.join("other")
+    assert shards.bound() == shards.names(2)
+    client = house.client()
+    client.send(QueueDelete("images"))
+    assert shards.number() == 2
+
+
+def test_shards_outlive_their_exchange(house: House, shards: Shards) -> None:
+    shards.policy(2)
+    house.vhost.delete_exchange("images")
+    assert shards.number() == 2
+    house.vhost.declare_exchange("images", "x-modulus-hash")
+    assert shards.bound() == shards.names(2)
+
+
+def test_another_key_takes_the_place_of_the_old_one(house: House, shards: Shards) -> None:
+    shards.policy(2, routing_key="a")
+    shards.policy(2, routing_key="b")
+    assert [binding.key for binding in house.vhost.bindings.of_source("images")] == ["b", "b"]
+
+
+def test_a_vhost_that_may_have_no_more_queues_gets_as_many_as_it_may(house: House, shards: Shards) -> None:
+    house.broker.limit_vhost("/", max_queues=2, max_connections=None)
+    shards.policy(3)
+    assert shards.bound() == shards.names(2)
+
+
+def test_a_vhost_with_sharded_exchanges_can_be_deleted(house: House, shards: Shards) -> None:
+    shards.ordered(2)
+    send(house.client(), "k", b"waits")
+    house.broker.delete_vhost("/")
+    assert shards.sharding.find("/", "images") is None
