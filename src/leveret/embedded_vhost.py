@@ -137,12 +137,31 @@ class EmbeddedVhost:
         return self._call(lambda: self.session.publish(exchange, routing_key, content, properties), publishes=True)
 
     def consume(
-        self, queue: str, callback: Callback, tag: str = "", *, auto_ack: bool = False, prefetch: int = 0
+        self,
+        queue: str,
+        callback: Callback,
+        tag: str = "",
+        *,
+        auto_ack: bool = False,
+        prefetch: int = 0,
+        exclusive: bool = False,
+        priority: int = 0,
+        selector: str = "",
+        pull_one: bool = False,
     ) -> str:
         """The consumer tag. The callback runs in the broker's callback thread and may call back into the broker."""
 
         def start() -> str:
-            made = self.session.consume(queue, tag, auto_ack=auto_ack, prefetch=prefetch)
+            made = self.session.consume(
+                queue,
+                tag,
+                auto_ack=auto_ack,
+                prefetch=prefetch,
+                exclusive=exclusive,
+                priority=priority,
+                selector=selector,
+                pull_one=pull_one,
+            )
             self._by_tag[made] = callback
             self._callbacks.start()
             return made
