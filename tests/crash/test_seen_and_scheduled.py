@@ -128,14 +128,14 @@ def note(house: StoredHouse, client: Client, sent: dict[int, bytes], told: Told)
 
 @cache
 def crashes() -> list[tuple[int, VirtualDisk]]:
-    """What may be left after each operation; a disk that reads the same is looked at once, as early as it is found."""
+    """What may be left after each operation; a disk that reads the same is looked at once, as late as it is found."""
     disk = VirtualDisk()
     found: dict[tuple[object, ...], tuple[int, VirtualDisk]] = {}
     for at, operation in enumerate(lived()[0].disk.operations):
         disk.redo(operation)
         for _, image in disk.images(Random(at), most=MOST):
             files = tuple(sorted(image.files().items()))
-            found.setdefault((files, len(image.rows)), (at + 1, image))
+            found[files, len(image.rows)] = (at + 1, image)
     return [pair for pair in found.values() if len(pair[1].queues())]
 
 

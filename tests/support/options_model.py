@@ -102,6 +102,7 @@ class OptionsModel:
     def _hand_out(self, *, is_consumers: bool) -> Holding:
         first = self._first()
         self.ready.remove(first)
+        first.is_new = False
         timeout = self.rules.timeout
         holding = Holding(first, inf if timeout is None else self.now + timeout, is_consumers)
         self.held.append(holding)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errno import EIO
+from errno import EIO, ENOENT
 from random import Random
 
 import pytest
@@ -243,6 +243,31 @@ def test_a_load_whose_file_was_reclaimed_meanwhile_finds_the_copies(house: Store
     house.jobs.append(read)
     house.work()
     assert [bodies(each) for each in loaded] == [numbered(*range(5, 13))]
+
+
+def test_a_load_that_is_overtaken_by_reclaim_time_and_again_is_no_failure(
+    house: StoreHouse, caplog: pytest.LogCaptureFixture
+) -> None:
+    publish(house, 1)
+    index = house.journal.lanes[1 << 8].index
+    (home,) = index.live(1, 1)
+    moves = 0
+
+    def overtaken(kind: str, path: str) -> OSError | None:
+        nonlocal moves
+        if kind != "read" or moves > 5:
+            return None
+        moves += 1
+        place = (home.segment, home.offset) if moves > 5 else (home.segment + moves, 0)
+        index.move(1, 1, *place, 0)
+        return FileNotFoundError(ENOENT, "moved")
+
+    house.disk.fault = overtaken
+    loaded: list[list[Loaded]] = []
+    house.journal._written = (1 << 40, 0)
+    house.pages.load(1, 0, 1, 2, 1 << 20, loaded.append)
+    assert [bodies(each) for each in loaded] == [numbered(1)]
+    assert "cannot be read" not in caplog.text
 
 
 def test_a_load_while_copies_find_no_room_reads_the_originals(house: StoreHouse) -> None:
