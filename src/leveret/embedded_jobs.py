@@ -32,7 +32,7 @@ class RedriveResult(JobResult):
 
 
 class QueueJobs:
-    """Part of ``leveret.embedded_vhost``. ``selector`` chooses by headers and properties; ``limit`` ends a job early."""
+    """Part of an embedded virtual host. ``selector`` chooses by headers and properties; ``limit`` ends a job early."""
 
     def __init__(self, call: Callable[[Callable[[], object]], object], broker: Broker, vhost: Vhost) -> None:
         self._call = call

@@ -3,8 +3,8 @@
 * content: the header frame and the body frames exactly as the publisher sent them, in one ``bytes`` of its own. All
   queues that a message reaches share it; nothing ever changes it.
 * address: where it was published (exchange, routing key) with the bytes that every ``basic.deliver`` needs of that.
-* traits: what the properties say that the broker must act on. Plain messages share one of two constants, so that a
-  message without such properties costs one tuple and one bytes object and no more.
+* traits: what the properties say that the broker must act on. Messages without a deadline share constants, one for each
+  priority, so that such a message costs one tuple and one bytes object and no more.
 
 A tuple and not a class: making a tuple costs a tenth of calling a class, and fan-out hands one list of them to every
 queue as it is. What belongs to one queue alone (its sequence there, how often it was delivered) is not in the message:
@@ -38,6 +38,8 @@ class Traits:
 
 TRANSIENT = Traits(persistent=False)
 PERSISTENT = Traits(persistent=True)
+TRANSIENT_BY_PRIORITY = (TRANSIENT, *(Traits(priority=priority) for priority in range(1, 256)))
+PERSISTENT_BY_PRIORITY = (PERSISTENT, *(Traits(persistent=True, priority=priority) for priority in range(1, 256)))
 
 
 class Address:

@@ -1,7 +1,7 @@
 """One scenario, lived through with RabbitMQ and with Leveret: what a client sees must be the same.
 
-    def scenario(stage: Stage) -> object: ...
-    assert_same(scenario, rabbitmq_url, leveret_url)
+def scenario(stage: Stage) -> object: ...
+assert_same(scenario, rabbitmq_url, leveret_url)
 """
 
 from __future__ import annotations

@@ -154,7 +154,9 @@ def a_client_may_write_the_headers_too(stage: Stage) -> object:
 def types_of_headers_stay(stage: Stage) -> object:
     stage.queue("dead")
     stage.queue("q", dead_letter_exchange="", dead_letter_routing_key="dead")
-    stage.publish("q", b"m", headers={"long": 1 << 40, "bytes": b"\xff\x00", "none": None, "list": [1, "two", True], "l": long(5)})
+    stage.publish(
+        "q", b"m", headers={"long": 1 << 40, "bytes": b"\xff\x00", "none": None, "list": [1, "two", True], "l": long(5)}
+    )
     stage.wait("q", auto_ack=False)
     stage.reject()
     return stage.wait("dead")

@@ -58,7 +58,7 @@ class Life:
 
     def publish_run(self, queue: str, *bodies: bytes, **properties: object) -> None:
         self._published += bodies
-        self.publisher.publish(queue, *bodies, delivery_mode=2, **properties)
+        self.publisher.publish(queue, *bodies, delivery_mode=2, **properties)  # type: ignore[arg-type]
         self._hear()
 
     def _hear(self) -> None:
@@ -242,8 +242,8 @@ def test_a_letter_for_two_queues_is_in_both_or_still_where_it_was() -> None:
         state.redo(operation)
         for _, image in state.images(random, IMAGES):
             places: dict[bytes, set[str]] = {}
-            for (queue, _, _), message in look(image, SEGMENT).messages.items():
-                places.setdefault(body_of(message[0]), set()).add(names[queue])
+            for (id_, _, _), message in look(image, SEGMENT).messages.items():
+                places.setdefault(body_of(message[0]), set()).add(names[id_])
             assert all(place in ({"q"}, {"dead", "also"}) for place in places.values()), places
 
 

@@ -27,7 +27,8 @@ ID = "x-deduplication-header"
 SEED = 4
 WALL = 1_700_000_000.0
 DUE = 100  # seconds from the beginning
-MOST = 2  # images of one crash, beside the extremes
+UNIQUE = [number for number in range(40) if number % 3]  # the others are scheduled
+MOST = 4  # images of one crash, beside the extremes
 
 
 def with_id(number: int) -> Properties:
@@ -96,15 +97,17 @@ def lived() -> tuple[StoredHouse, Told]:
     house, told, chance = StoredHouse(segment_size=2048, wall=WALL), Told(), Random(SEED)
     client = house.client()
     client.declare("q", durable=True, arguments={"x-message-deduplication": True})
+    client.declare("p", durable=True)
     client.ask(ConfirmSelect())
     sent: dict[int, bytes] = {}
     house.is_slow = True
     for number in range(40):
         body = b"%d" % number
-        headers: dict[str, object] = {ID: number}
-        if number % 3 == 0:
-            headers = {ID: number, "x-deliver-at": round((WALL + DUE + number % 5) * 1000)}
-        client.publish("q", body, headers=headers, delivery_mode=2)
+        if number in UNIQUE:
+            client.publish("q", body, headers={ID: number}, delivery_mode=2)
+        else:
+            at = round((WALL + DUE + number % 5) * 1000)
+            client.publish("p", body, headers={"x-deliver-at": at}, delivery_mode=2)
         sent[len(sent) + 1] = body
         if number == 25:
             house.advance(DUE + 2)
@@ -140,13 +143,14 @@ def crashes() -> list[tuple[int, VirtualDisk]]:
 
 
 def all_of(house: StoredHouse) -> Counter[bytes]:
-    """What the queue gives when everything is due."""
+    """What the queues give when everything is due."""
     house.advance(10 * DUE)
     house.work()
     found: Counter[bytes] = Counter()
     client = house.client()
-    while (content := client.get("q", no_ack=True)) is not None:
-        found[content.body] += 1
+    for queue in house.vhost.queues:
+        while (content := client.get(queue, no_ack=True)) is not None:
+            found[content.body] += 1
     return found
 
 
@@ -161,11 +165,10 @@ def test_s0_15_after_every_write_each_message_is_there_once_and_known(part: int)
             continue
         looked += 1
         client = again.client()
-        again.advance(10 * DUE)
-        for number in range(40):  # the publisher does not know what came through, and sends all again
+        for number in UNIQUE:  # the publisher does not know what came through, and sends all again
             client.publish("q", b"%d" % number, headers={ID: number}, delivery_mode=2)
         found = all_of(again)
-        assert found == Counter({b"%d" % number: 1 for number in range(40)}), f"after {at} operations"
+        assert {body: found[body] for body in found if int(body) in UNIQUE} == {b"%d" % n: 1 for n in UNIQUE}, at
     assert looked > 20
 
 
@@ -177,5 +180,5 @@ def test_after_every_write_what_was_confirmed_is_there_once(part: int) -> None:
         promised = {body for body, when in told.confirmed.items() if when <= at}
         if promised:
             found = all_of(again)
-            assert promised <= found.keys(), f"after {at} operations"
-            assert max(found.values()) == 1, f"after {at} operations"
+            assert promised <= found.keys(), at
+            assert max(found.values()) == 1, at

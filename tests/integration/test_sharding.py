@@ -62,7 +62,7 @@ def test_resized_4_8_2_under_load_without_loss_duplicate_or_inversion(
     consumer = KeyConsumer(
         broker.amqp_url,
         order,
-        lambda: order.received == MESSAGES,
+        MESSAGES,
         channels=channels,
         prefetch=prefetch,
         everything=everything,
@@ -94,7 +94,7 @@ def test_s2_04_s2_14_s2_20_s2_23_the_pseudo_queue_as_pika_sees_it(broker: levere
     shard(broker, 3, ordered=False)
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     channel = connection.channel()
-    assert channel.queue_declare("images", durable=True).method.queue == shard_names(broker, 1)[0]
+    assert channel.queue_declare("images", durable=True).method.queue == "images"
     got: list[bytes] = []
     for _ in range(3):
         channel.basic_consume("images", lambda _, __, ___, body: got.append(body), auto_ack=True)

@@ -7,9 +7,9 @@ on one connection, so that it hears everything in the order in which the broker 
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from random import Random
 
 from leveret.wire.frames import decode_method, method_frame
@@ -44,6 +44,7 @@ class KeyOrder:
         self.found: list[str] = []
         self.life = 0
         self._milestones: list[tuple[int, threading.Event]] = []
+        self._progress = threading.Condition()
         self.begin_life()
 
     def begin_life(self) -> None:
@@ -81,6 +82,13 @@ class KeyOrder:
         for milestone, event in self._milestones:
             if self.received >= milestone:
                 event.set()
+        with self._progress:
+            self._progress.notify_all()
+
+    def await_confirmed(self, seconds: float) -> None:
+        """Until all that was confirmed is acked."""
+        with self._progress:
+            self._progress.wait_for(lambda: not self.missing(), seconds)
 
     def missing(self) -> dict[str, list[int]]:
         """What was confirmed and never acked by the consumer."""
@@ -142,13 +150,13 @@ class KeyPublisher(threading.Thread):
 
 
 class KeyConsumer(threading.Thread):
-    """Consumes on several channels from the pseudo-queue until ``is_done`` says so."""
+    """Consumes on several channels from the pseudo-queue until so many were acked, or it is stopped."""
 
     def __init__(
         self,
         url: str,
         order: KeyOrder,
-        is_done: Callable[[], bool],
+        number: int | None = None,
         *,
         channels: int = 1,
         prefetch: int = 500,
@@ -158,7 +166,7 @@ class KeyConsumer(threading.Thread):
         super().__init__(daemon=True)
         self._client = RawClient.open(url, channels=channels, timeout=30)
         self._order = order
-        self._is_done = is_done
+        self._number = number
         self._requeues = requeues
         self._random = Random(1)
         self._answers: list[bytes] = []
@@ -177,12 +185,15 @@ class KeyConsumer(threading.Thread):
                 if not self._client._frames:
                     self._client.send_bytes(b"".join(self._answers))
                     self._answers.clear()
-                    if self._is_done():
+                    if self._order.received == self._number:
                         return
         except BaseException as problem:
             self.failure = problem
         finally:
             self._client.cut()
+
+    def stop(self) -> None:
+        self._client.socket.shutdown(socket.SHUT_RDWR)
 
     def _take(self, frame: Frame) -> None:
         if frame.kind == 1:

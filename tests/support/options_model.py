@@ -39,6 +39,7 @@ class Rules:
     lanes: int = 1
     max_length: int | None = None
     overflow: str = "drop-head"
+    body_size: int = 0  # not 0: all bodies are so large, and bytes are limited instead of messages
     delivery_limit: int | None = None
     delays: tuple[float, ...] = ()
     timeout: float | None = None
@@ -51,7 +52,8 @@ class Rules:
         if self.lanes > 1:
             table["x-max-priority"] = self.lanes - 1
         if self.max_length is not None:
-            table["x-max-length"] = self.max_length
+            name = "x-max-length-bytes" if self.body_size else "x-max-length"
+            table[name] = self.max_length * (self.body_size or 1)
             table["x-overflow"] = self.overflow
         if self.delivery_limit is not None:
             table["x-delivery-limit"] = self.delivery_limit
@@ -139,9 +141,7 @@ class OptionsModel:
     def _give_back(self, message: Kept, *, tried: bool) -> None:
         message.tries += 1
         limit, delays = self.rules.delivery_limit, self.rules.delays
-        if limit is not None and message.tries > limit:
-            self._bury(message, DELIVERY_LIMIT)
-        elif tried and delays and message.tries > len(delays):
+        if (limit is not None and message.tries > limit) or (tried and delays and message.tries > len(delays)):
             self._bury(message, DELIVERY_LIMIT)
         elif tried and delays:
             message.until = min(self.now + delays[message.tries - 1], message.deadline)

@@ -8,9 +8,11 @@ died, without anybody having rejected it on the way, would go round for ever: it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from leveret.broker.publish_rules import carbon_copies
 from leveret.broker.vhost import Vhost
@@ -18,17 +20,18 @@ from leveret.clock import Clock
 from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, LeveretError
 from leveret.logs import get_log
-from leveret.message import Address, Message, Traits
+from leveret.message import PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Address, Message, Traits
 from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dying import REJECTED, Dead, leave
+from leveret.queues.dying import NOWHERE, REJECTED, Dead
 from leveret.queues.guard import Carefree, Delivery
 from leveret.queues.options import DeadLetterTo
-from leveret.queues.queue import Queue
+from leveret.queues.queue import Queue, publish_to
+from leveret.routing.exchange import Exchange
 from leveret.wire.content import properties_of, with_properties
 from leveret.wire.fields import FieldValue, encode_long, encode_short, encode_table, encode_value
 from leveret.wire.properties import FLAG_EXPIRATION, Properties
-from leveret.wire.splicing import long, spliced
+from leveret.wire.splicing import appended, long, spliced
 
 Death = dict[str, FieldValue]
 
@@ -38,13 +41,30 @@ FIRST_DEATH = ("x-first-death-queue", FIRST_REASON, "x-first-death-exchange")
 MOST_ADDRESSES = 1024
 
 
+class Letter(NamedTuple):
+    """What becomes of a dead message: its new header frame, and where it goes."""
+
+    queues: list[Queue]
+    head: bytes
+    address: Address
+    traits: Traits
+    is_for_all: bool  # that die with the same header frame; else chance or more than the frame had a say
+
+
 class DeadLetters:
-    """Those of one virtual host."""
+    """Those of one virtual host.
+
+    Messages that are alike but for their bodies often die together, and share one letter. Those that only differ in
+    their properties share the encoded story, which is put behind the headers they have, and the route.
+    """
 
     def __init__(self, vhost: Vhost, clock: Clock) -> None:
         self._vhost = vhost
         self._clock = clock
         self._addresses: dict[tuple[str, str, int, int], Address] = {}
+        self._routes: dict[tuple[object, ...], list[Queue]] = {}
+        self._routes_of = (-1, -1)  # epoch and deaths for which they are true
+        self._story: tuple[tuple[object, ...], bytes] = ((), b"")  # the last one, and of whom
         self._complained: set[str] = set()  # queues whose messages go round; said once
         self._log = get_log("broker")
 
@@ -53,47 +73,97 @@ class DeadLetters:
         target = queue.options.dead_letter
         assert target is not None
         with self._vhost.surroundings.log.group():
-            for dead in deaths:
+            for stretch in alike(deaths):
                 try:
-                    self._forward(queue, reason, target, dead.message)
+                    self._forward(queue, reason, target, [dead.message for dead in stretch])
                 except LeveretError as problem:  # its headers have grown too large, or the store is read-only
                     self._log.warning("dead letter is dropped", queue=queue.name, reason=str(problem))
-                leave(queue, dead)
+                leave_together(queue, stretch)
 
-    def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> None:
+    def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, messages: list[Message]) -> None:
+        letter = self._letter(queue, reason, target, messages[0])
+        if letter is None:
+            return
+        if not letter.is_for_all and len(messages) > 1:
+            for message in messages:
+                self._forward(queue, reason, target, [message])
+            return
+        body_at = _body_at(messages[0][0])
+        run = [(letter.head + content[body_at:], letter.address, letter.traits) for content, _, _ in messages]
+        self._publish(letter.queues, run)
+
+    def _letter(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> Letter | None:
         content, address, traits = message
         key = target.key if target.key_prefix is None else target.key_prefix + queue.name
         if target.makes_queue and key is not None:
             if key == queue.name:
-                return  # it died among the dead
+                return None  # it died among the dead
             if key not in self._vhost.queues:
                 encode_short(key)  # refuses a name that has grown too long
                 self._vhost.declare_queue(key, durable=True)
         exchange = self._vhost.exchanges.get(target.exchange)
         if exchange is None:
-            return  # as RabbitMQ: without a word
+            return None  # as RabbitMQ: without a word
+        head = content[: _body_at(content)]
+        if not exchange.looks_at_headers and is_first_death(head):
+            with suppress(FrameError):  # its headers cannot be read
+                return self._quick_letter(queue, reason, exchange, key, head, message)
         properties = _readable(content, traits)
         headers = properties.headers or {}
         copies = carbon_copies(headers)
         deaths = self._told(queue.name, reason, address, properties, copies)
         keys = (address.key, *copies) if key is None else (key,)
         seen = selectable(replace(properties, headers={**headers, DEATHS: list(deaths)}, expiration=None))
-        routed = self._vhost.route(exchange, keys, seen).queues
-        queues = self._without_cycles(queue.name, reason, deaths, self._vhost.live_queues(routed))
-        if queues:
-            story = {DEATHS: encode_deaths(deaths)}
-            if FIRST_REASON not in headers:
-                first = (queue.name, reason, address.exchange)
-                story |= {name: encode_value(value) for name, value in zip(FIRST_DEATH, first, strict=True)}
-            told = _retold(content, properties, story, without=() if key is None else ("CC",))
-            self._publish(queues, (told, self._address(target.exchange, keys[0], address), _reborn(traits)))
+        routed = self._vhost.route(exchange, keys, seen)
+        queues = self._without_cycles(queue.name, reason, deaths, self._vhost.live_queues(routed.queues))
+        if not queues:
+            return None
+        story = {DEATHS: encode_deaths(deaths)}
+        if FIRST_REASON not in headers:
+            story |= _first_death(queue.name, reason, address)
+        head = _retold(head, properties, story, without=() if key is None else ("CC",))
+        to = self._address(target.exchange, keys[0], address)
+        return Letter(queues, head, to, _reborn(traits), routed.by_key_only)
 
-    def _publish(self, queues: Sequence[Queue], message: Message) -> None:
-        for queue in queues:
-            if queue.guard is not None:
-                queue.guard.receive(Delivery(Carefree(), [message], len(message[0]), timed=False))
-        ordinary = [queue for queue in queues if queue.guard is None]
-        offer(ordinary, self._vhost.surroundings.log, message, may_drain=False)
+    def _quick_letter(
+        self, queue: ClassicQueue, reason: str, exchange: Exchange, key: str | None, head: bytes, message: Message
+    ) -> Letter | None:
+        """Without looking into the message: nothing in it has a say, and it has no story so far."""
+        _, address, traits = message
+        to = self._address(exchange.name, address.key if key is None else key, address)
+        now = (self._vhost.epoch, self._vhost.deaths)
+        if self._routes_of != now:
+            self._routes.clear()
+            self._routes_of = now
+        of = (queue.name, reason, address, int(self._clock.wall()))
+        if self._story[0] != of:
+            deaths = self._told(queue.name, reason, address, Properties(), ())
+            fields = {DEATHS: encode_deaths(deaths), **_first_death(queue.name, reason, address)}
+            self._story = (of, b"".join([encode_short(name) + value for name, value in fields.items()]))
+        way = (queue.name, reason, exchange.name, to.key)
+        queues = self._routes.get(way)
+        is_for_all = True
+        if queues is None:
+            routed = self._vhost.route(exchange, (to.key,), {})
+            is_for_all = routed.by_key_only
+            died: list[Death] = [{"queue": queue.name, "reason": reason}]
+            queues = self._without_cycles(queue.name, reason, died, self._vhost.live_queues(routed.queues))
+            if is_for_all and len(self._routes) < MOST_ADDRESSES:
+                self._routes[way] = queues
+        if not queues:
+            return None
+        return Letter(queues, appended(head, self._story[1]), to, _reborn(traits), is_for_all)
+
+    def _publish(self, queues: Sequence[Queue], run: list[Message]) -> None:
+        log = self._vhost.surroundings.log
+        if not any(queue.choosy or queue.guard is not None for queue in queues):
+            publish_to(queues, log, run, sum([len(message[0]) for message in run]), False)
+            return
+        for message in run:
+            for queue in queues:
+                if queue.guard is not None:
+                    queue.guard.receive(Delivery(Carefree(), [message], len(message[0]), timed=False))
+            offer([queue for queue in queues if queue.guard is None], log, message, may_drain=False)
 
     def _told(
         self, queue: str, reason: str, address: Address, properties: Properties, copies: Sequence[str]
@@ -183,4 +253,43 @@ def goes_round(queue: str, deaths: Sequence[Mapping[str, object]]) -> bool:
 
 
 def _reborn(traits: Traits) -> Traits:
-    return Traits(persistent=traits.persistent, priority=traits.priority)
+    return (PERSISTENT_BY_PRIORITY if traits.persistent else TRANSIENT_BY_PRIORITY)[traits.priority]
+
+
+def _first_death(queue: str, reason: str, address: Address) -> dict[str, bytes]:
+    values = (queue, reason, address.exchange)
+    return {name: encode_value(value) for name, value in zip(FIRST_DEATH, values, strict=True)}
+
+
+def _body_at(content: bytes) -> int:
+    return int.from_bytes(content[3:7], "big") + 8
+
+
+def is_first_death(head: bytes) -> bool:
+    """Whether a header frame can have nothing in it that a death must look at: no story, no copies, no expiration."""
+    return b"x-" not in head and b"CC" not in head and not int.from_bytes(head[19:21], "big") & FLAG_EXPIRATION
+
+
+def alike(deaths: Sequence[Dead]) -> Iterator[list[Dead]]:
+    """Stretches of neighbours that differ in their bodies alone."""
+    stretch: list[Dead] = []
+    head, address, traits = b"", None, None
+    for dead in deaths:
+        content, its_address, its_traits = dead.message
+        if stretch:
+            last = stretch[-1]
+            follows = dead.lane == last.lane and dead.sequence == last.sequence + 1 and last.sequence != NOWHERE
+            if follows and its_address is address and its_traits is traits and content.startswith(head):
+                stretch.append(dead)
+                continue
+            yield stretch
+        stretch = [dead]
+        head, address, traits = content[: _body_at(content)], its_address, its_traits
+    if stretch:
+        yield stretch
+
+
+def leave_together(queue: ClassicQueue, stretch: list[Dead]) -> None:
+    lane, sequence, _ = stretch[0]
+    if sequence != NOWHERE:
+        queue.release(lane, sequence, len(stretch), sum([len(dead.message[0]) for dead in stretch]))

@@ -24,3 +24,6 @@ class Pool(Protocol):
         """Tell it what to follow, now and whenever that changes. ``everything``: all queues, not its share."""
 
     def leave(self, follower: Follower) -> None: ...
+
+    def first(self) -> ClassicQueue:
+        """The one that a declare of the pool's name is about; NotFound if there is none."""

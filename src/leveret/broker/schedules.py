@@ -85,6 +85,7 @@ class Schedules:
             queue_memory=min(QUEUE_MEMORY, self._vhost.surroundings.queue_memory),
             dead_letter=self._send_on,
             deaths_at_once=AT_ONCE,
+            watches_all=True,
         )
         options = QueueOptions(dead_letter=DeadLetterTo(""))  # the target is not asked: see _send_on
         self._queue = self._vhost.internal.open(SCHEDULE, options, surroundings, id_)

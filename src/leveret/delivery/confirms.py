@@ -89,6 +89,8 @@ class Confirms:
         """``number`` more publishes that a queue would not take."""
         first = self.issued + 1
         self.issued += number
+        if not self._waiting and not self._reserved:
+            return [Verdict(self.issued, multiple=number > 1, ack=False)]
         return [Verdict(tag, multiple=False, ack=False) for tag in range(first, self.issued + 1)]
 
     def lost(self, receipt: int) -> list[Verdict]:

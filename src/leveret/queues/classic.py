@@ -21,14 +21,15 @@ from collections.abc import Callable, Mapping
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.errors import AccessRefused
-from leveret.message import NEVER, Message
+from leveret.message import Message
+from leveret.queues.arriving import take_closely
 from leveret.queues.counters import QueueCounters
 from leveret.queues.deadlines import Deadlines
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.dying import REJECTED, Dead, bury
 from leveret.queues.ending import die
 from leveret.queues.equipment import equip
-from leveret.queues.expiry import arm_expiry, bury_expired, dying_by
+from leveret.queues.expiry import arm_expiry, bury_expired
 from leveret.queues.guard import Guard
 from leveret.queues.hand import purge, take_by_hand
 from leveret.queues.idleness import Idleness
@@ -155,7 +156,7 @@ class ClassicQueue:
         if self.plain and not timed:
             self.lane.incoming.extend(run)
         elif self.alive:
-            self._publish_closely(run)
+            take_closely(self, run, timed)
         else:
             return  # died while the content of these was still coming in, or before their transaction was committed
         self.bytes += size
@@ -172,22 +173,6 @@ class ClassicQueue:
             if lane.tail > tail
         ]
 
-    def _publish_closely(self, run: list[Message]) -> None:
-        """Message by message: each to the lane of its priority, with its deadline watched."""
-        if self.deadlines is None and any(message[2].deadline != NEVER for message in run):
-            self.deadlines = Deadlines(self.lanes)
-            self.plain = False
-        in_turn = NEVER  # those that die later than this, or then, die in the order of their lane
-        if self.options.ttl is not None:
-            in_turn = self.surroundings.now() + self.options.ttl
-            run = dying_by(in_turn, run)
-        highest = len(self.lanes) - 1
-        for message in run:
-            lane = self.lanes[min(message[2].priority, highest)]
-            if message[2].deadline < in_turn and self.deadlines is not None:
-                self.deadlines.watch(lane.number, lane.tail, message[2].deadline)
-            lane.incoming.append(message)
-
     def touch(self) -> None:
         if not self.dirty and self.alive:
             self.dirty = True
@@ -199,8 +184,9 @@ class ClassicQueue:
         self.dirty = False
         if not self.alive:
             return
-        if self.deadlines is not None:
-            bury_expired(self)
+        if self.deadlines is not None and not bury_expired(self):
+            self.touch()  # more than may die at once; nobody gets one whose time is up
+            return
         budget = BURST if self.selection is None else self.selection.deliver(BURST)
         while budget > 0 and self.selection is None:
             lane = self.lane if len(self.lanes) == 1 else self.highest_lane()
@@ -220,7 +206,8 @@ class ClassicQueue:
             if budget > 0:  # else some were not offered yet, and must not die of TTL 0 before that
                 for lane in self.lanes:
                     lane.attempted = lane.tail
-            bury_expired(self)
+            if not bury_expired(self):
+                self.touch()
             arm_expiry(self)
         if self.pager is not None:
             self.pager.refill()
@@ -297,8 +284,8 @@ class ClassicQueue:
         """Before anybody looks at the front: deliveries and deaths that are due."""
         if self.dirty:
             self.drain()
-        elif self.deadlines is not None:
-            bury_expired(self)
+        while self.deadlines is not None and not bury_expired(self):
+            pass
         for lane in self.lanes:
             lane.strip()
 

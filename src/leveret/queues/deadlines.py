@@ -88,6 +88,12 @@ class Deadlines:
         return deaths
 
     def _collect_front(self, lane: Lane, now: float, deaths: list[Death], most: int) -> None:
+        ready, number = lane.ready, lane.number
+        while ready and not lane.returned and not lane.holes and len(deaths) < most:  # the usual, without calls
+            if ready[0][2].deadline > now or lane.head >= lane.attempted:
+                return
+            deaths.append(Death(number, lane.head, ready.popleft()))
+            lane.head += 1
         while len(deaths) < most and (first := lane.first()) is not None:
             sequence, _, message = first
             if message[2].deadline > now or sequence >= lane.attempted:

@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 BATCH = 256  # deaths at a time: each batch is one group of the log
 
 
-def bury_expired(queue: ClassicQueue) -> None:
-    """As many as may die at once; and as long as some are being read from disk to be sent on, no more of those."""
+def bury_expired(queue: ClassicQueue) -> bool:
+    """As many as may die at once; and as long as some are being read from disk to be sent on, no more of those.
+
+    False if there are more: they would hold the loop for too long.
+    """
     assert queue.deadlines is not None
     now, left = queue.surroundings.now(), queue.surroundings.deaths_at_once
     while deaths := queue.deadlines.collect(now, 0 if _is_reading(queue) else ON_DISK_AT_ONCE, left):
@@ -28,6 +31,9 @@ def bury_expired(queue: ClassicQueue) -> None:
         for lane in queue.lanes:
             if on_disk := [death.sequence for death in deaths if death.message is None and death.lane == lane.number]:
                 _bury_on_disk(queue, lane, on_disk)
+        if left <= 0:
+            return False
+    return True
 
 
 def _is_reading(queue: ClassicQueue) -> bool:

@@ -38,6 +38,7 @@ class Lane:
         "fresh",
         "head",
         "holes",
+        "in_turn",
         "incoming",
         "number",
         "page_stop",
@@ -53,6 +54,7 @@ class Lane:
         self.incoming = self.ready
         self.head = 1
         self.holes = 0
+        self.in_turn = 0.0  # what comes now and dies later than this dies in its turn (queues/arriving.py)
         self.returned: list[tuple[int, int, Message]] = []
         self.attempted = 1  # everything below this sequence has been offered to the consumers once
         self.fresh: deque[Message] = deque()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from leveret.queues.lane import Lane
 
 BATCH = 256  # deaths at a time: each batch is one group of the log
+BUDGET = 4096  # in one drain
 
 
 class Limits:
@@ -57,7 +58,14 @@ class Limits:
             return
         queue = self._queue
         messages, size = self._excess()
+        left = BUDGET
+        if messages > 0 and self._size is None and (queue.options.dead_letter is None or queue.options.discards):
+            left -= self._drop_many(min(messages, BUDGET))
+            messages, size = self._excess()
         while messages > 0 or size > 0:
+            if left <= 0:
+                queue.touch()  # the rest in the next turn
+                return
             deaths: list[Dead] = []
             while len(deaths) < BATCH and (messages > 0 or size > 0):
                 lane = queue.highest_lane()
@@ -67,12 +75,26 @@ class Limits:
                 deaths.append(Dead(lane.number, waiting[0], waiting[2]))
                 messages -= 1
                 size -= body_size(waiting[2][0])
+            left -= len(deaths)
             if deaths:
                 queue.counters.dropped += len(deaths)
                 bury(queue, MAXLEN, deaths)
             elif not self._drop_paged(queue.highest_lane()):
                 return
             messages, size = self._excess()
+
+    def _drop_many(self, number: int) -> int:
+        """Off the front of the only lane, where nothing is in the way and nobody wants to see them: how many."""
+        queue, lane = self._queue, self._queue.lane
+        if len(queue.lanes) > 1 or lane.holes or lane.returned:
+            return 0
+        number = min(number, len(lane.ready))
+        size = sum([len(lane.ready.popleft()[0]) for _ in range(number)])
+        lane.head += number
+        queue.counters.dropped += number
+        if number:
+            queue.release(lane.number, lane.head - number, number, size)
+        return number
 
     def _drop_paged(self, lane: Lane) -> bool:
         """The head is on disk only: it dies there, or is brought here to be sent on."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from heapq import heappush
 from typing import TYPE_CHECKING
 
-from leveret.message import Message
+from leveret.message import NEVER, Message
 from leveret.queues.bodies import PagedBodies
 from leveret.queues.expiry import dated
 from leveret.queues.lane import HOLE, Lane
@@ -330,6 +330,7 @@ class Pager:
         """What an earlier life left."""
         lane.head = first
         lane.attempted = first
+        lane.in_turn = NEVER
         lane.redelivered_below = redelivered_below
         if number:
             lane.page_stop, lane.paged, lane.incoming = stop, number, lane.fresh

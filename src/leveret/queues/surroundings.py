@@ -45,6 +45,7 @@ class Surroundings:
     dirty: list[Queue] = field(default_factory=list)  # queues to be looked at before this turn ends
     chance: Callable[[], float] = lambda: 0.5  # within 0..1
     dead_letter: Callable[[ClassicQueue, str, Sequence[Dead]], None] = lambda queue, reason, deaths: None
-    deaths_at_once: int = 1 << 60  # messages that may die in one drain; the others do in the next
+    watches_all: bool = False  # every deadline has an entry, also where looking at the front would do
+    deaths_at_once: int = 4096  # messages that may die in one drain; the others do in the next
     trace: Callable[[ClassicQueue], Trace | None] = lambda queue: None  # where it writes down what it has seen
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

@@ -10,17 +10,12 @@ from __future__ import annotations
 from struct import Struct
 from struct import error as struct_error
 
-from leveret.message import NEVER, PERSISTENT, TRANSIENT, Traits
+from leveret.message import NEVER, PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Traits
 from leveret.queues.direct_reply import REPLY_TO
 
 unpack_length = Struct(">I").unpack_from
 REPLY_TO_BYTES = REPLY_TO.encode()
 LONGEST_EXPIRATION = 16  # digits
-
-
-def matters(data: bytes, start: int, end: int) -> bool:
-    """Whether there may be headers that the broker acts on: CC and BCC (further keys), x-delay and x-deliver-at."""
-    return data.find(b"CC", start, end) >= 0 or data.find(b"x-del", start, end) >= 0
 
 
 def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: bool = True) -> Traits | None:
@@ -36,10 +31,12 @@ def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: 
                 at += 1 + data[at]
             if flags & 0x4000:  # content_encoding
                 at += 1 + data[at]
-        if flags & 0x2000:  # headers
+        if flags & 0x2000:  # headers: CC and BCC are further keys, x-delay and x-deliver-at make it wait
             start = at + 4
             at = start + unpack_length(data, at)[0]
-            if at > end or (may_matter and matters(data, start, at)):
+            if at > end:
+                return None
+            if may_matter and (data.find(b"CC", start, at) >= 0 or data.find(b"x-del", start, at) >= 0):
                 return None
         if flags & 0x1000:  # delivery_mode
             mode = data[at]
@@ -78,6 +75,6 @@ def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: 
         return None
     if at != end:
         return None
-    if deadline == NEVER and not priority:
-        return PERSISTENT if mode == 2 else TRANSIENT
+    if deadline == NEVER:
+        return PERSISTENT_BY_PRIORITY[priority] if mode == 2 else TRANSIENT_BY_PRIORITY[priority]
     return Traits(persistent=mode == 2, deadline=deadline, priority=priority)

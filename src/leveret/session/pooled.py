@@ -15,10 +15,10 @@ from leveret.delivery.consumer import UNLIMITED
 from leveret.errors import AmqpError
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
-from leveret.session import consuming
-from leveret.session.access import check_access
+from leveret.session import consuming, declaring
+from leveret.session.access import check_access, check_any_access
 from leveret.session.consuming import AmqpConsumer, choose_tag, consumer_flag, consumer_priority
-from leveret.wire.methods import BasicCancel, BasicConsume, BasicConsumeOk
+from leveret.wire.methods import BasicCancel, BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
@@ -133,4 +133,20 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
         channel.send(BasicConsumeOk(method.consumer_tag))
 
 
-HANDLERS: dict[tuple[int, int], Callable[..., None]] = {BasicConsume.id: _consume}
+def _declare(channel: Channel, method: QueueDeclare) -> None:
+    """A pool is there already, whatever is asked for: the answer counts what is in its first queue, and has the name
+    that was asked for, since some clients wait for just that."""
+    pool = channel.vhost.pools.get(method.queue)
+    if pool is None:
+        declaring.HANDLERS[QueueDeclare.id](channel, method)
+        return
+    queue = pool.first()
+    check_any_access(channel.connection, "queue", queue.name)
+    queue.note_use()
+    channel.last_queue = queue.name
+    if not method.nowait:
+        channel.vhost.settle_down(queue)
+        channel.send(QueueDeclareOk(method.queue, queue.ready, len(queue.consumers)))
+
+
+HANDLERS: dict[tuple[int, int], Callable[..., None]] = {BasicConsume.id: _consume, QueueDeclare.id: _declare}

@@ -11,14 +11,22 @@ Whatever is not wholly in the received chunk, comes in several body frames, or n
 
 from __future__ import annotations
 
+from itertools import groupby
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from leveret.message import NEVER, PERSISTENT, TRANSIENT, Message
+from leveret.message import (
+    NEVER,
+    PERSISTENT,
+    PERSISTENT_BY_PRIORITY,
+    TRANSIENT,
+    TRANSIENT_BY_PRIORITY,
+    Message,
+)
 from leveret.queues.choosy import offer
 from leveret.queues.queue import is_mixed, publish_to, stretches
 from leveret.session.guarded import publish_guarded
-from leveret.session.inspection import inspect, matters
+from leveret.session.inspection import inspect
 from leveret.session.routes import Route
 from leveret.store.log import GRANTED
 from leveret.wire.constants import FRAME_END, NO_ROUTE
@@ -37,6 +45,7 @@ SHORTEST_HEADER = 22  # bytes of a header frame without properties
 NOTHING = 1 << 60
 SHORTEST_PUBLISH = 17  # bytes of a publish frame with empty names
 LONGEST_PUBLISH = 527
+SMALL_BODY = 256  # bytes; looking through larger ones costs more than it spares
 MISSES = 4  # in one chunk, before we stop looking for messages that are alike
 
 
@@ -95,11 +104,15 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                 traits = TRANSIENT
             elif flags == 0x1000 and length == 15:
                 traits = PERSISTENT if data[head + 21] == 2 else TRANSIENT
+            elif flags == 0x1800 and length == 16:
+                priority = data[head + 22]
+                traits = (PERSISTENT_BY_PRIORITY if data[head + 21] == 2 else TRANSIENT_BY_PRIORITY)[priority]
             else:
-                if is_first:  # where every message matters, each is the first of its call
-                    is_first = False
-                elif may_matter is None:  # one search through the chunk spares one for each message in it
-                    may_matter = matters(data, pos, end)
+                if may_matter is None and flags & 0x2000 and body < SMALL_BODY:
+                    if is_first:  # where every message matters, each is the first of its call
+                        is_first = False
+                    else:  # one search through the chunk spares one for each message in it
+                        may_matter = data.find(b"CC", pos) >= 0 or data.find(b"-del", pos) >= 0
                 now = channel.now() if flags & 0x0100 else 0.0
                 seen = inspect(flags, data, head + 21, head + length + 7, now, may_matter is not False)
                 if seen is None:
@@ -190,18 +203,19 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
 
 
 def publish_choosy(channel: Channel, route: Route, run: list[Message]) -> None:
-    """Some queue may refuse: each message has a fate of its own."""
-    log = channel.connection.broker.log
-    for message in run:
-        receipt, refused = offer(route.queues, log, message)
-        if channel.confirms is None:
+    """Some queue may refuse: each message has a fate of its own. Alike fates in a row are told as one."""
+    broker, confirms = channel.connection.broker, channel.confirms
+    outcomes = [offer(route.queues, broker.log, message) for message in run]
+    if confirms is None:
+        return
+    for outcome, alike in groupby(outcomes):
+        number = len(list(alike))
+        if outcome.refused:
+            channel.send_verdicts(confirms.refused(number))
             continue
-        if refused:
-            channel.send_verdicts(channel.confirms.refused(1))
-            continue
-        channel.send_verdicts(channel.confirms.published(1, receipt))
-        if receipt != GRANTED:
-            channel.connection.broker.awaiting[channel] = None
+        channel.send_verdicts(confirms.published(number, outcome.receipt))
+        if outcome.receipt != GRANTED:
+            broker.awaiting[channel] = None
 
 
 def give_back(channel: Channel, run: list[Message]) -> None:

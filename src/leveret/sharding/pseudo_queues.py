@@ -1,7 +1,7 @@
 """The name of a sharded exchange, used as the name of a queue: clients speak to one queue and reach a shard.
 
 Works by interceptors, so it happens before permissions are asked: what a user needs is access to the shards, as with
-RabbitMQ's plugin. A queue of that name cannot come to be by a declare, since the declare is rewritten too.
+RabbitMQ's plugin. Who declares the name, or consumes from several shards, is led by the session (session/pooled.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from leveret.wire.methods import (
     BasicGet,
     Method,
     QueueBind,
-    QueueDeclare,
     QueueDelete,
     QueuePurge,
     QueueUnbind,
@@ -40,7 +39,6 @@ class PseudoQueues:
     def register(self, interceptors: Interceptors) -> None:
         interceptors.register(BasicConsume, self._consume, last=True)
         interceptors.register(BasicGet, self._get, last=True)
-        interceptors.register(QueueDeclare, self._declare, last=True)
         for method in REMEDIES:
             interceptors.register(method, self._refuse, last=True)
 
@@ -64,17 +62,6 @@ class PseudoQueues:
         shard = None if sharded is None else sharded.least_consumed()
         if shard is not None:
             method.queue = shard.name
-        return method
-
-    def _declare(self, context: InterceptContext, method: Method) -> Method:
-        """The first shard is there and is what it is: whatever the client asks for, it is told about that one."""
-        assert isinstance(method, QueueDeclare)
-        sharded = self._find(context.vhost, method.queue)
-        if sharded is not None:
-            shards = sharded.local()
-            if shards:
-                method.queue = shards[0].name
-            method.passive = True
         return method
 
     def _refuse(self, context: InterceptContext, method: Method) -> Method:

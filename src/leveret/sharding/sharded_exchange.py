@@ -168,9 +168,14 @@ class ShardedExchange:
         """Of the shards of this node, and of those that are draining, which come first among equals."""
         return min([*self.draining(), *self.local()], key=lambda queue: len(queue.consumers), default=None)
 
-    def enter(self, follower: Follower, everything: bool) -> None:
-        if not self.local():
+    def first(self) -> ClassicQueue:
+        shards = self.local()
+        if not shards:
             raise NotFound(f"no queue '{self._exchange.name}' in vhost '{self._vhost.name}'")
+        return shards[0]
+
+    def enter(self, follower: Follower, everything: bool) -> None:
+        self.first()
         self._sharing.enter(follower, everything)
         try:
             self.refresh(follower)

@@ -11,10 +11,19 @@ from collections.abc import Collection, Mapping
 
 from leveret.errors import FrameError
 from leveret.wire.constants import BASIC_CLASS, FRAME_HEADER
-from leveret.wire.content import PROPERTIES_AT, SIZE_AT, body_size, unpack_size
-from leveret.wire.fields import INT64, UINT16, decode_short, decode_value, encode_long, encode_short, expect_end
+from leveret.wire.content import PAYLOAD, PROPERTIES_AT, SIZE_AT, body_size, unpack_size
+from leveret.wire.fields import (
+    INT64,
+    UINT16,
+    decode_short,
+    decode_table,
+    decode_value,
+    encode_long,
+    encode_short,
+    expect_end,
+)
 from leveret.wire.frames import CONTENT_HEADER, frame
-from leveret.wire.properties import FLAG_HEADERS, LAYOUT, UNKNOWN_FLAGS
+from leveret.wire.properties import FLAG_CONTENT_ENCODING, FLAG_CONTENT_TYPE, FLAG_HEADERS, LAYOUT, UNKNOWN_FLAGS
 
 NO_HEADERS = encode_long(b"")
 
@@ -42,6 +51,26 @@ def spliced(
     packed = flags + b"".join([pieces[flag] for flag, _, _, _ in LAYOUT if flag in pieces])
     payload = CONTENT_HEADER.pack(BASIC_CLASS, 0, body_size(content)) + packed
     return frame(FRAME_HEADER, int.from_bytes(content[1:3], "big"), payload) + content[body_at:]
+
+
+def appended(head: bytes, fields: bytes) -> bytes:
+    """A header frame with more headers behind those it has. ``fields`` are names and raw values, none of them there
+    already. FrameError if the headers that are there cannot be read."""
+    flags = int.from_bytes(head[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
+    at = PROPERTIES_AT + 2
+    for flag in (FLAG_CONTENT_TYPE, FLAG_CONTENT_ENCODING):
+        if flags & flag:
+            at += 1 + head[at]
+    before, behind = head[PROPERTIES_AT + 2 : at], head[at:-1]
+    size = len(fields)
+    if flags & FLAG_HEADERS:
+        decode_table(head, at, len(head) - 1)
+        there = unpack_size(head, at)[0]
+        size += there
+        fields = head[at + 4 : at + 4 + there] + fields
+        behind = head[at + 4 + there : -1]
+    packed = UINT16.pack(flags | FLAG_HEADERS) + before + size.to_bytes(4, "big") + fields + behind
+    return frame(FRAME_HEADER, int.from_bytes(head[1:3], "big"), head[PAYLOAD:PROPERTIES_AT] + packed)
 
 
 def _pieces(data: bytes, offset: int, end: int) -> dict[int, bytes]:

@@ -345,7 +345,9 @@ def test_the_letters_of_a_burst_reach_a_queue_whose_limit_kills_them_again(house
     client.declare(
         "middle", arguments={"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "end"}
     )
-    client.declare("q", arguments={"x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "middle"})
+    client.declare(
+        "q", arguments={"x-max-length": 0, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "middle"}
+    )
     client.publish("q", *[b"%d" % number for number in range(600)])
     assert [client.count(queue) for queue in ("q", "middle", "end")] == [0, 1, 599]
     assert deaths(taken(client, "end")) == [("middle", "maxlen", 1), ("q", "maxlen", 1)]

@@ -6,7 +6,9 @@ import pytest
 
 from leveret.broker.interceptors import InterceptContext, Interceptors
 from leveret.errors import AccessRefused, PreconditionFailed
+from leveret.session.channel import HANDLERS
 from leveret.wire.methods import (
+    METHODS,
     BasicAck,
     BasicConsume,
     BasicPublish,
@@ -28,6 +30,20 @@ def test_interceptors_of_a_method_run_in_the_order_of_their_registration() -> No
     assert interceptors.concerns(QueueDeclare.id)
     assert not interceptors.concerns(BasicAck.id)
     assert interceptors.apply(CONTEXT, BasicAck(1)) == BasicAck(1)
+
+
+def test_s2_25_those_registered_as_last_run_after_all_others() -> None:
+    interceptors = Interceptors()
+    out = {}
+    for letter, last in (("y", True), ("a", False), ("z", True), ("b", False)):
+        out[letter] = interceptors.register(
+            QueueDeclare, lambda _, method, letter=letter: QueueDeclare(method.queue + letter), last=last
+        )
+    assert interceptors.apply(CONTEXT, QueueDeclare("q")) == QueueDeclare("qabyz")
+    out["y"]()
+    out["a"]()
+    interceptors.register(QueueDeclare, lambda _, method: QueueDeclare(method.queue + "c"))
+    assert interceptors.apply(CONTEXT, QueueDeclare("q")) == QueueDeclare("qbcz")
 
 
 def test_an_interceptor_can_be_taken_out_again() -> None:
@@ -62,6 +78,18 @@ def test_an_interceptor_rewrites_a_method_before_the_channel_handles_it(house: H
     assert client.ask(QueueDeclare("q")) == QueueDeclareOk("guest.q", 0, 0)
     assert house.queue("guest.q").durable
     assert seen == [InterceptContext("/", "guest", "guest", 1)]
+
+
+@pytest.mark.parametrize("method", sorted(HANDLERS | {BasicAck.id: None, BasicPublish.id: None}))
+def test_s2_26_every_method_of_a_channel_can_be_refused(house: House, method: tuple[int, int]) -> None:
+    def refuse(context: InterceptContext, method: Method) -> Method:
+        raise PreconditionFailed("not with me")
+
+    kind = METHODS[method]
+    house.broker.interceptors.register(kind, refuse)
+    client = house.client()
+    client.send(kind())
+    assert client.error() == (406, "PRECONDITION_FAILED - not with me")
 
 
 def test_an_interceptor_refuses_a_method_with_a_channel_error(house: House) -> None:

@@ -24,13 +24,13 @@ def numbers(client: Client, queue: str) -> list[int]:
     return found
 
 
-def stocked(arguments: dict[str, object], *, expiring: range = range(0), many: int = MANY) -> tuple[StoredHouse, Client]:
+def stocked(arguments: dict[str, object], *, expiring: range = range(0)) -> tuple[StoredHouse, Client]:
     """A queue of which most is on disk only; some of its messages die after ten seconds."""
     house = StoredHouse(queue_memory=4000)
     client = house.client()
     client.declare("dead", durable=True)
-    client.declare("q", durable=True, arguments=arguments)  # type: ignore[arg-type]
-    for number in range(many):
+    client.declare("q", durable=True, arguments=arguments)
+    for number in range(MANY):
         expiration = "10000" if number in expiring else None
         client.publish("q", body(number), delivery_mode=2, expiration=expiration)
     house.rest()
@@ -222,7 +222,7 @@ def test_while_the_disk_is_slow_the_limit_is_kept_as_soon_as_it_answers() -> Non
 
 
 def test_a_full_backlog_on_disk_refuses() -> None:
-    house, client = stocked({"x-max-length": MANY, "x-overflow": "reject-publish"})
+    _, client = stocked({"x-max-length": MANY, "x-overflow": "reject-publish"})
     client.publish("q", body(MANY), delivery_mode=2)
     assert numbers(client, "q") == list(range(MANY))
     client.publish("q", body(MANY), delivery_mode=2)
@@ -238,7 +238,7 @@ def test_a_restart_drops_nothing_of_what_is_just_within_its_bytes(
     house = StoredHouse()
     client = house.client()
     client.declare("dead", durable=True)
-    client.declare("q", durable=True, arguments={"x-max-length-bytes": 1000, **arguments})  # type: ignore[dict-item]
+    client.declare("q", durable=True, arguments={"x-max-length-bytes": 1000, **arguments})
     client.publish("q", *[body(number) for number in range(10)], delivery_mode=2, headers=headers)
     assert client.count("q") == 10
     house = house.stopped().again()
@@ -246,3 +246,20 @@ def test_a_restart_drops_nothing_of_what_is_just_within_its_bytes(
     assert [client.count("q"), client.count("dead")] == [10, 0]
     client.publish("q", body(10), delivery_mode=2)
     assert numbers(client, "q") == list(range(1, 11))
+
+
+@pytest.mark.parametrize("arguments", [{}, DEAD], ids=["no exchange", "an exchange"])
+def test_bytes_are_right_again_when_all_that_was_on_disk_is_gone(arguments: dict[str, object]) -> None:
+    """However many died there unseen, with headers larger than their bodies."""
+    house = StoredHouse(queue_memory=4000)
+    client = house.client()
+    client.declare("dead", durable=True)
+    client.declare("q", durable=True, arguments={"x-max-length-bytes": 100 * MANY, **arguments})
+    for number in range(MANY):
+        expiration = "10000" if number % 2 else None
+        client.publish("q", body(number), delivery_mode=2, expiration=expiration, headers={"large": "x" * 300})
+    assert on_disk_only(house) > 200
+    house.advance(10)
+    assert numbers(client, "q") == list(range(0, MANY, 2))
+    client.publish("q", *[body(number) for number in range(MANY + 7)], delivery_mode=2)
+    assert client.count("q") == MANY

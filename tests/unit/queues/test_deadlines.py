@@ -207,7 +207,12 @@ def test_entries_that_cannot_be_swept_are_not_swept_again_and_again(monkeypatch:
         deadlines.watch(0, lane.head + sequence, 50.0)
     sweeps = []
     sweep = Deadlines.sweep
-    monkeypatch.setattr(Deadlines, "sweep", lambda self: (sweeps.append(1), sweep(self)))
+
+    def counted(self: Deadlines) -> None:
+        sweeps.append(1)
+        sweep(self)
+
+    monkeypatch.setattr(Deadlines, "sweep", counted)
     for now in range(10):
         assert deadlines.collect(float(now)) == []
     assert (len(sweeps), len(deadlines)) == (1, 3_000)

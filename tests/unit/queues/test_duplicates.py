@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 
 from leveret.broker.policies import Policies
+from leveret.message import TRANSIENT
 from leveret.queues import duplicates
 from leveret.queues.duplicates import key_of
+from leveret.wire.content import make_content
+from leveret.wire.fields import Table
 from leveret.wire.methods import BasicAck, ConfirmSelect, QueueDeclare, QueueDelete, TxCommit, TxRollback, TxSelect
 from leveret.wire.properties import Properties
 from tests.support.peer_pair import Client, House
-from tests.support.spies import ADDRESS, TRANSIENT, make_content
+from tests.support.spies import ADDRESS
 
 ID = "x-deduplication-header"
-UNIQUE = {"x-message-deduplication": True}
+UNIQUE: Table = {"x-message-deduplication": True}
 
 
 @pytest.fixture

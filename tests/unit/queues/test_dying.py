@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from leveret.errors import PreconditionFailed
+from leveret.queues.classic import ClassicQueue
 from leveret.queues.dying import Dead
 from leveret.queues.options import QueueOptions
+from leveret.wire.content import body_of
 from tests.support.peer_pair import Client, House
 from tests.support.spies import QueueHouse, SpyConsumer, message, messages, ready
-from leveret.queues.classic import ClassicQueue
-from leveret.wire.content import body_of
 
-DLX = {"dead_letter_exchange": "dlx"}
+DLX: dict[str, Any] = {"dead_letter_exchange": "dlx"}
 
 
 class Morgue(QueueHouse):
@@ -24,7 +27,7 @@ class Morgue(QueueHouse):
         self.dead: list[tuple[str, list[bytes]]] = []
         self.surroundings.dead_letter = self._take
 
-    def _take(self, queue: ClassicQueue, reason: str, deaths: list[Dead]) -> None:  # type: ignore[override]
+    def _take(self, queue: ClassicQueue, reason: str, deaths: Sequence[Dead]) -> None:
         self.dead.append((reason, [body_of(each.message[0]) for each in deaths]))
         for each in deaths:
             queue.release(each.lane, each.sequence, 1, len(each.message[0]))
@@ -62,7 +65,7 @@ def test_s0_22_ttl_zero_with_a_dead_letter_exchange_is_sent_on(morgue: Morgue) -
 
 
 @pytest.mark.parametrize("arguments", [{}, DLX], ids=["no exchange", "an exchange"])
-def test_ttl_zero_with_a_ready_consumer_is_delivered(morgue: Morgue, arguments: dict[str, object]) -> None:
+def test_ttl_zero_with_a_ready_consumer_is_delivered(morgue: Morgue, arguments: dict[str, Any]) -> None:
     queue = morgue.queue(message_ttl=0, **arguments)
     consumer = consumer_of(queue, credit=2)
     morgue.publish(queue, *messages(b"a", b"b", b"c"))

@@ -222,7 +222,8 @@ def test_an_extension_holds_for_one_delivery_only(house: House, client: Client) 
     given(client)
     queue, session = house.queue("q"), client.session.channels[1]
     assert queue.leases is not None
-    queue.leases.extend(*session.unacked.find(1), 100.0)  # type: ignore[misc]
+    holder, lane, sequence, tries = session.unacked.find(1)  # type: ignore[misc]
+    queue.leases.extend(holder, lane, sequence, tries, 100.0)
     client.nack(1)
     assert [each.tag for each in given(client)] == [2]
     house.advance(10)

@@ -32,7 +32,7 @@ def waiting(client: Client, queue: str) -> list[bytes]:
 
 def reasons(client: Client) -> list[tuple[bytes, object]]:
     """What is in ``dead``, with the reason of its first death; takes everything out."""
-    found = []
+    found: list[tuple[bytes, object]] = []
     while (got := client.get("dead", no_ack=True)) is not None:
         found.append((got.body, (got.properties.headers or {}).get("x-first-death-reason")))
     return found

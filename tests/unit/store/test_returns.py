@@ -40,7 +40,7 @@ def begun(**arguments: object) -> tuple[StoredHouse, Client]:
     client = house.client()
     client.declare("dead", durable=True)
     table = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
-    client.declare("q", durable=True, arguments=table)  # type: ignore[arg-type]
+    client.declare("q", durable=True, arguments=table)
     return house, client
 
 

@@ -1,0 +1,97 @@
+"""kill -9 while messages die and come back: each is in one of the two queues afterwards, with its count and its wait."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError
+
+from tests.support.serving import Serving
+
+CYCLES = 3
+TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+KEPT = pika.BasicProperties(delivery_mode=2)
+
+
+def opened(serving: Serving) -> BlockingChannel:
+    return pika.BlockingConnection(pika.URLParameters(serving.url())).channel()
+
+
+def declare(channel: BlockingChannel) -> None:
+    channel.queue_declare("dead", durable=True)
+    channel.queue_declare("q", durable=True, arguments={"x-delivery-limit": 2, "x-max-length": 200, **TO_DEAD})
+
+
+def spoil(channel: BlockingChannel, number: int) -> None:
+    """Give so many messages back, some of them for good; nobody waits for an answer."""
+    for turn in range(number):
+        method, _, _ = channel.basic_get("q")
+        if method is None:
+            return
+        channel.basic_nack(method.delivery_tag, requeue=turn % 3 > 0)
+
+
+def drained(channel: BlockingChannel, queue: str) -> list[bytes]:
+    bodies = []
+    while True:
+        method, _, body = channel.basic_get(queue, auto_ack=True)
+        if method is None:
+            return bodies
+        bodies.append(body)
+
+
+@pytest.mark.timeout(120)
+def test_s4_76_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -> None:
+    """S4-76, S0-24, S1-20: rejected, delivered too often, and pushed out by the limit."""
+    confirmed: set[bytes] = set()
+    for cycle in range(CYCLES):
+        with Serving(tmp_path) as serving:
+            channel = opened(serving)
+            declare(channel)
+            channel.confirm_delivery()
+            with suppress(AMQPError):
+                for number in range(150):
+                    body = b"%d %d" % (cycle, number)
+                    channel.basic_publish("", "q", body, KEPT)
+                    confirmed.add(body)
+                    if number % 10 == 9:
+                        spoil(channel, 8)
+            spoil(channel, 20)
+            serving.process.kill()
+    with Serving(tmp_path) as serving:
+        channel = opened(serving)
+        declare(channel)
+        waiting, dead = drained(channel, "q"), drained(channel, "dead")
+    found = Counter(waiting + dead)
+    assert set(found) == confirmed
+    assert max(found.values()) == 1
+    assert len(waiting) <= 200
+    assert dead
+
+
+@pytest.mark.timeout(120)
+def test_counts_and_waits_survive_a_kill(tmp_path: Path) -> None:
+    """S1-14: what the broker said it would remember is remembered by the next life."""
+    arguments = {"x-retry-delays": [1, 3_600_000], **TO_DEAD}
+    with Serving(tmp_path) as serving:
+        channel = opened(serving)
+        channel.queue_declare("q", durable=True, arguments=arguments)
+        channel.confirm_delivery()
+        for body in (b"waits", b"ready"):
+            channel.basic_publish("", "q", body, KEPT)
+        for _ in range(2):
+            method = None
+            while method is None:
+                method, _, body = channel.basic_get("q")
+                if method is not None and body == b"ready":
+                    channel.basic_nack(method.delivery_tag)
+                    method = None
+                if method is not None:
+                    channel.basic_nack(method.delivery_tag)
+        channel.basic_publish("", "q", b"behind", KEPT)  # confirmed: so what came before is on disk as well
+        serving.process.kill()

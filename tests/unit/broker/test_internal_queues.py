@@ -1,0 +1,87 @@
+"""Queues of the broker's own: known to the disk and to the house-keeping, and to nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.broker.internal_queues import PREFIX, SCHEDULE
+from leveret.queues import paging
+from leveret.store.definitions import Put, QueueRow
+from leveret.wire.fields import encode_table
+from leveret.wire.methods import BasicConsume, BasicGet, ChannelClose, QueueDeclare, QueueDelete, QueuePurge
+from tests.support.peer_pair import House
+from tests.support.stored_house import StoredHouse
+
+
+def schedule(house: House, number: int = 1) -> None:
+    client = house.client()
+    client.declare("q")
+    for _ in range(number):
+        client.publish("q", b"m" * 100, headers={"x-deliver-at": 1 << 50})
+
+
+def test_they_are_made_when_they_are_needed_and_have_rows() -> None:
+    house = StoredHouse()
+    assert house.disk.queues() == set()
+    schedule(house)
+    assert [row.name for row in house.disk.definitions().queues] == [SCHEDULE]
+    again = house.stopped().again()
+    assert list(again.vhost.internal.queues) == [SCHEDULE]
+    schedule(again)
+    assert len(again.disk.queues()) == 1, "the one from the earlier life is used"
+
+
+@pytest.mark.parametrize(
+    ("method", "code"),
+    [
+        (QueueDeclare(SCHEDULE), 403),
+        (QueueDeclare(SCHEDULE, passive=True), 404),
+        (BasicConsume(SCHEDULE), 404),
+        (BasicGet(SCHEDULE), 404),
+        (QueuePurge(SCHEDULE), 404),
+    ],
+    ids=lambda value: getattr(value, "NAME", str(value)),
+)
+def test_no_client_can_use_them(method: object, code: int) -> None:
+    house = House()
+    schedule(house)
+    closed = house.client().ask(method)  # type: ignore[arg-type]
+    assert isinstance(closed, ChannelClose)
+    assert closed.reply_code == code
+
+
+def test_deleting_one_by_name_deletes_nothing() -> None:
+    house = House()
+    schedule(house)
+    house.client().ask(QueueDelete(SCHEDULE))
+    assert house.vhost.schedules.count == 1
+
+
+def test_they_do_not_count_against_the_limit_of_the_vhost() -> None:
+    house = House()
+    schedule(house)
+    house.broker.limit_vhost("/", max_queues=2, max_connections=None)
+    house.client().declare("second")
+
+
+def test_they_give_up_memory_when_the_broker_is_short_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paging, "SQUEEZED", 1000)
+    house = StoredHouse(memory_mark=10_000_000)
+    schedule(house, 400)
+    house.turn()
+    queue = house.vhost.internal.queues[SCHEDULE]
+    house.broker.gauge.used += 20_000_000
+    house.turn()
+    assert house.broker.gauge.is_short
+    assert queue.lane.paged > 300
+
+
+def test_a_row_of_an_unknown_kind_costs_itself(caplog: pytest.LogCaptureFixture) -> None:
+    house = StoredHouse()
+    house.client().declare("q", durable=True)
+    house.broker.log.record(Put(QueueRow(77, "/", f"{PREFIX}future", False, encode_table({}))))
+    house.turn()
+    again = house.stopped().again()
+    assert list(again.vhost.queues) == ["q"]
+    assert not again.vhost.internal.queues
+    assert f"{PREFIX}future" in caplog.text
