@@ -71,11 +71,11 @@ MAY_IMPORT: dict[str, set[str]] = ROOMS | {
 EVERYBODY = {"errors", "version"}
 PUBLIC_FACES = {"__init__.py", "client/__init__.py", "client/jms/__init__.py", "spark/__init__.py"}
 
-NO_IO = {"wire", "session", "routing", "queues", "store", "delivery", "broker", "auth"}
+NO_IO = {"wire", "session", "routing", "queues", "store", "delivery", "broker", "auth", "sharding"}
 DOES_IO = {"store/files.py"}
 IO = {"asyncio", "uvloop", "socket", "ssl", "select", "selectors", "subprocess", "multiprocessing"}
 CHANCE = {"time", "random", "secrets", "uuid", "threading", "_thread", "concurrent"}
-MAY_USE = {"auth": {"secrets"}, "broker": {"secrets", "uuid"}, "session": {"secrets"}}
+MAY_USE = {"auth": {"secrets"}, "broker": {"secrets", "uuid"}, "session": {"secrets"}, "sharding": {"secrets"}}
 CLOCK_READS = {"now", "utcnow", "today"}
 NEVER_IMPORT = {"pickle", "cPickle", "marshal", "shelve", "dill", "yaml"}
 NEVER_CALL = {"eval", "exec"}

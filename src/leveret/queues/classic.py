@@ -150,6 +150,11 @@ class ClassicQueue:
     def ready(self) -> int:
         return len(self.lane) if len(self.lanes) == 1 else sum(map(len, self.lanes))
 
+    @property
+    def arrived(self) -> int:
+        """Messages that have come since the last drain."""
+        return sum([lane.tail - 1 for lane in self.lanes]) - self.counters.received
+
     # ---- messages in
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:

@@ -22,7 +22,7 @@ def bury_expired(queue: ClassicQueue) -> bool:
     False if there are more: they would hold the loop for too long.
     """
     assert queue.deadlines is not None
-    now, left = queue.surroundings.now(), queue.surroundings.deaths_at_once
+    now, left = queue.surroundings.now(), queue.surroundings.deaths_at_once + queue.arrived
     while deaths := queue.deadlines.collect(now, 0 if _is_reading(queue) else ON_DISK_AT_ONCE, left):
         left -= len(deaths)
         here = [Dead(lane, sequence, message) for lane, sequence, message in deaths if message is not None]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leveret.queues.lane import Lane
 
 BATCH = 256  # deaths at a time: each batch is one group of the log
-BUDGET = 4096  # in one drain
+BUDGET = 4096  # in one drain, beside as many as have come since the last
 
 
 class Limits:
@@ -58,9 +58,9 @@ class Limits:
             return
         queue = self._queue
         messages, size = self._excess()
-        left = BUDGET
+        left = BUDGET + queue.arrived
         if messages > 0 and self._size is None and (queue.options.dead_letter is None or queue.options.discards):
-            left -= self._drop_many(min(messages, BUDGET))
+            left -= self._drop_many(min(messages, left))
             messages, size = self._excess()
         while messages > 0 or size > 0:
             if left <= 0:

@@ -33,14 +33,20 @@ Find = Callable[[str, str], ShardedExchange | None]
 
 
 class PseudoQueues:
-    def __init__(self, find: Find) -> None:
+    def __init__(self, find: Find, interceptors: Interceptors) -> None:
         self._find = find
+        self._interceptors = interceptors
+        self._out: list[Callable[[], None]] = []
 
-    def register(self, interceptors: Interceptors) -> None:
-        interceptors.register(BasicConsume, self._consume, last=True)
-        interceptors.register(BasicGet, self._get, last=True)
-        for method in REMEDIES:
-            interceptors.register(method, self._refuse, last=True)
+    def needed(self, is_needed: bool) -> None:
+        """Listen only while there are sharded exchanges: others should not pay for them."""
+        if is_needed and not self._out:
+            chosen = {BasicConsume: self._consume, BasicGet: self._get, **dict.fromkeys(REMEDIES, self._refuse)}
+            self._out = [self._interceptors.register(method, call, last=True) for method, call in chosen.items()]
+        elif not is_needed:
+            for out in self._out:
+                out()
+            self._out = []
 
     def _consume(self, context: InterceptContext, method: Method) -> Method:
         """From the shard with the fewest consumers. Who follows several shards consumes from the pool."""

@@ -82,16 +82,16 @@ class ShardedExchange:
         if self._slots is not None and not plan.is_ordered:
             self._slots.stop()
             self._slots = None
+        if self._slots is None and plan.is_ordered and isinstance(self._exchange, ModulusHashExchange):
+            self._slots = OrderedSlots(self._broker, self._vhost, self._exchange, self.refresh)
+            self._vhost.moves = True
+            self._slots.begin()  # with the shards that it has: what the policy asks for is a resize
         with nullcontext() if self._slots is None else self._slots.rebinding():
             for node in self._membership.names:
                 for index in range(plan.per_node):
                     self._grow(shard_name(self._exchange.name, node, index), plan.key)
             for binding in self._superfluous(before, left):
                 self._vhost.unbind(binding)
-        if plan.is_ordered and self._slots is None and isinstance(self._exchange, ModulusHashExchange):
-            self._slots = OrderedSlots(self._broker, self._vhost, self._exchange, self.refresh)
-            self._vhost.moves = True
-            self._slots.begin()
         self.refresh()
 
     def _grow(self, shard: str, key: str) -> None:

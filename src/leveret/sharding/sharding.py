@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
+from leveret.logs import get_log
 from leveret.sharding.membership import Membership
 from leveret.sharding.ordered import COMPONENT, finish_left
 from leveret.sharding.pseudo_queues import PseudoQueues
@@ -21,12 +22,13 @@ class Sharding:
         self._broker = broker
         self._sharded: dict[tuple[str, str], ShardedExchange] = {}
         self._nodes: set[str] = set()
+        self._names = PseudoQueues(self.find, broker.interceptors)
+        self._log = get_log("sharding")
         self.membership = Membership(broker.node_name)
         self.membership.on_change = self._follow_members
 
     def start(self) -> None:
         self._nodes = {*self.membership.names}
-        PseudoQueues(self.find).register(self._broker.interceptors)
         self._broker.policies.watch_exchanges(self._follow_policy, [*self._broker.vhosts.values()])
         for vhost in self._broker.vhosts.values():
             for exchange in vhost.parameters.names(COMPONENT):
@@ -44,12 +46,17 @@ class Sharding:
         if known is not None and (plan is None or known.exchange is not exchange):
             known.stop()
             del self._sharded[vhost.name, name], vhost.pools[name]
+            self._names.needed(bool(self._sharded))
             known = None
         if plan is None or exchange is None:
             return
         if known is None:
             known = ShardedExchange(self._broker, vhost, exchange, self.membership)
             self._sharded[vhost.name, name] = vhost.pools[name] = known
+            self._names.needed(True)
+        if definition.get("ordered-resize") and not plan.is_ordered:
+            told = {"exchange": name, "vhost": vhost.name, "kind": exchange.kind}
+            self._log.warning("ordered-resize has no effect: it needs an exchange of type x-modulus-hash", **told)
         known.follow(plan)
         self._broker.wake()
 

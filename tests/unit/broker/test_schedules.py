@@ -181,6 +181,23 @@ def test_plain_messages_beside_scheduled_ones_go_their_way(house: House, client:
     assert [got(client).body for _ in range(3)] == [b"1", b"3", b"5"]
 
 
+@pytest.mark.parametrize("size", [1, 1000])
+@pytest.mark.parametrize("late", range(5))
+def test_a_scheduled_message_is_found_wherever_it_stands_among_others(
+    house: House, client: Client, late: int, size: int
+) -> None:
+    frames = []
+    for number in range(5):
+        headers: dict[str, Any] = {"number": number}
+        if number == late:
+            headers["x-deliver-at"] = in_ms(house, 1)
+        frames.append(client.published("", "q", b"%d" % number * size, headers=headers))
+    client.feed(b"".join(frames))
+    assert [got(client).body[:1] for _ in range(4)] == [b"%d" % number for number in range(5) if number != late]
+    house.advance(1)
+    assert got(client).body[:1] == b"%d" % late
+
+
 # ---- where to
 
 

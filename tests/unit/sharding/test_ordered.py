@@ -184,6 +184,23 @@ def test_without_any_shard_messages_are_unroutable_and_what_is_held_is_kept(
     assert [drain(client, shards, index) for index in range(2)] in ([[b"2"], []], [[], [b"2"]])
 
 
+def test_order_can_be_asked_for_later_and_with_fewer_shards(client: Client, shards: Shards) -> None:
+    """A power of two has its keys where they were."""
+    shards.policy(4)
+    for number in range(40):
+        send(client, f"key{number}", b"%d" % number)
+    places = [shards.where(b"%d" % number) for number in range(40)]
+    assert min(shards.counts()) > 0
+    shards.ordered(2)
+    for number in range(40):
+        send(client, f"key{number}", b"again")
+    assert shards.held() == sum(place[0] >= 2 for place in places)
+    for index in (2, 3):
+        drain(client, shards, index)
+    assert shards.held() == 0
+    assert shards.slots().is_settled
+
+
 def test_queues_that_users_bind_are_shards_too(client: Client, house: House, shards: Shards) -> None:
     client.declare("mine")
     house.vhost.bind(Binding("images", Destination("queue", "mine"), "any"))

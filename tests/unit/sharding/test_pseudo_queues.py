@@ -139,6 +139,14 @@ def test_s2_27_without_the_policy_the_name_is_no_queue(client: Client, shards: S
     assert client.error() == (404, "NOT_FOUND - no queue 'images' in vhost '/'")
 
 
+def test_without_sharded_exchanges_no_method_is_looked_at(house: House, shards: Shards) -> None:
+    assert house.broker.interceptors.concerns(BasicGet.id)
+    shards.clear()
+    assert not house.broker.interceptors.concerns(BasicGet.id)
+    shards.policy(1)
+    assert house.broker.interceptors.concerns(BasicGet.id)
+
+
 def test_without_a_shard_of_this_node_there_is_nothing_to_consume_from(
     client: Client, house: House, shards: Shards
 ) -> None:
