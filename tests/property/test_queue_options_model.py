@@ -196,6 +196,8 @@ class OptionsMachine(RuleBasedStateMachine):
         self.tags.clear()
         self.model.end(seconds, cleanly=cleanly)
         assert not self.model.delivered
+        if cleanly:
+            self.eater.vanish()  # first, or it would get what the other held
         life: StoredLife = self.house.stopped(seconds) if cleanly else self.house.crashed(seconds, image=0)
         self.house = life.again()
         self._connect()

@@ -184,10 +184,10 @@ class LocalSession:
         holder = self._getters.get(queue)
         if holder is None or holder.queue is not target:
             holder = self._getters[queue] = Holder(target, 0, self.unacked)
-        if not auto_ack and target.leases is not None:
-            target.leases.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
         kept = None if auto_ack else taken.message
         tag = self.note(holder, kept, taken.lane, taken.sequence, taken.tries)
+        if not auto_ack and target.leases is not None:
+            target.leases.opened(self.unacked, 1)
         return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered, taken.tries)
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:

@@ -18,9 +18,14 @@ UNLIMITED = 1 << 60  # credit that nobody uses up
 
 
 class Outstanding(Protocol):
-    """Deliveries that are not settled (delivery/unacked.py)."""
+    """Deliveries that are not settled, by tag (delivery/unacked.py)."""
 
-    def take_back(self, holder: Holder, lane: int, sequence: int, tries: int) -> Portion | None: ...
+    next_tag: int
+
+    def holds(self, tag: int) -> bool: ...
+
+    def take_back(self, tag: int) -> Portion | None:
+        """It was held for too long. None if it is not held any more."""
 
 
 class Source(Protocol):
@@ -51,11 +56,6 @@ class Holder:
         self.queue = queue
         self.credit = credit  # how many more may be given before something must be settled
         self.unacked = unacked  # where what it holds is kept
-
-    def take_back(self, lane: int, sequence: int, tries: int) -> Portion | None:
-        """Take one message out of its hands: it held it for too long. None if it does not hold it any more, or was
-        given it another time: ``tries`` tells one delivery from the next."""
-        return None if self.unacked is None else self.unacked.take_back(self, lane, sequence, tries)
 
     def restore(self, number: int) -> None:
         """``number`` of its messages were settled or returned."""

@@ -101,10 +101,10 @@ class Unacked:
             return tag in self.stragglers
         return tag < self.next_tag and self.items[self.start + tag - self.base] is not None
 
-    def take_through(self, tag: int) -> list[Portion]:
-        """Settle everything up to and with ``tag``."""
+    def take_through(self, tag: int, *, also_stragglers: bool = True) -> list[Portion]:
+        """Settle everything up to and with ``tag``; without the stragglers it is a run of single tags from base on."""
         portions: list[Portion] = []
-        if self.stragglers:
+        if self.stragglers and also_stragglers:
             portions = [self.stragglers.pop(old) for old in list(self.stragglers) if old <= tag]
         if tag < self.base:
             return portions
@@ -146,40 +146,20 @@ class Unacked:
             self._set_stragglers_apart()
         return Portion(span.holder, span.lane, tag + span.delta, [message], span.count)
 
-    def take_back(self, holder: Holder, lane: int, sequence: int, tries: int) -> Portion | None:
-        """Take a message out of the holder's hands; whatever is said of its tag later is ignored."""
-        tag = self.tag_of(holder, lane, sequence, tries)
-        portion = None if tag is None else self.take_one(tag)
-        if tag is not None and portion is not None:
+    def take_back(self, tag: int) -> Portion | None:
+        """Take a message out of its holder's hands; whatever is said of its tag later is ignored."""
+        portion = self.take_one(tag)
+        if portion is not None:
             self.lapsed[tag] = None
             if len(self.lapsed) > MOST_LAPSED:
                 del self.lapsed[next(iter(self.lapsed))]
         return portion
 
-    def tag_of(self, holder: Holder, lane: int, sequence: int, tries: int) -> int | None:
-        """The tag of what the holder was given at its try of that number, if it is not settled."""
-        for tag, portion in self.stragglers.items():
-            place = (portion.lane, portion.sequence, portion.tries)
-            if portion.holder is holder and place == (lane, sequence, tries):
-                return tag
-        first = self.base
-        for span in self.spans:
-            tag = sequence - span.delta
-            is_it = span.holder is holder and span.lane == lane and span.count == tries
-            if is_it and first <= tag <= span.last and self.holds(tag):
-                return tag
-            first = span.last + 1
-        return None
-
-    def find(self, tag: int) -> tuple[Holder, int, int, int] | None:
-        """Who holds what the tag means, its lane, sequence and tries; None if it is not outstanding."""
+    def holder_of(self, tag: int) -> Holder | None:
+        """Who holds what the tag means; None if it is not outstanding."""
         if not self.holds(tag):
             return None
-        if tag < self.base:
-            portion = self.stragglers[tag]
-            return portion.holder, portion.lane, portion.sequence, portion.tries
-        span = self._span_of(tag)
-        return span.holder, span.lane, tag + span.delta, span.count
+        return self.stragglers[tag].holder if tag < self.base else self._span_of(tag).holder
 
     def forgive(self, tag: int, multiple: bool) -> int:
         """How many tags that were taken back this settlement is about: they are forgotten now."""

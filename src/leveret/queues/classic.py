@@ -269,7 +269,7 @@ class ClassicQueue:
             self.unacked += number
             self.held += size
             if self.leases is not None:
-                self.leases.opened(consumer, lane.number, sequence, number, tries)
+                self.leases.opened(consumer.unacked, number)
         if consumer.one_shot:
             self.dismiss(consumer)
         return number

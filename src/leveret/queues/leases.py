@@ -7,18 +7,20 @@ works long extends the time for one message (``extend``).
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
-from leveret.delivery.consumer import Holder
+from leveret.delivery.consumer import Outstanding
 from leveret.message import NEVER
 from leveret.queues.surroundings import Cancellable
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
-Lease = tuple[float, int, Holder, int, int, int, int]  # until, order, who, lane, sequence, number, tries
+SWEEP_FROM = 1024  # below this many entries a sweep is not worth its while
+
+Lease = tuple[float, int, Outstanding, int, int]  # until, order, where they are held, first tag, number of tags
 
 
 class Leases:
@@ -29,22 +31,35 @@ class Leases:
         self._queue = queue
         self._heap: list[Lease] = []
         self._order = count()
-        self._extended: dict[tuple[int, int, int], float] = {}  # (lane, sequence, tries): until
+        self._extended: dict[tuple[Outstanding, int], float] = {}  # by tag: until
         self._timer: tuple[float, Cancellable] | None = None
 
-    def opened(self, holder: Holder, lane: int, sequence: int, number: int, tries: int) -> None:
-        """These were given to the holder now, after they had come back ``tries`` times."""
-        if self.seconds is not None:
-            until = self._queue.surroundings.now() + self.seconds
-            heappush(self._heap, (until, next(self._order), holder, lane, sequence, number, tries))
-            self._arm()
+    def __len__(self) -> int:
+        """Entries, with those of messages that were settled in time."""
+        return len(self._heap)
 
-    def extend(self, holder: Holder, lane: int, sequence: int, tries: int, seconds: float) -> None:
-        """The holder may keep this one for so long from now on."""
+    def opened(self, unacked: Outstanding | None, number: int) -> None:
+        """The last ``number`` tags were given out for messages of this queue."""
+        if self.seconds is not None and unacked is not None:
+            self._add(self._queue.surroundings.now() + self.seconds, unacked, unacked.next_tag - number, number)
+
+    def extend(self, unacked: Outstanding, tag: int, seconds: float) -> None:
+        """This one may be kept for so long from now on."""
         until = self._queue.surroundings.now() + seconds
-        self._extended[lane, sequence, tries] = until
-        heappush(self._heap, (until, next(self._order), holder, lane, sequence, 1, tries))
+        self._extended[unacked, tag] = until
+        self._add(until, unacked, tag, 1)
+
+    def _add(self, until: float, unacked: Outstanding, first: int, number: int) -> None:
+        if len(self._heap) > SWEEP_FROM and len(self._heap) > 2 * self._queue.unacked:
+            self._sweep()
+        heappush(self._heap, (until, next(self._order), unacked, first, number))
         self._arm()
+
+    def _sweep(self) -> None:
+        """Forget what was settled long before its time is over."""
+        self._heap = [lease for lease in self._heap if any(map(lease[2].holds, range(lease[3], lease[3] + lease[4])))]
+        heapify(self._heap)
+        self._extended = {key: until for key, until in self._extended.items() if key[0].holds(key[1])}
 
     def _arm(self) -> None:
         soonest = self._heap[0][0] if self._heap else NEVER
@@ -57,21 +72,21 @@ class Leases:
         self._timer = None
         now = self._queue.surroundings.now()
         while self._heap and self._heap[0][0] <= now:
-            _, _, holder, lane, sequence, number, tries = heappop(self._heap)
-            for place in range(sequence, sequence + number):
-                if self._extended.get((lane, place, tries), 0.0) <= now:
-                    self._extended.pop((lane, place, tries), None)
-                    self._end(holder, lane, place, tries)
+            _, _, unacked, first, number = heappop(self._heap)
+            for tag in range(first, first + number):
+                if self._extended.get((unacked, tag), 0.0) <= now:
+                    self._extended.pop((unacked, tag), None)
+                    self._end(unacked, tag)
         self._arm()
 
-    def _end(self, holder: Holder, lane: int, sequence: int, tries: int) -> None:
-        portion = holder.take_back(lane, sequence, tries)
+    def _end(self, unacked: Outstanding, tag: int) -> None:
+        portion = unacked.take_back(tag)
         if portion is None:
             return  # settled in time
         queue = self._queue
         queue.counters.timed_out += 1
-        queue.requeue(lane, sequence, portion.messages, portion.tries)
-        holder.restore(1)
+        queue.requeue(portion.lane, portion.sequence, portion.messages, portion.tries)
+        portion.holder.restore(1)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -274,10 +274,10 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
         holder = channel.getters.get(name)
         if holder is None or holder.queue is not queue:
             holder = channel.getters[name] = Holder(queue, 0, unacked)
-        if queue.leases is not None:
-            queue.leases.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
         unacked.items.append(taken.message)
         unacked.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
+        if queue.leases is not None:
+            queue.leases.opened(unacked, 1)
     content, address, _ = taken.message
     if taken.redelivered and queue.counts_deliveries:
         content = with_count(content, taken.tries)

@@ -38,15 +38,14 @@ def extend(channel: Channel, content: bytes) -> None:
 
 
 def _extend(channel: Channel, tag: int, timeout: int | None) -> None:
-    found = channel.unacked.find(tag)
-    if found is None:
+    holder = channel.unacked.holder_of(tag)
+    if holder is None:
         raise refused(f"unknown delivery tag {tag}")
-    holder, lane, sequence, tries = found
     queue = holder.queue
     if not isinstance(queue, ClassicQueue) or queue.leases is None or queue.leases.seconds is None:
         raise refused(f"the queue of delivery tag {tag} has no x-consumer-timeout: nothing to extend")
     seconds = queue.leases.seconds if timeout is None else timeout / 1000
-    queue.leases.extend(holder, lane, sequence, tries, seconds)
+    queue.leases.extend(channel.unacked, tag, seconds)
 
 
 def refused(why: str) -> PreconditionFailed:

@@ -44,7 +44,7 @@ def ack_run(channel: Channel, data: bytes, pos: int) -> int:
             upto = tag
             pos += ACK_FRAME
         if upto >= first:
-            settle(unacked.take_through(upto))
+            settle(unacked.take_through(upto, also_stragglers=False))  # no frame of this run was about them
     if pos == start:
         length = int.from_bytes(data[pos + 3 : pos + 7], "big")
         pos += length + 8

@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     @staticmethod
     def of(definition: Mapping[str, object], exchange: Exchange) -> Plan | None:
         number = definition.get("shards-per-node")
-        if not isinstance(number, int):
+        if not isinstance(number, int) or definition.get("sharded") is False:
             return None
         key = str(definition.get("routing-key", ""))
         if isinstance(exchange, ConsistentHashExchange):

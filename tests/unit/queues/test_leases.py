@@ -197,15 +197,18 @@ def test_it_times_out_again_and_again(house: House, client: Client) -> None:
     assert house.queue("q").counters.timed_out == 5
 
 
+def extend(client: Client, **headers: object) -> None:
+    """As session/extending.py has it; names with underscores."""
+    table = {name.replace("_", "-"): value for name, value in headers.items()}
+    client.feed(client.published("", "amq.leveret.extend", b"", headers=table))
+
+
 def test_who_works_long_extends_the_time_of_one_message(house: House, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"long", b"short")
     given(client)
-    queue, session = house.queue("q"), client.session.channels[1]
-    assert queue.leases is not None
-    holder, lane, sequence, tries = session.unacked.find(1)  # type: ignore[misc]
     house.advance(9)
-    queue.leases.extend(holder, lane, sequence, tries, 30.0)
+    extend(client, delivery_tag=1, timeout=30_000)
     house.advance(1)
     assert bodies(given(client)) == [b"short"]
     house.advance(10)
@@ -216,18 +219,46 @@ def test_who_works_long_extends_the_time_of_one_message(house: House, client: Cl
     assert b"long" in bodies(given(client))
 
 
+def test_without_a_time_it_is_the_queues_own_once_more(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"m")
+    given(client)
+    for _ in range(3):
+        house.advance(9)
+        extend(client, delivery_tag=1)
+    assert given(client) == []
+    house.advance(10)
+    assert bodies(given(client)) == [b"m"]
+
+
+def test_a_shorter_time_counts_as_well(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"m")
+    given(client)
+    extend(client, delivery_tag=1, timeout=2000)
+    house.advance(2)
+    assert bodies(given(client)) == [b"m"]
+
+
 def test_an_extension_holds_for_one_delivery_only(house: House, client: Client) -> None:
     client.consume("q")
     client.publish("q", b"m")
     given(client)
-    queue, session = house.queue("q"), client.session.channels[1]
-    assert queue.leases is not None
-    holder, lane, sequence, tries = session.unacked.find(1)  # type: ignore[misc]
-    queue.leases.extend(holder, lane, sequence, tries, 100.0)
+    extend(client, delivery_tag=1, timeout=100_000)
     client.nack(1)
     assert [each.tag for each in given(client)] == [2]
     house.advance(10)
     assert [each.tag for each in given(client)] == [3]
+
+
+def test_an_extension_that_comes_too_late_closes_nothing(house: House, client: Client) -> None:
+    client.consume("q")
+    client.publish("q", b"m")
+    given(client)
+    house.advance(10)
+    given(client)
+    extend(client, delivery_tag=1)
+    assert lives(client)
 
 
 # ---- late answers

@@ -181,3 +181,21 @@ def test_the_redelivered_flag_stays_for_good(client: Client) -> None:
     client.nack(1)
     client.nack(6)
     assert again(client) == [(b"1", True), (b"1", True)]
+
+
+def test_an_old_delivery_stays_unacked_however_many_later_ones_are_acked(house: House) -> None:
+    """S4-52: one by one, in order, until the old one is kept apart from the others."""
+    client = house.client()
+    client.declare("q")
+    client.qos(50)
+    client.consume("q")
+    client.publish("q", b"old")
+    client.heard()
+    for _ in range(100):
+        client.publish("q", *[b"new"] * 40)
+        for delivered in client.heard():
+            assert isinstance(delivered, Content)
+            client.ack(delivered.tag)
+    assert house.queue("q").unacked == 1
+    client.nack(1)
+    assert again(client) == [(b"old", True)]

@@ -88,6 +88,17 @@ def test_a_key_that_the_exchange_refuses_is_said_and_harms_nobody(
     shards = Shards(house, "x-consistent-hash")
     shards.policy(1, routing_key="no weight")
     assert shards.bound() == []
+    assert "shard cannot be made" in caplog.text
+
+
+def test_ordered_resize_on_another_type_is_said_and_has_no_effect(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    shards = Shards(house, "x-random")
+    shards.ordered(3)
+    shards.ordered(1)
+    assert shards.bound() == shards.names(3)
+    assert "ordered-resize has no effect" in caplog.text
 
 
 def test_s2_11_a_node_that_joins_gets_shards(shards: Shards) -> None:
@@ -136,6 +147,14 @@ def test_s2_27_clearing_the_policy_ends_management_and_queues_stay(house: House,
     client = house.client()
     client.send(QueueDelete("images"))
     assert shards.number() == 2
+
+
+def test_s2_27_sharded_false_ends_management_as_clearing_does(shards: Shards) -> None:
+    shards.policy(2)
+    shards.policy(3, sharded=False)
+    assert shards.bound() == shards.names(2)
+    shards.policy(3, sharded=True)
+    assert shards.bound() == shards.names(3)
 
 
 def test_shards_outlive_their_exchange(house: House, shards: Shards) -> None:
