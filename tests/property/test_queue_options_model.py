@@ -21,21 +21,21 @@ from tests.support.options_model import Holding, OptionsModel, Rules
 from tests.support.peer_pair import Client, Content
 from tests.support.stored_house import StoredHouse, StoredLife
 
-SECONDS = st.sampled_from([0, 1, 1, 2, 3, 5, 10, 30])
+SECONDS = st.sampled_from([0, 1, 2, 3, 5, 8, 10, 30])
 RULES = st.builds(
     Rules,
-    ttl=st.sampled_from([None, None, None, 0.0, 2.0, 10.0]),
+    ttl=st.sampled_from([None] * 6 + [0.0, 2.0, 10.0]),
     lanes=st.sampled_from([1, 1, 3]),
-    max_length=st.sampled_from([None, None, 0, 1, 3, 8]),
+    max_length=st.sampled_from([None] * 4 + [0, 1, 3, 8]),
     overflow=st.sampled_from(["drop-head", "drop-head", "reject-publish", "reject-publish-dlx"]),
     body_size=st.sampled_from([0, 0, 6]),
-    delivery_limit=st.sampled_from([None, None, 0, 1, 3]),
-    delays=st.sampled_from([(), (), (1.0,), (2.0, 0.0, 5.0), (30.0, 30.0)]),
-    timeout=st.sampled_from([None, None, 7.25]),
+    delivery_limit=st.sampled_from([None, None, None, 0, 1, 3]),
+    delays=st.sampled_from([(), (), (1.0,), (2.0, 0.0, 5.0), (30.0, 30.0), (3.0,) * 9]),
+    timeout=st.sampled_from([None, 7.25]),
     has_exchange=st.sampled_from([True, True, False]),
 )
 MESSAGE = st.tuples(
-    st.integers(0, 3), st.sampled_from([None, None, None, 0, 1, 5, 60]), st.sampled_from([True, True, False])
+    st.integers(0, 3), st.sampled_from([None] * 6 + [0, 1, 5, 60]), st.sampled_from([True, True, False])
 )
 
 
@@ -110,6 +110,14 @@ class OptionsMachine(RuleBasedStateMachine):
                 return
             self._keep(1, got, expected)
 
+    @rule(number=st.integers(1, 4))
+    def fail(self, number: int) -> None:
+        """Take some, and give them back."""
+        self.get(number)
+        for index in range(number):
+            if self.tags:
+                self.answer(len(self.tags) - 1 - index % len(self.tags), "requeue")
+
     def _keep(self, channel: int, got: Content, expected: Holding) -> None:
         tries, rules = expected.message.tries, self.model.rules
         assert got.body == expected.message.body
@@ -135,9 +143,9 @@ class OptionsMachine(RuleBasedStateMachine):
         self.eater.consume("q")
         self._eat()
 
-    @precondition(lambda self: self.model.prefetch is not None)
-    @rule()
-    def cancel(self) -> None:
+    def _cancel(self) -> None:
+        if self.model.prefetch is None:
+            return
         self.model.cancel()
         self.eater.ask(BasicCancel("tag"))
 
@@ -159,22 +167,26 @@ class OptionsMachine(RuleBasedStateMachine):
             client.nack(key[1], requeue=answer == "requeue")
         self._eat()
 
-    @rule()
-    def vanish(self) -> None:
+    @rule(what=st.sampled_from(["read the dead", "read the dead", "cancel", "vanish", "purge"]))
+    def upheaval(self, what: str) -> None:
+        """One rule, so that they do not happen too often."""
+        {"read the dead": self._read_the_dead, "cancel": self._cancel, "vanish": self._vanish, "purge": self._purge}[
+            what
+        ]()
+
+    def _vanish(self) -> None:
         self.tags.clear()
         self.model.leave()
         self.eater.vanish()  # first, or it would get what the other held
         self.client.vanish()
         self.client, self.eater = self.house.client(), self.house.client()
 
-    @rule()
-    def purge(self) -> None:
+    def _purge(self) -> None:
         answer = self.client.ask(QueuePurge("q"))
         assert isinstance(answer, QueuePurgeOk)
         assert answer.message_count == self.model.purge()
 
-    @rule()
-    def read_the_dead(self) -> None:
+    def _read_the_dead(self) -> None:
         """They are those that died, and tell why."""
         found: Counter[tuple[bytes, object]] = Counter()
         while (letter := self.client.get("dead", no_ack=True)) is not None:
@@ -220,5 +232,5 @@ class OptionsMachine(RuleBasedStateMachine):
             self.patch.undo()
 
 
-OptionsMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=25)
+OptionsMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=25)
 TestQueueOptions = OptionsMachine.TestCase

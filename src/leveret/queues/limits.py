@@ -37,7 +37,10 @@ class Limits:
     def _excess(self) -> tuple[int, int]:
         """How many messages, and how many bytes, are too many; 0 or less if none."""
         messages = 0 if self._length is None else self._queue.ready - self._length
-        return messages, 0 if self._size is None else bodies_of(self._queue) - self._size
+        queue, most = self._queue, self._size
+        if most is None or queue.bytes - queue.held <= most:  # contents are larger than bodies
+            return messages, 0
+        return messages, bodies_of(queue) - most
 
     def has_room(self, message: Message, may_drain: bool) -> bool:
         """Whether one more fits; consumers take what they can first."""
@@ -51,7 +54,10 @@ class Limits:
     def _fits(self, message: Message) -> bool:
         if self._length is not None and self._queue.ready >= self._length:
             return False
-        return self._size is None or bodies_of(self._queue) + body_size(message[0]) <= self._size
+        queue, most, size = self._queue, self._size, body_size(message[0])
+        if most is None or queue.bytes - queue.held + size <= most:
+            return True
+        return bodies_of(queue) + size <= most
 
     def enforce(self) -> None:
         if not self._drops:

@@ -74,6 +74,7 @@ class Pager:
         limit = min(SQUEEZED, self.limit) if squeeze else self.limit
         room = limit // average
         for lane in reversed(queue.lanes):
+            lane.strip()  # or the holes in front would push out what was just brought back
             keep = min(max(room, self._chunks.get(lane.number, 0)), len(lane.ready))
             room = max(room - keep, 0)
             self._shrink(lane, keep, squeeze)
@@ -151,7 +152,7 @@ class Pager:
         if not lane.paged:
             self._close_stretch(lane)
             return
-        has_enough = len(lane.ready) - lane.holes + len(lane.returned) > self._chunks.get(lane.number, 0) // 2
+        has_enough = len(lane.ready) + len(lane.returned) > self._chunks.get(lane.number, 0) // 2
         # Where not everybody may have the first message, those behind it are wanted too.
         if has_enough and (self._queue.selection is None or not self._has_much_room()):
             return

@@ -67,7 +67,7 @@ class OrderedSlots:
         self._has_changed = True
         if self._is_rebinding:
             return
-        if any(hold.may_move for hold in self._holds.values()):
+        if any(hold.may_move or hold.state is State.ENDING for hold in self._holds.values()):
             self._replace_dead()  # the rest when nothing moves
         else:
             self._resize()
@@ -246,6 +246,18 @@ class OrderedSlots:
 
     # ---- the end
 
+    def is_for(self, vhost: Vhost) -> bool:
+        """Whether it has not finished, and can go on here."""
+        return self._vhost is vhost and bool(self._holds)
+
+    def resume(self, exchange: ModulusHashExchange, changed: Callable[[], None]) -> None:
+        """It was stopped, and what was held has not all gone on yet."""
+        self._exchange, self._changed, self._is_over = exchange, changed, False
+        exchange.spread = self
+        self.record()
+        self._lead()
+        self.rebound()
+
     def stop(self) -> None:
         """The policy is gone, or the exchange: what is held goes on at once."""
         self._exchange.spread = None
@@ -256,11 +268,12 @@ class OrderedSlots:
         self.record()
 
 
-def finish_left(broker: Broker, vhost: Vhost, exchange: str) -> None:
+def finish_left(broker: Broker, vhost: Vhost, exchange: str) -> OrderedSlots:
     """An exchange was ordered in an earlier life and is not any more: what is still held goes on."""
     left = OrderedSlots(broker, vhost, ModulusHashExchange(exchange, durable=True))
     left._restore()
     left.stop()
+    return left
 
 
 def _checked(value: bytes, exchange: str) -> dict[str, Any]:

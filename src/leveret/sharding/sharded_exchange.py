@@ -27,6 +27,7 @@ from leveret.sharding.shard_names import shard_name
 from leveret.sharding.sharing import Sharing
 
 LEAST_WEIGHT = "1"
+Unfinished = dict[tuple[str, str], OrderedSlots]  # by vhost and exchange: stopped, and maybe with messages to move
 
 
 class Plan(NamedTuple):
@@ -51,11 +52,14 @@ class Plan(NamedTuple):
 class ShardedExchange:
     """The pool of its shards (broker/pools.py)."""
 
-    def __init__(self, broker: Broker, vhost: Vhost, exchange: Exchange, membership: Membership) -> None:
+    def __init__(
+        self, broker: Broker, vhost: Vhost, exchange: Exchange, membership: Membership, unfinished: Unfinished
+    ) -> None:
         self._broker = broker
         self._vhost = vhost
         self._exchange = exchange
         self._membership = membership
+        self._unfinished = unfinished
         self._plan = Plan(0, "", is_ordered=False)
         self._made: dict[str, None] = {}  # shards that were bound by us
         self._slots: OrderedSlots | None = None
@@ -79,13 +83,10 @@ class ShardedExchange:
     def follow(self, plan: Plan, left: Collection[str] = ()) -> None:
         """Make what is missing; done before, it changes nothing. ``left``: nodes that are no more."""
         before, self._plan = self._plan, plan
-        if self._slots is not None and not plan.is_ordered:
-            self._slots.stop()
-            self._slots = None
-        if self._slots is None and plan.is_ordered and isinstance(self._exchange, ModulusHashExchange):
-            self._slots = OrderedSlots(self._broker, self._vhost, self._exchange, self.refresh)
-            self._vhost.moves = True
-            self._slots.begin()  # with the shards that it has: what the policy asks for is a resize
+        if not plan.is_ordered:
+            self.stop()
+        elif self._slots is None and isinstance(self._exchange, ModulusHashExchange):
+            self._begin_order(self._exchange)  # with the shards that it has: what the policy asks for is a resize
         with nullcontext() if self._slots is None else self._slots.rebinding():
             for node in self._membership.names:
                 for index in range(plan.per_node):
@@ -93,6 +94,16 @@ class ShardedExchange:
             for binding in self._superfluous(before, left):
                 self._vhost.unbind(binding)
         self.refresh()
+
+    def _begin_order(self, exchange: ModulusHashExchange) -> None:
+        self._vhost.moves = True
+        unfinished = self._unfinished.pop((self._vhost.name, exchange.name), None)
+        if unfinished is not None and unfinished.is_for(self._vhost):
+            self._slots = unfinished
+            unfinished.resume(exchange, self.refresh)
+        else:
+            self._slots = OrderedSlots(self._broker, self._vhost, exchange, self.refresh)
+            self._slots.begin()
 
     def _grow(self, shard: str, key: str) -> None:
         vhost, durable = self._vhost, self._exchange.durable
@@ -129,6 +140,9 @@ class ShardedExchange:
         """The policy is gone, or the exchange: queues stay, bound as they are."""
         if self._slots is not None:
             self._slots.stop()
+            if self._slots.is_for(self._vhost):
+                self._unfinished[self._vhost.name, self._exchange.name] = self._slots
+            self._slots = None
 
     # ---- its shards
 

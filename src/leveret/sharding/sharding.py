@@ -14,13 +14,14 @@ from leveret.logs import get_log
 from leveret.sharding.membership import Membership
 from leveret.sharding.ordered import COMPONENT, finish_left
 from leveret.sharding.pseudo_queues import PseudoQueues
-from leveret.sharding.sharded_exchange import Plan, ShardedExchange
+from leveret.sharding.sharded_exchange import Plan, ShardedExchange, Unfinished
 
 
 class Sharding:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._sharded: dict[tuple[str, str], ShardedExchange] = {}
+        self._unfinished: Unfinished = {}
         self._nodes: set[str] = set()
         self._names = PseudoQueues(self.find, broker.interceptors)
         self._log = get_log("sharding")
@@ -34,7 +35,7 @@ class Sharding:
             for exchange in vhost.parameters.names(COMPONENT):
                 found = self.find(vhost.name, exchange)
                 if found is None or found.slots is None:
-                    finish_left(self._broker, vhost, exchange)
+                    self._unfinished[vhost.name, exchange] = finish_left(self._broker, vhost, exchange)
 
     def find(self, vhost: str, exchange: str) -> ShardedExchange | None:
         return self._sharded.get((vhost, exchange))
@@ -51,7 +52,7 @@ class Sharding:
         if plan is None or exchange is None:
             return
         if known is None:
-            known = ShardedExchange(self._broker, vhost, exchange, self.membership)
+            known = ShardedExchange(self._broker, vhost, exchange, self.membership, self._unfinished)
             self._sharded[vhost.name, name] = vhost.pools[name] = known
             self._names.needed(True)
         if definition.get("ordered-resize") and not plan.is_ordered:

@@ -124,5 +124,32 @@ def test_what_an_exchange_held_goes_on_if_it_is_not_ordered_any_more() -> None:
     assert stored(shards).vhost.parameters.get("sharding", "images") is None
 
 
+@pytest.mark.parametrize("back", ["policy", "exchange"])
+def test_order_that_is_asked_for_again_before_the_hold_is_empty_goes_on(back: str) -> None:
+    """The hold is on disk, and the disk is slow: it has not moved when the policy, or the exchange, is there again."""
+    shards, key = holding()
+    house = stored(shards)
+    client = house.client()
+    put(client, key, *range(4, 304))
+    shards.queue(0).touch()
+    (hold,) = [queue for name, queue in house.vhost.internal.queues.items() if ".held." in name]
+    assert hold.lane.paged > 0
+    house.is_slow = True
+    if back == "policy":
+        shards.clear()
+        shards.ordered(2)
+    else:
+        house.vhost.delete_exchange("images")
+        house.vhost.declare_exchange("images", "x-modulus-hash", durable=True)
+    assert shards.held() > 0
+    put(client, key, 304)
+    house.is_slow = False
+    house.rest()
+    assert shards.held() == 0
+    assert shards.slots().is_settled
+    assert take(shards, 1) == [b"%d" % number for number in range(2, 305)]
+    assert house.vhost.parameters.get("sharding", "images") is not None
+
+
 def test_sharding_starts_without_any_exchange() -> None:
     Sharding(StoredHouse().broker).start()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.wire.methods import QueueDelete
-from tests.support.peer_pair import House
+from leveret.routing.exchange import Exchange
+from leveret.wire.methods import BasicAck, ConfirmSelect, ConfirmSelectOk, QueueDelete
+from tests.support.peer_pair import Content, House, split_frames
 from tests.support.shards import Shards, send
 
 
@@ -17,6 +18,10 @@ def house() -> House:
 @pytest.fixture
 def shards(house: House) -> Shards:
     return Shards(house)
+
+
+def exchange_of(house: House) -> Exchange:
+    return house.vhost.exchange("images")
 
 
 def test_s2_01_s2_02_a_policy_makes_shards_and_binds_them_with_its_key(house: House, shards: Shards) -> None:
@@ -128,6 +133,30 @@ def test_s2_13_the_shards_of_a_node_that_leaves_are_unbound_and_stay(house: Hous
     shards.sharding.membership.leave("other")
     assert shards.bound() == shards.names(2)
     assert shards.queue(1, "other").alive
+
+
+def test_s2_13_confirms_and_returns_tell_of_what_was_under_way_when_the_node_left(house: House, shards: Shards) -> None:
+    """Its queue is unbound: the message is there all the same. Its queue is gone: the message is returned."""
+    shards.policy(1)
+    shards.sharding.membership.join("other")
+    client = house.client()
+    assert client.ask(ConfirmSelect()) == ConfirmSelectOk()
+    far = shards.names(1, "other")[0]
+    key = next(key for key in map(str, range(100)) if house.vhost.route(exchange_of(house), (key,), {}).queues == [far])
+    method, *content = split_frames(client.published("images", key, b"1", mandatory=True))
+    client.feed(method)
+    shards.sharding.membership.leave("other")
+    client.feed(b"".join(content))
+    assert client.heard() == [BasicAck(1)]
+    assert shards.queue(0, "other").ready == 1
+    shards.sharding.membership.join("other")
+    client.feed(method)
+    shards.sharding.membership.leave("other")
+    house.vhost.delete_queue(far)
+    client.feed(b"".join(content))
+    returned, ack = client.heard()
+    assert isinstance(returned, Content)
+    assert ack == BasicAck(2)
 
 
 def test_s2_27_a_larger_number_adds_shards_and_a_smaller_one_changes_nothing(shards: Shards) -> None:
