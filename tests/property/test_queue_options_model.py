@@ -119,7 +119,7 @@ class OptionsMachine(RuleBasedStateMachine):
                 self.answer(len(self.tags) - 1 - index % len(self.tags), "requeue")
 
     def _keep(self, channel: int, got: Content, expected: Holding) -> None:
-        tries, rules = expected.message.tries, self.model.rules
+        tries, rules = expected.tries, self.model.rules
         assert got.body == expected.message.body
         counts = bool(rules.delays) or rules.delivery_limit is not None
         told = (got.properties.headers or {}).get("x-delivery-count")

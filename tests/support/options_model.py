@@ -29,6 +29,7 @@ class Holding:
     message: Kept
     until: float  # then it is taken back
     is_consumers: bool
+    tries: int  # before this delivery
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class OptionsModel:
         self.ready.remove(first)
         first.is_new = False
         timeout = self.rules.timeout
-        holding = Holding(first, inf if timeout is None else self.now + timeout, is_consumers)
+        holding = Holding(first, inf if timeout is None else self.now + timeout, is_consumers, first.tries)
         self.held.append(holding)
         return holding
 

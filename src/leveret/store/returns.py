@@ -1,6 +1,6 @@
 """What a RETURN entry says of a message in one number: how often it came back and, if it waits, until when.
 
-    milliseconds since 1970 << 16 | tries, at most 65,535 tries; no time means that it does not wait
+milliseconds since 1970 << 16 | tries, at most 65,535 tries; no time means that it does not wait
 """
 
 from __future__ import annotations
