@@ -260,3 +260,23 @@ def test_counts_that_were_not_looked_at_in_a_life_are_there_in_the_next() -> Non
     house, client = again(life)
     counts = [next_count(client) for _ in range(6)]
     assert counts == [1, 1, 1, 1, 1, 3]
+
+
+def test_what_waits_far_behind_the_front_is_not_given_before_its_time_in_the_next_life() -> None:
+    """Nobody has read it yet: it is counted with those on disk until then, and waits all the same."""
+    house, client = begun(retry_delays=[3_600_000])
+    client.publish("q", *[b"%02d" % number + b"x" * 200_000 for number in range(30)], delivery_mode=2)
+    held = [client.get("q") for _ in range(30)]
+    last = held[-1]
+    assert last is not None
+    client.nack(last.tag)
+    house, client = again(house.crashed(image=0))
+    given = []
+    while (got := client.get("q", no_ack=True)) is not None:
+        given.append(got.body[:2])
+    assert given == [b"%02d" % number for number in range(29)]
+    assert client.count("q") == 0
+    house.advance(3600)
+    got = client.get("q")
+    assert got is not None
+    assert got.body[:2] == b"29"
