@@ -86,6 +86,7 @@ class Broker:
         self.flushed = GRANTED  # receipts up to this one were handed to the log's disk
         self._records = True
         self.errands = Errands(lambda: self.wake())
+        self._under_way = self.errands.under_way
         self._ids = count(1)
         self._events = get_log("broker")
 
@@ -228,7 +229,7 @@ class Broker:
     @property
     def has_work(self) -> bool:
         """Whether a turn is needed."""
-        return bool(self.dirty or self.outgoing or self.errands.under_way or self.log.issued != self.flushed)
+        return bool(self.dirty or self.outgoing or self._under_way or self.log.issued != self.flushed)
 
     # ---- the turn
 
@@ -242,8 +243,8 @@ class Broker:
                     queue.drain()
                 except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
                     self._events.exception("bug while delivering", queue=queue.name)
-        if self.errands.under_way:
-            self.errands.run()
+        if self._under_way:
+            self.errands.run()  # wakes us again as long as there are any
         self.flushed = self.log.issued
         self.log.flush()
         if self.outgoing:
@@ -253,7 +254,7 @@ class Broker:
                 outbox.flush()
         if self.gauge.used > self.memory.shortage or self.gauge.is_short:
             self.check_memory()
-        if self.dirty or self.outgoing or self.errands.under_way or self.log.issued != self.flushed:
+        if self.dirty or self.outgoing or self.log.issued != self.flushed:
             self.wake()
 
     # ---- alarms

@@ -30,3 +30,5 @@ class Errands:
             errand = self.under_way.popleft()
             if errand.step() and errand not in self.under_way:
                 self.under_way.append(errand)
+        if self.under_way:
+            self._wake()

@@ -192,9 +192,10 @@ class ClassicQueue:
         if self.deadlines is not None and not bury_expired(self):
             self.touch()  # more than may die at once; nobody gets one whose time is up
             return
-        budget = BURST if self.selection is None else self.selection.deliver(BURST)
-        while budget > 0 and self.selection is None:
-            lane = self.lane if len(self.lanes) == 1 else self.highest_lane()
+        selects, is_single = self.selection is not None, len(self.lanes) == 1
+        budget = self.selection.deliver(BURST) if self.selection is not None else BURST
+        while budget > 0 and not selects:
+            lane = self.lane if is_single else self.highest_lane()
             if lane.holes:
                 lane.strip()
             if not lane.ready and not lane.returned:
@@ -214,11 +215,12 @@ class ClassicQueue:
             if not bury_expired(self):
                 self.touch()
             arm_expiry(self)
-        if self.pager is not None:
+        if self.pager is not None and (self.lane.page_stop or not is_single):
             self.pager.refill()
         self.account()
-        for observer in self.observers:
-            observer(self)
+        if self.observers:
+            for observer in self.observers:
+                observer(self)
 
     def catch_up(self) -> None:
         """Drain now, before the turn ends."""
@@ -238,8 +240,13 @@ class ClassicQueue:
         messages = self.unacked
         received = 0
         for lane in self.lanes:
-            messages += len(lane.ready) + len(lane.returned) + len(lane.fresh) - lane.holes
-            received += lane.tail - 1
+            ready = len(lane.ready)
+            messages += ready + len(lane.returned) - lane.holes
+            if lane.page_stop:
+                messages += len(lane.fresh)
+                received += lane.page_stop + len(lane.fresh) - 1
+            else:
+                received += lane.head + ready - 1
         held = here + messages * PER_MESSAGE
         gauge.used += held - self.accounted
         self.accounted = held
@@ -250,21 +257,26 @@ class ClassicQueue:
 
     def offer(self, lane: Lane, consumer: Consumer, budget: int) -> int:
         """Give one consumer its turn; how many messages it took."""
-        tries = 0
         if lane.returned:
             sequence, tries, message = lane.pop()  # type: ignore[misc]
             consumer.take_again(message, lane.number, sequence, tries)
             number, size = 1, len(message[0])
             self.counters.redelivered += 1
         else:
-            limit = lane.stretch(1 if consumer.one_shot else self.consumers.stretch or budget)
-            number, size = consumer.take(lane.ready, lane.number, lane.head, limit)
+            limit = 1 if consumer.one_shot else self.consumers.stretch or budget
+            if lane.holes or limit > len(lane.ready):
+                limit = lane.stretch(limit)
             sequence = lane.head
-            lane.head += number
-        self.counters.delivered += number
+            number, size = consumer.take(lane.ready, lane.number, sequence, limit)
+            lane.head = sequence + number
+        counters = self.counters
+        counters.delivered += number
         if consumer.no_ack:
-            self.counters.delivered_no_ack += number
-            self.release(lane.number, sequence, number, size)
+            counters.delivered_no_ack += number
+            if self.stored or self.watermarks is not None:
+                self.release(lane.number, sequence, number, size)
+            else:
+                self.bytes -= size
         else:
             self.unacked += number
             self.held += size

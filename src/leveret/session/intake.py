@@ -151,9 +151,10 @@ class Intake:
                     if startswith(PUBLISH, pos + 7):
                         self.at_method = (60, 40)
                         pos = take_publishes(channel, data, pos, stop)
-                        if self.wanted:
-                            break
-                        continue
+                        if pos >= 0:
+                            continue
+                        pos = ~pos  # the rest of that message is on its way
+                        break
                     if startswith(ACK, pos + 7):
                         self.at_method = (60, 80)
                         pos = ack_run(channel, data, pos)

@@ -60,16 +60,16 @@ class Outbox:
             self._broker.outgoing.append(self)
 
     def flush(self) -> None:
-        pieces, size = self.pieces, self.size
         self._flushing = False
-        self.size = 0
+        pieces = self.pieces
         if pieces:
             self.spoke = True
-            if size > LARGE * len(pieces):
-                self._peer.write_pieces(pieces)
-            else:
+            if self.size <= LARGE or self.size <= LARGE * len(pieces):
                 self._peer.write(b"".join(pieces))
+            else:
+                self._peer.write_pieces(pieces)
             pieces.clear()
+        self.size = 0
         if self.starved and self.writable:
             self.starved = False
             self._feed()

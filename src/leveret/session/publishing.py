@@ -53,8 +53,8 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     """Take the publishes of one channel that follow each other from ``pos`` on; where the rest of the data begins.
 
     The first method frame is whole and ends at ``stop``. A message of which only the end of its body is missing is
-    ``wanted`` whole, and left. Any other that cannot be taken here has its method frame consumed, and the channel waits
-    for its content frame by frame.
+    ``wanted`` whole, and left: the result is then the complement of where it begins. Any other that cannot be taken
+    here has its method frame consumed, and the channel waits for its content frame by frame.
     """
     end = len(data)
     startswith = data.startswith
@@ -78,7 +78,6 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
         run: list[Message] = []
         timed = False
         waits = True
-        wanted = 0
         least = NOTHING if route.special else SHORTEST_HEADER  # what has to be looked into is not taken here
         while end - head >= least and startswith(header_start, head):
             length, class_id, _, body, flags = unpack_header(data, head + 3)
@@ -93,7 +92,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                 if body > largest or not startswith(body_start, at):
                     break
                 if stop > end:
-                    wanted = stop - pos
+                    connection.intake.wanted = stop - pos
                     break
                 if data[stop - 1] != FRAME_END:
                     break
@@ -155,10 +154,9 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                     queue.publish(run, size, timed)
             else:
                 publish(channel, route, run, pos - start - skip * number, timed)
-        if wanted:
-            connection.intake.wanted = wanted
-            return pos
         if waits:
+            if connection.intake.wanted:
+                return ~pos
             channel.await_content(route)
             return pos + skip
         if end - pos < SHORTEST_PUBLISH or not startswith(frame_start, pos) or not startswith(PUBLISH, pos + 7):
