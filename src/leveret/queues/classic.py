@@ -264,8 +264,10 @@ class ClassicQueue:
             self.counters.redelivered += 1
         else:
             limit = 1 if consumer.one_shot else self.consumers.stretch or budget
-            if lane.holes or limit > len(lane.ready):
+            if lane.holes:
                 limit = lane.stretch(limit)
+            elif limit > len(lane.ready):
+                limit = len(lane.ready)
             sequence = lane.head
             number, size = consumer.take(lane.ready, lane.number, sequence, limit)
             lane.head = sequence + number

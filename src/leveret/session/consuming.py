@@ -82,9 +82,11 @@ class AmqpConsumer(Consumer):
         popleft = ready.popleft
         keeps = not self.no_ack
         keep = unacked.items.append
-        room = self.room()
         first = tag = unacked.next_tag
-        stop = tag + (limit if limit < room else room)
+        if limit > 1:  # for one there is room, or we were not asked
+            room = self.room()
+            limit = limit if limit < room else room
+        stop = tag + limit
         size = 0
         last: Address | None = None
         head = tail = b""
