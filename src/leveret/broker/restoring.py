@@ -16,7 +16,7 @@ from leveret.broker.rows import POLICY_COMPONENTS, policy_facts
 from leveret.errors import LeveretError
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.deadlines import Deadlines
+from leveret.queues.expiry import watch_deadlines
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ParameterRow, UserRow
 from leveret.store.left_deadlines import LeftDeadlines
@@ -139,9 +139,8 @@ def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
         queue.pager.restore(lane, first, left.tail, left.number(), left.size(), delivered_below)
         queue.bytes += left.size()
         total += left.number()
-        if left.deadlines and queue.deadlines is None:
-            queue.deadlines = Deadlines(queue.lanes)
-            queue.plain = False
+        if left.deadlines:
+            watch_deadlines(queue)
         for deadline, sequence in left.deadlines:
             assert queue.deadlines is not None
             queue.deadlines.watch(lane.number, sequence, deadline - ahead)

@@ -36,8 +36,9 @@ from leveret.queues.options import DeadLetterTo, QueueOptions
 from leveret.routing.delayed import DELAYED
 from leveret.routing.exchange import Exchange
 from leveret.store.pages import Loaded
-from leveret.wire.content import properties_of, with_properties
-from leveret.wire.properties import Properties
+from leveret.wire.content import properties_of
+from leveret.wire.fields import encode_value
+from leveret.wire.splicing import spliced
 
 if TYPE_CHECKING:
     from leveret.broker.vhost import Vhost
@@ -130,9 +131,7 @@ class Schedules:
         if not queues:
             vhost.counters_of(exchange.name).unroutable += 1
             return False
-        shown = _as_delivered(properties, exchange)
-        if shown is not properties:
-            content = with_properties(content, shown)
+        content = _as_delivered(content, headers, exchange)
         traits = traits_of(properties, vhost.surroundings.now())
         due: Message = (content, address, traits)
         for queue in queues:
@@ -234,13 +233,12 @@ def _delay_ms(headers: Mapping[str, object]) -> int:
     return value
 
 
-def _as_delivered(properties: Properties, exchange: Exchange) -> Properties:
+def _as_delivered(content: bytes, headers: Mapping[str, object], exchange: Exchange) -> bytes:
     """Without blind copies; a delay that is over is shown below zero, as RabbitMQ's plugin shows it."""
-    headers = dict(properties.headers or {})
-    headers.pop("BCC", None)
-    if exchange.kind == DELAYED and (delay := _delay_ms(headers)) > 0:
-        headers[DELAY] = -delay
-    return properties if headers == (properties.headers or {}) else replace(properties, headers=headers)
+    delay = _delay_ms(headers) if exchange.kind == DELAYED else 0
+    if delay <= 0 and "BCC" not in headers:
+        return content
+    return spliced(content, {DELAY: encode_value(-delay)} if delay > 0 else {}, without=("BCC",))
 
 
 def _waiting(lane: Lane, sequence: int) -> Message | None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, Message, Traits
-from leveret.queues.deadlines import Deadlines
-from leveret.queues.expiry import dying_by
+from leveret.queues.expiry import dying_by, watch_deadlines
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
@@ -20,11 +19,8 @@ if TYPE_CHECKING:
 
 
 def take_closely(queue: ClassicQueue, run: list[Message], timed: bool) -> None:
-    if timed and queue.deadlines is None:
-        queue.deadlines = Deadlines(queue.lanes)
-        queue.plain = False
-        for lane in queue.lanes:
-            lane.in_turn = NEVER if len(lane) else 0.0
+    if timed:
+        watch_deadlines(queue)
     if queue.options.ttl is not None:
         run = dying_by(queue.surroundings.now() + queue.options.ttl, run)
     if len(queue.lanes) == 1:

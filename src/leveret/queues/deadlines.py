@@ -88,18 +88,18 @@ class Deadlines:
         return deaths
 
     def _collect_front(self, lane: Lane, now: float, deaths: list[Death], most: int) -> None:
-        ready, number = lane.ready, lane.number
-        while ready and not lane.returned and not lane.holes and len(deaths) < most:  # the usual, without calls
-            if ready[0][2].deadline > now or lane.head >= lane.attempted:
+        """Of what came back, and of the rest: one may be immortal and stand before the other."""
+        returned, ready, number = lane.returned, lane.ready, lane.number
+        while returned and returned[0][2][2].deadline <= now and len(deaths) < most:
+            sequence, _, message = heappop(returned)
+            deaths.append(Death(number, sequence, message))
+        while len(deaths) < most:
+            if lane.holes:
+                lane.strip()
+            if not ready or ready[0][2].deadline > now or lane.head >= lane.attempted:
                 return
             deaths.append(Death(number, lane.head, ready.popleft()))
             lane.head += 1
-        while len(deaths) < most and (first := lane.first()) is not None:
-            sequence, _, message = first
-            if message[2].deadline > now or sequence >= lane.attempted:
-                return
-            lane.pop()
-            deaths.append(Death(lane.number, sequence, message))
 
     def sweep(self) -> None:
         """Drop the entries of messages that are not waiting any more; unacked ones get a new one on return."""
@@ -117,9 +117,11 @@ class Deadlines:
         """When collect() will have something to do."""
         soonest = (self._heap[0] >> PLACE_BITS) / 1e6 if self._heap else NEVER
         for lane in self._lanes:
-            first = lane.first()
-            if first is not None and first[2][2].deadline < soonest:
-                soonest = first[2][2].deadline
+            lane.strip()
+            if lane.returned:
+                soonest = min(soonest, lane.returned[0][2][2].deadline)
+            if lane.ready:
+                soonest = min(soonest, lane.ready[0][2].deadline)
         return soonest
 
     def soonest(self, most: int, after: int | None = None) -> list[int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leveret.delivery.single_active import SingleActive
-from leveret.queues.deadlines import Deadlines
 from leveret.queues.duplicates import Duplicates
+from leveret.queues.expiry import watch_deadlines
 from leveret.queues.idleness import Idleness
 from leveret.queues.leases import Leases
 from leveret.queues.limits import Limits
@@ -22,9 +22,8 @@ def equip(queue: ClassicQueue, options: QueueOptions) -> None:
     """Messages that are here already keep the deadlines they have."""
     queue.options = options
     queue.synced = options.durability != "os"
-    if options.ttl is not None and queue.deadlines is None:
-        queue.deadlines = Deadlines(queue.lanes)
-        queue.plain = False
+    if options.ttl is not None:
+        watch_deadlines(queue)
     has_limits = options.max_length is not None or options.max_bytes is not None
     queue.limits = Limits(queue) if has_limits else None
     if options.retry is not None and queue.waiting is None:

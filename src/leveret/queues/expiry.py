@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, Message
-from leveret.queues.deadlines import ON_DISK_AT_ONCE
+from leveret.queues.deadlines import ON_DISK_AT_ONCE, Deadlines
 from leveret.queues.dying import EXPIRED, Dead, buries_expired, bury
 from leveret.queues.exhuming import exhume
 
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from leveret.queues.lane import Lane
 
 BATCH = 256  # deaths at a time: each batch is one group of the log
+
+
+def watch_deadlines(queue: ClassicQueue) -> None:
+    """From now on messages of this queue may die of age; those that are here already do not, or have an entry."""
+    if queue.deadlines is None:
+        queue.deadlines = Deadlines(queue.lanes)
+        queue.plain = False
+        for lane in queue.lanes:
+            lane.in_turn = NEVER if len(lane) else 0.0
 
 
 def bury_expired(queue: ClassicQueue) -> bool:

@@ -6,7 +6,6 @@ rewritten, user-id and expiration are checked.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leveret.broker.publish_rules import further_keys, traits_of
@@ -20,16 +19,19 @@ from leveret.session.inspection import inspect
 from leveret.session.publishing import publish
 from leveret.session.routes import Route
 from leveret.wire.constants import BASIC_CLASS, FRAME_BODY, MAX_BODY_SIZE
-from leveret.wire.content import PROPERTIES_AT, properties_of, refit, with_properties
+from leveret.wire.content import PROPERTIES_AT, properties_of, refit
+from leveret.wire.fields import encode_short
 from leveret.wire.frames import decode_header
 from leveret.wire.frames import frame as body_frame
 from leveret.wire.grammar import after_body, after_header
 from leveret.wire.methods import BasicPublish
-from leveret.wire.properties import Properties
+from leveret.wire.properties import FLAG_REPLY_TO, Properties
+from leveret.wire.splicing import spliced
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
+BLIND = ("BCC",)  # no receiver may see it
 IMPERSONATOR = "impersonator"
 SMALL = 256  # bytes
 
@@ -147,13 +149,10 @@ def _look_closely(channel: Channel, route: Route, content: bytes) -> tuple[Route
     traits = traits_of(properties, channel.now())
     copies = further_keys(headers)
     due = channel.vhost.schedules.due(route.exchange, headers)
-    changed = properties
-    if "BCC" in headers and due is None:  # blind: no receiver may see it
-        changed = replace(changed, headers={name: value for name, value in headers.items() if name != "BCC"})
+    if "BCC" in headers and due is None:
+        content = spliced(content, {}, without=BLIND)
     if properties.reply_to == REPLY_TO:
-        changed = replace(changed, reply_to=channel.reply_name())
-    if changed is not properties:
-        content = with_properties(content, changed)
+        content = spliced(content, {}, sets={FLAG_REPLY_TO: encode_short(channel.reply_name())})
     if due is not None:
         return route.waiting_in(channel.vhost.schedules.queue), content, until(due, traits)
     if copies or route.special:

@@ -34,9 +34,15 @@ def long(value: int) -> bytes:
 
 
 def spliced(
-    content: bytes, headers: Mapping[str, bytes], *, without: Collection[str] = (), drops: Collection[int] = ()
+    content: bytes,
+    headers: Mapping[str, bytes],
+    *,
+    without: Collection[str] = (),
+    drops: Collection[int] = (),
+    sets: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """The same content with these headers (raw values) set, others removed, and the properties of some flags dropped.
+    """The same content with these headers (raw values) set and others removed, and with the properties of some flags
+    dropped or set (raw, too).
 
     FrameError if its properties cannot be read.
     """
@@ -47,6 +53,7 @@ def spliced(
         del pieces[FLAG_HEADERS]
     for flag in drops:
         pieces.pop(flag, None)
+    pieces.update(sets or {})
     flags = UINT16.pack(sum(pieces))
     packed = flags + b"".join([pieces[flag] for flag, _, _, _ in LAYOUT if flag in pieces])
     payload = CONTENT_HEADER.pack(BASIC_CLASS, 0, body_size(content)) + packed
