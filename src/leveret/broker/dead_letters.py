@@ -21,14 +21,13 @@ from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, LeveretError
 from leveret.logs import get_log
 from leveret.message import PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Address, Message, Traits
-from leveret.queues.choosy import offer
+from leveret.queues.choosy import hand_over
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dying import NOWHERE, REJECTED, Dead
-from leveret.queues.guard import Carefree, Delivery
 from leveret.queues.options import DeadLetterTo
 from leveret.queues.queue import Queue, publish_to
 from leveret.routing.exchange import Exchange
-from leveret.wire.content import properties_of, with_properties
+from leveret.wire.content import body_at, properties_of, with_properties
 from leveret.wire.fields import FieldValue, encode_long, encode_short, encode_table, encode_value
 from leveret.wire.properties import FLAG_EXPIRATION, Properties
 from leveret.wire.splicing import appended, long, spliced
@@ -39,6 +38,7 @@ DEATHS = "x-death"
 FIRST_REASON = "x-first-death-reason"
 FIRST_DEATH = ("x-first-death-queue", FIRST_REASON, "x-first-death-exchange")
 MOST_ADDRESSES = 1024
+MOST_COMPLAINTS = 1024
 
 
 class Letter(NamedTuple):
@@ -88,8 +88,8 @@ class DeadLetters:
             for message in messages:
                 self._forward(queue, reason, target, [message])
             return
-        body_at = _body_at(messages[0][0])
-        run = [(letter.head + content[body_at:], letter.address, letter.traits) for content, _, _ in messages]
+        start = body_at(messages[0][0])
+        run = [(letter.head + content[start:], letter.address, letter.traits) for content, _, _ in messages]
         self._publish(letter.queues, run)
 
     def _letter(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> Letter | None:
@@ -104,7 +104,7 @@ class DeadLetters:
         exchange = self._vhost.exchanges.get(target.exchange)
         if exchange is None:
             return None  # as RabbitMQ: without a word
-        head = content[: _body_at(content)]
+        head = content[: body_at(content)]
         if not exchange.looks_at_headers and is_first_death(head):
             with suppress(FrameError):  # its headers cannot be read
                 return self._quick_letter(queue, reason, exchange, key, head, message)
@@ -160,10 +160,7 @@ class DeadLetters:
             publish_to(queues, log, run, sum([len(message[0]) for message in run]), False)
             return
         for message in run:
-            for queue in queues:
-                if queue.guard is not None:
-                    queue.guard.receive(Delivery(Carefree(), [message], len(message[0]), timed=False))
-            offer([queue for queue in queues if queue.guard is None], log, message, may_drain=False)
+            hand_over(queues, log, message, may_drain=False)
 
     def _told(
         self, queue: str, reason: str, address: Address, properties: Properties, copies: Sequence[str]
@@ -191,7 +188,7 @@ class DeadLetters:
         if reason == REJECTED:
             return queues
         kept = [queue for queue in queues if not goes_round(queue.name, deaths)]
-        if len(kept) < len(queues) and origin not in self._complained:
+        if len(kept) < len(queues) and origin not in self._complained and len(self._complained) < MOST_COMPLAINTS:
             self._complained.add(origin)
             self._log.warning("dead letters go round and are dropped", queue=origin, vhost=self._vhost.name)
         return kept
@@ -261,10 +258,6 @@ def _first_death(queue: str, reason: str, address: Address) -> dict[str, bytes]:
     return {name: encode_value(value) for name, value in zip(FIRST_DEATH, values, strict=True)}
 
 
-def _body_at(content: bytes) -> int:
-    return int.from_bytes(content[3:7], "big") + 8
-
-
 def is_first_death(head: bytes) -> bool:
     """Whether a header frame can have nothing in it that a death must look at: no story, no copies, no expiration."""
     return b"x-" not in head and b"CC" not in head and not int.from_bytes(head[19:21], "big") & FLAG_EXPIRATION
@@ -284,7 +277,7 @@ def alike(deaths: Sequence[Dead]) -> Iterator[list[Dead]]:
                 continue
             yield stretch
         stretch = [dead]
-        head, address, traits = content[: _body_at(content)], its_address, its_traits
+        head, address, traits = content[: body_at(content)], its_address, its_traits
     if stretch:
         yield stretch
 

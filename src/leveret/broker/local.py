@@ -18,11 +18,10 @@ from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
 from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, PreconditionFailed
-from leveret.message import NEVER, Address, Message
-from leveret.queues.choosy import offer
+from leveret.message import Address, Message
+from leveret.queues.choosy import hand_over, offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import REPLY_TO
-from leveret.queues.guard import Carefree, Delivery
 from leveret.wire.constants import DEFAULT_FRAME_MAX, MAX_BODY_SIZE
 from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.properties import Properties
@@ -129,12 +128,7 @@ class LocalSession:
         if not queues:
             counters.unroutable += 1
             return False
-        timed = traits.deadline != NEVER
-        for queue in queues:
-            if queue.guard is not None:
-                queue.guard.receive(Delivery(Carefree(), [message], len(content), timed))
-        ordinary = [queue for queue in queues if queue.guard is None]
-        if offer(ordinary, vhost.surroundings.log, message).refused:
+        if hand_over(queues, vhost.surroundings.log, message).refused:
             raise PreconditionFailed(f"a queue that '{routing_key}' leads to is full and refuses the message")
         return True
 

@@ -25,12 +25,11 @@ from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
 from leveret.message import NEVER, Message, Traits
-from leveret.queues.choosy import offer
+from leveret.queues.choosy import hand_over
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.deadlines import unpacked
 from leveret.queues.dying import Dead, leave
 from leveret.queues.exhuming import ScatteredRead
-from leveret.queues.guard import Carefree, Delivery
 from leveret.queues.lane import HOLE, Lane
 from leveret.queues.options import DeadLetterTo, QueueOptions
 from leveret.routing.delayed import DELAYED
@@ -134,11 +133,7 @@ class Schedules:
         content = _as_delivered(content, headers, exchange)
         traits = traits_of(properties, vhost.surroundings.now())
         due: Message = (content, address, traits)
-        for queue in queues:
-            if queue.guard is not None:
-                queue.guard.receive(Delivery(Carefree(), [due], len(content), timed=traits.deadline != NEVER))
-        ordinary = [queue for queue in queues if queue.guard is None]
-        offer(ordinary, vhost.surroundings.log, due, may_drain=False)
+        hand_over(queues, vhost.surroundings.log, due, may_drain=False)
         return True
 
     # ---- looking

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dying import MAXLEN, NOWHERE, Dead, bury
+from leveret.queues.guard import Carefree, Delivery
 from leveret.queues.options import REJECT_DLX
 from leveret.queues.queue import Queue, publish_to
 from leveret.store.log import GRANTED, Log
@@ -53,6 +54,15 @@ def offer(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: boo
             assert noter.duplicates is not None
             noter.duplicates.note(message)
     return Outcome(log.issued if receipt != GRANTED else owed, refused)
+
+
+def hand_over(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: bool = True) -> Outcome:
+    """The same for queues of any kind, by somebody who does not wait for the word of guarded ones."""
+    size, timed = len(message[0]), message[2].deadline != NEVER
+    for queue in queues:
+        if queue.guard is not None:
+            queue.guard.receive(Delivery(Carefree(), [message], size, timed))
+    return offer([queue for queue in queues if queue.guard is None], log, message, may_drain=may_drain)
 
 
 def _refuse(queue: ClassicQueue, message: Message) -> None:

@@ -16,6 +16,7 @@ from leveret.queues.options import DeadLetterTo
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
+BATCH = 256  # deaths at a time: each batch is one group of the log
 NOWHERE = 0  # the sequence of a message that never had a place in the queue
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
 

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, Message
 from leveret.queues.deadlines import ON_DISK_AT_ONCE, Deadlines
-from leveret.queues.dying import EXPIRED, Dead, buries_expired, bury
+from leveret.queues.dying import BATCH, EXPIRED, Dead, buries_expired, bury
 from leveret.queues.exhuming import exhume
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.lane import Lane
-
-BATCH = 256  # deaths at a time: each batch is one group of the log
 
 
 def watch_deadlines(queue: ClassicQueue) -> None:

@@ -12,8 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from leveret.delivery.consumer import Outstanding
-from leveret.message import NEVER
-from leveret.queues.surroundings import Cancellable
+from leveret.queues.next_moment import NextMoment
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
@@ -24,7 +23,7 @@ Lease = tuple[float, int, Outstanding, int, int]  # until, order, where they are
 
 
 class Leases:
-    __slots__ = ("_extended", "_heap", "_order", "_queue", "_timer", "seconds")
+    __slots__ = ("_extended", "_heap", "_next", "_order", "_queue", "seconds")
 
     def __init__(self, queue: ClassicQueue, seconds: float) -> None:
         self.seconds: float | None = seconds
@@ -32,7 +31,7 @@ class Leases:
         self._heap: list[Lease] = []
         self._order = count()
         self._extended: dict[tuple[Outstanding, int], float] = {}  # by tag: until
-        self._timer: tuple[float, Cancellable] | None = None
+        self._next = NextMoment(queue.surroundings, self._look)
 
     def __len__(self) -> int:
         """Entries, with those of messages that were settled in time."""
@@ -53,7 +52,7 @@ class Leases:
         if len(self._heap) > SWEEP_FROM and len(self._heap) > 2 * self._queue.unacked:
             self._sweep()
         heappush(self._heap, (until, next(self._order), unacked, first, number))
-        self._arm()
+        self._next.no_later_than(until)
 
     def _sweep(self) -> None:
         """Forget what was settled long before its time is over."""
@@ -61,15 +60,7 @@ class Leases:
         heapify(self._heap)
         self._extended = {key: until for key, until in self._extended.items() if key[0].holds(key[1])}
 
-    def _arm(self) -> None:
-        soonest = self._heap[0][0] if self._heap else NEVER
-        if soonest == NEVER or (self._timer is not None and self._timer[0] <= soonest):
-            return
-        self.stop()
-        self._timer = (soonest, self._queue.surroundings.schedule(soonest, self._look))
-
     def _look(self) -> None:
-        self._timer = None
         now = self._queue.surroundings.now()
         while self._heap and self._heap[0][0] <= now:
             _, _, unacked, first, number = heappop(self._heap)
@@ -77,7 +68,8 @@ class Leases:
                 if self._extended.get((unacked, tag), 0.0) <= now:
                     self._extended.pop((unacked, tag), None)
                     self._end(unacked, tag)
-        self._arm()
+        if self._heap:
+            self._next.no_later_than(self._heap[0][0])
 
     def _end(self, unacked: Outstanding, tag: int) -> None:
         portion = unacked.take_back(tag)
@@ -89,6 +81,4 @@ class Leases:
         portion.holder.restore(1)
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer[1].cancel()
-            self._timer = None
+        self._next.stop()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from leveret.message import Message
 from leveret.queues.bodies import bodies_of, count_bodies
-from leveret.queues.dying import MAXLEN, Dead, bury
+from leveret.queues.dying import BATCH, MAXLEN, Dead, bury
 from leveret.queues.options import DROP_HEAD
 from leveret.wire.content import body_size
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.lane import Lane
 
-BATCH = 256  # deaths at a time: each batch is one group of the log
 BUDGET = 4096  # in one drain, beside as many as have come since the last
 
 

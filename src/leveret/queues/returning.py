@@ -2,7 +2,7 @@
 
 A message that came back more often than the queue's delivery limit allows is dead. With a retry plan it waits before it
 is tried again; while it waits it is neither ready nor unacked. Its place, how often it came back and until when it
-waits are in the log, so a restart changes nothing.
+waits are in the log: after a restart it waits on, as soon as it was read from disk (until then it counts as ready).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, Message
 from leveret.queues.dying import DELIVERY_LIMIT, Dead, bury
-from leveret.queues.surroundings import Cancellable
+from leveret.queues.next_moment import NextMoment
 from leveret.store.returns import pack_return
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def restore(queue: ClassicQueue, lane: int, sequence: int, tries: int, message: 
 class Waiting:
     """Messages of one queue that are to be tried again later."""
 
-    __slots__ = ("_due", "_kept", "_queue", "_timer", "bytes")
+    __slots__ = ("_due", "_kept", "_next", "_queue", "bytes")
 
     def __init__(self, queue: ClassicQueue) -> None:
         self._queue = queue
         self._due: list[tuple[float, int, int]] = []  # when, lane, sequence
         self._kept: dict[tuple[int, int], tuple[int, Message]] = {}
-        self._timer: tuple[float, Cancellable] | None = None
+        self._next = NextMoment(queue.surroundings, self._look)
         self.bytes = 0  # of content
 
     def __len__(self) -> int:
@@ -86,19 +86,12 @@ class Waiting:
         self._kept[lane, sequence] = (tries, message)
         self.bytes += len(message[0])
         heappush(self._due, (due, lane, sequence))
-        self._arm()
-
-    def _arm(self) -> None:
-        soonest = self._due[0][0] if self._due else NEVER
-        if soonest == NEVER or (self._timer is not None and self._timer[0] <= soonest):
-            return
-        self.stop()
-        self._timer = (soonest, self._queue.surroundings.schedule(soonest, self._look))
+        self._next.no_later_than(due)
 
     def _look(self) -> None:
-        self._timer = None
         self.release(self._queue.surroundings.now())
-        self._arm()
+        if self._due:
+            self._next.no_later_than(self._due[0][0])
 
     def release(self, now: float) -> None:
         """What is due by then is ready again."""
@@ -111,6 +104,4 @@ class Waiting:
         queue.touch()
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer[1].cancel()
-            self._timer = None
+        self._next.stop()

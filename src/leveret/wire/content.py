@@ -30,33 +30,33 @@ def refit(content: bytes, channel: int, frame_max: int) -> bytes:
     """The same content for another channel and, if one of its frames is larger than ``frame_max``, split anew."""
     number = channel.to_bytes(2, "big")
     total = len(content)
-    body_at: int = unpack_size(content, SIZE_AT)[0] + FRAME_OVERHEAD
-    if body_at == total:
+    behind_head: int = unpack_size(content, SIZE_AT)[0] + FRAME_OVERHEAD
+    if behind_head == total:
         return b"\x02" + number + content[3:]
-    body: int = unpack_size(content, body_at + SIZE_AT)[0] + FRAME_OVERHEAD
-    if body_at + body == total and (not frame_max or body <= frame_max):
+    body: int = unpack_size(content, behind_head + SIZE_AT)[0] + FRAME_OVERHEAD
+    if behind_head + body == total and (not frame_max or body <= frame_max):
         if content[1:3] == number:  # most peers use channel 1 only: no copy for them
             return content
-        return b"".join((b"\x02", number, content[3 : body_at + 1], number, content[body_at + 3 :]))
-    return _refit_slowly(content, number, body_at, frame_max)
+        return b"".join((b"\x02", number, content[3 : behind_head + 1], number, content[behind_head + 3 :]))
+    return _refit_slowly(content, number, behind_head, frame_max)
 
 
-def _refit_slowly(content: bytes, number: bytes, body_at: int, frame_max: int) -> bytes:
+def _refit_slowly(content: bytes, number: bytes, behind_head: int, frame_max: int) -> bytes:
     """Several body frames: patched where they stand if all fit, else joined and split."""
     patched = bytearray(content)
     patched[1:3] = number
-    start, total = body_at, len(content)
+    start, total = behind_head, len(content)
     while start < total:
         size: int = unpack_size(content, start + SIZE_AT)[0] + FRAME_OVERHEAD
         if frame_max and size > frame_max:
             channel = int.from_bytes(number, "big")
-            return content_frames(channel, content[PROPERTIES_AT : body_at - 1], body_of(content), frame_max)
+            return content_frames(channel, content[PROPERTIES_AT : behind_head - 1], body_of(content), frame_max)
         patched[start + 1 : start + 3] = number
         start += size
     return bytes(patched)
 
 
-def _body_at(content: bytes) -> int:
+def body_at(content: bytes) -> int:
     size: int = unpack_size(content, SIZE_AT)[0]
     return size + FRAME_OVERHEAD
 
@@ -67,7 +67,7 @@ def body_size(content: bytes) -> int:
 
 
 def body_of(content: bytes) -> bytes:
-    start, total = _body_at(content), len(content)
+    start, total = body_at(content), len(content)
     parts: list[bytes] = []
     while start < total:
         end: int = start + PAYLOAD + unpack_size(content, start + SIZE_AT)[0]
@@ -77,7 +77,7 @@ def body_of(content: bytes) -> bytes:
 
 
 def properties_of(content: bytes) -> Properties:
-    return decode_properties(content, PROPERTIES_AT, _body_at(content) - 1)
+    return decode_properties(content, PROPERTIES_AT, body_at(content) - 1)
 
 
 def make_content(properties: Properties, body: bytes, channel: int = 1, frame_max: int = DEFAULT_FRAME_MAX) -> bytes:
@@ -88,4 +88,4 @@ def with_properties(content: bytes, properties: Properties) -> bytes:
     """The same channel and body frames behind a new header frame."""
     channel = int.from_bytes(content[1:3], "big")
     header = CONTENT_HEADER.pack(BASIC_CLASS, 0, body_size(content)) + encode_properties(properties)
-    return frame(FRAME_HEADER, channel, header) + content[_body_at(content) :]
+    return frame(FRAME_HEADER, channel, header) + content[body_at(content) :]

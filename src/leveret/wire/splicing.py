@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from leveret.errors import FrameError
 from leveret.wire.constants import BASIC_CLASS, FRAME_HEADER
-from leveret.wire.content import PAYLOAD, PROPERTIES_AT, SIZE_AT, body_size, unpack_size
+from leveret.wire.content import PAYLOAD, PROPERTIES_AT, body_at, body_size, unpack_size
 from leveret.wire.fields import (
     INT64,
     UINT16,
@@ -46,8 +46,8 @@ def spliced(
 
     FrameError if its properties cannot be read.
     """
-    body_at = unpack_size(content, SIZE_AT)[0] + 8
-    pieces = _pieces(content, PROPERTIES_AT, body_at - 1)
+    start = body_at(content)
+    pieces = _pieces(content, PROPERTIES_AT, start - 1)
     pieces[FLAG_HEADERS] = _new_table(pieces.get(FLAG_HEADERS, NO_HEADERS), headers, {*headers, *without})
     if pieces[FLAG_HEADERS] == NO_HEADERS:
         del pieces[FLAG_HEADERS]
@@ -57,7 +57,7 @@ def spliced(
     flags = UINT16.pack(sum(pieces))
     packed = flags + b"".join([pieces[flag] for flag, _, _, _ in LAYOUT if flag in pieces])
     payload = CONTENT_HEADER.pack(BASIC_CLASS, 0, body_size(content)) + packed
-    return frame(FRAME_HEADER, int.from_bytes(content[1:3], "big"), payload) + content[body_at:]
+    return frame(FRAME_HEADER, int.from_bytes(content[1:3], "big"), payload) + content[start:]
 
 
 def appended(head: bytes, fields: bytes) -> bytes:
