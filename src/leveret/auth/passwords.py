@@ -11,30 +11,39 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
+from functools import cache
 from hashlib import blake2b
-
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
-from argon2.low_level import Type
+from typing import TYPE_CHECKING
 
 from leveret.errors import ConfigError
 
-HASHER = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, type=Type.ID)
-"""Holds parameters only, no state: safe to share between threads."""
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
 
 NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$f9DMVK7dsZGrm96afPOzZw$ssrbO3Vm3FoMDHFYMWG/KZBj0u8m5DC3x3WSSMFnz18"
 """A hash to verify against when there is no user: same parameters, so the same time."""
 
 
+@cache
+def hasher() -> PasswordHasher:
+    """Holds parameters only, no state: safe to share between threads. argon2 comes with the first password: 25 ms."""
+    from argon2 import PasswordHasher
+    from argon2.low_level import Type
+
+    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1, type=Type.ID)
+
+
 def hash_password(password: str) -> str:
     """An argon2id string with a fresh salt. Blocks."""
-    return HASHER.hash(password)
+    return hasher().hash(password)
 
 
 def verify_password(password_hash: str, password: str) -> bool:
     """Whether ``password`` is the one that was hashed. Blocks; a hash in another form is simply not a match."""
+    from argon2.exceptions import InvalidHashError, VerificationError
+
     try:
-        return HASHER.verify(password_hash, password)
+        return hasher().verify(password_hash, password)
     except (VerificationError, InvalidHashError, UnicodeEncodeError):
         return False
 

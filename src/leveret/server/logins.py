@@ -75,5 +75,6 @@ class Logins:
             self._loop.call_later(self._failure_delay, done, None)
 
     def stop(self) -> None:
+        """No thread of ours is left; waits for the verifications that run, tens of milliseconds."""
         if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool.shutdown(wait=True, cancel_futures=True)
