@@ -140,6 +140,8 @@ class Broker:
 class Leveret(Broker):
     """`leveret serve` of one Python environment; picks its port and names it in the banner."""
 
+    http_port = "off"
+
     def __init__(self, directory: Path, python: str, name: str = "leveret") -> None:
         super().__init__(directory)
         self.name = name
@@ -147,7 +149,7 @@ class Leveret(Broker):
 
     def start(self) -> None:
         command = [self._python, "-c", "from leveret.cli.main import main; main()", "serve", "--amqp-port", "0"]
-        command += ["--http-port", "off", "--stomp-port", "off", "--data-dir", str(self.directory / "data")]
+        command += ["--http-port", self.http_port, "--stomp-port", "off", "--data-dir", str(self.directory / "data")]
         environment = {"PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "200"}
         child = self._launch(command, environment)
         self._wait_until_listening(child)

@@ -40,8 +40,11 @@ ROOMS: dict[str, set[str]] = {
     # Ordered resizing holds messages back: it moves them between queues, and watches what leaves them.
     "sharding": VALUES | {"broker", "routing", "queues", "delivery", "wire.methods"},
     "stomp": VALUES | {"broker", "delivery", "auth"},
-    "pipeline": VALUES | {"broker", "queues", "store"},
-    "management": VALUES | {"broker", "auth", "config"},
+    # The pipeline stands on the HTTP port; it makes and reads content, and filters by topic patterns.
+    "pipeline": VALUES
+    | {"broker", "queues", "store", "routing", "auth", "delivery", "management"}
+    | {"wire.content", "wire.constants", "wire.frames", "wire.splicing", "session.inspection"},
+    "management": VALUES | {"broker", "auth", "config", "server.binding"},
     "client": {"wire"},
     "links": VALUES | {"client", "broker"},
     "spark": set(),

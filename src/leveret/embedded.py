@@ -129,15 +129,24 @@ class Broker:
     def amqps_url(self) -> str:
         return self._url("amqps")
 
-    def _url(self, scheme: str) -> str:
+    @property
+    def http_url(self) -> str:
+        """Where the HTTP API is, without a login. There is none unless the settings give an ``http_port``."""
+        return self._endpoint("http")
+
+    def _endpoint(self, scheme: str) -> str:
         endpoints = self.node.endpoints
         if scheme not in endpoints:
             raise BrokerStopped(
                 f"this broker has no {scheme} listener: it listens on {', '.join(endpoints) or 'nothing'}"
             )
+        return endpoints[scheme]
+
+    def _url(self, scheme: str) -> str:
+        address = self._endpoint(scheme).partition("://")[2]
         settings = self.settings
         login = f"{quote(settings.default_user, '')}:{quote(settings.default_password, '')}"
-        return f"{scheme}://{login}@{endpoints[scheme].partition('://')[2]}/{quote(settings.default_vhost, '')}"
+        return f"{scheme}://{login}@{address}/{quote(settings.default_vhost, '')}"
 
     @property
     def node(self) -> Node:

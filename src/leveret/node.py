@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
 from leveret.broker.broker import Broker
 from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
+from leveret.broker.restoring_streams import close_streams, load_streams
 from leveret.clock import Clock
 from leveret.config import Settings
-from leveret.errors import ConfigError
+from leveret.errors import ConfigError, StoreError
 from leveret.logs import get_log
 from leveret.machine import resident_memory, usable_memory
+from leveret.management.http import HttpServer
+from leveret.pipeline.house import House
 from leveret.server.flusher import Flusher
 from leveret.server.listener import Listener
 from leveret.server.logins import Logins
@@ -21,7 +26,11 @@ from leveret.server.tls import server_context
 from leveret.session.limits import Limits
 from leveret.sharding.sharding import Sharding
 from leveret.store.memory_log import MemoryLog
+from leveret.store.recovery import RecoveredLane
 from leveret.store.store import Store
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
 
 EVERYTHING = ".*"
 
@@ -46,6 +55,7 @@ class Node:
             resident=resident_memory,
             pages=None if self.store is None else self.store.pages,
             queue_memory=settings.queue_memory,
+            stream_disk=None if self.store is None else self.store.disk,
         )
         self.sharding = Sharding(self.broker)
         self._flusher: Flusher | None = None
@@ -53,6 +63,8 @@ class Node:
         self._logins: Logins | None = None
         self._pulse: Pulse | None = None
         self._listener: Listener | None = None
+        self._http: HttpServer | None = None
+        self._house = House(self.broker, settings.max_message_bytes)
 
     async def start(self) -> None:
         try:
@@ -60,6 +72,7 @@ class Node:
             self._ticker = Ticker(loop, self.broker)
             is_new = self.store is None or await self._open_store(self.store)
             self.sharding.start()
+            self._house.commits.start()
             self._bootstrap(is_new)
             await self._written()
             await self._open_doors()
@@ -69,8 +82,7 @@ class Node:
 
     async def stop(self) -> None:
         self.broker.is_stopping = True
-        if self._listener is not None:
-            await self._listener.stop(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
+        await self._close_doors(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
         if self._logins is not None:
             self._logins.stop()
         if self._pulse is not None:
@@ -103,6 +115,7 @@ class Node:
         seen = loop.create_future()
         load_seen(broker, lambda: seen.set_result(None))
         await seen
+        await self._open_streams(lanes)
         if not opened.is_new:
             found = {"messages": messages, "queues": len(opened.definitions.queues)}
             state = "clean" if opened.recovered.clean else "after a crash"
@@ -110,11 +123,23 @@ class Node:
         broker.wake()
         return opened.is_new
 
+    async def _open_streams(self, lanes: list[RecoveredLane]) -> None:
+        opened: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
+        load_streams(self.broker, lanes, opened.set_result)
+        problem = await opened
+        if problem is not None:
+            raise problem
+
     async def _written(self) -> None:
         """What was set up is on disk before the doors open; with a full disk they open all the same, for consumers."""
         self.broker.turn()
         while self.broker.last_granted < self.broker.log.issued and not self.broker.alarms:
             await asyncio.sleep(0.001)
+
+    async def _close_doors(self, seconds: float) -> None:
+        doors = [door for door in (self._http, self._listener) if door is not None]
+        await asyncio.gather(*(door.stop(seconds) for door in doors))
+        await self._house.close(seconds / 4)
 
     async def _close_store(self) -> None:
         if self.store is None:
@@ -122,6 +147,7 @@ class Node:
         if self._flusher is not None:
             self.broker.note_redelivered()
             self.broker.turn()
+            close_streams(self.broker)
             if not await self._flusher.stop(self.settings.shutdown_timeout * 0.4):
                 self.store.abandon()  # its thread hangs in the disk
                 return
@@ -190,6 +216,14 @@ class Node:
             context = server_context(settings.tls_cert, settings.tls_key, settings.tls_ca)
             port = await self._listener.listen(settings.host, settings.amqps_port, "--amqps-port", context)
             self.endpoints["amqps"] = f"amqps://{_authority(settings.host[0], port)}"
+        if settings.http_port is not None:
+            self._http = HttpServer(broker, self._logins.login, settings, self._http_routes)
+            self.endpoints["http"] = f"http://{_authority(settings.host[0], await self._http.start())}"
+
+    def _http_routes(self) -> Sequence[BaseRoute]:
+        from leveret.pipeline.routes import routes  # with all that HTTP needs: not before AMQP listens
+
+        return routes(self._house)
 
 
 def _authority(host: str, port: int) -> str:

@@ -115,6 +115,9 @@ class VirtualDisk:
         prefix = f"{folder}/"
         return sorted(path.removeprefix(prefix) for path in self._names if path.startswith(prefix))
 
+    def folders(self, folder: str) -> list[str]:
+        return sorted({name.partition("/")[0] for name in self.names(folder) if "/" in name})
+
     # ---- the definitions (store/writer.py: Committing)
 
     def apply(self, changes: Sequence[Change]) -> None:

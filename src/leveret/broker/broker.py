@@ -14,11 +14,13 @@ from itertools import count
 
 from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
+from leveret.broker.afterwards import Afterwards
 from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.errands import Errands
 from leveret.broker.events import Events
 from leveret.broker.interceptors import Interceptors
+from leveret.broker.leases import LeaseBook
 from leveret.broker.policies import Policies
 from leveret.broker.registry import AwaitsReceipt, Outgoing, Registry
 from leveret.broker.rows import rule_dropped, rule_saved, user_row
@@ -29,11 +31,14 @@ from leveret.errors import NotFound, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import Queue
-from leveret.queues.surroundings import MemoryGauge, Surroundings
+from leveret.queues.surroundings import MemoryGauge, Surroundings, at_once
 from leveret.routing.types import ExchangeTypes
 from leveret.store.definitions import Change, Drop, Put, UserRow, VhostRow
+from leveret.store.disk import Disk
 from leveret.store.log import GRANTED, Log
+from leveret.store.memory_disk import MemoryDisk
 from leveret.store.pages import Pages
+from leveret.store.spill import InWorker
 
 CHANCES = 1 << 30
 
@@ -49,6 +54,7 @@ class Broker:
         resident: Callable[[], int | None] = lambda: None,
         pages: Pages | None = None,
         queue_memory: int = 64 << 20,
+        stream_disk: Disk | None = None,
     ) -> None:
         self.node_name = node_name
         self.clock = clock
@@ -56,6 +62,9 @@ class Broker:
         self.log = log
         self.pages = pages
         self.queue_memory = queue_memory
+        self.stream_disk = stream_disk or MemoryDisk()
+        self.write_stream: InWorker = at_once
+        self.read_stream: InWorker = at_once
         self.events = Events()
         self.alarms: dict[str, str] = {}  # raised, with the reason that publishers are told
         self.gauge = MemoryGauge()
@@ -87,6 +96,7 @@ class Broker:
         self._records = True
         self.errands = Errands(lambda: self.wake())
         self._under_way = self.errands.under_way
+        self.leases = LeaseBook(self)
         self._ids = count(1)
         self._events = get_log("broker")
 
@@ -105,6 +115,11 @@ class Broker:
             wall_ahead=lambda: self.clock.wall() - self.clock.now(),
             unsynced=self._unsynced,
             dirty=self.dirty,
+            stream_disk=self.stream_disk,
+            write_stream=lambda job, done: self.write_stream(job, done),
+            read_stream=lambda job, done: self.read_stream(job, done),
+            alarm=lambda name, reason: self.set_alarm(name, reason),
+            when_granted=self.when_granted,
         )
         vhost = Vhost(
             name,
@@ -201,6 +216,13 @@ class Broker:
                 del self.awaiting[waiting]
         if self.outgoing or self.dirty:
             self.wake()
+
+    def when_granted(self, call: Callable[[], None]) -> None:
+        """Call back when all that was written so far is as durable as promised; never, if it is lost."""
+        if self.log.issued <= self.last_granted:
+            call()
+        else:
+            self.awaiting[Afterwards(self.log.issued, call)] = None
 
     def granted_early(self, receipts: set[int]) -> None:
         """These were settled before they had to be on disk."""

@@ -6,6 +6,7 @@ reclaim, paging and backup know them; they are made when they are first needed.
 - ``amq.leveret.schedule``: messages that are not due yet (broker/schedules.py)
 - ``amq.leveret.held.<exchange>.<queue>``: what waits until a shard is drained (sharding/holding.py)
 - ``amq.leveret.seen.<id>``: the trace of what the queue with that id has seen (queues/trace.py)
+- ``amq.leveret.stage.<id>``: rows of a Spark batch that is not committed yet (pipeline/stages.py)
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PREFIX = "amq.leveret."
 SCHEDULE = f"{PREFIX}schedule"
 HELD = f"{PREFIX}held."
 SEEN = f"{PREFIX}seen."
+STAGE = f"{PREFIX}stage."
 
 
 class InternalQueues:
@@ -94,7 +96,7 @@ class InternalQueues:
             self._vhost.schedules.open(id_)
         elif watched != name and watched.isdecimal():
             self._traces[int(watched)] = self._trace(id_, name)
-        elif name.startswith(HELD):
+        elif name.startswith((HELD, STAGE)):
             self.open(name, QueueOptions(), self._vhost.surroundings, id_)
         else:
             raise StoreError(f"this version has no use for the queue '{name}'")

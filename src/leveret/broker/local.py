@@ -53,6 +53,10 @@ class LocalConsumer(Consumer):
         self.target = target
         self.waiting = 0  # deliveries whose callback has not returned
 
+    @property
+    def is_limited(self) -> bool:
+        return self.no_ack or self.credit < UNLIMITED
+
     def room(self) -> int:
         return min(self.credit, MOST_WAITING - self.waiting)
 

@@ -127,8 +127,11 @@ _KEYS = [
     PolicyKey("alternate-exchange", "exchanges", text, argument="alternate-exchange"),
     PolicyKey("shards-per-node", "exchanges", whole(0, MOST_SHARDS)),
     PolicyKey("routing-key", "exchanges", text),
+    PolicyKey("shard-queue-type", "exchanges", one_of("classic", "quorum", "stream")),
     PolicyKey("ordered-resize", "exchanges", flag),
     PolicyKey("sharded", "exchanges", flag),
+    PolicyKey("max-age", "queues", text, needs={"x-queue-type": "stream"}),
+    PolicyKey("stream-max-segment-size-bytes", "queues", whole(), needs={"x-queue-type": "stream"}),
     # Carried by definitions made for RabbitMQ.
     PolicyKey("max-in-memory-length", "nothing", whole(), is_limit=True, for_operators=True),
     PolicyKey("max-in-memory-bytes", "nothing", whole(), is_limit=True, for_operators=True),
@@ -142,13 +145,11 @@ _KEYS = [
             "ha-sync-batch-size",
             "ha-sync-mode",
             "initial-cluster-size",
-            "max-age",
             "max-segment-size",
             "queue-leader-locator",
             "queue-master-locator",
             "queue-mode",
             "queue-version",
-            "stream-max-segment-size-bytes",
             "target-group-size",
         )
     ),
@@ -190,7 +191,7 @@ def _complaint_of_options(key: PolicyKey, value: object) -> Complaint:
     if key.about != "queues":
         return None
     try:
-        QueueOptions.of({**key.needs, ARGUMENTS[key.name]: value})
+        QueueOptions.of({**key.needs, ARGUMENTS[key.name]: value}, durable=True)
     except PreconditionFailed as refusal:
         return f"is refused: {refusal.text}"
     return None

@@ -25,5 +25,8 @@ class Pool(Protocol):
 
     def leave(self, follower: Follower) -> None: ...
 
+    def local(self) -> list[ClassicQueue]:
+        """The queues of this node, in order."""
+
     def first(self) -> ClassicQueue:
         """The one that a declare of the pool's name is about; NotFound if there is none."""

@@ -17,6 +17,7 @@ from leveret.errors import LeveretError
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.expiry import watch_deadlines
+from leveret.queues.kinds import make_queue
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ParameterRow, UserRow
 from leveret.store.left_deadlines import LeftDeadlines
@@ -114,7 +115,7 @@ def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete:
         home.internal.restore(id_, name)
         return
     options = home.policies.options_of(name, arguments, durable=True)
-    queue = ClassicQueue(
+    queue = make_queue(
         id_, name, vhost, options, home.surroundings, durable=True, auto_delete=auto_delete, arguments=arguments
     )
     home.enter(queue)
@@ -146,6 +147,7 @@ def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
             queue.deadlines.watch(lane.number, sequence, deadline - ahead)
         left.deadlines.clear()
         queue.touch()
+    broker.leases.restore()
     return total
 
 

@@ -20,12 +20,14 @@ from leveret.broker.parameters import Parameters
 from leveret.broker.pools import Pool
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
+from leveret.broker.stream_offsets import StreamOffsets
 from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import ReplyQueue
 from leveret.queues.guard import Gate, Guard
+from leveret.queues.kinds import make_queue, refuse_kind
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import Surroundings
 from leveret.routing.bindings import Binding, Bindings, Destination
@@ -74,6 +76,7 @@ class Vhost:
         self.policies = VhostPolicies()
         self.internal = InternalQueues(self)
         self.schedules = Schedules(self)
+        self.stream_offsets = surroundings.stream_offsets = StreamOffsets(self.parameters)
         surroundings.trace = self.internal.trace
         self._exclusive: dict[Owner | None, dict[ClassicQueue, None]] = {}  # by owner: a closing one asks for its own
         self.reply_queues: dict[str, ReplyQueue] = {}
@@ -192,8 +195,9 @@ class Vhost:
             current.note_use()
             return current
         options = self.policies.options_of(name, arguments, durable, exclusive)
+        refuse_kind(options, arguments, auto_delete)
         self._refuse_one_more_queue(name)
-        made = ClassicQueue(
+        made = make_queue(
             self.next_id(),
             name,
             self.name,

@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Look at the settings before they are used.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
+pipeline_app = typer.Typer(help="Ready pipelines on Spark.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(pipeline_app, name="pipeline")
 
 
 def main() -> None:
@@ -131,6 +133,26 @@ def _restore(
     from leveret.cli.data import restore, run
 
     raise typer.Exit(run(lambda: restore(source, data_dir, force)))
+
+
+@pipeline_app.command("list")
+def _list_pipelines() -> None:
+    """Name the pipelines that are there, and say what each does."""
+    from leveret.cli.pipeline import list_pipelines
+
+    typer.echo(list_pipelines())
+
+
+# What follows the name is for the pipeline, --help too.
+OF_THE_PIPELINE = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+@pipeline_app.command("run", context_settings=OF_THE_PIPELINE, add_help_option=False)
+def _run_pipeline(context: typer.Context, name: str = typer.Argument("", metavar="NAME")) -> None:
+    """Run a pipeline: NAME --help shows its options."""
+    from leveret.cli.pipeline import run_pipeline
+
+    run_pipeline(name, context.args, context.command_path)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,11 @@ class Consumer(Holder):
         self.selector: Selector | None = None  # it wants only what matches
         self.one_shot = False  # it wants one message, and goes
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether it is given only so many messages before it has to settle some."""
+        return self.credit < UNLIMITED
+
     def room(self) -> int:
         """How many messages it can take now."""
         raise NotImplementedError

@@ -115,6 +115,11 @@ class PagedBodies:
         if self._is_known(lane, sequence):
             self.total = max(self.total - size, 0)
 
+    def many_died(self, lane: Lane, sequence: int, number: int, size: int) -> None:
+        """As ``died``, for consecutive ones: too low is allowed."""
+        if self._is_known(lane, sequence) or self._is_known(lane, sequence + number - 1):
+            self.total = max(self.total - size, 0)
+
     def begin(self, lane: Lane) -> None:
         """All that is paged was left by an earlier life."""
         self.unknown[lane.number] = (lane.page_start, lane.page_stop)

@@ -90,6 +90,8 @@ class ClassicQueue:
         "watermarks",
     )
 
+    keeps_all = False  # only what is persistent goes to the log
+
     def __init__(
         self,
         id_: int,
@@ -232,12 +234,14 @@ class ClassicQueue:
         """Tell the gauge and the counters what changed; once per turn, not once per message."""
         gauge, pager = self.surroundings.gauge, self.pager
         here = self.bytes
+        messages = self.unacked
         if pager is not None:
-            here -= pager.bytes
+            if pager.withheld is not None:
+                messages -= pager.withheld.number
+            here -= pager.elsewhere
             if here > pager.limit or gauge.is_short:
                 pager.page_out(gauge.is_short)
-                here = self.bytes - pager.bytes
-        messages = self.unacked
+                here = self.bytes - pager.elsewhere
         received = 0
         for lane in self.lanes:
             ready = len(lane.ready)
@@ -360,10 +364,14 @@ class ClassicQueue:
 
     # ---- consumers
 
-    def add_consumer(self, consumer: Consumer) -> None:
+    def refuse_second(self, consumer: Consumer) -> None:
+        """Where one of the two wants the queue for itself."""
         holder = next(iter(self.consumers), None)
         if (consumer.exclusive and (holder or self.options.single_active)) or (holder and holder.exclusive):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.refuse_second(consumer)
         self.consumers.add(consumer)
         if self.selection is not None or consumer.selector is not None:
             select(self)

@@ -26,7 +26,7 @@ class ReplyQueue:
     def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Queue]) -> None:
         self.name = name
         self.alive = True
-        self.stored = self.synced = self.choosy = self.counts_deliveries = False
+        self.stored = self.synced = self.keeps_all = self.choosy = self.counts_deliveries = False
         self.dirty = False
         self.guard: Guard | None = None
         self.consumer: Consumer | None = None

@@ -27,6 +27,8 @@ def die(queue: ClassicQueue) -> int:
     if queue.pager is not None:
         queue.pager.pages.forget(queue.id)
         queue.pager.tell_waiting()
+        if queue.pager.withheld is not None:
+            queue.pager.withheld.queue_died()
     for consumer in list(queue.consumers):
         queue.consumers.remove(consumer)
         consumer.cancelled_by_queue()

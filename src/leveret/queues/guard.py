@@ -119,7 +119,7 @@ class Guard:
             sender.credited(queue, len(delivery.messages))
             sender.mandatory_received(delivery, queue)
         placements = queue.place(delivery.messages, delivery.size, delivery.timed)
-        if queue.stored and delivery.messages[0][2].persistent:
+        if queue.stored and (queue.keeps_all or delivery.messages[0][2].persistent):
             delivery.receipt = queue.surroundings.log.append(delivery.messages, placements, queue.synced)
         delivery.places = _places(placements, delivery.messages, len(queue.lanes) - 1)
         self._got(delivery, self)

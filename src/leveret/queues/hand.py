@@ -42,7 +42,8 @@ def purge(queue: ClassicQueue) -> int:
             number += 1
         if queue.pager is not None and lane.page_stop:
             number += queue.pager.purge(lane)
-            queue.release(lane.number, lane.page_start, lane.page_stop - lane.page_start, 0)
+            for start, stop in queue.pager.waiting_on_disk(lane):
+                queue.release(lane.number, start, stop - start, 0)
         lane.clear()
     if queue.pager is not None:
         queue.bytes -= queue.pager.bytes

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from leveret.errors import PreconditionFailed
 from leveret.queues.argument_kinds import Arguments, flag, milliseconds, one_of, text, whole_number
 from leveret.queues.retry_plan import RetryPlan
+from leveret.queues.stream_options import STREAM, max_age, refuse_what_streams_cannot, segment_bytes
 
 MAX_PRIORITY = 255
 MOST = (1 << 53) - 1
-QUEUE_TYPES = ("classic", "quorum")
+QUEUE_TYPES = ("classic", "quorum", STREAM)
 DURABILITIES = ("fsync", "os")
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 SHARED, INDIVIDUAL = "shared", "individual"
@@ -43,6 +44,8 @@ COMPARED = (
     "x-retry-delays",
     "x-message-deduplication",
     "x-message-groups",
+    "x-max-age",
+    "x-stream-max-segment-size-bytes",
 )
 
 
@@ -87,6 +90,8 @@ class QueueOptions:
     retry: RetryPlan | None = None
     duplicates: DuplicateWindow | None = None
     groups: bool = False
+    max_age: float | None = None  # of the messages of a stream
+    segment_bytes: int | None = None  # of its files
 
     @staticmethod
     def of(arguments: Mapping[str, object], durable: bool = False, exclusive: bool = False) -> QueueOptions:
@@ -94,6 +99,15 @@ class QueueOptions:
         if kind == "quorum" and (exclusive or not durable):
             wrong = "'exclusive' true" if exclusive else "'durable' false"
             raise PreconditionFailed(f"invalid property {wrong} for a queue of type quorum: declare it durable")
+        if kind == STREAM:
+            refuse_what_streams_cannot(arguments, durable, exclusive)
+            return QueueOptions(
+                kind=kind,
+                durability=one_of(arguments, "x-durability", DURABILITIES),
+                max_bytes=whole_number(arguments, "x-max-length-bytes", 0, MOST),
+                max_age=max_age(arguments),
+                segment_bytes=segment_bytes(arguments),
+            )
         pending = whole_number(arguments, "x-pending-message-limit", 0, MOST)
         max_length = whole_number(arguments, "x-max-length", 0, MOST)
         lengths = [each for each in (pending, max_length) if each is not None]

@@ -19,7 +19,8 @@ from leveret.message import NEVER, Message
 from leveret.queues.bodies import PagedBodies
 from leveret.queues.expiry import dated
 from leveret.queues.lane import HOLE, Lane
-from leveret.store.pages import Loaded, Pages
+from leveret.queues.withheld import Withheld
+from leveret.store.pages import Loaded, Pages, Stretch
 from leveret.store.returns import unpack_return
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Pager:
         "limit",
         "paged_bodies",
         "pages",
+        "withheld",
     )
 
     def __init__(self, queue: ClassicQueue, pages: Pages, limit: int) -> None:
@@ -54,6 +56,7 @@ class Pager:
         self.limit = limit
         self.bytes = 0  # of content that is on disk only
         self.paged_bodies: PagedBodies | None = None  # where somebody wants to know
+        self.withheld: Withheld | None = None  # of queues that were ever leased from
         self._loading: set[int] = set()  # lanes
         self._chunks: dict[int, int] = {}  # by lane, messages in the last load
         self._tried: dict[int, tuple[int, int]] = {}  # by lane: (synced, tail) when nothing could leave
@@ -61,6 +64,11 @@ class Pager:
         self._died: set[tuple[int, int]] = set()  # (lane, sequence) of those whose time was up while they were read
         self._exhumed: set[tuple[int, int]] = set()  # those that are read to be sent on, or just were
         self.exhuming = 0  # how many such readings go on
+
+    @property
+    def elsewhere(self) -> int:
+        """Bytes of content that are not in memory: of what waits on disk only, and of what is leased."""
+        return self.bytes if self.withheld is None else self.bytes + self.withheld.bytes
 
     # ---- out
 
@@ -78,7 +86,7 @@ class Pager:
             keep = min(max(room, self._chunks.get(lane.number, 0)), len(lane.ready))
             room = max(room - keep, 0)
             self._shrink(lane, keep, squeeze)
-        if queue.stored and queue.bytes - self.bytes > limit:
+        if queue.stored and queue.bytes - self.elsewhere > limit:
             queue.surroundings.unsynced[queue] = None  # more can go when the disk has it
 
     def _shrink(self, lane: Lane, keep: int, squeeze: bool) -> None:
@@ -156,19 +164,27 @@ class Pager:
         # Where not everybody may have the first message, those behind it are wanted too.
         if has_enough and (self._queue.selection is None or not self._has_much_room()):
             return
-        first = self.pages.next_sequence(self._queue.id, lane.number, lane.page_start)
-        while first is not None and (lane.number, first) in self._exhumed:
-            first = self.pages.next_sequence(self._queue.id, lane.number, first + 1)
-        if first is None or first >= lane.page_stop:
+        found = self.next_stretch(lane, lane.page_start)
+        if found is None:
             self.lose_rest(lane)
             return
+        first, stop = found
         if first - lane.page_start > SMALL_GAP and lane.ready:
             return  # when the front is gone, it is a leap and not a gap
         self._loading.add(lane.number)
         most = SQUEEZED // 2 if self._queue.surroundings.gauge.is_short else LOAD_BYTES
-        self.pages.load(
-            self._queue.id, lane.number, first, lane.page_stop, most, lambda loaded: self._loaded(lane, loaded)
-        )
+        self.pages.load(self._queue.id, lane.number, first, stop, most, lambda loaded: self._loaded(lane, loaded))
+
+    def next_stretch(self, lane: Lane, at: int) -> tuple[int, int] | None:
+        """The first message from ``at`` on that waits on disk only, and the sequence before which to stop reading."""
+        stop, withheld = lane.page_stop, self.withheld
+        while (first := self.pages.next_sequence(self._queue.id, lane.number, at)) is not None and first < stop:
+            at = first + 1 if (lane.number, first) in self._exhumed else first
+            if withheld is not None:
+                at = withheld.passed(lane.number, at)
+            if at == first:
+                return first, stop if withheld is None else withheld.next_start(lane.number, first, stop)
+        return None
 
     def _has_much_room(self) -> bool:
         queue = self._queue
@@ -269,7 +285,9 @@ class Pager:
     # ---- without loading
 
     def expire(self, lane: Lane, sequence: int) -> int | None:
-        """A message that is on disk only dies there: its size; None if it is gone already."""
+        """A message that is on disk only dies there: its size; None if it is gone already, or leased."""
+        if self.withheld is not None and self.withheld.misses(lane.number, sequence):
+            return None
         size = self.pages.size_of(self._queue.id, lane.number, sequence)
         if size is None or (lane.number, sequence) in self._died or (lane.number, sequence) in self._exhumed:
             return None
@@ -287,6 +305,8 @@ class Pager:
 
     def take_out(self, lane: Lane, sequence: int) -> int | None:
         """A message that is on disk only leaves the lane, to be read and buried (queues/exhuming.py); as ``expire``."""
+        if self.withheld is not None and self.withheld.misses(lane.number, sequence):
+            return None
         size = self.pages.size_of(self._queue.id, lane.number, sequence)
         place = (lane.number, sequence)
         if size is None or place in self._died or place in self._exhumed:
@@ -302,11 +322,11 @@ class Pager:
 
     def drop_first(self, lane: Lane) -> tuple[int, int] | None:
         """The first message that is on disk only dies there: its sequence and size; None if none can be found."""
-        sequence = self.pages.next_sequence(self._queue.id, lane.number, lane.page_start)
-        if not lane.paged or sequence is None or sequence >= lane.page_stop:
+        found = self.next_stretch(lane, lane.page_start)
+        if not lane.paged or found is None:
             return None
-        size = self.expire(lane, sequence)
-        return None if size is None else (sequence, size)
+        size = self.expire(lane, found[0])
+        return None if size is None else (found[0], size)
 
     def purge(self, lane: Lane) -> int:
         """Drop all that is on disk only: how many."""
@@ -314,6 +334,36 @@ class Pager:
         if lane.page_stop:
             self.pages.drop(self._queue.id, lane.number, lane.page_start, lane.page_stop - lane.page_start)
         return number
+
+    def is_loading(self, lane: Lane) -> bool:
+        return lane.number in self._loading
+
+    def is_leased(self, lane: Lane, sequence: int) -> bool:
+        """Of one that is in the stretch on disk."""
+        return self.withheld is not None and self.withheld.passed(lane.number, sequence) > sequence
+
+    def waiting_on_disk(self, lane: Lane) -> list[tuple[int, int]]:
+        """The stretches that are on disk only and in nobody's hands: from, below."""
+        start, stop = lane.page_start, lane.page_stop
+        return [(start, stop)] if self.withheld is None else [*self.withheld.between(lane.number, start, stop)]
+
+    def may_take_unread(self, lane: Lane) -> bool:
+        """Whether all that is known to be on disk only can be given away as it is. Else it is to be read first: some
+        may be too old, or have to wait for another try."""
+        queue = self._queue
+        if queue.deadlines is not None or queue.selection is not None or self._died or self._exhumed:
+            return False
+        return queue.waiting is None or lane.redelivered_below <= lane.page_start
+
+    def take_unread(self, lane: Lane, stretch: Stretch) -> None:
+        """The first that are on disk only leave the lane as they are; nothing stands before them."""
+        lane.paged -= stretch.number
+        self.bytes -= stretch.size
+        lane.head = stretch.sequence + stretch.number
+        if self.paged_bodies is not None:
+            self.paged_bodies.many_died(lane, stretch.sequence, stretch.number, stretch.size)
+        if self.withheld is not None:
+            self.withheld.forget_below(lane.number, lane.head)
 
     def note_redelivered(self) -> None:
         """Tell the log which waiting messages were delivered before without having come back in this life."""

@@ -20,6 +20,7 @@ class Queue(Protocol):
     alive: bool  # False once deleted: remembered routes that still name it are made anew
     stored: bool  # its persistent messages outlive the process
     synced: bool  # and the machine
+    keeps_all: bool  # stored, and that goes for transient messages too
     choosy: bool  # it may not take every message: see queues/choosy.py
     dirty: bool
     guard: Guard | None
@@ -42,14 +43,11 @@ class Queue(Protocol):
 
 def publish_to(queues: Sequence[Queue], log: Log, run: list[Message], size: int, timed: bool) -> int:
     """Hand a run, all persistent or all transient, to all queues; those that keep it share one write: its receipt."""
-    if not run[0][2].persistent:
-        for queue in queues:
-            queue.publish(run, size, timed)
-        return GRANTED
+    persistent = run[0][2].persistent
     placements: list[Placement] = []
     synced = False
     for queue in queues:
-        if queue.stored:
+        if queue.stored and (persistent or queue.keeps_all):
             placements += queue.place(run, size, timed)
             synced = synced or queue.synced
         else:

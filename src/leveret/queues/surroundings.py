@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from leveret.store.disk import Disk
 from leveret.store.log import Log
 from leveret.store.pages import Pages
+from leveret.store.spill import InWorker
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
@@ -22,6 +24,20 @@ class Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
+class OffsetBook(Protocol):
+    """Where readers of streams went on, by their names; see broker/stream_offsets.py."""
+
+    def get(self, queue: str, consumer: str) -> int | None: ...
+
+    def put(self, queue: str, consumer: str, offset: int, pinned: bool) -> None: ...
+
+    def pinned(self, queue: str) -> int | None:
+        """The lowest offset that a pinned one stands at."""
+
+    def forget(self, queue: str) -> None:
+        """The stream is gone."""
+
+
 class MemoryGauge:
     """Bytes that messages hold, counted at every queue they wait in; shared by all queues of a broker."""
 
@@ -30,6 +46,15 @@ class MemoryGauge:
     def __init__(self) -> None:
         self.used = 0
         self.is_short = False  # so much that queues should hold as little as they can
+
+
+def at_once(job: Callable[[], object], done: Callable[[object], None]) -> None:
+    """Where there is no disk there is no need for a worker."""
+    try:
+        result = job()
+    except Exception as problem:  # noqa: BLE001 - it belongs to whoever asked, as from a worker
+        result = problem
+    done(result)
 
 
 @dataclass(slots=True)
@@ -48,4 +73,10 @@ class Surroundings:
     watches_all: bool = False  # every deadline has an entry, also where looking at the front would do
     deaths_at_once: int = 4096  # messages that may die in one drain; the others do in the next
     trace: Callable[[ClassicQueue], Trace | None] = lambda queue: None  # where it writes down what it has seen
+    stream_disk: Disk | None = None  # where streams have their files
+    write_stream: InWorker = at_once  # runs jobs one after the other
+    read_stream: InWorker = at_once
+    stream_offsets: OffsetBook | None = None
+    when_granted: Callable[[Callable[[], None]], None] = lambda call: call()  # once all so far is as durable as promised
+    alarm: Callable[[str, str | None], None] = lambda name, reason: None  # raises one, or calms it
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

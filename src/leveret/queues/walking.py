@@ -87,9 +87,9 @@ class Walk:
         if self._read:
             sequence, message, time = self._read.popleft()
             self._at = sequence + 1
-            if lane.is_paged(sequence):
-                queue = self._queue
-                assert queue.pager is not None
+            queue = self._queue
+            assert queue.pager is not None
+            if lane.is_paged(sequence) and not queue.pager.is_leased(lane, sequence):
                 tries, _ = unpack_return(queue.pager.pages.tries(queue.id, lane.number, sequence))
                 self._meet(lane, (sequence, tries, dated(queue, message, time)))
             return 1
@@ -102,13 +102,13 @@ class Walk:
     def _fetch(self, lane: Lane) -> None:
         queue = self._queue
         assert queue.pager is not None
-        pages = queue.pager.pages
-        first = pages.next_sequence(queue.id, lane.number, self._at)
-        if first is None or first >= lane.page_stop:
+        found = queue.pager.next_stretch(lane, self._at)
+        if found is None:
             self._at = lane.page_stop
             return
         self._is_reading = True
-        stop = lane.page_stop
+        first, stop = found
+        pages = queue.pager.pages
         pages.load(queue.id, lane.number, first, stop, READ_BYTES, lambda loaded: self._fetched(loaded, first))
 
     def _fetched(self, loaded: list[Loaded], first: int) -> None:

@@ -1,8 +1,9 @@
-"""The threads of the store: one that writes, one that reads.
+"""The threads of the store: one that writes, one that reads, one that writes streams.
 
 The writer takes all batches that wait, has them written and synced at once, and tells the loop. While it syncs, the
 next batches gather: that is the group commit. The reader does what the loop must not: paged reads, reading segments for
-reclaim, asking for free space, serving requests. Its jobs run one after the other.
+reclaim, asking for free space, serving requests. Its jobs run one after the other. Streams are written behind the
+journal, and their syncs must not hold up anything else: they have a thread of their own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from queue import Empty, SimpleQueue
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
 from leveret.server.requests import Requests
+from leveret.server.worker import Worker
 from leveret.store.batch import Batch
 from leveret.store.disk import is_full
 from leveret.store.store import Store
@@ -27,8 +29,6 @@ NO_ERA = 1 << 62
 DISK = "disk"
 STORE = "store"
 
-Job = tuple[Callable[[], object], Callable[[object], None]]
-
 
 class Flusher:
     def __init__(
@@ -39,23 +39,25 @@ class Flusher:
         self._store = store
         self._disk_mark = disk_mark  # from the size of the disk
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._void = -1  # eras up to this one have failed
         self._writer = threading.Thread(target=self._write, name="leveret-writer", daemon=True)
-        self._reader = threading.Thread(target=self._read, name="leveret-reader", daemon=True)
+        self._reader = Worker("leveret-reader", self._tell_job)
+        self._streams = Worker("leveret-streams", self._tell_job)
         self._idle = asyncio.Event()
         self._watch: asyncio.TimerHandle | None = None
         self._is_looking = False
-        self._requests = Requests(store, self._in_worker)
+        self._requests = Requests(store, self._reader.do)
         self._log = get_log("store")
 
     def start(self) -> None:
         journal = self._store.journal
         journal.submit = self._batches.put
         journal.lazily = lambda: self._loop.call_later(LAZY, journal.hand_over)  # type: ignore[assignment]
-        self._store.in_worker = self._in_worker
+        self._store.in_worker = self._broker.read_stream = self._reader.do
+        self._broker.write_stream = self._streams.do
         self._writer.start()
         self._reader.start()
+        self._streams.start()
         self._requests.start()
         self._look()
 
@@ -73,13 +75,14 @@ class Flusher:
                 self._log.error("the disk did not answer in time; what was not confirmed may be lost", seconds=seconds)
         self._requests.stop()
         self._batches.put(None)
-        self._jobs.put(None)
+        self._reader.stop()
+        self._streams.stop()
         await self._loop.run_in_executor(None, self._join, min(seconds, 1.0))
         self._void = NO_ERA  # a thread that hangs and comes back later writes nothing more
         return not self._writer.is_alive()
 
     def _join(self, seconds: float) -> None:
-        for thread in (self._writer, self._reader):
+        for thread in (self._writer, self._reader.thread, self._streams.thread):
             if thread.is_alive():
                 thread.join(seconds)
 
@@ -148,7 +151,7 @@ class Flusher:
         self._watch = self._loop.call_later(LOOK_EVERY, self._look)
         if not self._is_looking:
             self._is_looking = True
-            self._in_worker(lambda: shutil.disk_usage(self._store.path), self._looked)
+            self._reader.do(lambda: shutil.disk_usage(self._store.path), self._looked)
             self._requests.look()
 
     def _looked(self, result: object) -> None:
@@ -170,21 +173,12 @@ class Flusher:
         elif not is_low and DISK in self._broker.alarms:
             self._broker.set_alarm(DISK, None, free=free, mark=mark)
 
-    # ---- the reader's thread
+    # ---- the other threads
 
-    def _in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
-        self._jobs.put((job, done))
+    def _tell_job(self, call: Callable[[], None]) -> None:
+        self._tell(lambda: self._answer(call))
 
-    def _read(self) -> None:
-        while (work := self._jobs.get()) is not None:
-            job, done = work
-            try:
-                result = job()
-            except Exception as problem:  # noqa: BLE001 - it belongs to whoever asked
-                result = problem
-            self._tell(lambda done=done, result=result: self._answer(done, result))  # type: ignore[misc]
-
-    def _answer(self, done: Callable[[object], None], result: object) -> None:
-        done(result)
+    def _answer(self, call: Callable[[], None]) -> None:
+        call()
         if self._broker.has_work:
             self._broker.wake()

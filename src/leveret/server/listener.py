@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 import ssl
 
 from leveret.broker.broker import Broker
-from leveret.errors import ConfigError
 from leveret.logs import get_log
+from leveret.server.binding import reuse_address, unusable
 from leveret.server.logins import Logins
 from leveret.server.pulse import Pulse
 from leveret.server.transport import Doorman
@@ -53,10 +51,10 @@ class Listener:
                     ssl=context,
                     ssl_handshake_timeout=self._pulse.handshake_timeout if context else None,
                     backlog=BACKLOG,
-                    reuse_address=_reuse(),
+                    reuse_address=reuse_address(),
                 )
             except OSError as problem:
-                raise _unusable(host, port, flag, problem) from problem
+                raise unusable(host, port, flag, problem) from problem
             self._servers.append(server)
             port = port or server.sockets[0].getsockname()[1]
         return port
@@ -112,15 +110,3 @@ def _most_connections(wanted: int | None) -> int:
     if files == resource.RLIM_INFINITY:
         return most
     return max(1, min(most, files - SPARE_FILES))
-
-
-def _reuse() -> bool | None:
-    return True if hasattr(socket, "SO_REUSEADDR") and not hasattr(socket, "SO_EXCLUSIVEADDRUSE") else None
-
-
-def _unusable(host: str, port: int, flag: str, problem: OSError) -> ConfigError:
-    if problem.errno == errno.EADDRINUSE:
-        return ConfigError(f"port {port} on {host} is taken: choose another with {flag}, 0 picks a free one")
-    if problem.errno in (errno.EACCES, errno.EPERM):
-        return ConfigError(f"port {port} on {host} is not allowed for this user: choose one above 1023 with {flag}")
-    return ConfigError(f"cannot listen on {host} port {port}: {problem}; check --host and {flag}")

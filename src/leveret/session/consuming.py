@@ -68,6 +68,10 @@ class AmqpConsumer(Consumer):
         self._tag_bytes = encode_short(method.consumer_tag)
         self._heads: dict[int, bytes] = {}
 
+    @property
+    def is_limited(self) -> bool:
+        return self.channel.prefetch > 0 or self.channel.shared_limit < UNLIMITED
+
     def room(self) -> int:
         if self.channel.deferred or not self._outbox.has_room():  # the consume-ok may be among what is deferred
             return 0

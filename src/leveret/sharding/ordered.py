@@ -142,7 +142,9 @@ class OrderedSlots:
 
     def _is_busy(self, shard: str) -> bool:
         queue = self._vhost.queues.get(shard)
-        return queue is not None and (outstanding(queue) > 0 or (queue.pager is not None and queue.pager.exhuming > 0))
+        if queue is None or queue.keeps_all:  # a stream never runs dry
+            return False
+        return outstanding(queue) > 0 or (queue.pager is not None and queue.pager.exhuming > 0)
 
     def _hold_for(self, shard: str) -> Hold:
         hold = self._holds.get(shard)

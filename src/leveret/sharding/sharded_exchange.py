@@ -17,6 +17,7 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import AmqpError, NotFound
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.stream_options import STREAM
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.choosing import ModulusHashExchange
 from leveret.routing.consistent_hash import ConsistentHashExchange
@@ -36,6 +37,7 @@ class Plan(NamedTuple):
     per_node: int
     key: str
     is_ordered: bool
+    queue_type: str = ""  # of the shards; empty: as a queue that is declared without one
 
     @staticmethod
     def of(definition: Mapping[str, object], exchange: Exchange) -> Plan | None:
@@ -45,8 +47,9 @@ class Plan(NamedTuple):
         key = str(definition.get("routing-key", ""))
         if isinstance(exchange, ConsistentHashExchange):
             key = key or LEAST_WEIGHT  # a binding key is a weight there
+        queue_type = str(definition.get("shard-queue-type", ""))
         ordered = definition.get("ordered-resize") is True and isinstance(exchange, ModulusHashExchange)
-        return Plan(number, key, ordered)
+        return Plan(number, key, ordered and queue_type != STREAM, queue_type)  # a stream never runs dry
 
 
 class ShardedExchange:
@@ -106,10 +109,12 @@ class ShardedExchange:
             self._slots.begin()
 
     def _grow(self, shard: str, key: str) -> None:
-        vhost, durable = self._vhost, self._exchange.durable
+        vhost, queue_type = self._vhost, self._plan.queue_type
+        durable = self._exchange.durable or queue_type in (STREAM, "quorum")
         try:
             if shard not in vhost.queues:
-                vhost.declare_queue(shard, durable=durable)
+                arguments = {"x-queue-type": queue_type} if queue_type else {}
+                vhost.declare_queue(shard, durable=durable, arguments=arguments)
             vhost.bind(Binding(self._exchange.name, Destination("queue", shard), key))
             self._made[shard] = None
         except AmqpError as refusal:

@@ -57,7 +57,8 @@ class Sharding:
             self._names.needed(True)
         if definition.get("ordered-resize") and not plan.is_ordered:
             told = {"exchange": name, "vhost": vhost.name, "kind": exchange.kind}
-            self._log.warning("ordered-resize has no effect: it needs an exchange of type x-modulus-hash", **told)
+            remedy = "it needs an exchange of type x-modulus-hash over queues that are no streams"
+            self._log.warning(f"ordered-resize has no effect: {remedy}", **told)
         known.follow(plan)
         self._broker.wake()
 

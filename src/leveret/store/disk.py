@@ -39,7 +39,8 @@ class WritableDisk(Protocol):
     def sync_folder(self, path: str) -> None:
         """Names made and removed in the folder survive a power cut once this returns."""
 
-    def remove(self, path: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """A file, or a folder that is empty. What is not there is no error, nor is a folder that is not empty."""
 
 
 class ReadableDisk(Protocol):
@@ -50,6 +51,9 @@ class ReadableDisk(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Of the files in the folder, sorted; nothing if there is no such folder."""
+
+    def folders(self, folder: str) -> list[str]:
+        """Names of the folders in the folder, sorted."""
 
 
 class Disk(WritableDisk, ReadableDisk, Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 
 MOST_BUFFERS = 1024  # IOV_MAX everywhere we know of
@@ -36,9 +37,12 @@ class Files:
         self._sync = _platform_sync()
 
     def create(self, path: str) -> int:
-        full = self._root / path
-        full.parent.mkdir(exist_ok=True)
-        return os.open(full, APPEND, 0o600)
+        folder = self._root
+        *folders, name = path.split("/")
+        for each in folders:  # below the root; that one must be there
+            folder /= each
+            folder.mkdir(exist_ok=True)
+        return os.open(folder / name, APPEND, 0o600)
 
     def append(self, handle: int, buffers: Sequence[bytes]) -> None:
         for first in range(0, len(buffers), MOST_BUFFERS):
@@ -85,10 +89,17 @@ class Files:
             os.close(handle)
 
     def remove(self, path: str) -> None:
+        full = self._root / path
         try:
-            (self._root / path).unlink()
+            if full.is_dir():
+                full.rmdir()
+            else:
+                full.unlink()
         except FileNotFoundError:
             pass  # a removal that is repeated after a failure
+        except OSError as problem:
+            if problem.errno not in (ENOTEMPTY, EEXIST):
+                raise
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         handle = os.open(self._root / path, READ)
@@ -108,5 +119,11 @@ class Files:
     def names(self, folder: str) -> list[str]:
         try:
             return sorted(entry.name for entry in (self._root / folder).iterdir() if entry.is_file())
+        except FileNotFoundError:
+            return []
+
+    def folders(self, folder: str) -> list[str]:
+        try:
+            return sorted(entry.name for entry in (self._root / folder).iterdir() if entry.is_dir())
         except FileNotFoundError:
             return []

@@ -37,13 +37,17 @@ class Loaded(NamedTuple):
 Done = Callable[[list[Loaded]], None]
 
 
-class Pages(Protocol):
-    """Where a queue puts messages that it does not want to hold in memory.
+class Stretch(NamedTuple):
+    """Messages with consecutive sequences that are on disk."""
 
-    ``on_refused`` is told of bytes that had to stay there all the same, and (below 0) when they left.
-    """
+    sequence: int
+    number: int
+    size: int  # of content; the share of a run that is cut
+    is_spilled: bool  # the journal does not keep them
 
-    on_refused: Callable[[int], None]
+
+class OnDisk(Protocol):
+    """What is on disk of each lane, and how it is read."""
 
     def synced(self, queue: int, lane: int) -> int:
         """Below this sequence, what goes to the journal is there."""
@@ -54,11 +58,26 @@ class Pages(Protocol):
     def next_sequence(self, queue: int, lane: int, sequence: int) -> int | None:
         """The first message on disk from ``sequence`` on."""
 
+    def stretches(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int) -> list[Stretch]:
+        """Which messages are there from ``sequence`` on, in order, without reading them; one at least, if any."""
+
     def load(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int, done: Done) -> None:
         """Bring back messages from ``sequence`` on, in order and without leaving any out.
 
         ``done`` gets at least one, unless all that was read is damaged. As long as the disk cannot be read, it waits.
         """
+
+    def tries(self, queue: int, lane: int, sequence: int) -> int:
+        """How often the message came back to its queue, as far as the journal knows."""
+
+
+class Pages(OnDisk, Protocol):
+    """Where a queue puts messages that it does not want to hold in memory.
+
+    ``on_refused`` is told of bytes that had to stay there all the same, and (below 0) when they left.
+    """
+
+    on_refused: Callable[[int], None]
 
     def spill(self, queue: int, lane: int, messages: Sequence[tuple[int, Message]]) -> None:
         """Take messages that the journal does not keep, with their sequences, in order."""
@@ -68,9 +87,6 @@ class Pages(Protocol):
 
     def forget(self, queue: int) -> None:
         """The queue is gone."""
-
-    def tries(self, queue: int, lane: int, sequence: int) -> int:
-        """How often the message came back to its queue, as far as the journal knows."""
 
 
 class DiskPages:
@@ -111,6 +127,20 @@ class DiskPages:
     def next_sequence(self, queue: int, lane: int, sequence: int) -> int | None:
         firsts = [run.sequence for _, index in self._indexes(queue, lane) for run in index.read(sequence, 1, 1)]
         return min(firsts, default=None)
+
+    def stretches(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int) -> list[Stretch]:
+        wanted = _Wanted(queue, lane, sequence, stop, most_bytes, lambda loaded: None)
+        pieces, stop = self._pieces(wanted)
+        found: list[Stretch] = []
+        for is_spilled, run in pieces:
+            number = min(run.number, stop - run.sequence)
+            size = run.size * number // run.number
+            last = found[-1] if found else None
+            if last is not None and (last.sequence + last.number, last.is_spilled) == (run.sequence, is_spilled):
+                found[-1] = Stretch(last.sequence, last.number + number, last.size + size, is_spilled)
+            else:
+                found.append(Stretch(run.sequence, number, size, is_spilled))
+        return found
 
     def spill(self, queue: int, lane: int, messages: Sequence[tuple[int, Message]]) -> None:
         self._spill.put(queue, lane, messages, self._journal.wall_ahead())

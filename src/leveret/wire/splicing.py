@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from leveret.errors import FrameError
 from leveret.wire.constants import BASIC_CLASS, FRAME_HEADER
-from leveret.wire.content import PAYLOAD, PROPERTIES_AT, body_at, body_size, unpack_size
+from leveret.wire.content import PAYLOAD, PROPERTIES_AT, body_at, body_size
 from leveret.wire.fields import (
     INT64,
     UINT16,
@@ -22,7 +22,7 @@ from leveret.wire.fields import (
     encode_short,
     expect_end,
 )
-from leveret.wire.frames import CONTENT_HEADER, frame
+from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, frame
 from leveret.wire.properties import FLAG_CONTENT_ENCODING, FLAG_CONTENT_TYPE, FLAG_HEADERS, LAYOUT, UNKNOWN_FLAGS
 
 NO_HEADERS = encode_long(b"")
@@ -63,21 +63,25 @@ def spliced(
 def appended(head: bytes, fields: bytes) -> bytes:
     """A header frame with more headers behind those it has. ``fields`` are names and raw values, none of them there
     already. FrameError if the headers that are there cannot be read."""
+    before, behind = opened(head, len(fields))
+    return before + fields + behind
+
+
+def opened(head: bytes, room: int) -> tuple[bytes, bytes]:
+    """A header frame in two parts, between which ``room`` bytes of further headers belong; as ``appended``."""
     flags = int.from_bytes(head[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
-    at = PROPERTIES_AT + 2
+    at, end = PROPERTIES_AT + 2, len(head) - 1
     for flag in (FLAG_CONTENT_TYPE, FLAG_CONTENT_ENCODING):
         if flags & flag:
-            at += 1 + head[at]
-    before, behind = head[PROPERTIES_AT + 2 : at], head[at:-1]
-    size = len(fields)
+            _, at = decode_short(head, at, end)
+    first, fields, rest = head[PROPERTIES_AT + 2 : at], b"", at
     if flags & FLAG_HEADERS:
-        decode_table(head, at, len(head) - 1)
-        there = unpack_size(head, at)[0]
-        size += there
-        fields = head[at + 4 : at + 4 + there] + fields
-        behind = head[at + 4 + there : -1]
-    packed = UINT16.pack(flags | FLAG_HEADERS) + before + size.to_bytes(4, "big") + fields + behind
-    return frame(FRAME_HEADER, int.from_bytes(head[1:3], "big"), head[PAYLOAD:PROPERTIES_AT] + packed)
+        _, rest = decode_table(head, at, end)
+        fields = head[at + 4 : rest]
+    table = (len(fields) + room).to_bytes(4, "big") + fields
+    packed = head[PAYLOAD:PROPERTIES_AT] + UINT16.pack(flags | FLAG_HEADERS) + first + table
+    size = len(packed) + room + end - rest
+    return ENVELOPE.pack(FRAME_HEADER, int.from_bytes(head[1:3], "big"), size) + packed, head[rest:]
 
 
 def _pieces(data: bytes, offset: int, end: int) -> dict[int, bytes]:

@@ -42,7 +42,7 @@ def test_a_value_out_of_bounds_is_refused_with_the_bounds(name: str, value: int)
         QueueOptions.of({name: value})
 
 
-@pytest.mark.parametrize("kind", ["stream", 5, "", None])
+@pytest.mark.parametrize("kind", ["lazy", 5, "", None])
 def test_an_unknown_queue_type_is_refused_with_those_we_have(kind: object) -> None:
     with pytest.raises(PreconditionFailed, match=r"'x-queue-type'.*classic, quorum") as refusal:
         QueueOptions.of({"x-queue-type": kind})

@@ -1,0 +1,27 @@
+"""Something to be done once a write is as durable as promised, that nobody waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Afterwards:
+    """Waits for a receipt (broker/registry.py: AwaitsReceipt). If that is never granted, the call is never made."""
+
+    __slots__ = ("_call", "_receipt")
+
+    def __init__(self, receipt: int, call: Callable[[], None]) -> None:
+        self._receipt = receipt
+        self._call = call
+
+    def granted(self, receipt: int) -> bool:
+        if receipt < self._receipt:
+            return True
+        self._call()
+        return False
+
+    def granted_early(self, receipts: set[int]) -> None:
+        pass  # the grant of all follows soon
+
+    def lost(self) -> None:
+        pass

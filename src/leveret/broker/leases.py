@@ -1,0 +1,323 @@
+"""The book of leases: which consumer was given which messages of which queue, so that it is given them again.
+
+Theory of operation. A consumer is a name, not a connection. It asks for lease n + 1 after lease n; as long as that is
+not committed, asking again gives the same messages. Leases are rows of the definitions (broker/lease_rows.py), which
+the writer commits before any message of the same batch. So what a crash can leave is in order:
+
+    take      the row of the lease. Without it the messages were never out of their queue.
+    commit    first the row that says "committed up to n": from there on the messages are as good as acked. Then they
+              are settled in the journal, some in each turn; when that is granted, the rows of the leases go.
+    release   first the rows go, then the messages come back, some in each turn.
+
+The next life takes what is leased out of the lanes before anything is delivered, and settles what is committed and
+whose rows are still there. Nobody else changes the rows; a queue that is deleted takes its own with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from leveret.broker.lease_rows import (
+    CONSUMER,
+    LEASE,
+    Committed,
+    ConsumerName,
+    LeaseName,
+    consumer_name,
+    lease_name,
+    pack_committed,
+    pack_lease,
+    unpack_committed,
+    unpack_lease,
+)
+from leveret.errors import LeveretError, PreconditionFailed, ResourceFault
+from leveret.logs import get_log
+from leveret.queues.leased import GiveBack, Settling, hold, take_again
+from leveret.queues.leasing import LeasedRun, Taking
+from leveret.queues.stream_options import STREAM
+from leveret.queues.withheld import withheld_of
+
+if TYPE_CHECKING:
+    from leveret.broker.broker import Broker
+    from leveret.broker.parameters import Parameters
+    from leveret.queues.classic import ClassicQueue
+
+NOTHING = Committed(0, 0)
+
+
+class Lease:
+    __slots__ = ("bytes", "consumer", "held", "held_bytes", "messages", "number", "queue", "runs", "since")
+
+    def __init__(self, consumer: str, queue: ClassicQueue, number: int, messages: int, size: int, since: float) -> None:
+        self.consumer = consumer
+        self.queue = queue
+        self.number = number
+        self.messages = messages
+        self.bytes = size
+        self.since = since  # wall time
+        self.runs: tuple[LeasedRun, ...] = ()
+        self.held = messages  # of them, those that are there: a damaged disk may have lost some
+        self.held_bytes = size
+
+
+class Standing(NamedTuple):
+    consumer: str
+    queue: ClassicQueue
+    committed: int
+
+
+class _Reader:
+    """One consumer of one queue."""
+
+    __slots__ = ("committed", "leases")
+
+    def __init__(self, committed: Committed) -> None:
+        self.committed = committed
+        self.leases: dict[int, Lease] = {}
+
+
+class LeaseBook:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._readers: dict[int, dict[str, _Reader]] = {}  # by queue and consumer
+        self._going: dict[int, set[str]] = {}  # by queue: rows of leases that are committed
+        self._settled: deque[tuple[int, ClassicQueue, list[str]]] = deque()  # such rows, to go with this receipt
+
+    # ---- looking
+
+    def refuse_unleasable(self, queue: ClassicQueue) -> None:
+        which = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        if queue.options.kind == STREAM:
+            raise PreconditionFailed(f"{which} is a stream and has no leases: read it by offsets")
+        if self._broker.pages is None or queue.pager is None:
+            raise PreconditionFailed(f"{which} cannot be leased, nothing is on disk: start the broker with --data-dir")
+        if not queue.stored:
+            raise PreconditionFailed(f"{which} cannot be leased, it is not durable: declare it durable, not exclusive")
+        if queue.options.groups:
+            raise PreconditionFailed(f"{which} cannot be leased, its groups belong to consumers: consume it instead")
+        holder = next(iter(queue.consumers), None)
+        if holder is not None and (holder.exclusive or queue.options.single_active):
+            raise PreconditionFailed(f"{which} in exclusive use: cancel its consumer to lease from it")
+
+    def find(self, queue: ClassicQueue, consumer: str, number: int) -> Lease | None:
+        reader = self._reader(queue, consumer)
+        return None if reader is None else reader.leases.get(number)
+
+    def refuse_committed(self, queue: ClassicQueue, consumer: str, after: int) -> None:
+        reader = self._reader(queue, consumer)
+        if reader is not None and after < reader.committed.number:
+            raise PreconditionFailed(
+                f"lease {after + 1} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}' is "
+                f"committed: go on after {reader.committed.number}, or choose another consumer name"
+            )
+
+    def leases(self, vhost: str) -> Iterator[Lease]:
+        for _, _, reader in self._all(vhost):
+            yield from reader.leases.values()
+
+    def standings(self, vhost: str) -> Iterator[Standing]:
+        for queue, consumer, reader in self._all(vhost):
+            yield Standing(consumer, queue, reader.committed.number)
+
+    def _all(self, vhost: str) -> Iterator[tuple[ClassicQueue, str, _Reader]]:
+        for queue in self._broker.vhost(vhost).queues.values():
+            for consumer, reader in self._readers.get(queue.id, {}).items():
+                yield queue, consumer, reader
+
+    def _reader(self, queue: ClassicQueue, consumer: str) -> _Reader | None:
+        return self._readers.get(queue.id, {}).get(consumer)
+
+    def _rows(self, queue: ClassicQueue) -> Parameters:
+        return self._broker.vhost(queue.vhost).parameters
+
+    # ---- taking
+
+    def open(self, queue: ClassicQueue, consumer: str, number: int, taking: Taking) -> Lease:
+        """What was taken is this lease from now on; durable with the log's ``issued``."""
+        lease = Lease(consumer, queue, number, taking.number, taking.size, self._broker.clock.wall())
+        lease.runs = tuple(taking.runs)
+        rows = self._rows(queue)
+        reader = self._reader(queue, consumer)
+        if reader is None:
+            reader = _Reader(Committed(number - 1, 0))
+            rows.put(CONSUMER, str(ConsumerName(queue.id, consumer)), pack_committed(reader.committed))
+        value = pack_lease(lease.messages, lease.bytes, lease.since, lease.runs)
+        rows.put(LEASE, str(LeaseName(queue.id, number, consumer)), value)
+        self._enter(queue, consumer, reader)
+        reader.leases[number] = lease
+        queue.note_use()
+        self._broker.wake()
+        return lease
+
+    def give_up(self, queue: ClassicQueue, taking: Taking) -> None:
+        """What was taken cannot become a lease: it goes back."""
+        if queue.alive and taking.number:
+            self._broker.errands.send(
+                GiveBack(queue, taking.runs, taking.number, taking.size, self._send, lambda number: None)
+            )
+
+    def _enter(self, queue: ClassicQueue, consumer: str, reader: _Reader) -> None:
+        self._readers.setdefault(queue.id, {})[consumer] = reader
+        withheld_of(queue).queue_died = partial(self._forget, queue)
+
+    # ---- committing
+
+    def commit(self, queue: ClassicQueue, consumer: str, through: int, over: Callable[[], None]) -> Committed:
+        """Ack all leases up to ``through``; ``over`` when their messages are settled. Doing it again is no error."""
+        reader = self._reader(queue, consumer)
+        committed = NOTHING if reader is None else reader.committed
+        if reader is None or through <= committed.number:
+            if through > committed.number:
+                raise self._not_given(queue, consumer, through)
+            over()
+            return committed if through == committed.number else Committed(committed.number, 0)
+        if through > max(reader.leases, default=0):
+            raise self._not_given(queue, consumer, through)
+        leases = [lease for number, lease in sorted(reader.leases.items()) if number <= through]
+        committed = Committed(through, sum([lease.messages for lease in leases]))
+        self._rows(queue).put(CONSUMER, str(ConsumerName(queue.id, consumer)), pack_committed(committed))
+        reader.committed = committed
+        for lease in leases:
+            del reader.leases[lease.number]
+        queue.note_use()
+        self._settle(queue, leases, over)
+        return committed
+
+    def _not_given(self, queue: ClassicQueue, consumer: str, number: int) -> PreconditionFailed:
+        return PreconditionFailed(
+            f"lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}' was never given "
+            "or was released: its messages are in the queue and will be leased again"
+        )
+
+    def _settle(self, queue: ClassicQueue, leases: list[Lease], over: Callable[[], None]) -> None:
+        names = [str(LeaseName(queue.id, lease.number, lease.consumer)) for lease in leases]
+        self._going.setdefault(queue.id, set()).update(names)
+
+        def settled() -> None:
+            if queue.alive:
+                self._settled.append((self._broker.log.promise(), queue, names))
+                self._broker.awaiting[self] = None
+            over()
+
+        number, size = _held(leases)
+        self._send(Settling(queue, _runs(leases), number, size, settled))
+
+    def _send(self, errand: Settling | GiveBack) -> None:
+        self._broker.errands.send(errand)
+
+    # ---- the log (broker/registry.py, AwaitsReceipt)
+
+    def granted(self, receipt: int) -> bool:
+        while self._settled and self._settled[0][0] <= receipt:
+            _, queue, names = self._settled.popleft()
+            if queue.alive:
+                self._drop_rows(queue, names)
+        return bool(self._settled)
+
+    def granted_early(self, receipts: set[int]) -> None:
+        pass  # the grant of all follows
+
+    def lost(self) -> None:
+        self._settled.clear()  # the next life settles them again
+
+    def _drop_rows(self, queue: ClassicQueue, names: Iterable[str]) -> None:
+        rows, going = self._rows(queue), self._going.get(queue.id, set())
+        try:
+            for name in names:
+                rows.drop(LEASE, name)
+                going.discard(name)
+        except ResourceFault:
+            return  # the store is lost: the next life settles them again
+        self._broker.wake()
+
+    # ---- releasing
+
+    def release(self, queue: ClassicQueue, consumer: str, number: int | None, over: Callable[[int], None]) -> None:
+        """Have one lease, or all of the consumer, go back to its queue; ``over`` gets the number of messages. Without
+        a number the consumer is forgotten, too."""
+        reader = self._reader(queue, consumer)
+        leases = [] if reader is None else [each for at, each in sorted(reader.leases.items()) if number in (None, at)]
+        rows = self._rows(queue)
+        for lease in leases:
+            rows.drop(LEASE, str(LeaseName(queue.id, lease.number, consumer)))
+            assert reader is not None
+            del reader.leases[lease.number]
+        if number is None and reader is not None:
+            rows.drop(CONSUMER, str(ConsumerName(queue.id, consumer)))
+            del self._readers[queue.id][consumer]
+        if not leases:
+            over(0)
+            return
+        held, size = _held(leases)
+        self._send(GiveBack(queue, _runs(leases), held, size, self._send, over))
+
+    def _forget(self, queue: ClassicQueue) -> None:
+        """The queue is gone, and its leases with it."""
+        rows = self._rows(queue)
+        for name in self._going.pop(queue.id, ()):
+            rows.drop(LEASE, name)
+        for consumer, reader in self._readers.pop(queue.id, {}).items():
+            rows.drop(CONSUMER, str(ConsumerName(queue.id, consumer)))
+            for number in reader.leases:
+                rows.drop(LEASE, str(LeaseName(queue.id, number, consumer)))
+
+    # ---- another life
+
+    def restore(self) -> None:
+        """Take out of the lanes what an earlier life had leased; nothing was delivered yet."""
+        for vhost in self._broker.vhosts.values():
+            queues = {queue.id: queue for queue in vhost.queues.values() if queue.pager is not None}
+            for text in vhost.parameters.names(CONSUMER):
+                self._restoring(vhost.parameters, CONSUMER, text, queues, self._restore_consumer)
+            for text in sorted(vhost.parameters.names(LEASE), key=_number_in):
+                self._restoring(vhost.parameters, LEASE, text, queues, self._restore_lease)
+
+    def _restoring(
+        self,
+        rows: Parameters,
+        component: str,
+        text: str,
+        queues: dict[int, ClassicQueue],
+        restore: Callable[[ClassicQueue, str, bytes], None],
+    ) -> None:
+        """A row that cannot be used costs itself and is said; one whose queue is gone is nobody's."""
+        try:
+            queue = queues.get(int(text.partition("/")[0]))
+            if queue is None:
+                raise LeveretError("its queue does not exist")
+            restore(queue, text, rows.get(component, text) or b"")
+        except (LeveretError, ValueError) as problem:
+            get_log("broker").error(f"{component} cannot be restored", name=text, reason=str(problem))
+
+    def _restore_consumer(self, queue: ClassicQueue, text: str, value: bytes) -> None:
+        self._enter(queue, consumer_name(text).consumer, _Reader(unpack_committed(value)))
+
+    def _restore_lease(self, queue: ClassicQueue, text: str, value: bytes) -> None:
+        _, number, consumer = lease_name(text)
+        facts = unpack_lease(value)
+        reader = self._reader(queue, consumer) or _Reader(Committed(number - 1, 0))
+        lease = Lease(consumer, queue, number, facts.messages, facts.bytes, facts.since)
+        lease.runs = facts.runs
+        lease.held, lease.held_bytes = take_again(queue, lease.runs)
+        hold(queue, lease.held, lease.held_bytes)
+        self._enter(queue, consumer, reader)
+        if number <= reader.committed.number:
+            self._settle(queue, [lease], lambda: None)
+        else:
+            reader.leases[number] = lease
+
+
+def _runs(leases: list[Lease]) -> list[LeasedRun]:
+    return [run for lease in leases for run in lease.runs]
+
+
+def _held(leases: list[Lease]) -> tuple[int, int]:
+    return sum([lease.held for lease in leases]), sum([lease.held_bytes for lease in leases])
+
+
+def _number_in(text: str) -> int:
+    parts = text.split("/", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0

@@ -1,0 +1,67 @@
+"""Where the named readers of streams went on: kept with the definitions, so that they outlive the process.
+
+An offset is the next one that the reader will read. Retention stops at the lowest offset of those who asked to be
+*pinned*.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from leveret.broker.parameters import Parameters
+from leveret.logs import get_log
+
+COMPONENT = "stream-offset"
+
+
+class StoredOffset(NamedTuple):
+    consumer: str
+    queue: str
+    offset: int
+    pinned: bool
+
+
+class StreamOffsets:
+    def __init__(self, parameters: Parameters) -> None:
+        self._parameters = parameters
+        self._offsets: dict[str, dict[str, StoredOffset]] = {}  # by queue and consumer
+
+    def restore(self) -> None:
+        """What an earlier life left in the parameters."""
+        for name in self._parameters.names(COMPONENT):
+            try:
+                queue, consumer = json.loads(name)
+                value = json.loads(self._parameters.get(COMPONENT, name) or b"")
+                found = StoredOffset(str(consumer), str(queue), int(value["offset"]), bool(value["pinned"]))
+            except (ValueError, KeyError, TypeError) as problem:
+                get_log("streams").error("an offset cannot be restored", name=name, reason=str(problem))
+                continue
+            self._offsets.setdefault(found.queue, {})[found.consumer] = found
+
+    def get(self, queue: str, consumer: str) -> int | None:
+        found = self._offsets.get(queue, {}).get(consumer)
+        return None if found is None else found.offset
+
+    def put(self, queue: str, consumer: str, offset: int, pinned: bool) -> None:
+        value = json.dumps({"offset": offset, "pinned": pinned}).encode()
+        self._parameters.put(COMPONENT, json.dumps([queue, consumer]), value)
+        self._offsets.setdefault(queue, {})[consumer] = StoredOffset(consumer, queue, offset, pinned)
+
+    def drop(self, queue: str, consumer: str) -> bool:
+        """Whether there was one."""
+        if self._offsets.get(queue, {}).pop(consumer, None) is None:
+            return False
+        self._parameters.drop(COMPONENT, json.dumps([queue, consumer]))
+        return True
+
+    def list(self, queue: str | None = None) -> list[StoredOffset]:
+        return [each for name, of in sorted(self._offsets.items()) if queue in (None, name) for each in of.values()]
+
+    def pinned(self, queue: str) -> int | None:
+        return min((each.offset for each in self._offsets.get(queue, {}).values() if each.pinned), default=None)
+
+    def forget(self, queue: str) -> None:
+        for consumer in list(self._offsets.get(queue, ())):
+            self.drop(queue, consumer)
+        self._offsets.pop(queue, None)

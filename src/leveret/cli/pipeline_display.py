@@ -1,0 +1,68 @@
+"""How far a pipeline is, for people: one line that changes on a terminal, a line for each batch in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from leveret.spark.jobs.running import Progress
+
+CLEAR = "\r\x1b[K"
+
+
+class Display:
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._is_terminal = out.isatty()
+        self._batches = 0
+        self._begun = time.monotonic()
+        self._open = False
+
+    def show(self, progress: Progress) -> None:
+        if self._is_terminal:
+            self._out.write(f"{CLEAR}{line_of(progress, time.monotonic() - self._begun)}")
+            self._out.flush()
+            self._open = True
+        elif progress.batches > self._batches:
+            self._batches = progress.batches
+            self.note(line_of(progress, time.monotonic() - self._begun))
+
+    def note(self, text: str) -> None:
+        self._out.write(f"{CLEAR if self._open else ''}{text}\n")
+        self._out.flush()
+        self._open = False
+
+    def close(self) -> None:
+        """Leave the last line where it is."""
+        if self._open:
+            self._out.write("\n")
+            self._open = False
+
+
+def line_of(progress: Progress, seconds: float) -> str:
+    lag = "-" if progress.lag is None else f"{progress.lag:,}"
+    return (
+        f"{seconds:6.0f} s  batches {progress.batches:,}  rows {progress.rows:,}  rate {progress.rate:,.0f}/s  "
+        f"lag {lag}  last batch {progress.batch_ms:,} ms"
+    )
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Text to the left, numbers to the right."""
+    if not heads:
+        return ""
+    texts = [tuple("" if value is None else str(value) for value in row) for row in rows]
+    widths = [max(len(row[at]) for row in [tuple(heads), *texts]) for at in range(len(heads))]
+    is_number = [
+        all(isinstance(row[at], int | float | None) for row in rows) and bool(rows) for at in range(len(heads))
+    ]
+    lines = []
+    for row in [tuple(heads), *texts]:
+        cells = [
+            f"{text:>{width}}" if right else f"{text:{width}}"
+            for text, width, right in zip(row, widths, is_number, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip() + "\n")
+    return "".join(lines)

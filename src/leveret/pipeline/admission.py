@@ -1,0 +1,108 @@
+"""What a user may bring in by HTTP, checked before anything of it is kept.
+
+What is sound here is not refused later: a stage that was answered can be committed. Permissions and existence are asked
+once per address of a request, properties only where a message has more than a delivery mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from leveret.auth.permissions import Permissions
+from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.vhost import Vhost
+from leveret.delivery.selector import selectable
+from leveret.errors import AccessRefused, PreconditionFailed
+from leveret.message import Address, Message
+from leveret.pipeline.inflow import QUICK, Look, Way, Ways
+from leveret.queues.direct_reply import REPLY_TO
+from leveret.wire.content import properties_of
+from leveret.wire.properties import Properties
+
+IMPERSONATOR = "impersonator"
+
+
+class Publisher(NamedTuple):
+    """Who brings them, and what is asked for."""
+
+    user: str
+    tags: frozenset[str]
+    mandatory: bool
+
+
+class Admission:
+    """Of one request."""
+
+    def __init__(self, vhost: Vhost, permissions: Permissions, publisher: Publisher) -> None:
+        self._vhost = vhost
+        self._permissions = permissions
+        self._publisher = publisher
+        self.ways = Ways(vhost)
+        self._known: set[tuple[str, str]] = set()
+        self.exchanges: set[str] = set()  # that were named
+
+    def cost(self, run: Sequence[Message], look: Look) -> int:
+        """About how much work it is to admit the run."""
+        way = self.ways.of(run[0][1])
+        return len(run) if look is Look.CLOSE or (way is not None and way.is_special) else 1 + look * len(run) // QUICK
+
+    def admit(self, run: Sequence[Message], look: Look) -> None:
+        """An error if one of these messages, all of one address, may not come in."""
+        address = run[0][1]
+        if (address.exchange, address.key) not in self._known:
+            self.refuse_unless_writable(address.exchange, address.key)
+            self._known.add((address.exchange, address.key))
+            self.exchanges.add(address.exchange)
+        way = self.ways.of(address)
+        if way is None:
+            raise self._unreachable(address)  # deleted since we asked
+        if look is Look.CLOSE or way.is_special:
+            for message in run:
+                self._check(way, message)
+        elif self._publisher.mandatory and not way.queues:
+            raise self._unreachable(address)
+
+    def refuse_unless_writable(self, exchange: str, key: str) -> None:
+        vhost, user = self._vhost, self._publisher.user
+        if not self._permissions.check(user, vhost.name, "write", exchange):
+            raise AccessRefused(
+                f"write access to exchange '{exchange or 'amq.default'}' in vhost '{vhost.name}' refused for user "
+                f"'{user}'"
+            )
+        found = vhost.exchange(exchange)
+        if found.internal:
+            raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost.name}'")
+        if found.kind == "topic" and not self._permissions.check_topic(user, vhost.name, exchange, "write", key):
+            raise AccessRefused(
+                f"write access to topic '{key}' in exchange '{exchange}' in vhost '{vhost.name}' refused for user "
+                f"'{user}'"
+            )
+
+    def _check(self, way: Way, message: Message) -> None:
+        content, address, _ = message
+        properties = properties_of(content)
+        headers = properties.headers or {}
+        self._check_properties(properties)
+        copies, due = further_keys(headers), self._vhost.schedules.due(way.exchange, headers)
+        if self._publisher.mandatory and due is None:
+            if copies or way.is_special:
+                way = self.ways.of_message(way, address, copies, selectable(properties))
+            if not way.queues:
+                raise self._unreachable(address)
+
+    def _check_properties(self, properties: Properties) -> None:
+        publisher = self._publisher
+        traits_of(properties, 0.0)
+        if properties.reply_to == REPLY_TO:
+            raise PreconditionFailed("fast reply consumer does not exist")  # nobody over HTTP can be one
+        if properties.user_id not in (None, publisher.user) and IMPERSONATOR not in publisher.tags:
+            raise PreconditionFailed(
+                f"user_id property set to '{properties.user_id}' but authenticated user was '{publisher.user}'"
+            )
+
+    def _unreachable(self, address: Address) -> PreconditionFailed:
+        return PreconditionFailed(
+            f"routing key '{address.key}' reaches no queue from exchange '{address.exchange or 'amq.default'}' in "
+            f"vhost '{self._vhost.name}': bind a queue, or publish without mandatory"
+        )

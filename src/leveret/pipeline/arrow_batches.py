@@ -1,0 +1,143 @@
+"""Messages go out as an Arrow IPC stream, batch by batch, with two batches in memory: one built, one on its way.
+
+A *job* makes record batches in a thread; what makes the jobs runs on the loop. A client that reads slowly slows its own
+fetch down and nothing else. When it goes away, no further job is run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from leveret.message import Message
+from leveret.pipeline.arrow_schema import END_OF_STREAM, MEDIA_TYPE, need_arrow
+from leveret.pipeline.house import House
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    import pyarrow as pa
+
+PIECE = 1 << 20  # bytes that are handed to the socket at once
+STALLED = 600.0  # seconds that a client may take for one piece
+
+Job = Callable[[], "Sequence[pa.RecordBatch]"]
+
+
+class Rows(NamedTuple):
+    """Messages of one queue, with what the queue knows of them. ``times``: arrival in microseconds since 1970."""
+
+    queue: str
+    partition: int
+    offsets: Sequence[int]
+    redelivered: Sequence[bool]
+    times: Sequence[int | None] | None
+    messages: Sequence[Message]
+
+
+def batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
+    """Call it in a thread, with at most ten thousand rows."""
+    from leveret.pipeline.arrow_building import built
+
+    return built(rows, columns)
+
+
+async def stream_of(house: House, jobs: AsyncGenerator[Job], columns: Sequence[str]) -> Response:
+    """The answer. The first job is done before it begins, so that what fails there has a status of its own."""
+    try:
+        await house.in_worker(need_arrow)
+        first = await _next_pieces(house, jobs, columns, begins=True)
+    except BaseException:
+        await jobs.aclose()
+        raise
+    return ArrowAnswer(house, jobs, columns, first)
+
+
+async def _next_pieces(
+    house: House, jobs: AsyncGenerator[Job], columns: Sequence[str], *, begins: bool = False
+) -> list[bytes] | None:
+    """The bytes of the next batches; None at the end."""
+    job = await anext(jobs, None)
+    if job is None and not begins:
+        return None
+
+    def serialized() -> list[bytes]:
+        from leveret.pipeline.arrow_columns import schema_of
+
+        front = [schema_of(columns).serialize().to_pybytes()] if begins else []
+        return front + [batch.serialize().to_pybytes() for batch in (job() if job is not None else ())]
+
+    return await house.in_worker(serialized)
+
+
+class ArrowAnswer(Response):
+    media_type = MEDIA_TYPE
+
+    def __init__(
+        self, house: House, jobs: AsyncGenerator[Job], columns: Sequence[str], first: list[bytes] | None
+    ) -> None:
+        self.status_code = 200
+        self.background = None
+        self.init_headers()
+        self._house = house
+        self._jobs = jobs
+        self._columns = columns
+        self._first = first
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_disconnect(receive))
+        sending = asyncio.ensure_future(self._send_all(send))
+        try:
+            await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                raise ClientDisconnect
+            sending.result()
+        finally:
+            for task in (gone, sending):
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with aclosing(self._jobs):
+            pieces = self._first
+            while pieces is not None:
+                coming = asyncio.ensure_future(_next_pieces(self._house, self._jobs, self._columns))
+                try:
+                    await _send_pieces(send, pieces)
+                    pieces = await coming
+                finally:
+                    if not coming.done():
+                        coming.cancel()
+                        with suppress(asyncio.CancelledError):
+                            await coming
+        await send({"type": "http.response.body", "body": END_OF_STREAM, "more_body": False})
+
+
+async def _send_pieces(send: Send, pieces: Sequence[bytes]) -> None:
+    for piece in pieces:
+        for start in range(0, len(piece), PIECE):
+            try:
+                async with asyncio.timeout(STALLED):
+                    part = memoryview(piece)[start : start + PIECE]
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            except TimeoutError:
+                raise ClientDisconnect from None
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def jobs_of(rows: AsyncIterator[Rows], columns: Sequence[str]) -> AsyncGenerator[Job]:
+    """One job for each ``Rows`` that comes."""
+    async for each in rows:
+        yield lambda each=each: [batch_of(each, columns)]  # type: ignore[misc]

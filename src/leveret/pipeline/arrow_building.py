@@ -1,0 +1,70 @@
+"""Record batches of the columns that were asked for, from messages in memory or from chunks of a stream's files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from leveret.pipeline.arrow_batches import Rows
+from leveret.pipeline.arrow_columns import TIME, Places, Slab, bodies, numbers, repeated, schema_of, slab_of
+from leveret.pipeline.arrow_properties import headers_column, properties_column, spans_of
+
+
+@dataclass(slots=True)
+class Portion:
+    """As many messages as one batch holds."""
+
+    slab: Slab
+    queue: str
+    partition: int
+    offsets: Places
+    times: pa.Array
+    redelivered: pa.Array
+    addresses: Sequence[tuple[str, str]]  # exchange, key
+    address_of: Places  # of each row, as a place in these
+
+
+def built(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
+    """A batch of messages that are in memory."""
+    known: dict[tuple[str, str], int] = {}
+    address_of = [known.setdefault((message[1].exchange, message[1].key), len(known)) for message in rows.messages]
+    number = len(rows.messages)
+    portion = Portion(
+        slab=slab_of(rows.messages),
+        queue=rows.queue,
+        partition=rows.partition,
+        offsets=np.fromiter(rows.offsets, np.int64, number),
+        times=pa.nulls(number, TIME) if rows.times is None else pa.array(rows.times, pa.int64()).cast(TIME),
+        redelivered=pa.array(rows.redelivered, pa.bool_()),
+        addresses=list(known),
+        address_of=np.array(address_of, np.int64),
+    )
+    return batch_of_portion(portion, columns)
+
+
+def batch_of_portion(portion: Portion, columns: Sequence[str]) -> pa.RecordBatch:
+    spans = spans_of(portion.slab) if "headers" in columns or "properties" in columns else {}
+    number = len(portion.slab)
+    make: dict[str, Callable[[], pa.Array]] = {
+        "body": lambda: bodies(portion.slab),
+        "routing_key": lambda: _addressed(portion, 1),
+        "exchange": lambda: _addressed(portion, 0),
+        "queue": lambda: repeated(portion.queue, pa.string(), number),
+        "partition": lambda: repeated(portion.partition, pa.int32(), number),
+        "offset": lambda: numbers(portion.offsets, pa.int64()),
+        "timestamp": lambda: portion.times,
+        "redelivered": lambda: portion.redelivered,
+        "headers": lambda: headers_column(portion.slab, spans),
+        "properties": lambda: properties_column(portion.slab, spans),
+    }
+    return pa.RecordBatch.from_arrays([make[name]() for name in columns], schema=schema_of(columns))
+
+
+def _addressed(portion: Portion, part: int) -> pa.Array:
+    names = pa.array([address[part] for address in portion.addresses], pa.string())
+    if len(names) == 1:
+        return repeated(portion.addresses[0][part], pa.string(), len(portion.slab))
+    return names.take(pa.array(portion.address_of))

@@ -1,0 +1,127 @@
+"""Messages as Arrow columns, without a Python step per message.
+
+Theory of operation. A *slab* is many contents in one bytes, with the places where each begins and its length. Numbers
+in the frames (sizes, flags) are gathered from all contents at once: a view of the bytes that has a big-endian number at
+*every* position is indexed with the positions that count. Bodies are then cut out in one go: read as a binary array
+whose values are body, gap, body, gap, the slab needs only every second value taken.
+
+    | head frame | 3 | channel | size | body | 0xCE | head frame | ...
+                 ^ frame                ^ start      ^ stop + 1
+
+A content with several body frames, or none, is put together by hand; those are large, so a batch has few, or empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from leveret.message import Message
+from leveret.pipeline.arrow_schema import PROPERTIES
+from leveret.wire.constants import FRAME_OVERHEAD
+from leveret.wire.content import PAYLOAD, SIZE_AT, body_of
+
+Places = npt.NDArray[np.int64]
+
+TIME = pa.timestamp("us", tz="UTC")
+HEADERS = pa.map_(pa.string(), pa.string())
+PROPERTY_TYPES = {"delivery_mode": pa.int32(), "priority": pa.int32(), "timestamp": TIME}
+PROPERTIES_TYPE = pa.struct([(name, PROPERTY_TYPES.get(name, pa.string())) for name in PROPERTIES])
+TYPES = {
+    "body": pa.binary(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIME,
+    "redelivered": pa.bool_(),
+    "headers": HEADERS,
+    "properties": PROPERTIES_TYPE,
+}
+
+
+def schema_of(columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([(name, TYPES.get(name, pa.string())) for name in columns])
+
+
+class Slab:
+    """Contents of many messages in one bytes, ascending and apart. ``u16`` and so on: the number at each position."""
+
+    __slots__ = ("buffer", "data", "lengths", "starts", "u8", "u16", "u32", "u64")
+
+    def __init__(self, data: bytes, starts: Places, lengths: Places) -> None:
+        self.data = data
+        self.buffer = pa.py_buffer(data)
+        self.starts = starts
+        self.lengths = lengths
+        self.u8 = np.frombuffer(data, np.uint8)
+        self.u16, self.u32, self.u64 = (_at_every_place(data, width) for width in (2, 4, 8))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def content(self, row: int) -> bytes:
+        start = int(self.starts[row])
+        return self.data[start : start + int(self.lengths[row])]
+
+
+def slab_of(messages: Sequence[Message]) -> Slab:
+    contents = [message[0] for message in messages]
+    lengths = np.fromiter(map(len, contents), np.int64, len(contents))
+    return Slab(b"".join(contents), np.cumsum(lengths) - lengths, lengths)
+
+
+def _at_every_place(data: bytes, width: int) -> npt.NDArray[np.uint64]:
+    number = max(len(data) - width + 1, 0)
+    return np.ndarray((number,), dtype=f">u{width}", buffer=data if number else bytes(width), strides=(1,))
+
+
+def bodies(slab: Slab) -> pa.Array:
+    stops = slab.starts + slab.lengths
+    frames = slab.starts + slab.u32[slab.starts + SIZE_AT] + FRAME_OVERHEAD
+    has_body = frames < stops
+    if has_body.all():
+        sizes = slab.u32[frames + SIZE_AT].astype(np.int64)
+        if (frames + sizes + FRAME_OVERHEAD == stops).all():
+            return cut(slab, frames + PAYLOAD, stops - 1)
+    return pa.array([body_of(slab.content(row)) for row in range(len(slab))], pa.binary())
+
+
+def cut(slab: Slab, starts: Places, stops: Places) -> pa.Array:
+    """The bytes of the slab between each start and its stop; places ascend."""
+    number = len(starts)
+    if number == 0:
+        return pa.array([], pa.binary())
+    edges = np.empty(2 * number, np.int32)
+    edges[0::2] = starts
+    edges[1::2] = stops
+    both = pa.Array.from_buffers(pa.binary(), 2 * number - 1, [None, pa.py_buffer(edges), slab.buffer])
+    return both.take(pa.array(np.arange(0, 2 * number, 2, dtype=np.int32)))
+
+
+def texts(values: pa.Array) -> pa.Array:
+    """Binary values as text. What is no UTF-8 is shown with backslashes rather than lost."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([value.decode("utf-8", "backslashreplace") for value in values.to_pylist()], pa.string())
+
+
+def numbers(values: npt.NDArray[np.int64], kind: pa.DataType) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def repeated(value: object, kind: pa.DataType, number: int) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), number)
+
+
+def spread(values: pa.Array, rows: Places, number: int) -> pa.Array:
+    """A column of ``number`` rows that has these values in these rows and null in all others."""
+    if len(rows) == number:
+        return values
+    places = np.zeros(number, np.int32)
+    missing = np.ones(number, np.bool_)
+    places[rows] = np.arange(len(rows), dtype=np.int32)
+    missing[rows] = False
+    return values.take(pa.array(places, mask=missing))

@@ -1,0 +1,228 @@
+"""Properties and headers of many messages at once.
+
+All rows are walked in step, property by property in the order of the wire: what is present moves the row on by its
+length. So each property of all rows is a list of places, whatever else the rows have. Headers are walked the same way,
+first header of all rows, second header of all rows, as long as they are strings; rows that have others are decoded one
+by one, and what is decoded is remembered by its bytes.
+
+Properties were opaque until now, and may be nonsense: no position is followed beyond the slab, and a row whose
+properties do not end where its frame ends has none.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from decimal import Decimal
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from leveret.errors import FrameError
+from leveret.pipeline.arrow_columns import (
+    HEADERS,
+    PROPERTIES_TYPE,
+    PROPERTY_TYPES,
+    TIME,
+    Places,
+    Slab,
+    cut,
+    numbers,
+    spread,
+    texts,
+)
+from leveret.pipeline.arrow_schema import PROPERTIES
+from leveret.wire.content import PAYLOAD, PROPERTIES_AT, SIZE_AT
+from leveret.wire.fields import LAST_SECOND, decode_table
+from leveret.wire.properties import LAYOUT, UNKNOWN_FLAGS
+
+MOST_IN_STEP = 64  # headers of one message that are walked with the others
+LONG_STRING = ord("S")
+FIXED = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
+
+
+class Span(NamedTuple):
+    """One property: the rows that have it, where its value starts and how long it is."""
+
+    rows: Places
+    starts: Places
+    lengths: Places
+
+
+def spans_of(slab: Slab) -> dict[str, Span]:
+    ends = slab.starts + PAYLOAD + slab.u32[slab.starts + SIZE_AT]
+    flags = slab.u16[slab.starts + PROPERTIES_AT]
+    at = slab.starts + PROPERTIES_AT + 2
+    found: dict[str, Span] = {}
+    for flag, name, _, _ in LAYOUT:
+        rows = np.flatnonzero(flags & flag)
+        if len(rows) == 0:
+            continue
+        here = at[rows]
+        starts, lengths = _value(slab, name, here)
+        found[name] = Span(rows, starts, lengths)
+        at[rows] = starts + lengths
+    sound = (at == ends) & (flags & UNKNOWN_FLAGS == 0)
+    if not sound.all():
+        found = {name: _only(span, sound) for name, span in found.items()}
+    return found
+
+
+def _value(slab: Slab, name: str, at: Places) -> tuple[Places, Places]:
+    if name in FIXED:
+        return at, np.full(len(at), FIXED[name], np.int64)
+    if name == "headers":
+        return at + 4, slab.u32[_within(slab, at)].astype(np.int64)
+    return at + 1, slab.u8[_within(slab, at)].astype(np.int64)
+
+
+def _within(slab: Slab, at: Places) -> Places:
+    return np.minimum(at, len(slab.data) - 8)
+
+
+def _only(span: Span, sound: np.ndarray) -> Span:
+    keep = sound[span.rows]
+    return Span(span.rows[keep], span.starts[keep], span.lengths[keep])
+
+
+# ---- properties
+
+
+def properties_column(slab: Slab, spans: dict[str, Span]) -> pa.Array:
+    columns = [_property(slab, name, spans.get(name)) for name in PROPERTIES]
+    return pa.StructArray.from_arrays(columns, fields=list(PROPERTIES_TYPE))
+
+
+def _property(slab: Slab, name: str, span: Span | None) -> pa.Array:
+    if span is None or len(span.rows) == 0:
+        return pa.nulls(len(slab), PROPERTY_TYPES.get(name, pa.string()))
+    rows = span.rows
+    if name == "timestamp":
+        seconds = slab.u64[span.starts]
+        near = seconds <= LAST_SECOND  # beyond it no calendar has a date
+        rows = rows[near]
+        values = numbers(seconds[near].astype(np.int64) * 1_000_000, TIME)
+    elif name in FIXED:
+        values = pa.array(slab.u8[span.starts].astype(np.int32))
+    else:
+        values = texts(cut(slab, span.starts, span.starts + span.lengths))
+    return spread(values, rows, len(slab))
+
+
+# ---- headers
+
+
+class Entries(NamedTuple):
+    """Names and values of headers, each with its row."""
+
+    rows: Places
+    names: pa.Array
+    values: pa.Array
+
+
+class Step(NamedTuple):
+    """One header of each of some rows: which rows of the span, and where its name and value are."""
+
+    which: Places
+    names: Places
+    name_stops: Places
+    values: Places
+    value_stops: Places
+
+
+def headers_column(slab: Slab, spans: dict[str, Span]) -> pa.Array:
+    """Rows without headers have an empty map."""
+    span = spans.get("headers")
+    if span is None:
+        offsets = np.zeros(len(slab) + 1, np.int32)
+        return _map(offsets, pa.array([], pa.string()), pa.array([], pa.string()))
+    quick, slow = _walked(slab, span)
+    entries = quick if not len(slow.rows) else _joined(quick, _decoded(slab, slow))
+    offsets = np.zeros(len(slab) + 1, np.int32)
+    np.cumsum(np.bincount(entries.rows, minlength=len(slab)), out=offsets[1:])
+    return _map(offsets, entries.names, entries.values)
+
+
+def _map(offsets: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:
+    return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(HEADERS)
+
+
+def _walked(slab: Slab, span: Span) -> tuple[Entries, Span]:
+    """The headers of all rows that have nothing but strings, and the rows that have others."""
+    at, stops = span.starts.copy(), span.starts + span.lengths
+    slow = np.zeros(len(at), np.bool_)
+    active = np.flatnonzero(at < stops)
+    steps = [Step(*[active[:0]] * 5)]
+    while len(active):
+        here = at[active]
+        behind_names = here + 1 + slab.u8[here]
+        values = behind_names + 5
+        next_ones = values + slab.u32[_within(slab, behind_names + 1)]
+        good = (slab.u8[_within(slab, behind_names)] == LONG_STRING) & (next_ones <= stops[active])
+        if len(steps) > MOST_IN_STEP:
+            good[:] = False
+        slow[active[~good]] = True
+        step = Step(active[good], here[good] + 1, behind_names[good], values[good], next_ones[good])
+        steps.append(step)
+        at[step.which] = step.value_stops
+        active = step.which[step.value_stops < stops[step.which]]
+    every = Step(*(np.concatenate(parts) for parts in zip(*steps, strict=True)))
+    order = np.argsort(every.names)  # by place is by row, and within a row by the order of its headers
+    order = order[~slow[every.which[order]]]
+    entries = Entries(
+        span.rows[every.which[order]],
+        texts(cut(slab, every.names[order], every.name_stops[order])),
+        texts(cut(slab, every.values[order], every.value_stops[order])),
+    )
+    return entries, Span(span.rows[slow], span.starts[slow], span.lengths[slow])
+
+
+def _decoded(slab: Slab, span: Span) -> Entries:
+    """One by one."""
+    known: dict[bytes, dict[str, str | None]] = {}
+    rows: list[int] = []
+    names: list[str] = []
+    values: list[str | None] = []
+    spots = zip(span.rows.tolist(), span.starts.tolist(), span.lengths.tolist(), strict=True)
+    for row, start, length in spots:
+        raw = slab.data[start - 4 : start + length]
+        table = known.get(raw)
+        if table is None:
+            table = known[raw] = _table_texts(raw)
+        rows += [row] * len(table)
+        names += table.keys()
+        values += table.values()
+    return Entries(np.array(rows, np.int64), pa.array(names, pa.string()), pa.array(values, pa.string()))
+
+
+def _joined(quick: Entries, slow: Entries) -> Entries:
+    rows = np.concatenate((quick.rows, slow.rows))
+    order = np.argsort(rows, kind="stable")
+    places = pa.array(order)
+    names = pa.concat_arrays([quick.names, slow.names]).take(places)
+    return Entries(rows[order], names, pa.concat_arrays([quick.values, slow.values]).take(places))
+
+
+def _table_texts(raw: bytes) -> dict[str, str | None]:
+    try:
+        table, _ = decode_table(raw, 0, len(raw))
+    except FrameError:
+        return {}
+    return {name: text_of_value(value) for name, value in table.items()}
+
+
+def text_of_value(value: object) -> str | None:
+    """A header's value as text; tables and arrays as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    plain = _plain(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "backslashreplace")
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,63 @@
+"""Rows of Arrow become messages: the body of a request goes in as it comes, runs of one address come out.
+
+Bounded: a request holds one record batch and the messages of ten thousand of its rows, and all requests together hold
+no more unfinished bytes than ``MOST_HELD``. What is built of a batch is built in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING
+
+from leveret.management.errors import BadRequest, Blocked
+from leveret.message import Message
+from leveret.pipeline.arrow_framing import Framed, Framing
+from leveret.pipeline.arrow_schema import need_arrow
+from leveret.pipeline.house import House
+
+if TYPE_CHECKING:
+    from leveret.pipeline.arrow_contents import Contents
+
+MOST_HELD = 512 << 20
+
+
+async def runs_of(house: House, parts: AsyncIterator[bytes], exchange: str, key: str) -> AsyncGenerator[list[Message]]:
+    """Runs of at most ten thousand messages, each of one address, in the order of the rows.
+
+    ``parts`` is the body (doors.parts_of). ``exchange`` and ``key`` are for rows that do not name their own. Messages
+    are persistent unless their properties say otherwise; an expiration counts from the publish, so there is no deadline
+    yet.
+    """
+    await house.in_worker(need_arrow)
+    contents: Contents | None = None
+    framing, held = Framing(), 0
+    try:
+        async for part in parts:
+            for framed in framing.feed(part):
+                if contents is None:
+                    contents = await house.in_worker(lambda framed=framed: _begin(house, framed, exchange, key))  # type: ignore[misc]
+                    continue
+                async for run in _runs(house, contents, framed):
+                    yield run
+            house.held += framing.held - held
+            held = framing.held
+            if house.held > MOST_HELD:
+                raise Blocked("too much is being sent to the broker at once: try again in a moment")
+        framing.finish()
+        if contents is None:
+            raise BadRequest("the body has no Arrow schema: send the bytes of pyarrow.ipc.new_stream")
+    finally:
+        house.held -= held
+
+
+def _begin(house: House, framed: Framed, exchange: str, key: str) -> Contents:
+    from leveret.pipeline.arrow_contents import Contents
+
+    return Contents(framed, exchange, key, house.max_message_bytes)
+
+
+async def _runs(house: House, contents: Contents, framed: Framed) -> AsyncIterator[list[Message]]:
+    slices = await house.in_worker(lambda: contents.slices(framed))
+    for piece in slices:
+        for run in await house.in_worker(lambda piece=piece: contents.runs(piece)):  # type: ignore[misc]
+            yield run

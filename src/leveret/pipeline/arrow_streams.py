@@ -1,0 +1,177 @@
+"""A range of a stream as record batches: chunks of its files go to columns as they lie there.
+
+Everything here runs in a thread, one step after the other. A step makes one batch of several chunks; chunks that were
+read from disk together share their bytes, others are put side by side first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from leveret.management.errors import Gone
+from leveret.pipeline.arrow_building import Portion, batch_of_portion
+from leveret.pipeline.arrow_columns import TIME, Places, Slab, numbers, repeated
+from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS
+from leveret.pipeline.topics import TopicFilter
+from leveret.store.stream_files import StreamChunk, StreamFiles, StreamGone
+
+MOST_LOOKED_AT = 64  # chunks of one step, when few of their messages are wanted
+
+
+@dataclass(slots=True, frozen=True)
+class Wanted:
+    """What was asked for: messages with ``start`` <= offset < ``stop``."""
+
+    queue: str
+    partition: int
+    start: int
+    stop: int
+    columns: Sequence[str]
+    only: TopicFilter | None
+    skips_missing: bool
+
+
+class StreamFetch:
+    """``step`` until ``is_over``. Gone, if messages of the range are missing and that is not to be skipped."""
+
+    def __init__(self, files: StreamFiles, wanted: Wanted) -> None:
+        self.is_over = False
+        self._files = files
+        self._wanted = wanted
+        self._at = wanted.start
+        self._chunks: Iterator[StreamChunk] | None = None
+        self._left: StreamChunk | None = None  # did not fit into the last batch
+
+    def step(self) -> list[pa.RecordBatch]:
+        gathered: list[StreamChunk] = []
+        rows = size = 0
+        for _ in range(MOST_LOOKED_AT):
+            chunk = self._left or self._next()
+            self._left = None
+            if chunk is None:
+                self.is_over = True
+                break
+            if gathered and (rows + chunk.number > MOST_ROWS or size + chunk.size > MOST_BYTES):
+                self._left = chunk
+                break
+            if self._has_wanted(chunk):
+                gathered.append(chunk)
+                rows += chunk.number
+                size += chunk.size
+        return [batch_of_portion(portion, self._wanted.columns) for portion in self._portions(gathered)]
+
+    def _next(self) -> StreamChunk | None:
+        wanted = self._wanted
+        try:
+            if self._chunks is None:
+                self._chunks = self._files.chunks(self._at, wanted.stop)
+            chunk = next(self._chunks, None)
+        except StreamGone:
+            self._chunks = None
+            first = self._files.first
+            if first <= self._at:  # it is not retention: the stream is deleted
+                raise Gone(f"stream '{wanted.queue}' was deleted while it was read") from None
+            self._note_missing(first)
+            return self._next() if self._at < wanted.stop else None
+        self._note_missing(wanted.stop if chunk is None else chunk.first)
+        if chunk is not None:
+            self._at = chunk.next
+        return chunk
+
+    def _note_missing(self, found: int) -> None:
+        """Offsets between where we stand and ``found`` are not there any more."""
+        if found > self._at and not self._wanted.skips_missing:
+            raise gone(self._wanted.queue, self._at, found)
+        self._at = max(found, self._at)
+
+    def _has_wanted(self, chunk: StreamChunk) -> bool:
+        only = self._wanted.only
+        return only is None or any(only.takes(key) for _, key in chunk.addresses)
+
+    # ---- from chunks to columns
+
+    def _portions(self, chunks: Sequence[StreamChunk]) -> Iterator[Portion]:
+        if not chunks:
+            return
+        portion = _portion(chunks, self._wanted)
+        if self._wanted.only is not None:
+            portion = _only(portion, self._wanted.only)
+        if len(portion.slab):
+            yield portion
+
+
+def gone(queue: str, missing: int, first: int) -> Gone:
+    return Gone(
+        f"offsets {missing} to {first - 1} of stream '{queue}' are gone: retention or damage has taken them; "
+        f"read from {first} on, or ask with missing=skip",
+        first=first,
+    )
+
+
+def _portion(chunks: Sequence[StreamChunk], wanted: Wanted) -> Portion:
+    known: dict[tuple[str, str], int] = {}
+    offsets, times, address_of = [], [], []
+    for chunk in chunks:
+        offsets.append(np.arange(chunk.first, chunk.first + chunk.number, dtype=np.int64))
+        counts = np.frombuffer(chunk.counts, np.uint32)
+        times.append(np.repeat(np.frombuffer(chunk.times, np.int64), counts))
+        places = np.array([known.setdefault(address, len(known)) for address in chunk.addresses], np.int64)
+        address_of.append(np.repeat(places[np.frombuffer(chunk.indexes, np.uint32)], counts))
+    number = sum(chunk.number for chunk in chunks)
+    return Portion(
+        slab=_slab(chunks),
+        queue=wanted.queue,
+        partition=wanted.partition,
+        offsets=_one(offsets),
+        times=numbers(_one(times), TIME),
+        redelivered=repeated(False, pa.bool_(), number),
+        addresses=list(known),
+        address_of=_one(address_of),
+    )
+
+
+def _slab(chunks: Sequence[StreamChunk]) -> Slab:
+    lengths = _one([np.frombuffer(chunk.lengths, np.uint32).astype(np.int64) for chunk in chunks])
+    neighbours = [list(group) for _, group in groupby(chunks, key=lambda chunk: id(chunk.data))]
+    if len(neighbours) == 1:
+        return Slab(chunks[0].data, _starts(chunks), lengths)
+    pieces: list[memoryview] = []
+    starts: list[Places] = []
+    behind = 0
+    for group in neighbours:
+        begin, end = group[0].starts[0], group[-1].starts[-1] + group[-1].lengths[-1]
+        pieces.append(memoryview(group[0].data)[begin:end])
+        starts.append(_starts(group) - begin + behind)
+        behind += end - begin
+    return Slab(b"".join(pieces), _one(starts), lengths)
+
+
+def _starts(chunks: Sequence[StreamChunk]) -> Places:
+    return _one([np.frombuffer(chunk.starts, np.uint64).astype(np.int64) for chunk in chunks])
+
+
+def _one(arrays: Sequence[Places]) -> Places:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _only(portion: Portion, only: TopicFilter) -> Portion:
+    taken = np.array([only.takes(key) for _, key in portion.addresses], np.bool_)
+    rows = np.flatnonzero(taken[portion.address_of])
+    if len(rows) == len(portion.slab):
+        return portion
+    slab = portion.slab
+    return Portion(
+        slab=Slab(slab.data, slab.starts[rows], slab.lengths[rows]),
+        queue=portion.queue,
+        partition=portion.partition,
+        offsets=portion.offsets[rows],
+        times=portion.times.take(pa.array(rows)),
+        redelivered=portion.redelivered.slice(0, len(rows)),
+        addresses=portion.addresses,
+        address_of=portion.address_of[rows],
+    )

@@ -1,0 +1,83 @@
+"""Where the named readers of streams go on: listed, set and forgotten. An offset is the next one a reader will read."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.pipeline.doors import (
+    BadRequest,
+    NotThere,
+    json_answer,
+    json_of,
+    may,
+    query_of,
+    refuse_unless,
+    text_of,
+    truth_of,
+    vhost_of,
+    whole_number_of,
+)
+from leveret.pipeline.house import House
+from leveret.pipeline.receipts import all_granted
+from leveret.queues.stream import StreamQueue
+
+LONGEST_NAME = 255
+
+
+class ConsumersEndpoints:
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def list(self, request: Request) -> Response:
+        vhost = vhost_of(request)
+        queue = request.query_params.get("queue")
+        if queue is not None:
+            refuse_unless(request, "read", queue)
+            vhost.queue(queue)
+        found = [each for each in vhost.stream_offsets.list(queue) if may(request, "read", each[1])]
+        return json_answer(
+            {
+                "consumers": [
+                    {"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned}
+                    for consumer, name, offset, pinned in found
+                ]
+            }
+        )
+
+    async def put(self, request: Request) -> Response:
+        vhost = vhost_of(request)
+        given = await json_of(request)
+        name, consumer = text_of(given, "queue"), text_of(given, "consumer")
+        offset, pinned = whole_number_of(given, "offset"), truth_of(given, "pinned")
+        refuse_unless(request, "read", name)
+        if not consumer or len(consumer) > LONGEST_NAME:
+            raise BadRequest(f"'consumer' must be a name of 1 to {LONGEST_NAME} characters")
+        if not isinstance(vhost.queue(name), StreamQueue):
+            raise BadRequest(
+                f"queue '{name}' in vhost '{vhost.name}' is no stream: only streams have offsets of readers"
+            )
+        vhost.stream_offsets.put(name, consumer, offset, pinned)
+        await all_granted(self._house.broker)
+        return json_answer({"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned})
+
+    async def drop(self, request: Request) -> Response:
+        vhost = vhost_of(request)
+        name, consumer = query_of(request, "queue"), query_of(request, "consumer")
+        refuse_unless(request, "read", name)
+        if vhost.stream_offsets.get(name, consumer) is None:
+            raise NotThere(f"no consumer '{consumer}' of stream '{name}' in vhost '{vhost.name}' has an offset")
+        vhost.stream_offsets.drop(name, consumer)
+        await all_granted(self._house.broker)
+        return json_answer({"consumer": consumer, "queue": name})
+
+
+def routes(house: House) -> list[Route]:
+    endpoints = ConsumersEndpoints(house)
+    at = "/api/pipeline/{vhost}/consumers"
+    return [
+        Route(at, endpoints.list, methods=["GET"]),
+        Route(at, endpoints.put, methods=["PUT"]),
+        Route(at, endpoints.drop, methods=["DELETE"]),
+    ]

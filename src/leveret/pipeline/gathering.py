@@ -1,0 +1,52 @@
+"""Rows whose addresses alternate, brought together: a record of the log holds messages of one address.
+
+No queue may see the difference. So messages of one address are joined past others only if no queue gets both: addresses
+that share a queue are *related*, and related ones keep the order in which they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leveret.message import Address, Message
+from leveret.pipeline.inflow import Ways
+
+Run = list[Message]
+
+
+def gathered(runs: Sequence[Run], ways: Ways) -> Sequence[Run]:
+    """The same messages in fewer runs, if there are any to be joined."""
+    addresses = {id(run[0][1]): run[0][1] for run in runs}
+    if len(addresses) == len(runs):
+        return runs
+    family_of = _families(list(addresses.values()), ways)
+    if family_of is None:
+        return runs
+    families: dict[int, list[Run]] = {}
+    for run in runs:
+        family = families.setdefault(family_of[id(run[0][1])], [])
+        if family and family[-1][0][1] is run[0][1]:
+            family[-1] += run
+        else:
+            family.append(list(run))
+    return [run for family in families.values() for run in family]
+
+
+def _families(addresses: Sequence[Address], ways: Ways) -> dict[int, int] | None:
+    """A number for each address (by its id), the same for those that are related; None if that cannot be known."""
+    parents = list(range(len(addresses)))
+    first_with: dict[int, int] = {}  # by queue: the place of an address that reaches it
+
+    def root(place: int) -> int:
+        while parents[place] != place:
+            parents[place] = place = parents[parents[place]]
+        return place
+
+    for place, address in enumerate(addresses):
+        way = ways.of(address)
+        if way is None or way.is_special:
+            return None
+        for queue in way.queues:
+            other = first_with.setdefault(id(queue), place)
+            parents[root(place)] = root(other)
+    return {id(address): root(place) for place, address in enumerate(addresses)}

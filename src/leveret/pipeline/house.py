@@ -1,0 +1,63 @@
+"""What every endpoint of the pipeline is given: the broker, its clock, and threads for work that blocks or counts.
+
+The broker is touched on its loop only. Files and Arrow belong into the threads: two, so that one long fetch does not
+hold up all others, and not more, since they share the interpreter with the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from leveret.broker.broker import Broker
+from leveret.clock import Clock
+from leveret.errors import BrokerStopped
+from leveret.pipeline.commits import Commits
+
+WORKERS = 2
+
+T = TypeVar("T")
+
+
+class House:
+    def __init__(self, broker: Broker, max_message_bytes: int = 16 << 20) -> None:
+        self.broker = broker
+        self.commits = Commits(broker)
+        self.max_message_bytes = max_message_bytes
+        self.held = 0  # bytes of Arrow that wait for the rest of their record batch
+        self._threads: ThreadPoolExecutor | None = None
+        self._jobs: set[asyncio.Future[Any]] = set()
+        self._is_closed = False
+
+    @property
+    def clock(self) -> Clock:
+        return self.broker.clock
+
+    async def in_worker(self, job: Callable[[], T]) -> T:
+        """The result of ``job``, run in one of the threads. A job that has begun ends, also when nobody waits."""
+        if self._is_closed:
+            raise BrokerStopped("the broker is stopping")
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="leveret-arrow")
+        running = asyncio.wrap_future(self._threads.submit(job))
+        self._jobs.add(running)
+        running.add_done_callback(self._forget)
+        return await asyncio.shield(running)
+
+    def _forget(self, job: asyncio.Future[Any]) -> None:
+        self._jobs.discard(job)
+        if not job.cancelled():
+            job.exception()  # seen: there may be nobody left who waits for it
+
+    async def close(self, seconds: float) -> None:
+        """No more jobs; returns when those that run are over, or their time is up (a disk that hangs)."""
+        self._is_closed = True
+        if self._threads is None:
+            return
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._jobs:
+            await asyncio.wait(set(self._jobs), timeout=seconds)
+        if not self._jobs:
+            self._threads.shutdown(wait=True)

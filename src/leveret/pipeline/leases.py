@@ -1,0 +1,132 @@
+"""Leases for callers that wait: taking, committing and releasing, answered when they are durable.
+
+The book itself (broker/leases.py) never waits. What takes more than one turn is waited for here. Nothing is lost when
+the caller goes away in the middle: what was taken until then becomes the lease, and it is given again when asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from leveret.broker.lease_rows import Committed
+from leveret.broker.leases import Lease
+from leveret.errors import PreconditionFailed, ResourceFault
+from leveret.pipeline.house import House
+from leveret.pipeline.receipts import all_granted
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.leasing import Next, Taking
+
+PATIENCE = 3  # waits in vain for messages that are on their way from or to the disk
+
+T = TypeVar("T")
+
+
+class Leases:
+    def __init__(self, house: House) -> None:
+        self._broker = house.broker
+        self._book = house.broker.leases
+        self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # with how many use it
+
+    async def take(self, queue: ClassicQueue, consumer: str, after: int, most: int, most_bytes: int) -> Lease | None:
+        """Lease ``after`` + 1: as it was given before, or a new one; None if there is nothing to lease."""
+        async with self._one_at_a_time(queue, consumer):
+            self._book.refuse_committed(queue, consumer, after)
+            lease = self._book.find(queue, consumer, after + 1)
+            if lease is None:
+                self._book.refuse_unleasable(queue)
+                lease = await self._take(queue, consumer, after + 1, Taking(queue, most, most_bytes))
+        await all_granted(self._broker)
+        return lease
+
+    async def _take(self, queue: ClassicQueue, consumer: str, number: int, taking: Taking) -> Lease | None:
+        lease: Lease | None = None
+        try:
+            await self._fill(queue, taking)
+        finally:
+            if taking.number and queue.alive:
+                lease = self._opened(queue, consumer, number, taking)
+        return lease
+
+    def _opened(self, queue: ClassicQueue, consumer: str, number: int, taking: Taking) -> Lease:
+        try:
+            return self._book.open(queue, consumer, number, taking)
+        except ResourceFault:
+            self._book.give_up(queue, taking)
+            raise
+
+    async def _fill(self, queue: ClassicQueue, taking: Taking) -> None:
+        in_vain = 0
+        while in_vain < PATIENCE:
+            before = taking.number
+            outcome = taking.step()
+            in_vain = in_vain + 1 if taking.number == before else 0
+            if outcome is Next.MORE:
+                await asyncio.sleep(0)
+            elif outcome is Next.UNSYNCED and not taking.number:
+                await all_granted(self._broker)
+            elif outcome is Next.UNREAD:
+                if not await _loaded(queue):
+                    return
+            elif outcome is Next.TRANSIENT and not taking.number:
+                raise PreconditionFailed(
+                    f"the first message of queue '{queue.name}' in vhost '{queue.vhost}' is transient and cannot be "
+                    "leased: consume it, and publish with delivery mode 2"
+                )
+            else:
+                return
+
+    async def commit(self, queue: ClassicQueue, consumer: str, through: int) -> Committed:
+        committed, settled = self._begin(lambda done: self._book.commit(queue, consumer, through, lambda: done(None)))
+        await settled
+        await all_granted(self._broker)
+        return committed
+
+    async def release(self, queue: ClassicQueue, consumer: str, number: int | None) -> int:
+        """How many messages are back in the queue."""
+        _, released = self._begin(lambda done: self._book.release(queue, consumer, number, done))
+        messages = await released
+        await all_granted(self._broker)
+        return messages or 0
+
+    def _begin(self, job: Callable[[Callable[[int | None], None]], T]) -> tuple[T, asyncio.Future[int | None]]:
+        """What the job says at once, and what it says when it is over."""
+        answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+        def over(number: int | None) -> None:
+            if not answer.done():  # nobody waits any more
+                answer.set_result(number)
+
+        return job(over), answer
+
+    @asynccontextmanager
+    async def _one_at_a_time(self, queue: ClassicQueue, consumer: str) -> AsyncIterator[None]:
+        """A second request for the same lease gets the first one's."""
+        key = (queue.id, consumer)
+        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = (lock, users + 1)
+        try:
+            async with lock:
+                yield
+        finally:
+            users = self._locks[key][1] - 1
+            if users:
+                self._locks[key] = (lock, users)
+            else:
+                del self._locks[key]
+
+
+async def _loaded(queue: ClassicQueue) -> bool:
+    """When the next messages are in memory; False if there are none to wait for."""
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def told() -> None:
+        if not answer.done():
+            answer.set_result(None)
+
+    if queue.pager is None or not queue.pager.when_loaded(told):
+        return not queue.highest_lane().is_empty_here
+    await answer
+    return True

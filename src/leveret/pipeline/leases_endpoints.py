@@ -1,0 +1,136 @@
+"""Leases over HTTP: messages of a classic queue for readers that may ask again."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.broker.leases import Lease, Standing
+from leveret.pipeline.arrow_batches import jobs_of, stream_of
+from leveret.pipeline.arrow_schema import chosen_columns
+from leveret.pipeline.doors import (
+    BadRequest,
+    NotThere,
+    json_answer,
+    json_of,
+    may,
+    query_of,
+    refuse_unless,
+    text_of,
+    vhost_of,
+    whole_number_of,
+)
+from leveret.pipeline.house import House
+from leveret.pipeline.lease_reading import rows_of, slice_of
+from leveret.pipeline.leases import Leases
+from leveret.queues.classic import ClassicQueue
+
+LONGEST_CONSUMER = 255  # characters
+MOST_MESSAGES = 10_000_000  # of one lease
+MOST_BYTES = 1 << 40
+MOST_SLICES = 1_000_000
+LARGEST_PARTITION = (1 << 31) - 1
+
+
+class LeasesEndpoints:
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._book = house.broker.leases
+        self._leases = Leases(house)
+
+    async def take(self, request: Request) -> Response:
+        given = await json_of(request)
+        queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
+        after = whole_number_of(given, "after", default=0)
+        most = whole_number_of(given, "max_messages", 1, MOST_MESSAGES)
+        most_bytes = whole_number_of(given, "max_bytes", 1, MOST_BYTES, default=MOST_BYTES)
+        lease = await self._leases.take(queue, consumer, after, most, most_bytes)
+        if lease is None:
+            return json_answer({"lease": after, "messages": 0, "bytes": 0})
+        return json_answer({"lease": lease.number, "messages": lease.messages, "bytes": lease.bytes})
+
+    async def show(self, request: Request) -> Response:
+        vhost = vhost_of(request)
+        queue, consumer = query_of(request, "queue", ""), query_of(request, "consumer", "")
+        if queue:
+            _queue_of(request, queue)
+
+        def is_shown(each: Lease | Standing) -> bool:
+            if queue not in ("", each.queue.name) or consumer not in ("", each.consumer):
+                return False
+            return may(request, "read", each.queue.name)
+
+        return json_answer(
+            {
+                "leases": [_lease_view(each) for each in self._book.leases(vhost.name) if is_shown(each)],
+                "consumers": [_standing_view(each) for each in self._book.standings(vhost.name) if is_shown(each)],
+            }
+        )
+
+    async def messages(self, request: Request) -> Response:
+        queue, consumer = _queue_of(request, query_of(request, "queue")), _consumer_of(query_of(request, "consumer"))
+        given = request.query_params
+        number = whole_number_of(given, "lease", 1)
+        of = whole_number_of(given, "of", 1, MOST_SLICES, default=1)
+        index = whole_number_of(given, "slice", 0, of - 1, default=0)
+        partition = whole_number_of(given, "partition", 0, LARGEST_PARTITION, default=0)
+        columns = chosen_columns(given.get("columns"))
+        lease = self._book.find(queue, consumer, number)
+        if lease is None:
+            raise NotThere(
+                f"no lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}': it was "
+                "never given, or is committed or released; take one first"
+            )
+        rows = rows_of(lease, slice_of(lease.runs, lease.messages, index, of), partition)
+        return await stream_of(self._house, jobs_of(rows, columns), columns)
+
+    async def commit(self, request: Request) -> Response:
+        given = await json_of(request)
+        queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
+        committed = await self._leases.commit(queue, consumer, whole_number_of(given, "through"))
+        return json_answer({"committed": committed.number, "messages": committed.messages})
+
+    async def release(self, request: Request) -> Response:
+        queue, consumer = _queue_of(request, query_of(request, "queue")), _consumer_of(query_of(request, "consumer"))
+        given = request.query_params
+        number = whole_number_of(given, "lease", 1) if "lease" in given else None
+        return json_answer({"released": await self._leases.release(queue, consumer, number)})
+
+
+def _queue_of(request: Request, name: str) -> ClassicQueue:
+    vhost = vhost_of(request)
+    refuse_unless(request, "read", name)
+    return vhost.queue(name)
+
+
+def _consumer_of(name: str) -> str:
+    if not 0 < len(name) <= LONGEST_CONSUMER:
+        raise BadRequest(f"'consumer' must have 1 to {LONGEST_CONSUMER} characters: it has {len(name)}")
+    return name
+
+
+def _lease_view(lease: Lease) -> dict[str, object]:
+    return {
+        "consumer": lease.consumer,
+        "queue": lease.queue.name,
+        "lease": lease.number,
+        "messages": lease.messages,
+        "bytes": lease.bytes,
+        "since": lease.since,
+    }
+
+
+def _standing_view(standing: Standing) -> dict[str, object]:
+    return {"consumer": standing.consumer, "queue": standing.queue.name, "committed": standing.committed}
+
+
+def routes(house: House) -> list[Route]:
+    leases, path = LeasesEndpoints(house), "/api/pipeline/{vhost}/leases"
+    return [
+        Route(path, leases.take, methods=["POST"]),
+        Route(path, leases.show, methods=["GET"]),
+        Route(path, leases.release, methods=["DELETE"]),
+        Route(f"{path}/messages", leases.messages, methods=["GET"]),
+        Route(f"{path}/commit", leases.commit, methods=["POST"]),
+    ]

@@ -1,0 +1,155 @@
+"""Committed stages on their way to the queues that they were meant for.
+
+Theory of operation. A stage is a queue that nobody sees. Once its commit is on record, its messages are published, in
+slices: each leaves the stage in the group of the log in which it enters its queues, so a crash shows every message in
+one of the two, and the next start goes on where the last one stopped. All moves of a broker share one errand, which
+does one slice per turn: whoever else uses the loop waits for no more than that. A move that the disk cannot follow, or
+whose messages must first be read from it, steps aside until it can go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import groupby, islice
+from typing import NamedTuple
+
+from leveret.broker.broker import Broker
+from leveret.broker.vhost import Vhost
+from leveret.errors import LeveretError, NotFound, StoreError
+from leveret.message import Message
+from leveret.pipeline.grants import Lead, when_granted
+from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, front
+from leveret.queues.classic import ClassicQueue
+
+LOST = "not known to be stored: the disk failed, or the broker stopped; start it again and repeat the commit"
+
+
+class Load(NamedTuple):
+    """A stage that is to be moved, and how closely its messages must be looked at."""
+
+    queue: ClassicQueue
+    look: Look
+
+
+class Moved(NamedTuple):
+    messages: int
+    unroutable: int
+
+
+Over = Callable[["Moved | LeveretError"], None]
+
+
+class Moves:
+    """All moves of one broker: an errand that does one slice per turn."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._ready: deque[Move] = deque()
+
+    def go_on(self, move: Move) -> None:
+        self._ready.append(move)
+        self.broker.errands.send(self)
+
+    def step(self) -> bool:
+        if self._ready:
+            move = self._ready.popleft()
+            if move.step():
+                self._ready.append(move)
+        return bool(self._ready)
+
+
+class Move:
+    """The stages of one commit. ``over`` is told when all of it is on disk, or why it never will be."""
+
+    def __init__(self, moves: Moves, vhost: Vhost, loads: Sequence[Load], over: Over) -> None:
+        self._moves = moves
+        self._broker = moves.broker
+        self._vhost = vhost
+        self._loads = deque(loads)
+        self._over: Over | None = over
+        self._inflow = Inflow(vhost, insists=True)
+        self._lead = Lead(moves.broker)
+
+    def start(self) -> None:
+        self._moves.go_on(self)
+
+    def step(self) -> bool:
+        """One slice; False if there is nothing to do now."""
+        broker = self._broker
+        if broker.is_lost:
+            self._lost()
+            return False
+        if (receipt := self._lead.too_long()) is not None:
+            when_granted(broker, receipt, lambda: self._moves.go_on(self), self._lost)
+            return False
+        if not self._loads:
+            when_granted(broker, broker.log.issued, self._all_granted, self._lost)
+            return False
+        return self._move_some(*self._loads[0])
+
+    def _move_some(self, queue: ClassicQueue, look: Look) -> bool:
+        if not queue.alive:
+            self._end(NotFound(f"no vhost '{self._vhost.name}': it was deleted before the commit was done"))
+            return False
+        runs = self._slice(queue, look)
+        if runs:
+            self._publish(queue, runs, look)
+            return True
+        if queue.ready and queue.pager is not None:
+            return not queue.pager.when_loaded(lambda: self._moves.go_on(self))
+        self._loads.popleft()
+        return True
+
+    def _slice(self, queue: ClassicQueue, look: Look) -> list[list[Message]]:
+        """What is moved next: runs from the front of the stage, as far as it is in memory."""
+        lane = queue.lane
+        chosen: list[list[Message]] = []
+        left = SLICE_COST
+        for run in runs_in(front(list(islice(lane.ready, lane.stretch(RUN))))):
+            cost = self._inflow.cost(run, look)
+            if cost > left:
+                if chosen:
+                    break
+                run = run[:left]
+            chosen.append(run)
+            left -= cost
+            if left <= 0:
+                break
+        return chosen
+
+    def _publish(self, queue: ClassicQueue, runs: list[list[Message]], look: Look) -> None:
+        lane = queue.lane
+        number = sum(map(len, runs))
+        size = sum([len(message[0]) for run in runs for message in run])
+        sequence, lane.head = lane.head, lane.head + number
+        for _ in range(number):
+            lane.ready.popleft()
+        with self._broker.log.group():
+            for run in runs:
+                self._inflow.publish(run, look, has_traits=False)
+            queue.release(lane.number, sequence, number, size)
+        queue.account()
+        if queue.pager is not None:
+            queue.pager.refill()
+        self._lead.wrote(size)
+
+    def _lost(self) -> None:
+        self._end(StoreError(LOST))
+
+    def _all_granted(self) -> None:
+        self._end(Moved(self._inflow.published, self._inflow.unroutable))
+
+    def _end(self, outcome: Moved | LeveretError) -> None:
+        over, self._over = self._over, None
+        if over is not None:
+            over(outcome)
+
+
+def runs_in(messages: list[Message]) -> list[list[Message]]:
+    """Cut wherever the address changes. What was read back from disk has an address object for each record."""
+    addresses = [message[1] for message in messages]
+    if not addresses or addresses.count(addresses[0]) == len(addresses):
+        return [messages] if messages else []
+    alike = groupby(messages, key=lambda message: (message[1].exchange, message[1].key))
+    return [list(run) for _, run in alike]

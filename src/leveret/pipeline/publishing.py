@@ -1,0 +1,57 @@
+"""Rows that are published as they come: the sink of a query that would rather have a message twice than wait."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.errors import AmqpError
+from leveret.pipeline.doors import Conflict, NotThere, Problem, Refused, json_answer
+from leveret.pipeline.house import House
+from leveret.pipeline.inflow import Inflow
+from leveret.pipeline.receipts import all_granted
+from leveret.pipeline.receiving import Arrival
+
+PROBLEMS: dict[int, type[Problem]] = {403: Refused, 404: NotThere}
+
+
+class PublishingEndpoint:
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._broker = house.broker
+
+    async def publish(self, request: Request) -> Response:
+        arrival = Arrival(self._house, request)
+        inflow = Inflow(arrival.vhost)
+        try:
+            async with aclosing(arrival.pieces(inflow.cost)) as pieces:
+                async for run, look in pieces:
+                    inflow.publish(run, look, has_traits=True)
+                    self._refuse_if_refused(inflow)
+        except (Problem, AmqpError) as problem:
+            await all_granted(self._broker)
+            raise told(problem, inflow) from None
+        await all_granted(self._broker)
+        return json_answer({"messages": inflow.published, "unroutable": inflow.unroutable})
+
+    def _refuse_if_refused(self, inflow: Inflow) -> None:
+        if inflow.refused:
+            raise Conflict(
+                f"{inflow.refused} messages were refused by a queue that is full: consume it, or publish again later"
+            )
+
+
+def told(problem: Problem | AmqpError, inflow: Inflow) -> Problem:
+    """The same problem, and how many messages were published before it."""
+    if isinstance(problem, AmqpError):
+        problem = PROBLEMS.get(problem.code, Conflict)(problem.text)
+    taken = inflow.published - inflow.refused
+    problem.extra |= {"messages": taken, "unroutable": inflow.unroutable}
+    return problem
+
+
+def routes(house: House) -> list[Route]:
+    return [Route("/api/pipeline/{vhost}/messages", PublishingEndpoint(house).publish, methods=["POST"])]

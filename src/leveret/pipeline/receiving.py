@@ -1,0 +1,106 @@
+"""The rows of a request on their way in: admitted, in pieces that leave the loop to others, no faster than the disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+from starlette.requests import Request
+
+from leveret.broker.broker import Broker
+from leveret.errors import StoreError
+from leveret.management.login import user_of
+from leveret.message import Message
+from leveret.pipeline.admission import Admission, Publisher
+from leveret.pipeline.arrow_rows import runs_of
+from leveret.pipeline.doors import parts_of, query_of, refuse_while_blocked, truth_of, vhost_of
+from leveret.pipeline.gathering import gathered
+from leveret.pipeline.grants import Lead, when_granted
+from leveret.pipeline.house import House
+from leveret.pipeline.inflow import RUN, RUN_BYTES, SLICE_COST, Look, front, looked_at
+from leveret.pipeline.receipts import LOST
+
+Cost = Callable[[Sequence[Message], Look], int]  # of a run: about how much work it is
+
+
+class Piece(NamedTuple):
+    """Messages of one address that need the same look, with their traits if that is not a close one."""
+
+    run: list[Message]
+    look: Look
+
+
+class Arrival:
+    """A request that brings rows: where they go if they do not say so themselves, and what its user may do."""
+
+    def __init__(self, house: House, request: Request) -> None:
+        self._house = house
+        self._request = request
+        self._broker = house.broker
+        self.vhost = vhost_of(request)
+        self.exchange = query_of(request, "exchange", "")
+        self.key = query_of(request, "routing_key", "")
+        user = user_of(request)
+        publisher = Publisher(user.name, user.tags, truth_of(request.query_params, "mandatory"))
+        self.admission = Admission(self.vhost, self._broker.permissions, publisher)
+        refuse_while_blocked(self._broker)
+        if "exchange" in request.query_params:
+            self.admission.refuse_unless_writable(self.exchange, self.key)
+
+    async def pieces(self, cost: Cost = lambda run, look: 0) -> AsyncGenerator[Piece]:
+        """What has come. Whoever takes a piece, at ``cost``, is done with it before asking for the next."""
+        lead = Lead(self._broker)
+        left = SLICE_COST
+        async with aclosing(self._runs()) as runs:
+            async for run in runs:
+                while run:
+                    look, piece = looked_at(front(run), self.vhost.surroundings.now())
+                    price = max(self.admission.cost(piece, look), cost(piece, look))
+                    if price > SLICE_COST:
+                        piece = piece[:SLICE_COST]
+                    run = run[len(piece) :]
+                    size = sum([len(message[0]) for message in piece])
+                    refuse_while_blocked(self._broker)
+                    self.admission.admit(piece, look)
+                    yield Piece(piece, look)
+                    self._broker.wake()
+                    lead.wrote(size)
+                    left -= max(price, size * SLICE_COST // RUN_BYTES)
+                    if left <= 0:
+                        left = SLICE_COST
+                        await asyncio.sleep(0)
+                    if (receipt := lead.too_long()) is not None:
+                        await granted(self._broker, receipt)
+
+    async def _runs(self) -> AsyncGenerator[list[Message]]:
+        """Small runs are gathered as they come."""
+        small: list[list[Message]] = []
+        number = size = 0
+        async with aclosing(runs_of(self._house, parts_of(self._request), self.exchange, self.key)) as runs:
+            async for run in runs:
+                small.append(run)
+                number += len(run)
+                size += sum([len(message[0]) for message in run])
+                if number >= RUN or size >= RUN_BYTES:
+                    for joined in gathered(small, self.admission.ways):
+                        yield joined
+                    small, number, size = [], 0, 0
+        for joined in gathered(small, self.admission.ways):
+            yield joined
+
+
+async def granted(broker: Broker, receipt: int) -> None:
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(problem: StoreError | None) -> None:
+        if answer.done():
+            return
+        if problem is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(problem)
+
+    when_granted(broker, receipt, lambda: settle(None), lambda: settle(StoreError(LOST)))
+    await answer

@@ -1,0 +1,202 @@
+"""What can be read: which queues, which offsets they have, and their messages as Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.auth.permissions import SECONDS_PER_MATCH, compile_pattern
+from leveret.broker.vhost import Vhost
+from leveret.pipeline.arrow_batches import Job, jobs_of, stream_of
+from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
+from leveret.pipeline.browsing import Asked, rows_of
+from leveret.pipeline.doors import (
+    LARGEST,
+    BadRequest,
+    NotThere,
+    json_answer,
+    may,
+    query_of,
+    refuse_unless,
+    text_of,
+    vhost_of,
+    whole_number_of,
+)
+from leveret.pipeline.house import House
+from leveret.pipeline.topics import TopicFilter
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.stream import StreamQueue
+
+if TYPE_CHECKING:
+    from leveret.pipeline.arrow_streams import Wanted
+
+LARGEST_PARTITION = (1 << 31) - 1
+PARTITION_ORDER = "x-stream-partition-order"  # an argument of the bindings of a super stream
+
+
+class SourcesEndpoints:
+    def __init__(self, house: House) -> None:
+        self._house = house
+
+    async def sources(self, request: Request) -> Response:
+        vhost = vhost_of(request)
+        given = [name for name in ("queue", "super_stream", "pattern") if name in request.query_params]
+        if len(given) != 1:
+            raise BadRequest("name what to read by one of 'queue', 'super_stream' and 'pattern'")
+        text = query_of(request, given[0])
+        if given[0] == "queue":
+            queues = [vhost.queue(text)]
+        elif given[0] == "super_stream":
+            queues = shards(vhost, text)
+        else:
+            queues = [queue for queue in matching(vhost, text) if may(request, "read", queue.name)]
+        for queue in queues:
+            refuse_unless(request, "read", queue.name)
+        if not queues:
+            raise NotThere(f"no queue in vhost '{vhost.name}' matches '{text}', or none that the user may read")
+        return json_answer({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
+
+    async def offsets(self, request: Request) -> Response:
+        vhost = vhost_of(request)
+        names = request.query_params.getlist("queue")
+        if not names:
+            raise BadRequest("'queue' is missing in the query: name one or more")
+        queues = []
+        for name in names:
+            refuse_unless(request, "read", text_of({"queue": name}, "queue"))
+            queues.append(vhost.queue(name))
+        views = [offsets_view(queue) for queue in queues]
+        if "timestamp" in request.query_params:
+            moment = whole_number_of(request.query_params, "timestamp", largest=LARGEST // 1000) * 1000
+            for queue, view in zip(queues, views, strict=True):
+                view["at"] = await self._at(queue, moment)
+        return json_answer({"offsets": views})
+
+    async def _at(self, queue: ClassicQueue, moment: int) -> int:
+        if not isinstance(queue, StreamQueue):
+            raise BadRequest(f"queue '{queue.name}' is no stream: messages are found by time in streams only")
+        files, first, stop = queue.files, queue.first_offset, queue.next_offset
+        found = await self._house.in_worker(lambda: files.offset_at(moment))
+        return max(first, min(found, stop))
+
+    async def messages(self, request: Request) -> Response:
+        vhost, given = vhost_of(request), request.query_params
+        name = query_of(request, "queue")
+        refuse_unless(request, "read", name)
+        queue = vhost.queue(name)
+        columns = chosen_columns(given.get("columns"))
+        only = TopicFilter(given["routing_key"]) if "routing_key" in given else None
+        partition = whole_number_of(given, "partition", largest=LARGEST_PARTITION, default=0)
+        if given.get("missing", "fail") not in ("skip", "fail"):
+            raise BadRequest("'missing' must be skip or fail: what to do when messages of the range are gone")
+        await self._house.in_worker(need_arrow)
+        if not isinstance(queue, StreamQueue):
+            start, stop = whole_number_of(given, "from", default=0), whole_number_of(given, "to", default=LARGEST)
+            rows = rows_of(queue, Asked(partition, start, stop, only))
+            return await stream_of(self._house, jobs_of(rows, columns), columns)
+        return await stream_of(
+            self._house, fetch_jobs(queue, wanted_of(request, queue, partition, columns, only)), columns
+        )
+
+
+def routes(house: House) -> list[Route]:
+    endpoints = SourcesEndpoints(house)
+    at = "/api/pipeline/{vhost}"
+    return [
+        Route(f"{at}/sources", endpoints.sources, methods=["GET"]),
+        Route(f"{at}/offsets", endpoints.offsets, methods=["GET"]),
+        Route(f"{at}/messages", endpoints.messages, methods=["GET"]),
+    ]
+
+
+# ---- which queues
+
+
+def shards(vhost: Vhost, name: str) -> list[ClassicQueue]:
+    """The queues behind a sharded exchange or a super stream, in their order."""
+    pool = vhost.pools.get(name)
+    if pool is not None:
+        return pool.local()
+    vhost.exchange(name)
+    places: dict[str, tuple[int, str]] = {}
+    for place, binding in enumerate(vhost.bindings.of_source(name)):
+        kind, target = binding.destination
+        if kind == "queue" and target in vhost.queues:
+            order = binding.arguments.get(PARTITION_ORDER)
+            places.setdefault(target, (order if isinstance(order, int) else place, target))
+    return [vhost.queues[target] for target in sorted(places, key=places.__getitem__)]
+
+
+def matching(vhost: Vhost, pattern: str) -> list[ClassicQueue]:
+    """Queues whose whole name matches, by name."""
+    compiled = compile_pattern(f"(?:{pattern})\\Z") if pattern else compile_pattern("")
+    try:
+        return [
+            queue
+            for name, queue in sorted(vhost.queues.items())
+            if queue.owner is None and compiled.match(name, timeout=SECONDS_PER_MATCH)
+        ]
+    except TimeoutError:
+        raise BadRequest(f"pattern '{pattern}' takes too long: use a simpler one") from None
+
+
+# ---- what they have
+
+
+def source_view(queue: ClassicQueue, partition: int) -> dict[str, object]:
+    is_stream = isinstance(queue, StreamQueue)
+    view = offsets_view(queue)
+    return {
+        "queue": queue.name,
+        "kind": "stream" if is_stream else "classic",
+        "partition": partition,
+        "first": view["first"],
+        "next": view["next"],
+        "messages": queue.ready,
+        "bytes": view["bytes"],
+        "durable": queue.durable,
+    }
+
+
+def offsets_view(queue: ClassicQueue) -> dict[str, object]:
+    queue.settle_down()
+    if isinstance(queue, StreamQueue):
+        first, stop, size = queue.first_offset, queue.next_offset, queue.files.bytes
+    else:
+        firsts = [
+            min((waiting[0] for waiting in lane.returned), default=lane.head) for lane in queue.lanes if len(lane)
+        ]
+        stop = max(lane.tail for lane in queue.lanes)
+        first, size = min(firsts, default=stop), queue.bytes - queue.held
+    return {"queue": queue.name, "first": first, "next": stop, "bytes": size}
+
+
+# ---- messages of a stream
+
+
+def wanted_of(
+    request: Request, queue: StreamQueue, partition: int, columns: Sequence[str], only: TopicFilter | None
+) -> Wanted:
+    from leveret.pipeline.arrow_streams import Wanted, gone
+
+    given = request.query_params
+    first = queue.first_offset
+    start = whole_number_of(given, "from", default=first)
+    stop = min(whole_number_of(given, "to", default=LARGEST), queue.next_offset)
+    skips = given.get("missing") == "skip"
+    if start < first and not skips and stop > start:
+        raise gone(queue.name, start, first)
+    return Wanted(queue.name, partition, max(start, first), stop, columns, only, skips)
+
+
+async def fetch_jobs(queue: StreamQueue, wanted: Wanted) -> AsyncGenerator[Job]:
+    from leveret.pipeline.arrow_streams import StreamFetch
+
+    fetch = StreamFetch(queue.files, wanted)
+    fetch.is_over = wanted.start >= wanted.stop
+    while not fetch.is_over:
+        yield fetch.step

@@ -1,0 +1,211 @@
+"""The book of stages: what executors have brought, durable and invisible, until a commit takes it or an hour is over.
+
+Theory of operation. A stage is an internal queue of its virtual host (broker/internal_queues.py) and a row among the
+parameters that says whose it is. The messages in it wait as they came, without their expiration or priority meaning
+anything yet. The row is put when all messages are there, so a queue without a row, or with fewer messages than its row
+says, was left half-made by a crash: the next start removes it. Whoever staged is answered when all is granted, and only
+then can it be committed (pipeline/commits.py).
+
+    begin ──> add, add, ... ──> seal ──granted──> whole ──commit──> moved, gone
+      └── drop (the body broke, nobody committed it for an hour, another attempt was committed) ──> gone
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from leveret.broker.broker import Broker
+from leveret.broker.internal_queues import STAGE
+from leveret.broker.vhost import Vhost
+from leveret.errors import PreconditionFailed, ResourceFault
+from leveret.logs import get_log
+from leveret.message import PERSISTENT, Message
+from leveret.pipeline.inflow import Look
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.options import QueueOptions
+from leveret.queues.queue import publish_to
+from leveret.queues.surroundings import Cancellable
+
+COMPONENT = "stage"
+LIFETIME = 3600.0  # seconds that a stage waits for its commit
+
+log = get_log("pipeline")
+
+
+class Ticket(NamedTuple):
+    """Whose stage it is: one attempt at one partition of one batch of a transaction."""
+
+    transaction: str
+    batch: int
+    partition: int = 0
+    attempt: int = 0
+
+
+class Stage:
+    def __init__(self, id_: str, vhost: Vhost, ticket: Ticket, since: float, queue: ClassicQueue) -> None:
+        self.id = id_
+        self.vhost = vhost
+        self.ticket = ticket
+        self.since = since  # wall time
+        self.queue = queue
+        self.messages = 0
+        self.bytes = 0
+        self.look = Look.PLAIN  # that the closest of its messages needs (pipeline/inflow.py)
+        self.exchanges: set[str] = set()
+        self.is_whole = False  # all of it has come and is on disk
+        self.timer: Cancellable | None = None
+
+    def encoded(self) -> bytes:
+        facts = {
+            **self.ticket._asdict(),
+            "since": self.since,
+            "messages": self.messages,
+            "bytes": self.bytes,
+            "look": self.look,
+            "exchanges": sorted(self.exchanges),
+        }
+        return json.dumps(facts).encode()
+
+    def decode(self, row: bytes) -> None:
+        """ValueError, KeyError or TypeError if this is no row of a stage."""
+        facts = json.loads(row)
+        self.ticket = Ticket(*(facts[field] for field in Ticket._fields))
+        self.since, self.messages, self.bytes = float(facts["since"]), int(facts["messages"]), int(facts["bytes"])
+        self.look, self.exchanges = Look(facts["look"]), set(facts["exchanges"])
+
+
+class Stages:
+    """All stages of a broker that are not committed."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._stages: dict[str, Stage] = {}  # by id
+
+    # ---- making one
+
+    def begin(self, vhost: Vhost, ticket: Ticket) -> Stage:
+        id_ = secrets.token_hex(16)
+        queue = vhost.internal.open(f"{STAGE}{id_}", QueueOptions(), vhost.surroundings)
+        stage = Stage(id_, vhost, ticket, self._broker.clock.wall(), queue)
+        self._enter(stage)
+        return stage
+
+    def add(self, stage: Stage, run: list[Message], look: Look) -> None:
+        """Messages of one address that may come in (pipeline/admission.py)."""
+        self._refuse_if_gone(stage)
+        stage.look = max(stage.look, look)
+        if [True for message in run if message[2] is not PERSISTENT]:
+            run = [(content, address, PERSISTENT) for content, address, _ in run]
+        size = sum([len(message[0]) for message in run])
+        stage.messages += len(run)
+        stage.bytes += size
+        publish_to([stage.queue], self._broker.log, run, size, False)
+        self._broker.wake()
+
+    def seal(self, stage: Stage) -> None:
+        """All of it has come. It is ``whole`` when the caller has seen that granted."""
+        self._refuse_if_gone(stage)
+        stage.vhost.parameters.put(COMPONENT, stage.id, stage.encoded())
+        self._broker.wake()
+
+    def mark_whole(self, stage: Stage) -> None:
+        self._refuse_if_gone(stage)
+        stage.is_whole = True
+
+    def _refuse_if_gone(self, stage: Stage) -> None:
+        if stage.id not in self._stages or not stage.queue.alive:
+            raise PreconditionFailed(
+                f"stage '{stage.id}' of transaction '{stage.ticket.transaction}', batch {stage.ticket.batch}, was "
+                "dropped while it was made: another attempt was committed, or it took too long"
+            )
+
+    # ---- looking
+
+    def of(self, vhost: Vhost) -> Iterator[Stage]:
+        return (stage for stage in self._stages.values() if stage.vhost is vhost)
+
+    def find(self, vhost: Vhost, id_: str) -> Stage | None:
+        stage = self._stages.get(id_)
+        return stage if stage is not None and stage.vhost is vhost and stage.queue.alive else None
+
+    # ---- the end of one
+
+    def drop(self, stage: Stage) -> None:
+        """Forget it with all that is in it; dropping what is gone is no error."""
+        if self._stages.get(stage.id) is stage:
+            self.release(stage)
+            discard(stage.vhost, stage.id)
+            self._broker.wake()
+
+    def drop_batch(self, vhost: Vhost, wanted: Callable[[Ticket], bool]) -> int:
+        """How many there were."""
+        gone = [stage for stage in self.of(vhost) if wanted(stage.ticket)]
+        for stage in gone:
+            self.drop(stage)
+        return len(gone)
+
+    def release(self, stage: Stage) -> None:
+        """It is not in this book any more, and stays where it is."""
+        del self._stages[stage.id]
+        if stage.timer is not None:
+            stage.timer.cancel()
+
+    def _enter(self, stage: Stage) -> None:
+        self._stages[stage.id] = stage
+        left = stage.since + LIFETIME - self._broker.clock.wall()
+        moment = self._broker.clock.now() + max(left, 0.0)
+        stage.timer = self._broker.timers.at(moment, lambda: self._expire(stage))
+
+    def _expire(self, stage: Stage) -> None:
+        transaction, batch = stage.ticket.transaction, stage.ticket.batch
+        told = {"vhost": stage.vhost.name, "transaction": transaction, "batch": batch, "messages": stage.messages}
+        log.info("a stage that nobody committed is dropped", **told)
+        self.drop(stage)
+
+    # ---- what an earlier life left
+
+    def restore(self, vhost: Vhost, committed: set[str]) -> None:
+        """Take over the stages that are whole, and remove what is not; ``committed`` ones belong to others."""
+        for id_ in vhost.parameters.names(COMPONENT):
+            if id_ not in committed and not self._restore(vhost, id_):
+                discard(vhost, id_)
+        for name in [name for name in vhost.internal.queues if name.startswith(STAGE)]:
+            id_ = name.removeprefix(STAGE)
+            if id_ not in committed and id_ not in self._stages:
+                discard(vhost, id_)
+
+    def _restore(self, vhost: Vhost, id_: str) -> bool:
+        stage = left_by(vhost, id_)
+        if stage is None or stage.queue.ready != stage.messages:
+            return False
+        stage.is_whole = True
+        self._enter(stage)
+        return True
+
+
+def left_by(vhost: Vhost, id_: str) -> Stage | None:
+    """The stage as its row and its queue say; None if one of them is missing or makes no sense."""
+    row, queue = vhost.parameters.get(COMPONENT, id_), vhost.internal.queues.get(f"{STAGE}{id_}")
+    if row is None or queue is None:
+        return None
+    stage = Stage(id_, vhost, Ticket("", 0), 0.0, queue)
+    try:
+        stage.decode(row)
+    except (ValueError, KeyError, TypeError, RecursionError) as problem:
+        log.error("a stage cannot be restored", vhost=vhost.name, stage=id_, reason=repr(problem))
+        return None
+    return stage
+
+
+def discard(vhost: Vhost, id_: str) -> None:
+    """Its row and its queue go, with whatever is in it."""
+    name = f"{STAGE}{id_}"
+    try:
+        vhost.parameters.drop(COMPONENT, id_)
+        if name in vhost.internal.queues:
+            vhost.internal.remove(name)
+    except ResourceFault as refusal:  # the store is read-only: the next start does it
+        log.warning("a stage cannot be dropped", vhost=vhost.name, stage=id_, reason=refusal.text)

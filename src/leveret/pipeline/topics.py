@@ -1,0 +1,26 @@
+"""Choosing messages by a topic pattern over their routing key, as a topic exchange would."""
+
+from __future__ import annotations
+
+from leveret.routing.bindings import Destination
+from leveret.routing.topic_trie import TopicTrie
+
+MOST_REMEMBERED = 10_000
+HERE = Destination("queue", "")
+
+
+class TopicFilter:
+    """``*`` is one word, ``#`` any number of them. Answers are remembered by key."""
+
+    def __init__(self, pattern: str) -> None:
+        self._patterns = TopicTrie()
+        self._patterns.add(pattern, HERE)
+        self._known: dict[str, bool] = {}
+
+    def takes(self, key: str) -> bool:
+        answer = self._known.get(key)
+        if answer is None:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            answer = self._known[key] = bool(self._patterns.matches(key))
+        return answer

@@ -1,0 +1,44 @@
+"""Which class a queue has, by its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.options import QueueOptions
+from leveret.queues.stream import StreamQueue
+from leveret.queues.stream_options import STREAM, refuse_what_streams_cannot
+from leveret.queues.surroundings import Surroundings
+
+
+def make_queue(
+    id_: int,
+    name: str,
+    vhost: str,
+    options: QueueOptions,
+    surroundings: Surroundings,
+    *,
+    durable: bool = False,
+    auto_delete: bool = False,
+    owner: object | None = None,
+    arguments: Mapping[str, object] | None = None,
+) -> ClassicQueue:
+    if options.kind == STREAM:
+        return StreamQueue(id_, name, vhost, options, surroundings, arguments=arguments)
+    return ClassicQueue(
+        id_,
+        name,
+        vhost,
+        options,
+        surroundings,
+        durable=durable,
+        auto_delete=auto_delete,
+        owner=owner,
+        arguments=arguments,
+    )
+
+
+def refuse_kind(options: QueueOptions, arguments: Mapping[str, object], auto_delete: bool) -> None:
+    """What only the whole declaration tells."""
+    if options.kind == STREAM:
+        refuse_what_streams_cannot(arguments, True, False, auto_delete)

@@ -1,0 +1,180 @@
+"""Messages of a queue that somebody is to read without a consumer leave their lanes.
+
+Theory of operation. A lease takes messages as a consumer would, in the order of delivery, and keeps no more of them
+than their numbers: *runs* of consecutive sequences. All of them are in the journal (persistent, in a stored queue,
+granted), so whoever wants to read them reads them there. What is on disk only is leased without being read, as long as
+nothing about the queue asks to look at each message (``Pager.may_take_unread``).
+
+To everybody else they are unacked: they count as such, and neither limits nor deadlines nor a purge reach them. How
+they come back, or go for good, is in queues/leased.py.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from heapq import heappop
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from leveret.queues.withheld import withheld_of
+from leveret.store.pages import Stretch
+
+if TYPE_CHECKING:
+    from leveret.queues.classic import ClassicQueue
+    from leveret.queues.lane import Lane
+    from leveret.queues.paging import Pager
+
+STEP = 8_000  # messages that are taken in one turn
+
+
+class LeasedRun(NamedTuple):
+    lane: int
+    sequence: int
+    number: int
+    redelivered: bool
+
+
+class Next(Enum):
+    """What a step of taking ended at."""
+
+    MORE = auto()  # there is more to take, in the next turn
+    FULL = auto()
+    EMPTY = auto()
+    TRANSIENT = auto()  # the first message is not on disk, and never will be
+    UNSYNCED = auto()  # nor is this one, but soon
+    UNREAD = auto()  # it has to be brought here first: ``Pager.when_loaded``
+
+
+class Taking:
+    """A lease in the making. What it took is out of the queue, and has to become a lease."""
+
+    __slots__ = ("_most", "_most_bytes", "_next", "_queue", "number", "runs", "size")
+
+    def __init__(self, queue: ClassicQueue, most: int, most_bytes: int) -> None:
+        self._queue = queue
+        self._most = most
+        self._most_bytes = most_bytes
+        self._next: Next | None = None
+        self.runs: list[LeasedRun] = []
+        self.number = 0
+        self.size = 0
+
+    def step(self) -> Next:
+        """Take some, in the order in which they would be delivered."""
+        queue = self._queue
+        if not queue.alive or queue.consumers.paused:
+            return Next.EMPTY
+        withheld = withheld_of(queue)
+        queue.settle_down()
+        number, size = self.number, self.size
+        until = number + STEP
+        self._next = None
+        while self._next is None:
+            lane = queue.highest_lane()
+            if self.number >= min(self._most, until):
+                self._next = Next.FULL if self.number >= self._most else Next.MORE
+            elif not len(lane):
+                self._next = Next.EMPTY
+            else:
+                self._take(lane, min(self._most, until) - self.number)
+        number, size = self.number - number, self.size - size
+        queue.unacked += number
+        queue.held += size
+        queue.counters.delivered += number
+        withheld.number += number
+        withheld.bytes += size
+        queue.account()
+        if queue.pager is not None:
+            queue.pager.refill()
+        return self._next
+
+    def _take(self, lane: Lane, most: int) -> None:
+        """From the front of one lane; ``_next`` says why it ended, if it is over."""
+        lane.strip()
+        assert self._queue.pager is not None
+        synced = self._queue.pager.pages.synced(self._queue.id, lane.number)
+        if lane.returned:
+            self._take_returned(lane, synced)
+        elif lane.ready:
+            self._take_ready(lane, most, synced)
+        else:
+            self._take_unread(lane, most, self._queue.pager)
+
+    def _take_returned(self, lane: Lane, synced: int) -> None:
+        sequence, _, message = lane.returned[0]
+        if not message[2].persistent:
+            self._next = Next.TRANSIENT
+        elif sequence >= synced:
+            self._next = Next.UNSYNCED
+        elif self._fits(len(message[0])):
+            heappop(lane.returned)
+            self._took(lane.number, sequence, 1, len(message[0]), True)
+
+    def _take_ready(self, lane: Lane, most: int, synced: int) -> None:
+        number = size = 0
+        for content, _, traits in islice(lane.ready, max(min(lane.stretch(most), synced - lane.head), 0)):
+            if not traits.persistent:
+                self._next = Next.TRANSIENT
+                break
+            if not self._fits(size + len(content), bool(number)):
+                break
+            number += 1
+            size += len(content)
+        if not number:
+            self._next = self._next or (Next.TRANSIENT if self._is_transient(lane) else Next.UNSYNCED)
+            return
+        popleft = lane.ready.popleft
+        for _ in range(number):
+            popleft()
+        lane.head += number
+        self._took(lane.number, lane.head - number, number, size, False)
+
+    def _is_transient(self, lane: Lane) -> bool:
+        return not lane.ready[0][2].persistent
+
+    def _take_unread(self, lane: Lane, most: int, pager: Pager) -> None:
+        """The front of the lane is on disk only, if it is anywhere."""
+        if not lane.paged or not pager.may_take_unread(lane):
+            pager.fill(lane)
+            if lane.is_empty_here:
+                self._next = Next.UNREAD
+            return
+        found = pager.next_stretch(lane, lane.page_start)
+        if found is None:
+            pager.lose_rest(lane)
+            return
+        first, stop = found
+        left = max(self._most_bytes - self.size, 1)
+        for stretch in pager.pages.stretches(self._queue.id, lane.number, first, min(stop, first + most), left):
+            if stretch.is_spilled:
+                self._next = Next.TRANSIENT
+            elif self._fits(stretch.size):
+                pager.take_unread(lane, stretch)
+                self._took_unread(lane, stretch)
+            if self._next is not None:
+                return
+
+    def _took_unread(self, lane: Lane, stretch: Stretch) -> None:
+        sequence, number, size, _ = stretch
+        before = min(max(lane.redelivered_below - sequence, 0), number)
+        if before:
+            self._took(lane.number, sequence, before, size * before // number, True)
+        if before < number:
+            self._took(lane.number, sequence + before, number - before, size - size * before // number, False)
+
+    def _fits(self, size: int, is_not_first: bool = False) -> bool:
+        """Whether so many bytes more do; one message always does."""
+        if self.size + size <= self._most_bytes or not (self.number or is_not_first):
+            return True
+        self._next = Next.FULL
+        return False
+
+    def _took(self, lane: int, sequence: int, number: int, size: int, redelivered: bool) -> None:
+        self.number += number
+        self.size += size
+        if self.runs:
+            last = self.runs[-1]
+            if (last.lane, last.sequence + last.number, last.redelivered) == (lane, sequence, redelivered):
+                self.runs[-1] = LeasedRun(lane, last.sequence, last.number + number, redelivered)
+                return
+        self.runs.append(LeasedRun(lane, sequence, number, redelivered))

@@ -1,0 +1,252 @@
+"""A stream: a queue that keeps its messages when they are read. Append-only, with offsets, read by any number at once.
+
+Theory of operation. A publish gives each message the next offset and goes to the journal, which confirms it. What the
+journal has granted goes to the stream's own files (queues/stream_writing.py), and from then on it is *there*: readers
+(queues/stream_readers.py) see what lies below ``next_offset`` and nothing else, so nobody ever reads what a crash could
+take back.
+
+    publish ──> pending ──granted──> writing ──written──> files, recent ──> readers
+                (journal)                                  └─synced──> settled in the journal
+
+The sequence of a message in the journal is its offset plus one. Retention takes whole segments of the files from the
+front. The files of a deleted stream go once its deletion is on disk; if a crash comes before, the next start sees to it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from leveret.delivery.consumer import Consumer
+from leveret.errors import PreconditionFailed, Unsupported
+from leveret.message import Message
+from leveret.queues.classic import ClassicQueue, Taken
+from leveret.queues.options import QueueOptions
+from leveret.queues.stream_options import SEGMENT_BYTES, Retention, reader_options
+from leveret.queues.stream_readers import StreamReaders
+from leveret.queues.stream_writing import StreamWriting
+from leveret.queues.surroundings import PER_MESSAGE, Surroundings
+from leveret.store.log import Placement
+from leveret.store.stream_files import StreamFiles, StreamRun
+
+
+class StreamQueue(ClassicQueue):
+    __slots__ = ("_pending", "files", "next_offset", "readers", "retention", "tail", "writing")
+
+    keeps_all = True
+
+    def __init__(
+        self,
+        id_: int,
+        name: str,
+        vhost: str,
+        options: QueueOptions,
+        surroundings: Surroundings,
+        *,
+        arguments: Mapping[str, object] | None = None,
+    ) -> None:
+        assert surroundings.stream_disk is not None
+        self.files = StreamFiles(surroundings.stream_disk, id_, options.segment_bytes or SEGMENT_BYTES)
+        self.retention = Retention()
+        self.tail = 0  # the offset of the next message to come
+        self.next_offset = 0  # below this everything can be read
+        self._pending: deque[StreamRun] = deque()  # not granted yet
+        self.readers = StreamReaders(self)
+        self.writing = StreamWriting(self)
+        super().__init__(id_, name, vhost, options, surroundings, durable=True, arguments=arguments)
+        self.pager = None
+        self.plain = False
+
+    def apply(self, options: QueueOptions) -> None:
+        self.options = options
+        self.synced = options.durability != "os"
+        self.retention = Retention(options.max_bytes, options.max_age)
+        self.writing.trim()
+        self.writing.watch_age()
+
+    # ---- counting
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest that is kept."""
+        return min(self.files.first, self.next_offset)
+
+    @property
+    def ready(self) -> int:
+        return self.next_offset - self.first_offset
+
+    @property
+    def arrived(self) -> int:
+        return self.tail - self.counters.received
+
+    def wall_time(self) -> int:
+        """In microseconds since 1970."""
+        return int((self.surroundings.now() + self.surroundings.wall_ahead()) * 1_000_000)
+
+    # ---- messages in
+
+    def publish(self, run: list[Message], size: int, timed: bool) -> None:
+        """For whoever does not wait for the log: all that comes to a stream is kept, also what is not persistent."""
+        placements = self.place(run, size, timed)
+        if placements:
+            self.surroundings.log.append(run, placements, self.synced)
+
+    def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
+        if not self.alive:
+            return []
+        first = self.tail
+        self.tail = first + len(run)
+        self._pending.append(StreamRun(first, self.wall_time(), tuple(run)))
+        self.bytes += size
+        self._await_grant()
+        return [Placement(self.id, 0, first + 1, len(run))]
+
+    def _await_grant(self) -> None:
+        if self.surroundings.pages is None:
+            self.touch()  # the log in memory has granted it already
+        else:
+            self.surroundings.unsynced[self] = None
+
+    def _write_granted(self) -> None:
+        pages, pending = self.surroundings.pages, self._pending
+        granted = self.tail if pages is None else pages.synced(self.id, 0) - 1
+        runs: list[StreamRun] = []
+        while pending and pending[0].first + len(pending[0].messages) <= granted:
+            runs.append(pending.popleft())
+        if pending:
+            self._await_grant()
+        if runs:
+            self.writing.take(runs)
+
+    def written(self, runs: list[StreamRun], size: int) -> None:
+        """These are in the files."""
+        self.next_offset = runs[-1].first + len(runs[-1].messages)
+        self.bytes -= size
+        self.readers.written(runs, size)
+        self.touch()
+
+    # ---- after a start
+
+    def restore(self, tail: int) -> None:
+        """The files are open; the journal knows of messages below ``tail``, and ``take_left`` gets those."""
+        self.next_offset = self.files.next
+        self.tail = max(tail, self.files.next)
+        self.writing.begin(self.files.next)
+
+    def take_left(self, runs: list[StreamRun]) -> None:
+        """What an earlier life left, and only the journal has."""
+        self.bytes += sum([len(message[0]) for run in runs for message in run.messages])
+        self.writing.take_left(runs)
+
+    # ---- messages out
+
+    def drain(self) -> None:
+        self.dirty = False
+        if not self.alive:
+            return
+        self._write_granted()
+        if not self.consumers.paused:
+            self.readers.serve()
+        self.account()
+        for observer in self.observers:
+            observer(self)
+
+    def delivered(self, number: int, size: int) -> None:
+        self.counters.delivered += number
+        self.unacked += number
+        self.held += size
+
+    def catch_up(self) -> None:
+        self.drain()
+        self.dirty = True  # it stands on the list; drained again in its turn, it finds nothing to do
+
+    def settle_down(self) -> None:
+        if self.dirty:
+            self.drain()
+
+    def account(self) -> None:
+        gauge = self.surroundings.gauge
+        if gauge.is_short:
+            self.readers.recent.clear()
+        messages = self.unacked + self.tail - self.next_offset
+        held = self.bytes + self.held + self.readers.memory + messages * PER_MESSAGE
+        if self.surroundings.pages is None:
+            held += self.files.bytes  # without a disk they are in memory
+        gauge.used += held - self.accounted
+        self.accounted = held
+        self.counters.received = self.tail
+
+    @property
+    def needs_load(self) -> bool:
+        return False
+
+    def get(self, no_ack: bool) -> Taken | None:
+        raise Unsupported(f"basic.get not supported by stream queues {self._title}: consume it with a prefetch")
+
+    def purge(self) -> int:
+        raise Unsupported(f"queue.purge not supported by stream queues {self._title}: let retention remove messages")
+
+    @property
+    def _title(self) -> str:
+        return f"queue '{self.name}' in vhost '{self.vhost}'"
+
+    # ---- acks
+
+    def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        if self.alive:
+            self.counters.acked += len(messages)
+            self._out_of_hands(messages)
+            self.readers.acked(lane, sequence - 1, len(messages))
+
+    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
+        """Nothing comes back: a refused message is one that was read. One whose reader has gone was not."""
+        if tried:
+            self.settle(lane, sequence, messages)
+        elif self.alive:
+            self._out_of_hands(messages)
+
+    def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        self.settle(lane, sequence, messages)
+
+    def _out_of_hands(self, messages: list[Message]) -> None:
+        self.unacked -= len(messages)
+        self.held -= sum([len(message[0]) for message in messages])
+
+    # ---- readers
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        if not consumer.is_limited:
+            raise PreconditionFailed(
+                f"consumer prefetch count is not set for stream {self._title}: set it by basic.qos"
+            )
+        if consumer.no_ack:
+            raise Unsupported(
+                f"automatic acknowledgement not supported by stream {self._title}: consume with acks"
+            )
+        now = self.surroundings.now() + self.surroundings.wall_ahead()
+        options = reader_options(consumer.arguments, now)
+        self.refuse_second(consumer)
+        self.readers.bookmarks.refuse_second(options.name)
+        self.consumers.add(consumer)
+        self.readers.add(consumer, options)
+        self.touch()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        self.readers.remove(consumer)
+        super().remove_consumer(consumer)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """The broker stops."""
+        self.readers.bookmarks.keep_all()
+        self.writing.stop()
+
+    def die(self) -> int:
+        number = super().die()
+        self.writing.stop()
+        self.readers.stop()
+        self._pending.clear()
+        surroundings, files = self.surroundings, self.files
+        surroundings.when_granted(lambda: surroundings.write_stream(files.remove, lambda result: None))
+        return number

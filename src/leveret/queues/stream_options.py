@@ -1,0 +1,130 @@
+"""What the arguments of a stream ask for, and what those of its readers do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from leveret.errors import PreconditionFailed
+from leveret.queues.argument_kinds import Arguments, flag, text, whole_number
+
+STREAM = "stream"
+SEGMENT_BYTES = 64 << 20
+SMALLEST_SEGMENT, LARGEST_SEGMENT = 4 << 10, 1 << 31
+# What queues of other kinds understand and a stream cannot do.
+NOT_FOR_STREAMS = (
+    "x-message-ttl",
+    "x-expires",
+    "x-max-length",
+    "x-max-priority",
+    "x-overflow",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-single-active-consumer",
+    "x-delivery-limit",
+    "x-consumer-timeout",
+    "x-retry-delays",
+    "x-message-deduplication",
+    "x-message-groups",
+)
+UNITS = {"Y": 365 * 86400, "M": 30 * 86400, "D": 86400, "h": 3600, "m": 60, "s": 1}
+AGE = re.compile(r"([1-9][0-9]{0,8})([YMDhms])")
+MOST_FILTERS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much a stream keeps; None: without that bound."""
+
+    max_bytes: int | None = None
+    max_age: float | None = None  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """Where a reader begins, what it wants, and under which name its offset is kept."""
+
+    start: str | int | float  # "first", "last", "next", an offset, or (float) seconds since 1970
+    name: str | None
+    pinned: bool
+    filters: frozenset[str] | None
+    unfiltered: bool  # also what has no filter value
+
+
+def refuse_what_streams_cannot(arguments: Arguments, durable: bool, exclusive: bool, auto_delete: bool = False) -> None:
+    """406, as RabbitMQ refuses them."""
+    for name, wrong in (("durable", not durable), ("exclusive", exclusive), ("auto_delete", auto_delete)):
+        if wrong:
+            value = "false" if name == "durable" else "true"
+            raise PreconditionFailed(
+                f"invalid property '{name}' {value} for a queue of type stream: declare it durable, not exclusive and "
+                "without auto-delete"
+            )
+    for name in NOT_FOR_STREAMS:
+        if name in arguments:
+            raise PreconditionFailed(f"invalid arg '{name}' for a queue of type stream: leave it out")
+
+
+def max_age(arguments: Arguments) -> float | None:
+    """RabbitMQ's form: a number and a unit, 7D say; in seconds."""
+    value = text(arguments, "x-max-age")
+    if value is None:
+        return None
+    seconds = interval(value)
+    if seconds is None:
+        raise PreconditionFailed(f"invalid arg 'x-max-age': {value!r} is not a number with one of Y, M, D, h, m, s")
+    return seconds
+
+
+def segment_bytes(arguments: Arguments) -> int | None:
+    return whole_number(arguments, "x-stream-max-segment-size-bytes", SMALLEST_SEGMENT, LARGEST_SEGMENT)
+
+
+def interval(value: str) -> float | None:
+    match = AGE.fullmatch(value)
+    return None if match is None else float(match[1]) * UNITS[match[2]]
+
+
+def reader_options(arguments: Mapping[str, object], wall: float) -> ReaderOptions:
+    filters = arguments.get("x-stream-filter")
+    if isinstance(filters, str):
+        filters = [filters]
+    if filters is not None and (
+        not isinstance(filters, list)
+        or not 1 <= len(filters) <= MOST_FILTERS
+        or not all(isinstance(each, str) for each in filters)
+    ):
+        raise PreconditionFailed(
+            f"invalid arg 'x-stream-filter': {filters!r} is not a string or a list of 1 to {MOST_FILTERS} strings"
+        )
+    name = text(arguments, "x-stream-consumer")
+    pinned = flag(arguments, "x-stream-pinned")
+    if name == "" or (pinned and name is None):
+        raise PreconditionFailed("invalid arg 'x-stream-consumer': a pinned reader needs a name, which is not empty")
+    return ReaderOptions(
+        start=_start(arguments.get("x-stream-offset", "next"), wall),
+        name=name,
+        pinned=pinned,
+        filters=None if filters is None else frozenset(filters),
+        unfiltered=flag(arguments, "x-stream-match-unfiltered"),
+    )
+
+
+def _start(value: object, wall: float) -> str | int | float:
+    if isinstance(value, str):
+        if value in ("first", "last", "next"):
+            return value
+        seconds = interval(value)
+        if seconds is not None:
+            return wall - seconds
+    elif isinstance(value, datetime):
+        return value.timestamp()
+    elif isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    raise PreconditionFailed(
+        f"invalid arg 'x-stream-offset': {value!r}; accepted: first, last, next, an offset, a timestamp, or an interval "
+        "such as 1h"
+    )

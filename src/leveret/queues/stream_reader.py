@@ -1,0 +1,178 @@
+"""One consumer of a stream: where it stands, what was read ahead for it, and what it has acked.
+
+Readers are independent: each has its own place in the stream and moves at its own pace. Acks give credit and move the
+offset that is kept under the reader's name; nothing leaves the stream by them, and nothing comes back.
+
+    offsets    ... 41 | 42 43 44 | 45 46 47 48 | 49 ...
+           safe ──────┘          │             │
+           in the consumer's     │             └── cursor: the next to be read from the files
+           hands: 42, 43, 44     └── position: the next to be given to the consumer; 45 to 48 are read ahead
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+
+from leveret.delivery.consumer import Consumer
+from leveret.delivery.selector import selectable
+from leveret.errors import FrameError
+from leveret.message import Message
+from leveret.queues.stream_marking import Marker
+from leveret.queues.stream_options import ReaderOptions
+from leveret.store.stream_files import StreamRun
+from leveret.wire.content import body_at, properties_of
+
+FILTER_VALUE = "x-stream-filter-value"
+RAW_FILTER_VALUE = FILTER_VALUE.encode()
+STRETCH_BYTES = 256 << 10  # that a consumer is offered at once
+
+
+class StreamReader:
+    """``number`` stands for the lane in what the consumer holds, so that its acks find their way back here."""
+
+    __slots__ = (
+        "_at",
+        "_early",
+        "_out",
+        "ahead",
+        "ahead_bytes",
+        "consumer",
+        "cursor",
+        "is_choosy",
+        "is_loading",
+        "looks",
+        "number",
+        "options",
+        "stored",
+    )
+
+    def __init__(self, number: int, consumer: Consumer, options: ReaderOptions) -> None:
+        self.number = number
+        self.consumer = consumer
+        self.options = options
+        self.is_choosy = options.filters is not None or consumer.selector is not None
+        self.cursor: int | None = None  # None until it is known where to begin
+        self.is_loading = False
+        self.ahead: deque[StreamRun] = deque()
+        self.ahead_bytes = 0  # of what was last read ahead, until all of it is given
+        self.stored: int | None = None  # what was last kept under its name
+        self.looks = 0  # messages that it may still look at in this turn, if it is choosy
+        self._at = 0  # messages of ahead[0] that are done with
+        self._out: deque[list[int]] = deque()  # [first, stop] of the stretches in the consumer's hands
+        self._early: dict[int, int] = {}  # acked, while others before them are not: stop by first
+
+    # ---- what is read ahead
+
+    @property
+    def position(self) -> int | None:
+        """The next offset to be given to the consumer."""
+        return self.ahead[0].first + self._at if self.ahead else self.cursor
+
+    def take_in(self, runs: Iterable[StreamRun], size: int) -> None:
+        """These were read, at the cursor and behind it."""
+        assert self.cursor is not None and not self.ahead
+        skip = self.cursor
+        self.ahead.extend(run for run in runs if run.first + len(run.messages) > skip)
+        self.ahead_bytes = size
+        if self.ahead:
+            last = self.ahead[-1]
+            self.cursor = last.first + len(last.messages)
+            self._go_to(skip)
+
+    def _go_to(self, offset: int) -> None:
+        ahead = self.ahead
+        while ahead and ahead[0].first + len(ahead[0].messages) <= offset:
+            ahead.popleft()
+        self._at = max(offset - ahead[0].first, 0) if ahead else 0
+        if not ahead:
+            self.ahead_bytes = 0
+
+    # ---- to the consumer
+
+    def next_stretch(self, marker: Marker, most: int) -> tuple[int, deque[Message]]:
+        """Consecutive messages for the consumer, marked with their offsets, and the offset of the first."""
+        stretch: deque[Message] = deque()
+        first = self.ahead[0].first + self._at
+        size, skip = 0, self._at
+        for run in self.ahead:
+            offset = first + len(stretch)
+            if run.first + skip != offset or size >= STRETCH_BYTES or len(stretch) == most:
+                break
+            messages = run.messages[skip : skip + most - len(stretch)]
+            size += marker.mark(messages, offset, stretch, STRETCH_BYTES - size)
+            skip = 0
+        return first, stretch
+
+    def next_chosen(self, marker: Marker, most: int) -> tuple[int, deque[Message]]:
+        """The same, of those that the reader wants; what it does not want is passed over for good. When ``looks`` are
+        used up there may be none, and more all the same."""
+        self._pass_over()
+        first = self.position or 0
+        chosen: list[Message] = []
+        if self.ahead:
+            for message in islice(self.ahead[0].messages, self._at, self._at + most):
+                if self.looks <= 0 or not self._wants(message):
+                    break
+                chosen.append(message)
+        stretch: deque[Message] = deque()
+        marker.mark(chosen, first, stretch, STRETCH_BYTES)
+        return first, stretch
+
+    def _pass_over(self) -> None:
+        """Up to the first message that is wanted."""
+        while self.ahead:
+            run = self.ahead[0]
+            for message in islice(run.messages, self._at, None):
+                if self.looks <= 0 or self._wants(message):
+                    return
+                self._at += 1
+            self._go_to(run.first + self._at)
+
+    def _wants(self, message: Message) -> bool:
+        self.looks -= 1
+        content, filters, selector = message[0], self.options.filters, self.consumer.selector
+        if filters is not None and selector is None and RAW_FILTER_VALUE not in content[: body_at(content)]:
+            return self.options.unfiltered
+        try:
+            properties = properties_of(content)
+        except FrameError:  # its headers cannot be read: it has no value to filter by
+            return self.options.unfiltered and selector is None
+        if filters is not None:
+            value = (properties.headers or {}).get(FILTER_VALUE)
+            if value not in filters if isinstance(value, str) else not self.options.unfiltered:
+                return False
+        return selector is None or selector.matches(selectable(properties))
+
+    def given(self, first: int, number: int) -> None:
+        """The consumer took so many of a stretch."""
+        self._go_to(first + number)
+        if self.options.name is not None:
+            if self._out and self._out[-1][1] == first:
+                self._out[-1][1] += number
+            else:
+                self._out.append([first, first + number])
+
+    # ---- and back
+
+    def acked(self, offset: int, number: int) -> None:
+        """In any order; each offset once."""
+        if self.options.name is None:
+            return
+        self._early[offset] = offset + number
+        out, early = self._out, self._early
+        while out and (stop := early.pop(out[0][0], None)) is not None:
+            out[0][0] = stop
+            if stop == out[0][1]:
+                out.popleft()
+
+    @property
+    def safe(self) -> int | None:
+        """The offset at which it would go on after a restart."""
+        return self._out[0][0] if self._out else self.position
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is in the consumer's hands."""
+        return not self._out

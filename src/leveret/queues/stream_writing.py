@@ -1,0 +1,227 @@
+"""From the journal to the files of a stream, behind the publisher's back.
+
+A publish to a stream is confirmed by the journal, as every publish is. What is granted there is then written to the
+stream's own files, in a worker, and can be read from that moment on. Once the files are synced, the journal's copy is
+settled and its space comes back. After a crash the journal hands again what was not settled; what the files have of it
+already is left out by its offset.
+
+A full disk is tried again every second: nothing is lost, the journal has it. Any other failure ends the writing for
+good. Either way an alarm makes publishers wait, since what is not written waits in memory. After a failure the stream's
+files are never touched again before a restart, which begins with the journal's copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leveret.logs import get_log
+from leveret.store.disk import is_full
+from leveret.store.stream_files import StreamRun
+
+if TYPE_CHECKING:
+    from leveret.queues.stream import StreamQueue
+    from leveret.queues.surroundings import Cancellable
+
+SYNC_BYTES = 16 << 20  # written and not synced, before it is synced at once
+SYNC_AFTER = 0.5  # seconds that anything written waits for its sync
+TRY_AGAIN = 1.0  # seconds, when the disk is full
+SMALLEST_LOOK, LARGEST_LOOK = 1.0, 60.0  # seconds between two looks at the age of the oldest messages
+
+
+class StreamWriting:
+    __slots__ = (
+        "_age_timer",
+        "_is_busy",
+        "_is_full",
+        "_is_over",
+        "_left",
+        "_queue",
+        "_sync_timer",
+        "_synced",
+        "_unsynced",
+        "_waiting",
+        "failure",
+    )
+
+    def __init__(self, queue: StreamQueue) -> None:
+        self._queue = queue
+        self._waiting: list[StreamRun] = []
+        self._left: list[StreamRun] | None = None  # what an earlier life left, until all of it is here
+        self._is_busy = False  # the worker has something of us, or we wait for room
+        self._is_full = False
+        self._is_over = False
+        self._unsynced = 0  # bytes
+        self._synced = 0  # below this offset all is on disk, and settled in the journal
+        self._sync_timer: Cancellable | None = None
+        self._age_timer: Cancellable | None = None
+        self.failure: str | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """All that was granted is in the files."""
+        return not self._is_busy and not self._waiting and not self._left
+
+    # ---- after a start
+
+    def begin(self, synced: int) -> None:
+        """The files hold all below this offset. Nothing is written before ``left_is_here``."""
+        self._synced = synced
+        self._left = []
+
+    def take_left(self, runs: list[StreamRun]) -> None:
+        assert self._left is not None
+        self._left += runs
+
+    def left_is_here(self) -> None:
+        """What was published meanwhile comes behind it."""
+        self._waiting, self._left = [*(self._left or ()), *self._waiting], None
+        self._go()
+
+    # ---- writing
+
+    def take(self, runs: list[StreamRun]) -> None:
+        self._waiting += runs
+        self._go()
+
+    def _go(self) -> None:
+        if self._is_busy or not self._waiting or self.failure is not None or self._left is not None or self._is_over:
+            return
+        runs, self._waiting = self._waiting, []
+        size = sum([len(message[0]) for run in runs for message in run.messages])
+        self._unsynced += size
+        syncs = self._unsynced >= SYNC_BYTES
+        self._is_busy = True
+        files, trim = self._queue.files, self._trimming()
+
+        def write() -> int:
+            files.append(runs)
+            trim()
+            return files.sync() if syncs else 0
+
+        self._queue.surroundings.write_stream(write, lambda result: self._written(result, runs, size))
+
+    def _written(self, result: object, runs: list[StreamRun], size: int) -> None:
+        self._is_busy = False
+        if not self._queue.alive:
+            return
+        if isinstance(result, Exception):
+            self._waiting = runs + self._waiting
+            self._unsynced -= size
+            self._failed(result)
+            return
+        if self._is_full:
+            self._is_full = False
+            self._alarm(None)
+        assert isinstance(result, int)
+        self._queue.written(runs, size)
+        if result:
+            self._settle(result)
+        elif self._sync_timer is None and not self._is_over:
+            self._sync_timer = self._after(SYNC_AFTER, self._sync)
+        self._go()
+
+    def _after(self, seconds: float, call: Callable[[], None]) -> Cancellable:
+        surroundings = self._queue.surroundings
+        return surroundings.schedule(surroundings.now() + seconds, call)
+
+    # ---- syncing
+
+    def _sync(self) -> None:
+        self._sync_timer = None
+        if self._queue.alive and self.failure is None and not self._is_over:
+            self._queue.surroundings.write_stream(self._queue.files.sync, self._is_synced)
+
+    def _is_synced(self, result: object) -> None:
+        if isinstance(result, Exception):
+            self._failed(result)
+        elif self._queue.alive:
+            assert isinstance(result, int)
+            self._settle(result)
+
+    def _settle(self, synced: int) -> None:
+        """The journal need not keep what the files have."""
+        queue = self._queue
+        self._unsynced = 0
+        if synced > self._synced:
+            queue.surroundings.log.settle(queue.id, 0, self._synced + 1, synced - self._synced)
+            self._synced = synced
+
+    # ---- failures
+
+    def _failed(self, problem: Exception) -> None:
+        queue = self._queue
+        if self._is_over or self.failure is not None:
+            return
+        log = get_log("streams")
+        told = {"queue": queue.name, "vhost": queue.vhost, "reason": str(problem)}
+        if isinstance(problem, OSError) and is_full(problem):
+            if not self._is_full:
+                self._is_full = True
+                log.warning("disk full, a stream waits for room", **told)
+                self._alarm(f"disk full: stream '{queue.name}' waits for room")
+            self._is_busy = True
+            queue.surroundings.write_stream(queue.files.rewind, self._rewound)
+            return
+        self.failure = str(problem)
+        log.error("a stream cannot be written any more, the journal has what is confirmed: restart the broker", **told)
+        self._alarm(f"stream '{queue.name}' cannot be written: {problem}")
+
+    def _rewound(self, result: object) -> None:
+        if isinstance(result, Exception):
+            self._failed(OSError(None, f"cannot be mended after the disk was full: {result}"))
+        else:
+            self._after(TRY_AGAIN, self._try_again)
+
+    def _try_again(self) -> None:
+        self._is_busy = False
+        self._go()
+
+    def _alarm(self, reason: str | None) -> None:
+        self._queue.surroundings.alarm(f"stream {self._queue.id}", reason)
+
+    # ---- retention
+
+    def _trimming(self) -> Callable[[], object]:
+        """What retention asks for, to be done in the worker."""
+        queue = self._queue
+        retention, files = queue.retention, queue.files
+        if retention.max_bytes is None and retention.max_age is None:
+            return lambda: None
+        before = None if retention.max_age is None else queue.wall_time() - int(retention.max_age * 1_000_000)
+        keep_from = queue.readers.bookmarks.pinned_at()
+        return lambda: files.trim(max_bytes=retention.max_bytes, before=before, keep_from=keep_from)
+
+    def trim(self) -> None:
+        """Now, although nothing has come."""
+        queue = self._queue
+        if queue.alive and self.failure is None and not self._is_over and queue.files.bytes:
+            queue.surroundings.write_stream(self._trimming(), lambda result: queue.touch())
+
+    def watch_age(self) -> None:
+        """Old messages go also when no new ones come."""
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+            self._age_timer = None
+        seconds = self._queue.retention.max_age
+        if seconds is not None and self._queue.alive and not self._is_over:
+            self._age_timer = self._after(min(max(seconds / 10, SMALLEST_LOOK), LARGEST_LOOK), self._look_at_age)
+
+    def _look_at_age(self) -> None:
+        self._age_timer = None
+        self.trim()
+        self.watch_age()
+
+    # ---- the end
+
+    def stop(self) -> None:
+        """Hand nothing more to the worker."""
+        self._is_over = True
+        for timer in (self._sync_timer, self._age_timer):
+            if timer is not None:
+                timer.cancel()
+        self._sync_timer = self._age_timer = None
+        self._waiting.clear()
+        self._left = None
+        if self._is_full or self.failure is not None:
+            self._alarm(None)

@@ -1,0 +1,111 @@
+"""The options as Spark hands them over: text, names in any case. Read once, each by the kind it has.
+
+Every refusal names the option, the value and the remedy. Values of unknown options are never repeated: they may be
+secrets with a misspelt name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping
+
+from leveret.spark.problems import OptionError
+
+# Spark puts these among the options of a sink by itself.
+SPARKS_OWN = {"checkpointlocation", "queryname"}
+SECRETS = {"password", "passwd", "secret", "credentials"}
+TRUE, FALSE = "true", "false"
+
+
+class Given:
+    """The options that were given, and the names that are known here."""
+
+    def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        self._known = {name.lower(): name for name in known}
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def refuse_unknown(self, elsewhere: Mapping[str, str]) -> None:
+        """`elsewhere` says for options of others whose they are."""
+        theirs = {name.lower(): whose for name, whose in elsewhere.items()}
+        for name in sorted(self._values):
+            if name in SECRETS:
+                raise OptionError(
+                    f"option {name} is refused, because Spark shows options in plans and logs; "
+                    "use credentialsFile or the environment variable LEVERET_PASSWORD"
+                )
+            if name in self._known or name in SPARKS_OWN:
+                continue
+            if name == "path":
+                raise OptionError(
+                    'option path is unknown: name the queue by .option("queue", ...) or the exchange by '
+                    '.option("exchange", ...), and call load(), save() or start() without a path'
+                )
+            if name in theirs:
+                raise OptionError(f"option {name} is {theirs[name]}; remove it")
+            near = difflib.get_close_matches(name, self._known, n=1, cutoff=0.5)
+            cure = f"did you mean {self._known[near[0]]}?" if near else f"known are {', '.join(self._known.values())}"
+            raise OptionError(f"option {name} is unknown; {cure}")
+
+    def refuse_together(self, one: str, other: str) -> None:
+        if one in self and other in self:
+            raise OptionError(f"options {one} and {other} exclude each other; remove one of them")
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        return self._values.get(name.lower(), default)
+
+    def filled(self, name: str) -> str | None:
+        """A text that must not be empty if it is given."""
+        value = self.text(name)
+        if value is not None and not value:
+            raise OptionError(f"option {name} is empty; give a value or remove it")
+        return value
+
+    def whole_number(self, name: str, smallest: int = 1) -> int | None:
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            number = int(value)
+        except ValueError:
+            number = smallest - 1
+        if number < smallest:
+            raise wrong(name, value, f"give a whole number of at least {smallest}")
+        return number
+
+    def flag(self, name: str, default: bool) -> bool:
+        value = self.text(name, TRUE if default else FALSE)
+        assert value is not None
+        if value.lower() not in {TRUE, FALSE}:
+            raise wrong(name, value, f"give {TRUE} or {FALSE}")
+        return value.lower() == TRUE
+
+    def one_of(self, name: str, choices: tuple[str, ...]) -> str:
+        """The first choice is the default."""
+        value = self.text(name, choices[0])
+        assert value is not None
+        if value.lower() not in choices:
+            raise wrong(name, value, f"give {' or '.join(choices)}")
+        return value.lower()
+
+
+def wrong(name: str, value: str, remedy: str) -> OptionError:
+    return OptionError(f"option {name} is '{value}'; {remedy}")
+
+
+def offsets_by_queue(name: str, value: str, lowest: int) -> dict[str, int]:
+    """{"queue": offset, ...} from JSON."""
+    remedy = f"""give a word, or JSON such as {{"orders": 42}} with whole numbers of at least {lowest}"""
+    try:
+        parsed = json.loads(value)
+    except ValueError as error:
+        raise wrong(name, value, remedy) from error
+    if not isinstance(parsed, dict) or not parsed:
+        raise wrong(name, value, remedy)
+    for offset in parsed.values():
+        if type(offset) is not int or offset < lowest:
+            raise wrong(name, value, remedy)
+    return parsed

@@ -1,0 +1,59 @@
+"""archive: messages as Parquet files, in folders by date, hour and queue.
+
+A stream keeps its messages; a classic queue gives them away: what the archive has is acked. Each message is in the
+archive exactly once, whatever is killed in between. Times are those of arrival at the broker, in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, IntegerType, StringType, StructField, StructType
+
+from leveret.spark.jobs.job import Job, QueryOptions, SourceOptions, setting
+from leveret.spark.jobs.messages import read_stream, started
+from leveret.spark.jobs.queues import ready_in
+from leveret.spark.jobs.running import Queries
+from leveret.spark.schema import SCHEMA
+
+FOLDERS = ("date", "hour", "queue")
+# Named when an archive is read: Spark would take a folder queue=17 for a number.
+OF_THE_FOLDERS = [
+    StructField("date", DateType()),
+    StructField("hour", IntegerType()),
+    StructField("queue", StringType()),
+]
+KEPT = [field for field in SCHEMA.fields if field.name not in FOLDERS]
+ARCHIVED = StructType([*KEPT, *OF_THE_FOLDERS])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchiveOptions(SourceOptions, QueryOptions):
+    path: str = setting("the folder of the archive; any file system that Spark can write", metavar="FOLDER")
+    compression: str = setting("how the files are packed", "zstd", choices=("zstd", "snappy", "gzip", "none"))
+
+
+def start(spark: SparkSession, options: ArchiveOptions) -> Queries:
+    query = replace(options, checkpoint=options.checkpoint or f"{options.path.rstrip('/')}/_checkpoint")
+    settings = {"path": options.path, "compression": options.compression}
+    messages = by_arrival(read_stream(spark, options, "archive"))
+    return Queries(started(messages, query, "archive", "parquet", settings, FOLDERS), ready=lambda: ready_in(options))
+
+
+def by_arrival(messages: DataFrame) -> DataFrame:
+    """With the date and the hour of arrival, in UTC whatever zone the session has."""
+    seconds = F.unix_seconds("timestamp")
+    days = F.floor(seconds / 86_400).cast("int")
+    return messages.withColumn("date", F.date_add(F.lit("1970-01-01").cast("date"), days)).withColumn(
+        "hour", F.floor(F.pmod(seconds, F.lit(86_400)) / 3_600).cast("int")
+    )
+
+
+def read_archive(spark: SparkSession, path: str) -> DataFrame:
+    """What an archive has, with the columns of the source and those of its folders."""
+    return spark.read.schema(ARCHIVED).parquet(path)
+
+
+JOB = Job("archive", ArchiveOptions, start)

@@ -1,0 +1,120 @@
+"""dead-letters: why messages died, and the way back.
+
+A dead letter carries its story in the header ``x-death``: one entry for each queue and reason, the latest first.
+Without ``--redrive`` the job reads what is in the dead-letter queue, leaves it there, and counts it by cause.
+
+With ``--redrive`` it takes the messages and sends those that the SQL condition chooses to where they died last, with
+their routing key of then; each exactly once. The broker's own entries leave the headers, so the message starts anew;
+``x-redriven`` counts its ways back. A classic queue gives all its messages to whoever reads it: those that were not
+chosen go to the end of the same queue. A stream keeps its messages anyway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from leveret.errors import ConfigError
+from leveret.spark.jobs.job import Job, PassingOptions, setting, sink_settings
+from leveret.spark.jobs.messages import FORMAT, outgoing, own_headers, read_now, read_stream, started, with_header
+from leveret.spark.jobs.queues import has_classic, ready_in
+from leveret.spark.jobs.running import Finished, Queries, Report
+
+DEATH = (
+    "array<struct<reason: string, queue: string, exchange: string, `routing-keys`: array<string>, "
+    "count: bigint, time: string>>"
+)
+CAUSE = ("reason", "died_in", "from_exchange", "from_key")
+REDRIVEN = "x-redriven"
+MOST_ROWS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLettersOptions(PassingOptions):
+    redrive: str | None = setting(
+        "send these back, chosen by SQL: reason = 'expired' AND died_in = 'orders'; true for all", None, metavar="SQL"
+    )
+    path: str | None = setting("write the causes to this folder as Parquet, too", None, metavar="FOLDER")
+
+    def check(self) -> None:
+        super().check()
+        if self.redrive is not None and self.continuous:
+            raise ConfigError("--redrive ends when it has seen every message once: leave --continuous out")
+
+
+def start(spark: SparkSession, options: DeadLettersOptions) -> Finished | Queries:
+    if options.redrive is not None:
+        return redrive(spark, options)
+    causes = by_cause(with_story(read_now(spark, options, ["timestamp", "headers"])))
+    if options.path is not None:
+        causes.write.mode("overwrite").parquet(options.path)
+        causes = spark.read.parquet(options.path)
+    rows = causes.orderBy(F.desc("messages"), *CAUSE).limit(MOST_ROWS).collect()
+    return Finished(Report(heads=tuple(causes.columns), rows=tuple(tuple(row) for row in rows)))
+
+
+def redrive(spark: SparkSession, options: DeadLettersOptions) -> Queries:
+    letters = read_stream(spark, options, "dead-letters")
+    told = with_story(letters).withColumn("goes_back", chosen(str(options.redrive)))
+    if not has_classic(options):
+        told = told.where("goes_back")
+    query = started(to_origin(told), options, "dead-letters", FORMAT, sink_settings(options))
+    return Queries(query, ready=lambda: ready_in(options))
+
+
+def with_story(letters: DataFrame) -> DataFrame:
+    """With the latest death of each letter, and how often it died in all."""
+    deaths = F.from_json(F.col("headers")["x-death"], DEATH)
+    latest = F.col("deaths")[0]
+    return (
+        letters.withColumn("deaths", deaths)
+        .withColumn("reason", latest["reason"])
+        .withColumn("died_in", latest["queue"])
+        .withColumn("from_exchange", latest["exchange"])
+        .withColumn("from_key", latest["routing-keys"][0])
+        .withColumn("times", F.aggregate("deaths", F.lit(0).cast("bigint"), lambda sum_, one: sum_ + one["count"]))
+        .withColumn("redriven", F.coalesce(F.col("headers")[REDRIVEN].try_cast("int"), F.lit(0)))
+    )
+
+
+def by_cause(told: DataFrame) -> DataFrame:
+    """One row for each entry of the stories: a letter that died twice counts at both places."""
+    each = told.select("timestamp", F.explode_outer("deaths").alias("death"))
+    return (
+        each.select(
+            F.col("death")["reason"].alias("reason"),
+            F.col("death")["queue"].alias("died_in"),
+            F.col("death")["exchange"].alias("from_exchange"),
+            F.col("death")["routing-keys"][0].alias("from_key"),
+            F.coalesce(F.col("death")["count"], F.lit(0)).alias("times"),
+            "timestamp",
+        )
+        .groupBy(*CAUSE)
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum("times").alias("deaths"),
+            F.min("timestamp").alias("first"),
+            F.max("timestamp").alias("last"),
+        )
+    )
+
+
+def chosen(condition: str) -> Column:
+    """Whether a letter goes back: the condition holds, and its story says where to."""
+    known = F.col("from_exchange").isNotNull() & F.col("from_key").isNotNull()
+    return F.coalesce(F.expr(condition), F.lit(False)) & known
+
+
+def to_origin(told: DataFrame) -> DataFrame:
+    """Chosen letters to where they died last; the others, with all their headers, to the queue they are in."""
+    back = F.col("goes_back")
+    exchange = F.when(back, F.col("from_exchange")).otherwise(F.lit(""))
+    anew = with_header(own_headers(), REDRIVEN, (F.col("redriven") + 1).cast("string"))
+    headers = F.when(back, anew).otherwise(F.col("headers"))
+    key = F.when(back, F.col("from_key")).otherwise(F.col("queue"))
+    return outgoing(told.withColumn("routing_key", key), exchange, headers)
+
+
+JOB = Job("dead-letters", DeadLettersOptions, start)

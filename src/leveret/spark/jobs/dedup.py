@@ -1,0 +1,55 @@
+"""dedup: pass each message on once.
+
+Two messages are the same if they have the same message id, body, or value of a header. The first that arrives goes to
+the exchange; others within ``--within`` of its arrival are left out. After that time the id is forgotten, so the memory
+that the query needs is bounded. What has no id is never left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from leveret.errors import ConfigError
+from leveret.spark.jobs.job import Job, PassingOptions, setting
+from leveret.spark.jobs.messages import outgoing, publish, read_stream
+from leveret.spark.jobs.queues import ready_in
+from leveret.spark.jobs.running import Queries
+
+HEADER = "header:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DedupOptions(PassingOptions):
+    by: str = setting("what makes two messages the same: message-id, body or header:NAME", "message-id", metavar="WHAT")
+    within: str = setting("how long an id is remembered", "10 minutes", metavar="TIME")
+
+    def check(self) -> None:
+        super().check()
+        if self.by not in ("message-id", "body") and self.by.removeprefix(HEADER) in ("", self.by):
+            raise ConfigError(f"--by is {self.by!r}: it can be message-id, body or header:NAME")
+
+
+def start(spark: SparkSession, options: DedupOptions) -> Queries:
+    sent = outgoing(once_each(read_stream(spark, options, "dedup"), options))
+    return Queries(publish(sent, options, "dedup"), ready=lambda: ready_in(options))
+
+
+def once_each(messages: DataFrame, options: DedupOptions) -> DataFrame:
+    known = messages.withColumn("identity", identity(options.by))
+    return known.withWatermark("timestamp", options.within).dropDuplicatesWithinWatermark(["identity"])
+
+
+def identity(by: str) -> Column:
+    """A message without an id is like no other: its place in its queue stands in."""
+    place = F.concat(F.lit("place:"), "queue", F.lit("/"), F.col("offset").cast("string"))
+    if by == "body":
+        return F.sha2("body", 256)
+    name = by.removeprefix(HEADER)
+    found = F.col("properties.message_id") if name == by else F.col("headers")[name]
+    return F.coalesce(F.concat(F.lit("id:"), found), place)
+
+
+JOB = Job("dedup", DedupOptions, start)

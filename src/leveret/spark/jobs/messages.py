@@ -1,0 +1,98 @@
+"""Messages as DataFrames: read from queues, written to exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from leveret.spark.jobs.job import PassingOptions, QueryOptions, SourceOptions, required, sink_settings, source_settings
+from leveret.spark.jobs.queues import has_classic
+from leveret.spark.options import STREAM_ONLY
+from leveret.spark.schema import SCHEMA
+
+FORMAT = "leveret"
+# Headers by which a broker acts on a message, or in which it writes what became of it. As text they mean nothing to it,
+# and a message that goes out anew has no such past.
+OF_THE_BROKER = ("CC", "BCC", "x-death", "x-delay", "x-deliver-at")
+STORY = "^x-(first|last)-death-"
+
+
+def read_stream(spark: SparkSession, options: SourceOptions, name: str, columns: Sequence[str] = ()) -> DataFrame:
+    """Messages as they come; only the columns that are named, as the source fetches no others then.
+
+    A new query begins with the first message that a stream still has. The messages of a classic queue are leased to
+    the job's name, unless it is given another.
+    """
+    usual = {"consumerName": name} if has_classic(options) else {"startingOffsets": "earliest"}
+    if "startingtimestamp" in map(str.lower, options.option):
+        usual = {}
+    settings = usual | source_settings(options) | {"includeHeaders": has_headers(columns)}
+    return spark.readStream.format(FORMAT).schema(schema_of(columns)).options(**settings).load()
+
+
+def read_now(spark: SparkSession, options: SourceOptions, columns: Sequence[str] = (), **more: str) -> DataFrame:
+    """What is there now, without taking it from its queue."""
+    settings = {name: value for name, value in source_settings(options).items() if name not in STREAM_ONLY}
+    settings |= {"includeHeaders": has_headers(columns), **more}
+    return spark.read.format(FORMAT).schema(schema_of(columns)).options(**settings).load()
+
+
+def schema_of(columns: Sequence[str]) -> StructType:
+    return StructType([field for field in SCHEMA.fields if not columns or field.name in columns])
+
+
+def has_headers(columns: Sequence[str]) -> str:
+    return "true" if not columns or "headers" in columns else "false"
+
+
+def text_of_body() -> Column:
+    return F.col("body").cast("string")
+
+
+def outgoing(messages: DataFrame, exchange: Column | None = None, headers: Column | None = None) -> DataFrame:
+    """The columns that the sink takes. A message keeps its properties, but not the user who sent it first."""
+    columns = [F.col("body"), F.col("routing_key")]
+    if exchange is not None:
+        columns.append(exchange.alias("exchange"))
+    columns.append((own_headers() if headers is None else headers).alias("headers"))
+    columns.append(F.col("properties").dropFields("user_id").alias("properties"))
+    return messages.select(*columns)
+
+
+def own_headers() -> Column:
+    """What the publisher wrote, without what brokers add."""
+    return F.map_filter("headers", lambda name, _: ~(name.isin(*OF_THE_BROKER) | name.rlike(STORY)))
+
+
+def with_header(headers: Column, name: str, value: Column) -> Column:
+    """The same headers, and this one; where the value is null, without it."""
+    others = F.map_filter(headers, lambda key, _: key != name)
+    added = F.map_concat(
+        F.coalesce(others, F.create_map().cast("map<string,string>")), F.create_map(F.lit(name), value)
+    )
+    return F.when(value.isNull(), others).otherwise(added)
+
+
+def publish(messages: DataFrame, options: PassingOptions, name: str) -> StreamingQuery:
+    """A query that sends what ``outgoing`` gave to the exchange."""
+    required(options.exchange, "exchange", "it is where the results go")
+    if options.routing_key is not None:
+        messages = messages.withColumn("routing_key", F.lit(options.routing_key))
+    return started(messages, options, name, FORMAT, sink_settings(options))
+
+
+def started(
+    rows: DataFrame, query: QueryOptions, name: str, format_: str, settings: dict[str, str], by: tuple[str, ...] = ()
+) -> StreamingQuery:
+    checkpoint = required(query.checkpoint, "checkpoint", "a folder lets the query go on where it was")
+    writer = rows.writeStream.format(format_).queryName(name).options(**settings)
+    writer = writer.outputMode("append").option("checkpointLocation", checkpoint)
+    if by:
+        writer = writer.partitionBy(*by)
+    if query.continuous:
+        return writer.trigger(processingTime=query.interval).start()
+    return writer.trigger(availableNow=True).start()

@@ -1,0 +1,137 @@
+"""replay: publish messages of an archive or of a stream once more.
+
+What to replay is a range of offsets of each queue, found at the start from ``--since`` and ``--until``. It is cut into
+numbered slices; each slice takes its share of every queue, so the queues move on side by side, and within a queue the
+order stays. A slice is one batch of one transaction of the sink: the broker drops a slice that it has already, so a
+replay that was killed goes on where it was, and every message arrives exactly once. ``--rate`` waits between slices.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import reduce
+from pathlib import Path
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from leveret.errors import ConfigError
+from leveret.spark.jobs.archive import read_archive
+from leveret.spark.jobs.job import Job, SinkOptions, SourceOptions, flag_of, required, setting, sink_settings
+from leveret.spark.jobs.messages import FORMAT, outgoing, read_now
+from leveret.spark.jobs.queues import offsets_of, streams_of
+from leveret.spark.jobs.slices import Range, Slices, kept_plan
+
+ASKED = ("archive", "queue", "super_stream", "pattern", "since", "until", "where", "exchange", "routing_key")
+SECONDS_A_SLICE = 2  # with a rate: how much is published at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions(SourceOptions, SinkOptions):
+    archive: str | None = setting("replay this archive instead of a stream", None, metavar="FOLDER")
+    checkpoint: str = setting("a folder on this machine that remembers how far the replay is", metavar="FOLDER")
+    since: str | None = setting(
+        "only what arrived at this time (UTC) or later: 2031-05-01T12:00:00", None, metavar="TIME"
+    )
+    until: str | None = setting("only what arrived before this time (UTC)", None, metavar="TIME")
+    where: str | None = setting("only what this SQL condition chooses: routing_key LIKE 'eu.%'", None, metavar="SQL")
+    rate: int | None = setting("at most so many messages a second", None, metavar="N")
+    slice: int = setting("without --rate: how many messages are published at once", 100_000, metavar="N")
+
+    def needs_queues(self) -> bool:
+        return self.archive is None
+
+    def check(self) -> None:
+        super().check()
+        required(self.exchange, "exchange", "it is where the messages go")
+        if self.archive is not None and self.super_stream is not None:
+            raise ConfigError("--super-stream is of a broker, not of an archive: choose its queues by --pattern")
+        if self.rate is not None and self.rate < 1:
+            raise ConfigError(f"--rate is {self.rate}: it can be 1 or more")
+        if self.slice < 1:
+            raise ConfigError(f"--slice is {self.slice}: it can be 1 or more")
+        moment(self.since, "since")
+        moment(self.until, "until")
+
+
+def start(spark: SparkSession, options: ReplayOptions) -> Slices:
+    folder = Path(options.checkpoint)
+    asked = {name: getattr(options, name) for name in ASKED}
+    size = options.slice if options.rate is None else options.rate * SECONDS_A_SLICE
+    plan = kept_plan(folder, asked, options.transaction_id, size, lambda: ranges_of(spark, options))
+    settings = sink_settings(options) | {"transactionId": plan.transaction}
+
+    def publish(number: int, shares: Mapping[str, Range]) -> int:
+        counted = Observation()
+        rows = outgoing(chosen(spark, options, shares)).observe(counted, F.count(F.lit(1)).alias("rows"))
+        if options.routing_key is not None:
+            rows = rows.withColumn("routing_key", F.lit(options.routing_key))
+        rows.write.format(FORMAT).mode("append").options(**settings, batchId=str(number)).save()
+        return int(counted.get["rows"])
+
+    return Slices(plan, folder, publish, 0.0 if options.rate is None else SECONDS_A_SLICE)
+
+
+def ranges_of(spark: SparkSession, options: ReplayOptions) -> dict[str, Range]:
+    """The offsets of each queue that arrived in the time that was asked for."""
+    if options.archive is None:
+        return in_time(options)
+    rows = in_archive(spark, options).groupBy("queue").agg(F.min("offset"), F.max("offset") + 1).collect()
+    return {queue: (first, end) for queue, first, end in rows}
+
+
+def in_time(options: ReplayOptions) -> dict[str, Range]:
+    streams = streams_of(options)
+    since, until = moment(options.since, "since"), moment(options.until, "until")
+    first = {one.queue: one.first for one in streams} if since is None else offsets_of(options, streams, since)
+    end = {one.queue: one.next for one in streams} if until is None else offsets_of(options, streams, until)
+    return {queue: (first[queue], end[queue]) for queue in first if first[queue] < end[queue]}
+
+
+def chosen(spark: SparkSession, options: ReplayOptions, shares: Mapping[str, Range]) -> DataFrame:
+    """The messages of one slice, those of one queue in one partition and in their order."""
+    if options.archive is not None:
+        places = [(F.col("queue") == queue) & F.col("offset").between(a, b - 1) for queue, (a, b) in shares.items()]
+        rows = in_archive(spark, options).where(reduce(lambda one, other: one | other, places))
+        rows = rows.repartition(len(shares), "queue").sortWithinPartitions("queue", "offset")
+    else:
+        by_pattern = replace(options, queue=None, super_stream=None, pattern=exactly(shares))
+        first, end = ({queue: share[at] for queue, share in shares.items()} for at in (0, 1))
+        rows = read_now(spark, by_pattern, startingOffsets=json.dumps(first), endingOffsets=json.dumps(end))
+    return rows if options.where is None else rows.where(options.where)
+
+
+def exactly(queues: Mapping[str, Range]) -> str:
+    return "^(" + "|".join(re.escape(queue) for queue in queues) + ")$"
+
+
+def in_archive(spark: SparkSession, options: ReplayOptions) -> DataFrame:
+    """What was chosen by queue and time; the date is named too, so that Spark opens no other folders."""
+    rows = read_archive(spark, str(options.archive))
+    since, until = moment(options.since, "since"), moment(options.until, "until")
+    if options.queue is not None:
+        rows = rows.where(F.col("queue") == options.queue)
+    if options.pattern is not None:
+        rows = rows.where(F.col("queue").rlike(f"^(?:{options.pattern})$"))
+    if since is not None:
+        rows = rows.where((F.col("date") >= F.lit(since.date())) & (F.col("timestamp") >= F.lit(since)))
+    if until is not None:
+        rows = rows.where((F.col("date") <= F.lit(until.date())) & (F.col("timestamp") < F.lit(until)))
+    return rows
+
+
+def moment(text: str | None, name: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"{flag_of(name)} is {text!r}: write a time as 2031-05-01T12:00:00") from None
+    return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
+
+
+JOB = Job("replay", ReplayOptions, start)

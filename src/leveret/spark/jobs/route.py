@@ -1,0 +1,116 @@
+"""route: publish each message with a routing key that SQL rules compute.
+
+``--rule "amount > 100 => big.{country}"``: left an SQL condition, right the key; in braces any SQL expression. The
+first rule that holds counts. What no rule takes keeps its routing key, or goes out with ``--otherwise``, or not at all
+(``--drop``).
+
+Rules see the columns of the message and, with ``--schema``, the fields of its JSON body; a field with the name of a
+column is ``value.NAME``. With ``--table`` they see the columns of a file, too, joined by ``--on``. The file is taken as
+it is when the query starts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from leveret.errors import ConfigError
+from leveret.spark.jobs.job import Job, PassingOptions, setting
+from leveret.spark.jobs.messages import outgoing, publish, read_stream, text_of_body
+from leveret.spark.jobs.queues import ready_in
+from leveret.spark.jobs.running import Queries
+
+ARROW = "=>"
+READERS = {"csv": {"header": "true", "inferSchema": "true"}, "json": {}, "parquet": {}, "orc": {}}
+
+
+class Rule(NamedTuple):
+    condition: str
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteOptions(PassingOptions):
+    rule: tuple[str, ...] = setting(
+        "a condition and the key that it gives; may be repeated", (), metavar="'SQL => KEY'"
+    )
+    schema: str | None = setting("the fields of a JSON body: amount DOUBLE, country STRING", None, metavar="DDL")
+    table: str | None = setting(
+        "a .csv, .json, .parquet or .orc file whose columns the rules see", None, metavar="FILE"
+    )
+    on: str | None = setting("with --table: the columns that a message and the table share", None, metavar="COLUMNS")
+    otherwise: str | None = setting("the key where no rule holds  [the message's own]", None, metavar="KEY")
+    drop: bool = setting("do not publish a message for which no rule holds", False)
+
+    def check(self) -> None:
+        super().check()
+        if not self.rule:
+            raise ConfigError('--rule is missing: give at least one, as --rule "amount > 100 => big"')
+        for text in self.rule:
+            rule_of(text)
+        if self.routing_key is not None:
+            raise ConfigError("--routing-key would replace what the rules compute: use --otherwise for the rest")
+        if (self.table is None) != (self.on is None):
+            raise ConfigError("--table and --on belong together: --table customers.csv --on customer")
+
+
+def start(spark: SparkSession, options: RouteOptions) -> Queries:
+    sent = outgoing(routed(spark, read_stream(spark, options, "route"), options))
+    return Queries(publish(sent, options, "route"), ready=lambda: ready_in(options))
+
+
+def routed(spark: SparkSession, messages: DataFrame, options: RouteOptions) -> DataFrame:
+    """The messages with their new keys."""
+    rows = with_fields(messages, options.schema)
+    if options.table is not None and options.on is not None:
+        on = [name.strip() for name in options.on.split(",")]
+        rows = rows.join(table_of(spark, options.table), on, "left")
+    rows = rows.withColumn("new_key", key_of([rule_of(text) for text in options.rule]))
+    if options.drop:
+        rows = rows.where("new_key IS NOT NULL")
+    own = F.col("routing_key") if options.otherwise is None else F.lit(options.otherwise)
+    return rows.withColumn("routing_key", F.coalesce("new_key", own))
+
+
+def with_fields(messages: DataFrame, schema: str | None) -> DataFrame:
+    if schema is None:
+        return messages
+    parsed = messages.withColumn("value", F.from_json(text_of_body(), schema))
+    fields = parsed.select("value.*").columns
+    return parsed.select("*", *(F.col("value")[name].alias(name) for name in fields if name not in parsed.columns))
+
+
+def table_of(spark: SparkSession, path: str) -> DataFrame:
+    kind = path.rstrip("/").rpartition(".")[2].lower()
+    if kind not in READERS:
+        raise ConfigError(f"--table is {path!r}: its name must end in {', '.join('.' + name for name in READERS)}")
+    return spark.read.format(kind).options(**READERS[kind]).load(path)
+
+
+def rule_of(text: str) -> Rule:
+    condition, arrow, key = text.rpartition(ARROW)
+    if not arrow or not condition.strip() or not key.strip():
+        raise ConfigError(f'--rule is {text!r}: write a condition, {ARROW} and a key, as "amount > 100 => big"')
+    return Rule(condition.strip(), key.strip())
+
+
+def key_of(rules: list[Rule]) -> Column:
+    """The key of the first rule that holds; null if none does, or if a part of its key is null."""
+    nothing = F.lit(None).cast("string")
+    return reduce(
+        lambda rest, rule: F.when(F.expr(rule.condition), filled(rule.key)).otherwise(rest), rules[::-1], nothing
+    )
+
+
+def filled(template: str) -> Column:
+    """The template with its ``{SQL}`` parts computed."""
+    parts = re.split(r"\{([^{}]*)\}", template)
+    return F.concat(*(F.expr(part).cast("string") if at % 2 else F.lit(part) for at, part in enumerate(parts)))
+
+
+JOB = Job("route", RouteOptions, start)

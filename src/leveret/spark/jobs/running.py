@@ -1,0 +1,168 @@
+"""A job that was started, as whoever watches it sees it: how far it is, whether it is over, what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from leveret.errors import LeveretError
+from leveret.spark.progress import LeaseOffset, offset_of
+
+Starter = Callable[[], StreamingQuery]
+
+
+class JobFailed(LeveretError):
+    """A query ended with an error. The text is the cause, without Spark's traces."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Sums over all batches so far, and what the latest batch was like."""
+
+    batches: int = 0
+    rows: int = 0
+    rate: float = 0.0  # rows a second, in the latest batch
+    lag: int | None = None  # messages that were not read yet when the latest batch was over
+    batch_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a job found: a table for people, and whether all is well."""
+
+    heads: tuple[str, ...] = ()
+    rows: tuple[tuple[object, ...], ...] = ()
+    lines: tuple[str, ...] = ()
+    is_good: bool = True
+
+
+class Running(Protocol):
+    def progress(self) -> Progress:
+        """How far it is."""
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Whether it is over, after so many seconds at most. Raises JobFailed if it failed."""
+
+    def stop(self) -> None:
+        """End it now. The batch under way is done again by the next start."""
+
+    def report(self) -> Report:
+        """What it found; empty for jobs that only move messages."""
+
+
+class Finished:
+    """A job that did all its work in its start."""
+
+    def __init__(self, found: Report) -> None:
+        self._found = found
+
+    def progress(self) -> Progress:
+        return Progress()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return True
+
+    def stop(self) -> None:
+        """There is nothing to end."""
+
+    def report(self) -> Report:
+        return self._found
+
+
+class Queries:
+    """Streaming queries: those given run side by side, each of ``then`` once all before it have ended."""
+
+    def __init__(
+        self, *queries: StreamingQuery, then: Sequence[Starter] = (), ready: Callable[[], int] = lambda: 0
+    ) -> None:
+        """``ready`` says how many messages wait in classic queues; streams say it themselves."""
+        self.queries = list(queries)
+        self._then = list(then)
+        self._ready = ready
+        self._seen = [_Counted() for _ in queries]
+        self._stopped = False
+
+    def progress(self) -> Progress:
+        for query, counted in zip(self.queries, self._seen, strict=True):
+            counted.look(query.recentProgress, self._ready)
+        return _sum([counted.progress for counted in self._seen])
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """A failed query ends its siblings too: half a job is no job."""
+        while True:
+            try:
+                ended = [query.awaitTermination(seconds) for query in self.queries]  # type: ignore[arg-type]
+            except Exception as problem:
+                self._end()
+                raise JobFailed(cause_of(problem)) from problem
+            if seconds is not None and not all(ended):
+                return False
+            if self._stopped or not self._then:
+                return True
+            self.queries.append(self._then.pop(0)())
+            self._seen.append(_Counted())
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._end()
+
+    def _end(self) -> None:
+        for query in self.queries:
+            query.stop()
+
+    def report(self) -> Report:
+        return Report()
+
+
+class _Counted:
+    """Adds up the batches of one query, each once."""
+
+    def __init__(self) -> None:
+        self.progress = Progress()
+        self._last = -1
+
+    def look(self, batches: Sequence[StreamingQueryProgress], ready: Callable[[], int]) -> None:
+        new = [batch for batch in batches if batch.batchId > self._last and batch.numInputRows]
+        if not new:
+            return
+        latest = json.loads(new[-1].json)
+        self._last = new[-1].batchId
+        self.progress = Progress(
+            self.progress.batches + len(new),
+            self.progress.rows + sum(batch.numInputRows for batch in new),
+            latest.get("processedRowsPerSecond") or 0.0,
+            lag_of(latest["sources"], ready),
+            latest.get("durationMs", {}).get("triggerExecution", 0),
+        )
+
+
+def _sum(parts: Sequence[Progress]) -> Progress:
+    """Of several queries the first reads the messages; those after it read its results."""
+    return parts[0] if parts else Progress()
+
+
+def lag_of(sources: Sequence[Mapping[str, Any]], ready: Callable[[], int]) -> int | None:
+    """How many messages the sources of a batch had beyond its end; None if they do not say."""
+    lag: int | None = None
+    for source in sources:
+        end, latest = offset_of(source), source.get("latestOffset")
+        if isinstance(end, LeaseOffset):
+            lag = (lag or 0) + ready()
+        elif end is not None and isinstance(latest, dict):
+            lag = (lag or 0) + sum(max(0, there - end.get(queue, there)) for queue, there in latest.items())
+    return lag
+
+
+def cause_of(problem: BaseException) -> str:
+    """The last line that says why: Spark wraps an error of a source or sink into traces of two languages."""
+    text = str(problem)
+    for mark in ("LeveretError: ", "ConfigError: ", "Error: "):
+        causes = [line.split(mark, 1)[1] for line in text.splitlines() if mark in line and not line.startswith("\tat ")]
+        if causes:
+            return causes[-1].strip()
+    return text.splitlines()[0] if text else type(problem).__name__

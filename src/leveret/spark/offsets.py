@@ -1,0 +1,176 @@
+"""Arithmetic of offsets: where to begin, how far a batch may go, and how it is cut into partitions.
+
+An offset of a query is a map from queue to the offset that is read next. All functions here are pure. The rules:
+
+- A queue that stands in the end of a batch and not in its start is *placed*: nothing of it is read in this batch, the
+  next batch begins there. So a start that depends on the moment (`latest`, a shard that appeared) is in the checkpoint
+  before anything is read from it, and a restart cannot choose differently.
+- A batch takes from each queue in proportion to what waits there, and at least one message of each if the limit allows.
+- Keys are sorted: Spark compares offsets as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from leveret.spark.options import EARLIEST, LATEST, Position
+from leveret.spark.problems import DataLoss, OptionError
+
+Offsets = dict[str, int]
+KEEP_GOING = 'to go on from what is there, set .option("failOnDataLoss", "false")'
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One queue as the broker describes it; `first` is its oldest message, `next` the one to come."""
+
+    queue: str
+    kind: str
+    partition: int
+    first: int
+    next: int
+    messages: int
+    bytes: int
+
+    @property
+    def mean_bytes(self) -> float:
+        return self.bytes / self.messages if self.messages else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The messages of a queue with start <= offset < stop."""
+
+    queue: str
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+def sorted_by_queue(offsets: Mapping[str, int]) -> Offsets:
+    return dict(sorted(offsets.items()))
+
+
+def wanted_offset(source: Source, position: Position) -> int:
+    """The number that was asked for; EARLIEST and LATEST stand for themselves."""
+    if position.everywhere is not None:
+        return position.everywhere
+    assert position.by_queue is not None
+    if source.queue not in position.by_queue:
+        raise OptionError(
+            f"option {position.option} says nothing about queue '{source.queue}'; add it "
+            f"({EARLIEST} is the earliest offset, {LATEST} the latest)"
+        )
+    return position.by_queue[source.queue]
+
+
+def refuse_strangers(sources: Iterable[Source], position: Position) -> None:
+    """Offsets for queues that are not read are a mistake somewhere."""
+    strangers = sorted(set(position.by_queue or ()) - {source.queue for source in sources})
+    if strangers:
+        raise OptionError(f"option {position.option} names '{strangers[0]}', which is not read; remove it")
+
+
+def is_fixed(position: Position) -> bool:
+    """Whether asking later gives the same place. The earliest offset moves only past messages that are gone."""
+    if position.by_queue is not None:
+        return LATEST not in position.by_queue.values()
+    return position.everywhere == EARLIEST
+
+
+def placed(source: Source, wanted: int, option: str, *, lossy: bool) -> int:
+    """The real offset for a wanted one; `lossy` takes the nearest if it is gone."""
+    if wanted == EARLIEST:
+        return source.first
+    if wanted == LATEST:
+        return source.next
+    if wanted < source.first and not lossy:
+        raise DataLoss(
+            f"option {option}: offset {wanted} of queue '{source.queue}' is gone, the first is {source.first}; "
+            f"choose a later one, or {KEEP_GOING}"
+        )
+    if wanted > source.next:
+        raise OptionError(
+            f"option {option}: offset {wanted} of queue '{source.queue}' does not exist yet, "
+            f"the next is {source.next}; choose an earlier one, or latest"
+        )
+    return max(wanted, source.first)
+
+
+def refuse_loss(source: Source, start: int) -> None:
+    """A query that stopped at `start` finds its place again, or says what is missing."""
+    if start < source.first:
+        raise DataLoss(
+            f"queue '{source.queue}': offsets {start} to {source.first - 1} were removed by retention before they were "
+            f"read; keep more (x-max-age, x-max-length-bytes, or the option pinned), and {KEEP_GOING}"
+        )
+    if start > source.next:
+        raise DataLoss(
+            f"queue '{source.queue}' ends at offset {source.next}, but {start} was reached before: it was deleted and "
+            f"declared again; start with a new checkpoint, or {KEEP_GOING}"
+        )
+
+
+def vanished(queue: str, start: int) -> DataLoss:
+    return DataLoss(
+        f"queue '{queue}' is gone, it was read up to offset {start}; declare it again with a new checkpoint, or "
+        f"{KEEP_GOING}"
+    )
+
+
+def resumed(source: Source, start: int) -> int:
+    """Where reading goes on when loss is allowed: a queue that was declared again is read from its beginning."""
+    return source.first if start > source.next or start < source.first else start
+
+
+def shares(waiting: Mapping[str, int], limit: int) -> dict[str, int]:
+    """How many of `limit` each queue gives: in proportion to what waits, none is starved, the sum is exact."""
+    busy = {queue: size for queue, size in waiting.items() if size > 0}
+    if sum(busy.values()) <= limit:
+        return dict(busy)
+    if limit <= len(busy):
+        longest = sorted(busy, key=lambda queue: (-busy[queue], queue))
+        return dict.fromkeys(longest[:limit], 1)
+    total = sum(busy.values())
+    given = {queue: max(size * limit // total, 1) for queue, size in busy.items()}
+    spare = limit - sum(given.values())
+    rounded_down = [queue for queue, size in busy.items() if size * limit >= total]
+    rounded_down.sort(key=lambda queue: (-(busy[queue] * limit % total), queue))
+    for queue in rounded_down[: max(spare, 0)]:
+        given[queue] += 1
+    for _ in range(-spare):
+        given[max(given, key=lambda queue: given[queue])] -= 1
+    return given
+
+
+def most_rows(waiting: Mapping[str, int], mean_bytes: Mapping[str, float], max_rows: int | None, max_bytes: int) -> int:
+    """A limit in bytes as a limit in messages, by the mean size in each queue; at least one."""
+    rows = sum(waiting.values())
+    size = sum(count * mean_bytes[queue] for queue, count in waiting.items())
+    by_bytes = rows if size <= max_bytes else max(int(rows * max_bytes / size), 1)
+    return by_bytes if max_rows is None else min(by_bytes, max_rows)
+
+
+def ranges_between(start: Mapping[str, int], end: Mapping[str, int]) -> list[Range]:
+    """What a batch reads. Queues that were only placed, and queues that were declared again, give nothing."""
+    found = (Range(queue, start[queue], stop) for queue, stop in end.items() if queue in start)
+    return [one for one in found if one.size > 0]
+
+
+def cut(ranges: list[Range], pieces: int | None) -> list[Range]:
+    """At least so many ranges, if there are messages enough; the longest are cut most."""
+    counts = [1] * len(ranges)
+    for _ in range(min(pieces or 0, sum(one.size for one in ranges)) - len(ranges)):
+        longest = max(range(len(ranges)), key=lambda at: ranges[at].size / counts[at])
+        counts[longest] += 1
+    return [part for one, count in zip(ranges, counts, strict=True) for part in _parts(one, count)]
+
+
+def _parts(whole: Range, count: int) -> list[Range]:
+    edges = [whole.start + whole.size * at // count for at in range(count + 1)]
+    return [Range(whole.queue, low, high) for low, high in pairwise(edges)]

@@ -1,0 +1,241 @@
+"""Options become values here, once, at the driver; behind this door nobody looks into a table of texts again."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from leveret.spark.credentials import FIRST_USER, Secret, secret_for
+from leveret.spark.given_options import Given, offsets_by_queue, wrong
+from leveret.spark.problems import OptionError
+
+EARLIEST, LATEST = -2, -1
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+DEFAULT_ENDPOINT = "http://127.0.0.1:15672"
+DEFAULT_PORTS = {"http": 15672, "https": 15671}
+
+CONNECTION = ("endpoint", "vhost", "username", "credentialsFile", "timeoutSeconds", "retrySeconds")
+SELECTION = ("queue", "superStream", "subscribePattern")
+READING = (
+    *("startingOffsets", "startingTimestamp", "minPartitions", "failOnDataLoss", "includeHeaders"),
+    "routingKeyPattern",
+)
+BATCH_ONLY = ("endingOffsets", "endingTimestamp")
+STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "consumerName", "pinned")
+SOURCE = (*SELECTION, *READING, *BATCH_ONLY, *STREAM_ONLY)
+SINK = ("exchange", "routingKey", "mandatory", "guarantee", "transactionId", "batchId")
+ELSEWHERE = dict.fromkeys(SOURCE, "for sources only") | dict.fromkeys(SINK, "for sinks only")
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker answers HTTP."""
+
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to reach a virtual host, and as whom."""
+
+    endpoints: tuple[Endpoint, ...]
+    vhost: str
+    username: str
+    secret: Secret
+    timeout_seconds: int
+    retry_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which queues to read: the name of the parameter the broker knows, and its value."""
+
+    parameter: Literal["queue", "super_stream", "pattern"]
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.parameter.replace('_', ' ')} '{self.value}'"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where to begin or end: one offset for all queues, one for each, or a moment in milliseconds since 1970."""
+
+    option: str
+    everywhere: int | None = None
+    by_queue: Mapping[str, int] | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    access: Access
+    selection: Selection
+    starting: Position | None
+    ending: Position
+    max_rows: int | None
+    max_bytes: int | None
+    min_partitions: int | None
+    fail_on_data_loss: bool
+    include_headers: bool
+    routing_key_pattern: str | None
+    consumer: str | None
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    access: Access
+    exchange: str | None
+    routing_key: str | None
+    mandatory: bool
+    exactly_once: bool
+    transaction: str | None
+    batch: int
+
+
+def source_options(options: Mapping[str, str]) -> SourceOptions:
+    given = Given(options, (*CONNECTION, *SOURCE))
+    given.refuse_unknown(ELSEWHERE)
+    given.refuse_together("startingOffsets", "startingTimestamp")
+    given.refuse_together("endingOffsets", "endingTimestamp")
+    consumer = given.filled("consumerName")
+    pinned = given.flag("pinned", False)
+    if pinned and consumer is None:
+        raise OptionError("option pinned is 'true' without a consumerName; name the consumer that retention waits for")
+    return SourceOptions(
+        access=access_of(given),
+        selection=_selection(given),
+        starting=_position(given, "starting", EARLIEST),
+        ending=_position(given, "ending", LATEST) or Position("endingOffsets", everywhere=LATEST),
+        max_rows=given.whole_number("maxOffsetsPerTrigger"),
+        max_bytes=given.whole_number("maxBytesPerTrigger"),
+        min_partitions=given.whole_number("minPartitions"),
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        include_headers=given.flag("includeHeaders", False),
+        routing_key_pattern=given.filled("routingKeyPattern"),
+        consumer=consumer,
+        pinned=pinned,
+    )
+
+
+def refuse_options_of_streams(options: Mapping[str, str]) -> None:
+    _refuse_misplaced(options, STREAM_ONLY, "for streaming reads (readStream) only")
+
+
+def refuse_options_of_batches(options: Mapping[str, str]) -> None:
+    _refuse_misplaced(options, BATCH_ONLY, "for batch reads (read) only")
+
+
+def _refuse_misplaced(options: Mapping[str, str], names: tuple[str, ...], why: str) -> None:
+    given = Given(options, names)
+    for name in names:
+        if name in given:
+            raise OptionError(f"option {name} is {why}; remove it")
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    given = Given(options, (*CONNECTION, *SINK))
+    given.refuse_unknown(ELSEWHERE)
+    return SinkOptions(
+        access=access_of(given),
+        exchange=given.text("exchange"),
+        routing_key=given.text("routingKey"),
+        mandatory=given.flag("mandatory", False),
+        exactly_once=given.one_of("guarantee", (EXACTLY_ONCE, AT_LEAST_ONCE)) == EXACTLY_ONCE,
+        transaction=given.filled("transactionId"),
+        batch=given.whole_number("batchId", 0) or 0,
+    )
+
+
+def connection_options(options: Mapping[str, str]) -> Access:
+    """For those who only need to reach the broker."""
+    given = Given(options, CONNECTION)
+    given.refuse_unknown(ELSEWHERE)
+    return access_of(given)
+
+
+def access_of(given: Given) -> Access:
+    endpoints = tuple(_endpoint(part.strip()) for part in (given.text("endpoint") or DEFAULT_ENDPOINT).split(","))
+    username = given.filled("username") or FIRST_USER
+    loopback = all(endpoint.is_loopback for endpoint in endpoints)
+    return Access(
+        endpoints=endpoints,
+        vhost=given.filled("vhost") or "/",
+        username=username,
+        secret=secret_for(username, given.filled("credentialsFile"), os.environ, loopback=loopback),
+        timeout_seconds=given.whole_number("timeoutSeconds") or 60,
+        retry_seconds=_or(given.whole_number("retrySeconds", 0), 60),
+    )
+
+
+def _or(number: int | None, default: int) -> int:
+    return default if number is None else number
+
+
+def _endpoint(text: str) -> Endpoint:
+    remedy = f"give URLs such as {DEFAULT_ENDPOINT}, divided by commas"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise wrong("endpoint", text, remedy) from error
+    if parts.username is not None or parts.password is not None:
+        # The value is not repeated: it holds a password.
+        raise OptionError("option endpoint holds a user or password; use the options username and credentialsFile")
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path not in {"", "/"} or parts.query:
+        raise wrong("endpoint", text, remedy)
+    return Endpoint(parts.scheme, parts.hostname, DEFAULT_PORTS[parts.scheme] if port is None else port)
+
+
+def _selection(given: Given) -> Selection:
+    chosen = [name for name in SELECTION if name in given]
+    if len(chosen) != 1:
+        found = " and ".join(chosen) + " are given" if chosen else "none is given"
+        raise OptionError(f"one of the options {', '.join(SELECTION)} says what to read, {found}; give exactly one")
+    value = given.filled(chosen[0])
+    assert value is not None
+    if chosen[0] == "queue":
+        return Selection("queue", value)
+    if chosen[0] == "superStream":
+        return Selection("super_stream", value)
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise wrong("subscribePattern", value, f"give a regular expression for names of queues ({error})") from error
+    return Selection("pattern", value)
+
+
+def _position(given: Given, which: str, lowest: int) -> Position | None:
+    moment, name = given.whole_number(f"{which}Timestamp", 0), f"{which}Offsets"
+    if moment is not None:
+        return Position(f"{which}Timestamp", timestamp=moment)
+    text = given.filled(name)
+    if text is None:
+        return None
+    if text.lower() in WORDS:
+        if WORDS[text.lower()] < lowest:
+            raise wrong(name, text, "give latest or JSON")
+        return Position(name, everywhere=WORDS[text.lower()])
+    return Position(name, by_queue=offsets_by_queue(name, text, lowest))

@@ -1,0 +1,76 @@
+"""What Spark tells of a batch, in the broker's words. Pure: from the text of a progress to values.
+
+The offsets in it are the ones our readers make, and tell the two kinds apart: a lease names its consumer, queue and
+virtual host; a stream is a plain map from queue to number. Sources of others are shown, and have no lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PYTHON_SOURCE = "PythonMicroBatchStream"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOffset:
+    consumer: str
+    lease: int
+    queue: str
+    vhost: str
+
+
+StreamOffset = dict[str, int]
+
+
+def offset_of(source: Mapping[str, Any]) -> LeaseOffset | StreamOffset | None:
+    """Where a source of ours stands at the end of the batch; None for sources of others."""
+    if PYTHON_SOURCE not in str(source.get("description")):
+        return None
+    end = source.get("endOffset")
+    if not isinstance(end, dict):
+        return None
+    match end:
+        case {"consumer": str(consumer), "lease": int(lease), "queue": str(queue), "vhost": str(vhost)}:
+            return LeaseOffset(consumer, lease, queue, vhost)
+    return end if end and all(type(offset) is int for offset in end.values()) else None
+
+
+def report_of(progress: Mapping[str, Any], lags: list[int | None]) -> dict[str, object]:
+    """The report of a batch; `lags` in the order of its sources."""
+    known = [lag for lag in lags if lag is not None]
+    sources = progress.get("sources", [])
+    return {
+        "id": progress["id"],
+        "name": progress.get("name"),
+        "run_id": progress["runId"],
+        "batch": progress["batchId"],
+        "rows": progress.get("numInputRows", 0),
+        "rows_per_second": _rate(progress.get("processedRowsPerSecond")),
+        "lag": sum(known) if known else None,
+        "batch_ms": progress.get("batchDuration", 0),
+        "sources": [_source_of(source, lag) for source, lag in zip(sources, lags, strict=True)],
+        "sink": _short(progress.get("sink", {}).get("description", "")),
+        "state": "running",
+        "at": progress["timestamp"],
+    }
+
+
+def _source_of(source: Mapping[str, Any], lag: int | None) -> dict[str, object]:
+    return {
+        "description": _short(source.get("description", "")),
+        "offset": source.get("endOffset"),
+        "rows": source.get("numInputRows", 0),
+        "lag": lag,
+    }
+
+
+def _short(description: str) -> str:
+    """`org.apache.spark...PythonTable@42300d6a` is a PythonTable."""
+    return description.split("@")[0].rpartition(".")[2] if description.startswith("org.") else description
+
+
+def _rate(value: object) -> float:
+    # Spark writes "Infinity" and "NaN" for batches that took no time.
+    return round(float(value), 1) if isinstance(value, int | float) and abs(value) < 1e15 else 0.0

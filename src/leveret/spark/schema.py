@@ -1,0 +1,177 @@
+"""The columns of a message, for Spark and for Arrow, and what a sink accepts.
+
+Sources have one fixed schema. A schema given by `.schema(...)` may choose among its columns, and then only these are
+fetched: Spark itself does not tell a Python source which columns it needs. Spark compares Arrow schemas exactly, so
+`Shape` brings every batch into the form that was promised.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from leveret.spark.problems import OptionError
+
+PROPERTIES = StructType(
+    [
+        StructField("content_type", StringType()),
+        StructField("content_encoding", StringType()),
+        StructField("delivery_mode", IntegerType()),
+        StructField("priority", IntegerType()),
+        StructField("correlation_id", StringType()),
+        StructField("reply_to", StringType()),
+        StructField("expiration", StringType()),
+        StructField("message_id", StringType()),
+        StructField("timestamp", TimestampType()),
+        StructField("type", StringType()),
+        StructField("user_id", StringType()),
+        StructField("app_id", StringType()),
+    ]
+)
+SCHEMA = StructType(
+    [
+        StructField("body", BinaryType()),
+        StructField("routing_key", StringType()),
+        StructField("exchange", StringType()),
+        StructField("queue", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("redelivered", BooleanType()),
+        StructField("headers", MapType(StringType(), StringType())),
+        StructField("properties", PROPERTIES),
+    ]
+)
+SIMPLE: dict[type[DataType], pa.DataType] = {
+    BinaryType: pa.binary(),
+    StringType: pa.string(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    BooleanType: pa.bool_(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+}
+SINK_COLUMNS = ("body", "routing_key", "exchange", "headers", "properties")
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type in which Spark expects and gives this type."""
+    if isinstance(kind, MapType):
+        item = pa.field("value", arrow_type(kind.valueType), nullable=kind.valueContainsNull)
+        return pa.map_(arrow_type(kind.keyType), item)
+    if isinstance(kind, StructType):
+        return pa.struct(arrow_fields(kind))
+    return SIMPLE[type(kind)]
+
+
+def arrow_fields(schema: StructType) -> list[pa.Field]:
+    return [pa.field(field.name, arrow_type(field.dataType), nullable=field.nullable) for field in schema.fields]
+
+
+class Shape:
+    """The columns that Spark was promised, and how to make them from what the broker sends."""
+
+    def __init__(self, schema: StructType, *, headers: bool) -> None:
+        _refuse_unknown_columns(schema)
+        self.names = tuple(schema.fieldNames())
+        self._schema = pa.schema(arrow_fields(schema))
+        self._blank = frozenset() if headers else frozenset({"headers"})
+
+    @property
+    def columns(self) -> str:
+        """What to ask the broker for. The offset always: a broken fetch goes on behind the last one received."""
+        wanted = ({*self.names} - self._blank) | {"offset"}
+        return ",".join(name for name in SCHEMA.fieldNames() if name in wanted)
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [self._column(batch, field) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        if field.name in self._blank:
+            return empty_maps(field.type, batch.num_rows)
+        column = batch.column(field.name)
+        return column if column.type.equals(field.type) else column.cast(field.type)
+
+
+def empty_maps(kind: pa.DataType, rows: int) -> pa.Array:
+    """So many maps without entries. Zeroed offsets say that each ends where it begins."""
+    entries = pa.array([], type=pa.struct([kind.key_field, kind.item_field]))
+    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(bytes(4 * (rows + 1)))], children=[entries])
+
+
+def _refuse_unknown_columns(schema: StructType) -> None:
+    for field in schema.fields:
+        if field.name not in SCHEMA.fieldNames():
+            raise OptionError(
+                f"schema: a message has no column '{field.name}'; choose among {', '.join(SCHEMA.fieldNames())}"
+            )
+        promised = SCHEMA[field.name].dataType.simpleString()
+        if field.dataType.simpleString() != promised:
+            raise OptionError(
+                f"schema: column '{field.name}' is {promised}, not {field.dataType.simpleString()}; "
+                "leave .schema() out, or name the type as it is and cast the column afterwards"
+            )
+
+
+def refuse_unless_publishable(schema: StructType) -> None:
+    """Whether rows of this schema are messages; says which column is wrong and what to do."""
+    names = schema.fieldNames()
+    if "body" not in names:
+        near = next((name for name in ("value", "payload", "data", "message") if name in names), None)
+        rename = f'.withColumnRenamed("{near}", "body")' if near else '.select(... .alias("body"))'
+        raise OptionError(f"the sink needs a column 'body' (binary or string), got {_listed(names)}; use {rename}")
+    strange = [name for name in names if name not in SINK_COLUMNS]
+    if strange:
+        keep = ", ".join(f'"{name}"' for name in names if name in SINK_COLUMNS)
+        raise OptionError(
+            f"the sink does not know the columns {_listed(strange)}; a message has {', '.join(SINK_COLUMNS)}: "
+            f"use .select({keep})"
+        )
+    for field in schema.fields:
+        _refuse_unless_fitting(field)
+
+
+def _refuse_unless_fitting(field: StructField) -> None:
+    got = field.dataType.simpleString()
+    if field.name == "properties":
+        _refuse_unless_properties(field.dataType)
+        return
+    allowed = {"binary", "string"} if field.name == "body" else {SCHEMA[field.name].dataType.simpleString()}
+    if got not in allowed:
+        first = min(allowed)
+        cure = "use to_json() or cast it" if field.name == "body" else f'use .cast("{first}")'
+        raise OptionError(f"the sink's column '{field.name}' is {' or '.join(sorted(allowed))}, not {got}; {cure}")
+
+
+def _refuse_unless_properties(kind: DataType) -> None:
+    if not isinstance(kind, StructType):
+        raise OptionError(
+            f"the sink's column 'properties' is a struct, not {kind.simpleString()}; use struct(... .alias(name))"
+        )
+    for field in kind.fields:
+        if field.name not in PROPERTIES.fieldNames():
+            raise OptionError(
+                f"the sink's column 'properties' has no field '{field.name}'; "
+                f"choose among {', '.join(PROPERTIES.fieldNames())}"
+            )
+        promised = PROPERTIES[field.name].dataType.simpleString()
+        if field.dataType.simpleString() != promised:
+            raise OptionError(
+                f"the sink's field 'properties.{field.name}' is {promised}, not {field.dataType.simpleString()}; "
+                f'use .cast("{promised}")'
+            )
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"

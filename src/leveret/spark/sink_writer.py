@@ -1,0 +1,193 @@
+"""Rows become messages: staged by the tasks and committed by the driver, or published at once.
+
+Exactly once: each task stages its rows in the broker, durable and invisible, and hands the numbers of its stages to the
+driver. The driver's commit makes all of them visible or none, together with the note that this batch of this
+transaction is done; a batch that Spark repeats after a crash is recognised by it and dropped. The transaction is the
+query's id, which the checkpoint keeps; only tasks know it (from their local properties), so they report it with their
+stages. A batch write is a transaction of its own with one batch; whoever writes in numbered parts names both (`transactionId` and
+`batchId`).
+
+At least once: each task publishes and waits for the broker to answer for it. A repeated task publishes again.
+
+Writers are pickled, to the tasks and back to the committing process: they hold values only.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from leveret.spark.broker_client import BrokerClient
+from leveret.spark.options import SinkOptions
+from leveret.spark.problems import OptionError, Unroutable
+from leveret.spark.schema import refuse_unless_publishable
+from leveret.spark.uploading import pieces_of
+
+log = logging.getLogger(__name__)
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task did: its transaction, and the stages in the order of its rows."""
+
+    transaction: str
+    stages: list[str | int]
+    messages: int
+    unroutable: int = 0
+
+
+class Outlet:
+    """What both kinds of sinks do."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        refuse_unless_publishable(schema)
+        if options.exchange is None and "exchange" not in schema.fieldNames():
+            raise OptionError(
+                'option exchange is missing, and so is a column exchange; give .option("exchange", ...), '
+                "empty for the default exchange"
+            )
+        self._options = options
+
+    def write(self, batches: Iterator[pa.RecordBatch], transaction: str, batch: int) -> Written:
+        with BrokerClient(self._options.access) as client:
+            if self._options.exactly_once:
+                return self._stage(client, batches, transaction, batch)
+            return self._publish(client, batches, transaction)
+
+    def _stage(self, client: BrokerClient, batches: Iterator[pa.RecordBatch], transaction: str, batch: int) -> Written:
+        task = task_context()
+        query = {
+            "transaction": transaction,
+            "batch": str(batch),
+            "partition": str(task.partitionId()),
+            "attempt": str(task.taskAttemptId()),
+            **self._address(),
+        }
+        written = Written(transaction, [], 0)
+        for piece in pieces_of(batches):
+            answer = client.send_arrow("stages", query, piece)
+            stage = answer["stage"]
+            assert isinstance(stage, str | int)
+            written.stages.append(stage)
+            written.messages += _number(answer, "messages")
+        return written
+
+    def _publish(self, client: BrokerClient, batches: Iterator[pa.RecordBatch], transaction: str) -> Written:
+        written = Written(transaction, [], 0)
+        for piece in pieces_of(batches):
+            answer = client.send_arrow("messages", self._address(), piece)
+            written.messages += _number(answer, "messages")
+            written.unroutable += _number(answer, "unroutable")
+            self._judge(_number(answer, "unroutable"))
+        return written
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        done = written_by(messages)
+        stages = [stage for one in done for stage in one.stages]
+        if not stages:
+            return
+        told = {"transaction": done[0].transaction, "batch": batch, "stages": stages}
+        with BrokerClient(self._options.access) as client:
+            answer = client.post("commits", told)
+        if answer.get("duplicate"):
+            log.warning("batch %d of transaction '%s' was committed before and is dropped", batch, done[0].transaction)
+        self._judge(_number(answer, "unroutable"))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+        """Stages are invisible and expire by themselves; dropping them now gives their space back."""
+        done = written_by(messages)
+        transaction = self._options.transaction or (done[0].transaction if done else None)
+        if not self._options.exactly_once or transaction is None:
+            return
+        with BrokerClient(self._options.access) as client:
+            client.delete("stages", {"transaction": transaction, "batch": str(batch)})
+
+    def _address(self) -> dict[str, str]:
+        address = {"exchange": self._options.exchange or ""}
+        address |= {"routing_key": self._options.routing_key} if self._options.routing_key is not None else {}
+        address |= {"mandatory": "true"} if self._options.mandatory else {}
+        return address
+
+    def _judge(self, unroutable: int) -> None:
+        if not unroutable:
+            return
+        text = f"{unroutable} messages for exchange '{self._options.exchange or ''}' reached no queue"
+        if self._options.mandatory:
+            raise Unroutable(f"{text}; bind a queue to it, or remove the option mandatory")
+        log.warning(text)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """A streaming query into an exchange."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._outlet = Outlet(options, schema)
+        self._transaction = options.transaction
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        task = task_context()
+        transaction = self._transaction or _property(task, QUERY_ID)
+        return self._outlet.write(iterator, transaction, int(_property(task, BATCH_ID)))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        self._outlet.commit(messages, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        self._outlet.abort(messages, batchId)
+
+
+class BatchSink(DataSourceArrowWriter):
+    """A DataFrame into an exchange."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise OptionError("""mode "overwrite": an exchange holds nothing to overwrite; use .mode("append")""")
+        self._outlet = Outlet(options, schema)
+        self._transaction = options.transaction or f"batch-{uuid.uuid4()}"
+        self._batch = options.batch
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._outlet.write(iterator, self._transaction, self._batch)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._outlet.commit(messages, self._batch)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        self._outlet.abort(messages, self._batch)
+
+
+def task_context() -> TaskContext:
+    task = TaskContext.get()
+    assert task is not None, "rows are written by tasks only"
+    return task
+
+
+def written_by(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    """Of the tasks that finished; None stands for one that failed."""
+    return [message for message in messages if isinstance(message, Written)]
+
+
+def _property(task: TaskContext, name: str) -> str:
+    value = task.getLocalProperty(name)
+    if value is None:
+        raise OptionError(f"Spark gives no {name} to the task; name the transaction by the option transactionId")
+    return value
+
+
+def _number(answer: dict[str, object], name: str) -> int:
+    value = answer.get(name, 0)
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,75 @@
+"""`format("leveret")`: what Spark asks first. It chooses the reader or writer and refuses wrong options.
+
+Spark calls these methods in processes of its own at the driver, with the options as text. `schema` is called by
+`load()`, so an option that cannot be used fails there; whether it fits a batch or a stream is known a moment later.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from leveret.spark.asking import STREAM, sources_of
+from leveret.spark.batch_reader import BatchReader
+from leveret.spark.broker_client import BrokerClient
+from leveret.spark.lease_reader import LeaseReader
+from leveret.spark.options import (
+    SourceOptions,
+    refuse_options_of_batches,
+    refuse_options_of_streams,
+    sink_options,
+    source_options,
+)
+from leveret.spark.problems import OptionError
+from leveret.spark.schema import SCHEMA, Shape
+from leveret.spark.sink_writer import BatchSink, StreamSink
+from leveret.spark.stream_reader import StreamReader
+
+
+class LeveretDataSource(DataSource):
+    """Queues as sources and exchanges as sinks, for batches and for streams."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "leveret"
+
+    def schema(self) -> StructType:
+        source_options(self.options)
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = source_options(self.options)
+        refuse_options_of_streams(self.options)
+        return BatchReader(options, Shape(schema, headers=options.include_headers))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        options = source_options(self.options)
+        refuse_options_of_batches(self.options)
+        shape = Shape(schema, headers=options.include_headers)
+        return LeaseReader(options, shape) if _is_classic(options) else StreamReader(options, shape)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchSink(sink_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """`overwrite` is how Spark says outputMode("complete"): each batch publishes the whole result again."""
+        return StreamSink(sink_options(self.options), schema)
+
+
+def _is_classic(options: SourceOptions) -> bool:
+    """How the selection is to be read; several queues must be streams, since a lease is of one queue."""
+    with BrokerClient(options.access) as client:
+        sources = sources_of(client, options.selection)
+    classic = [source.queue for source in sources if source.kind != STREAM]
+    if classic and options.selection.parameter != "queue":
+        raise OptionError(
+            f"{options.selection} holds the classic queue '{classic[0]}', and a streaming read takes leases of one "
+            'queue only; choose stream queues, or one query with .option("queue", ...) for each'
+        )
+    return bool(classic)

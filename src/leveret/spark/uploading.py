@@ -1,0 +1,39 @@
+"""Rows on their way out of a task: Arrow pieces that can be sent again.
+
+A piece is a whole Arrow stream of a few megabytes, kept until the broker has answered for it. So a broker that restarts
+in the middle of a task costs a repeated piece and not the task; a piece that was staged twice is dropped by the commit,
+which names the stages that count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+PIECE_BYTES = 8 << 20
+# What Spark sends when spark.sql.execution.arrow.useLargeVarTypes is on, and what a message is made of.
+NARROW = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
+def pieces_of(batches: Iterator[pa.RecordBatch], most_bytes: int = PIECE_BYTES) -> Iterator[memoryview]:
+    """The rows as Arrow streams, each closed as soon as it is longer than `most_bytes`; no rows, no piece."""
+    rows = (narrowed(batch) for batch in batches if batch.num_rows)
+    for first in rows:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, first.schema) as stream:
+            stream.write_batch(first)
+            while sink.tell() < most_bytes:
+                following = next(rows, None)
+                if following is None:
+                    break
+                stream.write_batch(following)
+        yield memoryview(sink.getvalue())
+
+
+def narrowed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    if not any(field.type in NARROW for field in batch.schema):
+        return batch
+    fields = [field.with_type(NARROW.get(field.type, field.type)) for field in batch.schema]
+    columns = [column.cast(field.type) for column, field in zip(batch.columns, fields, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

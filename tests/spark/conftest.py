@@ -1,0 +1,69 @@
+"""One Spark session and one broker for all tests of this folder; each test has queues and checkpoints of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.programs import missing
+from tests.support.serving import Serving
+from tests.support.spark_broker import SparkBroker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Importing Spark, starting its JVM and the first query take their time on a busy machine.
+SECONDS = 180
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.timeout(SECONDS))
+            # Spark leaves sockets and files of its gateway to the end of the process.
+            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
+            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.fixture(scope="session")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    with Serving(tmp_path_factory.mktemp("broker"), "--http-port", "0") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def broker(serving: Serving) -> Iterator[SparkBroker]:
+    with SparkBroker(serving.url("amqp"), serving.url("http")) as known:
+        yield known
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        missing("java is not installed: Spark needs Java 17 (Debian: apt install openjdk-17-jre-headless)")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pyspark.sql import SparkSession
+
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("leveret-tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()
