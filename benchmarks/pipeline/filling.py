@@ -37,10 +37,11 @@ class FillingFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where messages go. Without a key, each has one of a thousand, in turn."""
+    """Where messages go. Without a key there are a thousand in turn, each for some messages that follow each other."""
 
     exchange: str
     key: str | None = None
+    messages_per_key: int = 256
     has_headers: bool = False
 
 
@@ -119,6 +120,7 @@ class _Block:
         one = method + header + pika.frame.Body(1, body(0)).marshal()
         self._rows = np.tile(np.frombuffer(one, np.uint8), (BLOCK, 1))
         self._number_at = len(method) + len(header) + HEAD
+        self._messages_per_key = np.uint64(target.messages_per_key)
         self._key_at = None if target.key is not None else len(method) - 2 - KEY_DIGITS  # flags and the frame's end
         self._trace_at = one.index(b"0" * TRACE_DIGITS, len(method)) if target.has_headers else None
         self._attempt_at = one.index(b"attempt", len(method)) + 8 if target.has_headers else 0  # after its type
@@ -130,7 +132,8 @@ class _Block:
         rows = self._rows[: stop - first]
         rows[:, self._number_at : self._number_at + NUMBER_BYTES] = number_bytes(numbers)
         if self._key_at is not None:
-            rows[:, self._key_at : self._key_at + KEY_DIGITS] = _digits(numbers % KEYS, KEY_DIGITS)
+            keys = numbers // self._messages_per_key % np.uint64(KEYS)
+            rows[:, self._key_at : self._key_at + KEY_DIGITS] = _digits(keys, KEY_DIGITS)
         if self._trace_at is not None:
             rows[:, self._trace_at : self._trace_at + TRACE_DIGITS] = _digits(numbers, TRACE_DIGITS)
             rows[:, self._attempt_at + self._attempt_bytes - 1] = numbers % ATTEMPTS  # below 256: the last byte is it

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +23,7 @@ SHARDS = 4
 SHARDED = "bench."  # exchanges of ours whose name begins so stand for streams
 HTTP_URL = re.compile(r"http://[^\s\x1b'\"]+")
 PREPARE_SECONDS = 60
+COUNT_SECONDS = 30
 POLICY = """
 import sys
 from pathlib import Path
@@ -86,6 +88,15 @@ def declare_outlet(broker: Broker, exchange: str, queue: str, kind: str) -> None
         channel.queue_bind(queue, exchange)
 
 
-def messages_in(broker: Broker, queue: str) -> int:
+def wait_for_messages(broker: Broker, queues: Sequence[str], number: int) -> None:
+    """Until the queues hold so many: RabbitMQ counts those of streams now and then, and ours are written behind."""
+    deadline = time.monotonic() + COUNT_SECONDS
     with channel_to(broker) as channel:
-        return int(channel.queue_declare(queue, durable=True, passive=True).method.message_count)
+        while (found := sum(_count(channel, queue) for queue in queues)) != number:
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"{', '.join(queues)} of {broker.name}: {found} messages, not {number}")
+            time.sleep(0.1)
+
+
+def _count(channel: BlockingChannel, queue: str) -> int:
+    return int(channel.queue_declare(queue, durable=True, passive=True).method.message_count)

@@ -24,6 +24,7 @@ from benchmarks.pipeline.pika_source import PikaSource
 PASS_SECONDS = 150
 SETTINGS = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "4g",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",

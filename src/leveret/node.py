@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
 from leveret.broker.broker import Broker
 from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
-from leveret.broker.restoring_streams import close_streams, load_streams
+from leveret.broker.restoring_streams import (
+    close_streams,
+    load_streams,
+    open_streams,
+    remove_orphans,
+    restore_streams,
+)
 from leveret.clock import Clock
 from leveret.config import Settings
-from leveret.errors import ConfigError, StoreError
+from leveret.errors import ConfigError
 from leveret.logs import get_log
 from leveret.machine import resident_memory, usable_memory
 from leveret.management.http import HttpServer
@@ -26,7 +32,6 @@ from leveret.server.tls import server_context
 from leveret.session.limits import Limits
 from leveret.sharding.sharding import Sharding
 from leveret.store.memory_log import MemoryLog
-from leveret.store.recovery import RecoveredLane
 from leveret.store.store import Store
 
 if TYPE_CHECKING:
@@ -107,28 +112,27 @@ class Node:
         broker, settings = self.broker, self.settings
         with broker.unrecorded():
             restore_definitions(broker, opened.definitions, settings.default_user, settings.default_password)
+        await loop.run_in_executor(None, open_streams, broker)
+        if not opened.is_new:
+            rows = {row.id for row in opened.definitions.queues}
+            await loop.run_in_executor(None, remove_orphans, store.disk, rows)
         lanes = store.adopt(opened.recovered)
-        messages = restore_messages(broker, lanes)
+        messages = restore_streams(broker, lanes) + restore_messages(broker, lanes)
         self._flusher = Flusher(loop, broker, store, settings.disk_mark.of)
         self._flusher.start()
         store.journal.seal()
         seen = loop.create_future()
         load_seen(broker, lambda: seen.set_result(None))
         await seen
-        await self._open_streams(lanes)
+        loaded = loop.create_future()
+        load_streams(broker, lambda: loaded.set_result(None))
+        await loaded
         if not opened.is_new:
             found = {"messages": messages, "queues": len(opened.definitions.queues)}
             state = "clean" if opened.recovered.clean else "after a crash"
             log.info("recovered", state=state, seconds=round(loop.time() - begun, 2), **found)
         broker.wake()
         return opened.is_new
-
-    async def _open_streams(self, lanes: list[RecoveredLane]) -> None:
-        opened: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
-        load_streams(self.broker, lanes, opened.set_result)
-        problem = await opened
-        if problem is not None:
-            raise problem
 
     async def _written(self) -> None:
         """What was set up is on disk before the doors open; with a full disk they open all the same, for consumers."""

@@ -66,7 +66,7 @@ def at(dates: list[tuple[int, int]], crash: int) -> int:
 
 
 def steady(lived: LivedStream, random: Random) -> None:
-    for place in range(12):
+    for place in range(9):
         lived.append(random_runs(random, lived.files.next, 3))
         if place % 3 == 2:
             lived.sync()
@@ -74,7 +74,7 @@ def steady(lived: LivedStream, random: Random) -> None:
 
 def large(lived: LivedStream, random: Random) -> None:
     """Chunks of several pages, several of them in one write."""
-    for _ in range(3):
+    for _ in range(2):
         first = lived.files.next
         lived.append(
             [run(first, random.randbytes(9000), random.randbytes(700)), run(first + 3, random.randbytes(5000))]
@@ -84,7 +84,7 @@ def large(lived: LivedStream, random: Random) -> None:
 
 
 def restless(lived: LivedStream, random: Random) -> None:
-    for _ in range(25):
+    for _ in range(18):
         what = random.choice(("append", "append", "append", "sync", "trim", "kill", "close"))
         if what == "append":
             lived.append(random_runs(random, lived.files.next, random.randint(1, 6)))

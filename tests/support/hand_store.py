@@ -30,6 +30,15 @@ from tests.support.virtual_disk import VirtualDisk
 Job = tuple[Callable[[], object], Callable[[object], None]]
 
 
+def run_job(job: Callable[[], object], done: Callable[[object], None]) -> None:
+    """As a worker does."""
+    try:
+        result = job()
+    except Exception as problem:
+        result = problem
+    done(result)
+
+
 class HandStore(Store):
     def __init__(self, disk: VirtualDisk, clock: Clock, segment_size: int = 64 << 10) -> None:
         super().__init__(Path("nowhere"), segment_size=segment_size, synced=True, wall=clock.wall)
@@ -67,12 +76,7 @@ class HandStore(Store):
         """The reader does the job that waits longest; whether there was one."""
         if not self.jobs:
             return False
-        job, done = self.jobs.pop(0)
-        try:
-            result = job()
-        except Exception as problem:
-            result = problem
-        done(result)
+        run_job(*self.jobs.pop(0))
         return True
 
     # ---- lives

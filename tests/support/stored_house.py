@@ -15,10 +15,17 @@ from random import Random
 
 from leveret.broker.broker import Broker
 from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
+from leveret.broker.restoring_streams import (
+    close_streams,
+    load_streams,
+    open_streams,
+    remove_orphans,
+    restore_streams,
+)
 from leveret.clock import FrozenClock
 from leveret.session.limits import Limits
 from leveret.wire.content import body_of
-from tests.support.hand_store import HandStore
+from tests.support.hand_store import HandStore, Job, run_job
 from tests.support.peer_pair import House
 from tests.support.virtual_disk import VirtualDisk
 
@@ -49,8 +56,12 @@ class StoredHouse(House):
             resident=lambda: None,
             pages=self.store.pages,
             queue_memory=queue_memory,
+            stream_disk=self.disk,
         )
         self.broker.wake = self._wake
+        self.stream_jobs: list[Job] = []
+        self.broker.write_stream = lambda job, done: self.stream_jobs.append((job, done))
+        self.broker.read_stream = lambda job, done: self.store.in_worker(job, done)
         self.limits = Limits()
         self.clients = []
         self.is_slow = False
@@ -64,9 +75,12 @@ class StoredHouse(House):
         broker = self.broker
         with broker.unrecorded():
             restore_definitions(broker, definitions, "guest", "secret")
-        self.restored = restore_messages(broker, lanes)
+        open_streams(broker)
+        remove_orphans(self.disk, {row.id for row in definitions.queues})
+        self.restored = restore_streams(broker, lanes) + restore_messages(broker, lanes)
         self.store.journal.seal()
         load_seen(broker, lambda: None)
+        load_streams(broker, lambda: None)
         if not definitions.vhosts:
             broker.add_vhost("/")
             self.user("guest")
@@ -84,12 +98,19 @@ class StoredHouse(House):
         """The disk does all that waits for it."""
         for _ in range(MOST_STEPS):
             super().rest()
-            if not self.store.write() and not self.store.read():
+            if not self.store.write() and not self.store.read() and not self.write_stream():
                 self.store.pages.try_again()  # as the flusher does: a segment was reclaimed under the reader's hand
                 if not self.store.jobs:
                     return
             self._note_work()
         raise AssertionError("the disk does not come to rest")
+
+    def write_stream(self) -> bool:
+        """The worker of the streams does the job that waits longest; whether there was one."""
+        if not self.stream_jobs:
+            return False
+        run_job(*self.stream_jobs.pop(0))
+        return True
 
     def write(self) -> None:
         """The writer alone."""
@@ -119,6 +140,7 @@ class StoredHouse(House):
             client.vanish()
         self.broker.note_redelivered()
         self.broker.turn()  # and nothing comes between, as in node.py
+        close_streams(self.broker)
         self.store.journal.stop()
         self.work()
         self.store.close()

@@ -15,11 +15,14 @@ from leveret.broker.errands import Errands
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import compile_selector, selectable
+from leveret.errors import PreconditionFailed
 from leveret.message import NEVER, Address, Message, Traits
 from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dying import Dead, leave
 from leveret.queues.lane import Waiting
+from leveret.queues.stream import StreamQueue
+from leveret.queues.stream_walking import StreamWalk
 from leveret.queues.walking import STEP, Walk
 from leveret.wire.content import properties_of
 from leveret.wire.splicing import long, spliced
@@ -58,6 +61,8 @@ class Scope(NamedTuple):
 class Job:
     """One walk through one queue. ``on_done`` is called when it is over, also after ``cancel``."""
 
+    takes = True  # messages may leave their queue
+
     def __init__(self, queue: ClassicQueue, errands: Errands, scope: Scope | None = None) -> None:
         self.queue = queue
         self.looked_at = 0
@@ -67,7 +72,15 @@ class Job:
         self._bytes = 0  # of what this step has looked at
         self._only, self._limit, self._on_done = scope or Scope()
         self._errands = errands
-        self._walk = Walk(queue, self._meet, lambda: errands.send(self))
+        if isinstance(queue, StreamQueue):
+            if self.takes:
+                raise PreconditionFailed(
+                    f"messages of stream '{queue.name}' in vhost '{queue.vhost}' cannot be moved or deleted: copy "
+                    "them, and let retention remove them"
+                )
+            self._walk: Walk | StreamWalk = StreamWalk(queue, self._meet, lambda: errands.send(self))
+        else:
+            self._walk = Walk(queue, self._meet, lambda: errands.send(self))
 
     def start(self) -> None:
         self.queue.settle_down()
@@ -118,6 +131,8 @@ class Job:
 class Browse(Job):
     """Look, without touching: ``found`` has the messages."""
 
+    takes = False
+
     def __init__(self, queue: ClassicQueue, errands: Errands, scope: Scope | None = None) -> None:
         super().__init__(queue, errands, scope)
         self.found: list[Seen] = []
@@ -150,6 +165,7 @@ class Forward(Job):
         *,
         keeps: bool = False,
     ) -> None:
+        self.takes = not keeps
         super().__init__(queue, errands, scope)
         self._vhost = vhost
         self._exchange = vhost.exchange(exchange)
@@ -185,6 +201,7 @@ class Redrive(Job):
         rate: float | None = None,
         dry_run: bool = False,
     ) -> None:
+        self.takes = not dry_run
         super().__init__(queue, errands, scope)
         self.origins: Counter[str] = Counter()
         self._vhost = vhost

@@ -1,8 +1,8 @@
 """Streams after a start: their files are opened, then they get what only the journal has of them.
 
-    open_streams      in a worker, before anything happens in the broker: dead letters may go to a stream at once
-    restore_streams   they know their offsets
-    load_streams      what was granted and not written is read from the journal, and written before all that comes later
+open_streams      in a worker, before anything happens in the broker: dead letters may go to a stream at once
+restore_streams   they know their offsets
+load_streams      what was granted and not written is read from the journal, and written before all that comes later
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def restore_streams(broker: Broker, lanes: Iterable[LeftLane]) -> int:
     """How many messages there are."""
     tails = {left.queue: left.tail for left in lanes}
     total = 0
+    for vhost in broker.vhosts.values():
+        vhost.stream_offsets.restore()
     for queue in streams_of(broker):
         queue.restore(tails.get(queue.id, 1) - 1)
         total += queue.tail - queue.first_offset
@@ -84,7 +86,7 @@ class _Loading:
 
     def __init__(self, queue: StreamQueue, done: Callable[[], None]) -> None:
         self._queue = queue
-        self._stop = queue.tail + 1  # what comes from now on is not left
+        self._stop = queue.writing.left_below + 1
         self._done = done
 
     def start(self) -> None:

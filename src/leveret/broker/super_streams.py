@@ -12,6 +12,7 @@ from leveret.queues.stream import StreamQueue
 from leveret.routing.bindings import Binding
 
 ORDER = "x-stream-partition-order"
+LAST = 1 << 30  # behind all that say where they belong
 
 
 def partitions_of(vhost: Vhost, name: str) -> list[StreamQueue]:
@@ -38,6 +39,6 @@ def partitions_of(vhost: Vhost, name: str) -> list[StreamQueue]:
 
 def _place(binding: Binding) -> tuple[int, str]:
     order = binding.arguments.get(ORDER)
-    if isinstance(order, int):
-        return order, binding.destination.name
-    return (int(binding.key) if binding.key.isdecimal() and len(binding.key) < 10 else 1 << 30), binding.destination.name
+    if not isinstance(order, int):
+        order = int(binding.key) if binding.key.isdecimal() and len(binding.key) < 10 else LAST
+    return order, binding.destination.name

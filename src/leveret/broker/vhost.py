@@ -183,8 +183,8 @@ class Vhost:
         owner: Owner | None = None,
     ) -> ClassicQueue:
         """Make it, or agree that it is there already just so. An empty name gets one made up."""
-        arguments = arguments or {}
-        if name:
+        arguments, is_named = arguments or {}, bool(name)
+        if is_named:
             refuse_reserved(name, "queue", self.name)
         else:
             name = f"amq.gen-{secrets.token_urlsafe(16)}"
@@ -195,7 +195,7 @@ class Vhost:
             current.note_use()
             return current
         options = self.policies.options_of(name, arguments, durable, exclusive)
-        refuse_kind(options, arguments, auto_delete)
+        refuse_kind(options, auto_delete, is_named)
         self._refuse_one_more_queue(name)
         made = make_queue(
             self.next_id(),

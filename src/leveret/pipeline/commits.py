@@ -76,6 +76,7 @@ class Commits:
                     log.info("a commit goes on", vhost=vhost.name, transaction=transaction, batch=row.batch)
                     self._move(vhost, transaction, row, lambda outcome: None)
             self.stages.restore(vhost, committed)
+        self._broker.wake()
 
     def last_batch(self, vhost: Vhost, transaction: str) -> int | None:
         row = self._row(vhost, transaction)
@@ -83,7 +84,11 @@ class Commits:
 
     def _row(self, vhost: Vhost, transaction: str) -> CommitRow | None:
         value = vhost.parameters.get(COMPONENT, transaction)
-        return None if value is None else CommitRow.decoded(value)
+        try:
+            return None if value is None else CommitRow.decoded(value)
+        except (ValueError, KeyError, TypeError, RecursionError) as problem:
+            log.error("the row of a commit makes no sense", transaction=transaction, reason=repr(problem))
+            return None
 
     # ---- committing
 

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from leveret.broker.leases import Lease
 from leveret.management.errors import Gone
-from leveret.pipeline.arrow_batches import Rows
-from leveret.pipeline.arrow_schema import MOST_ROWS
+from leveret.pipeline.arrow_batches import Job
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.leasing import LeasedRun
-from leveret.store.pages import Loaded
+from leveret.store.pages import LoadedRun
 
 READ_BYTES = 2 << 20
 SMALL_GAP = 64  # sequences: reading so many in vain is cheaper than reading twice
 MOST_APART = 8_192  # sequences of one read that has gaps
+
+
+class Part(NamedTuple):
+    """What of a run that was read is leased."""
+
+    run: LoadedRun
+    first: int
+    stop: int
+    redelivered: bool
 
 
 def slice_of(runs: Sequence[LeasedRun], number: int, index: int, of: int) -> Iterator[LeasedRun]:
@@ -30,28 +39,23 @@ def slice_of(runs: Sequence[LeasedRun], number: int, index: int, of: int) -> Ite
         at += run.number
 
 
-async def rows_of(lease: Lease, runs: Iterable[LeasedRun], partition: int) -> AsyncIterator[Rows]:
-    """Bounded pieces; nothing is read before the one before it was asked for."""
-    queue, left = lease.queue, deque(runs)
+async def jobs_of_lease(
+    lease: Lease, runs: Iterable[LeasedRun], partition: int, columns: Sequence[str]
+) -> AsyncGenerator[Job]:
+    """Each makes record batches of a bounded piece; nothing is read before the piece before it was asked for."""
+    left, queue = deque(runs), lease.queue
     while left:
         lane, first, stop = left[0].lane, left[0].sequence, _read_stop(left)
-        loaded = await _read(queue, lane, first, stop)
-        reached = loaded[-1].sequence + 1 if loaded else first
-        offsets: list[int] = []
-        again: list[bool] = []
-        for run in _below(left, lane, reached):
-            offsets += range(run.sequence, run.sequence + run.number)
-            again += [run.redelivered] * run.number
-        if len(offsets) < len(loaded):
-            wanted = set(offsets)
-            loaded = [each for each in loaded if each.sequence in wanted]
-        if not offsets or offsets != [each.sequence for each in loaded]:
+        parts = list(_leased(left, lane, await _read(queue, lane, first, stop)))
+        if not parts:
             raise _lost(lease)
-        for at in range(0, len(offsets), MOST_ROWS):
-            some = slice(at, at + MOST_ROWS)
-            times = [int(each.time * 1e6) for each in loaded[some]]
-            messages = [each.message for each in loaded[some]]
-            yield Rows(queue.name, partition, offsets[some], again[some], times, messages)
+
+        def job(parts: list[Part] = parts) -> Sequence[object]:
+            from leveret.pipeline.arrow_leases import batches_of
+
+            return batches_of(parts, queue.name, partition, columns)
+
+        yield job
 
 
 def _read_stop(left: deque[LeasedRun]) -> int:
@@ -65,26 +69,31 @@ def _read_stop(left: deque[LeasedRun]) -> int:
     return stop
 
 
-def _below(left: deque[LeasedRun], lane: int, stop: int) -> Iterator[LeasedRun]:
-    """Take off what was read."""
-    while left and left[0].lane == lane and left[0].sequence < stop:
-        run = left.popleft()
-        number = min(run.number, stop - run.sequence)
-        yield run._replace(number=number)
-        if number < run.number:
-            left.appendleft(run._replace(sequence=run.sequence + number, number=run.number - number))
+def _leased(left: deque[LeasedRun], lane: int, loaded: Sequence[LoadedRun]) -> Iterator[Part]:
+    """Take off what was read, up to the first that should have been there and was not."""
+    for read in loaded:
+        stop = read.sequence + len(read.starts)
+        while left and left[0].lane == lane and left[0].sequence < stop:
+            run = left[0]
+            if run.sequence < read.sequence:
+                return
+            left.popleft()
+            end = min(run.sequence + run.number, stop)
+            yield Part(read, run.sequence - read.sequence, end - read.sequence, run.redelivered)
+            if end < run.sequence + run.number:
+                left.appendleft(run._replace(sequence=end, number=run.sequence + run.number - end))
 
 
-async def _read(queue: ClassicQueue, lane: int, first: int, stop: int) -> list[Loaded]:
+async def _read(queue: ClassicQueue, lane: int, first: int, stop: int) -> list[LoadedRun]:
     if not queue.alive or queue.pager is None:
         return []
-    answer: asyncio.Future[list[Loaded]] = asyncio.get_running_loop().create_future()
+    answer: asyncio.Future[list[LoadedRun]] = asyncio.get_running_loop().create_future()
 
-    def done(loaded: list[Loaded]) -> None:
+    def done(loaded: list[LoadedRun]) -> None:
         if not answer.done():
             answer.set_result(loaded)
 
-    queue.pager.pages.load(queue.id, lane, first, stop, READ_BYTES, done)
+    queue.pager.pages.load_runs(queue.id, lane, first, stop, READ_BYTES, done)
     return await answer
 
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.leases import Lease, Standing
-from leveret.pipeline.arrow_batches import jobs_of, stream_of
+from leveret.pipeline.arrow_batches import stream_of
 from leveret.pipeline.arrow_schema import chosen_columns
 from leveret.pipeline.doors import (
     BadRequest,
@@ -22,7 +22,7 @@ from leveret.pipeline.doors import (
     whole_number_of,
 )
 from leveret.pipeline.house import House
-from leveret.pipeline.lease_reading import rows_of, slice_of
+from leveret.pipeline.lease_reading import jobs_of_lease, slice_of
 from leveret.pipeline.leases import Leases
 from leveret.queues.classic import ClassicQueue
 
@@ -82,8 +82,8 @@ class LeasesEndpoints:
                 f"no lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}': it was "
                 "never given, or is committed or released; take one first"
             )
-        rows = rows_of(lease, slice_of(lease.runs, lease.messages, index, of), partition)
-        return await stream_of(self._house, jobs_of(rows, columns), columns)
+        runs = slice_of(lease.runs, lease.messages, index, of)
+        return await stream_of(self._house, jobs_of_lease(lease, runs, partition, columns), columns)
 
     async def commit(self, request: Request) -> Response:
         given = await json_of(request)

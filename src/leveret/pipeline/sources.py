@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -10,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.auth.permissions import SECONDS_PER_MATCH, compile_pattern
+from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
 from leveret.pipeline.arrow_batches import Job, jobs_of, stream_of
 from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
@@ -34,8 +37,8 @@ from leveret.queues.stream import StreamQueue
 if TYPE_CHECKING:
     from leveret.pipeline.arrow_streams import Wanted
 
+VISIBLE_WITHIN = 10.0  # seconds
 LARGEST_PARTITION = (1 << 31) - 1
-PARTITION_ORDER = "x-stream-partition-order"  # an argument of the bindings of a super stream
 
 
 class SourcesEndpoints:
@@ -51,13 +54,14 @@ class SourcesEndpoints:
         if given[0] == "queue":
             queues = [vhost.queue(text)]
         elif given[0] == "super_stream":
-            queues = shards(vhost, text)
+            queues = list(partitions_of(vhost, text))
         else:
             queues = [queue for queue in matching(vhost, text) if may(request, "read", queue.name)]
         for queue in queues:
             refuse_unless(request, "read", queue.name)
         if not queues:
             raise NotThere(f"no queue in vhost '{vhost.name}' matches '{text}', or none that the user may read")
+        await all_visible(queues)
         return json_answer({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
 
     async def offsets(self, request: Request) -> Response:
@@ -69,6 +73,7 @@ class SourcesEndpoints:
         for name in names:
             refuse_unless(request, "read", text_of({"queue": name}, "queue"))
             queues.append(vhost.queue(name))
+        await all_visible(queues)
         views = [offsets_view(queue) for queue in queues]
         if "timestamp" in request.query_params:
             moment = whole_number_of(request.query_params, "timestamp", largest=LARGEST // 1000) * 1000
@@ -103,6 +108,24 @@ class SourcesEndpoints:
         )
 
 
+async def all_visible(queues: Sequence[ClassicQueue]) -> None:
+    """What is confirmed by now is part of the answer: the files of a stream are written a little behind the confirm."""
+    loop = asyncio.get_running_loop()
+    waits: list[asyncio.Future[None]] = []
+    for queue in queues:
+        if isinstance(queue, StreamQueue):
+            seen: asyncio.Future[None] = loop.create_future()
+            queue.when_visible(partial(_done, seen))
+            waits.append(seen)
+    if waits:
+        await asyncio.wait(waits, timeout=VISIBLE_WITHIN)  # a disk that hangs: then the answer is what is there
+
+
+def _done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 def routes(house: House) -> list[Route]:
     endpoints = SourcesEndpoints(house)
     at = "/api/pipeline/{vhost}"
@@ -114,21 +137,6 @@ def routes(house: House) -> list[Route]:
 
 
 # ---- which queues
-
-
-def shards(vhost: Vhost, name: str) -> list[ClassicQueue]:
-    """The queues behind a sharded exchange or a super stream, in their order."""
-    pool = vhost.pools.get(name)
-    if pool is not None:
-        return pool.local()
-    vhost.exchange(name)
-    places: dict[str, tuple[int, str]] = {}
-    for place, binding in enumerate(vhost.bindings.of_source(name)):
-        kind, target = binding.destination
-        if kind == "queue" and target in vhost.queues:
-            order = binding.arguments.get(PARTITION_ORDER)
-            places.setdefault(target, (order if isinstance(order, int) else place, target))
-    return [vhost.queues[target] for target in sorted(places, key=places.__getitem__)]
 
 
 def matching(vhost: Vhost, pattern: str) -> list[ClassicQueue]:

@@ -172,6 +172,12 @@ class ClassicQueue:
             self.surroundings.dirty.append(self)
 
     def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
+        if len(self.lanes) == 1:  # where every run is one message, this is most of the work
+            lane = self.lane
+            tail = lane.tail
+            self.publish(run, size, timed)
+            number = lane.tail - tail
+            return [Placement(self.id, 0, tail, number)] if number else []
         tails = [lane.tail for lane in self.lanes]
         self.publish(run, size, timed)
         return [

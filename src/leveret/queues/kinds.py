@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from leveret.errors import PreconditionFailed
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream import StreamQueue
-from leveret.queues.stream_options import STREAM, refuse_what_streams_cannot
+from leveret.queues.stream_options import STREAM, unfit
 from leveret.queues.surroundings import Surroundings
 
 
@@ -38,7 +39,10 @@ def make_queue(
     )
 
 
-def refuse_kind(options: QueueOptions, arguments: Mapping[str, object], auto_delete: bool) -> None:
+def refuse_kind(options: QueueOptions, auto_delete: bool, is_named: bool) -> None:
     """What only the whole declaration tells."""
     if options.kind == STREAM:
-        refuse_what_streams_cannot(arguments, True, False, auto_delete)
+        if not is_named:
+            raise PreconditionFailed("cannot declare a server-named queue for type stream: give it a name")
+        if auto_delete:
+            raise unfit("auto-delete")

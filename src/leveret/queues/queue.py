@@ -57,7 +57,7 @@ def publish_to(queues: Sequence[Queue], log: Log, run: list[Message], size: int,
 
 def is_mixed(run: list[Message]) -> bool:
     """Whether some messages of the run are persistent and some are not."""
-    return len({message[2].persistent for message in run}) > 1
+    return len(run) > 1 and len({message[2].persistent for message in run}) > 1
 
 
 def stretches(run: list[Message]) -> list[list[Message]]:

@@ -9,13 +9,14 @@ take back.
                 (journal)                                  └─synced──> settled in the journal
 
 The sequence of a message in the journal is its offset plus one. Retention takes whole segments of the files from the
-front. The files of a deleted stream go once its deletion is on disk; if a crash comes before, the next start sees to it.
+front. The files of a deleted stream go once its deletion is on disk; after a crash in between the next start removes
+them.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from leveret.delivery.consumer import Consumer
 from leveret.errors import PreconditionFailed, Unsupported
@@ -31,7 +32,7 @@ from leveret.store.stream_files import StreamFiles, StreamRun
 
 
 class StreamQueue(ClassicQueue):
-    __slots__ = ("_pending", "files", "next_offset", "readers", "retention", "tail", "writing")
+    __slots__ = ("_pending", "_watchers", "files", "next_offset", "readers", "retention", "tail", "writing")
 
     keeps_all = True
 
@@ -51,6 +52,7 @@ class StreamQueue(ClassicQueue):
         self.tail = 0  # the offset of the next message to come
         self.next_offset = 0  # below this everything can be read
         self._pending: deque[StreamRun] = deque()  # not granted yet
+        self._watchers: list[tuple[int, Callable[[], None]]] = []  # who waits for an offset to be visible
         self.readers = StreamReaders(self)
         self.writing = StreamWriting(self)
         super().__init__(id_, name, vhost, options, surroundings, durable=True, arguments=arguments)
@@ -73,7 +75,14 @@ class StreamQueue(ClassicQueue):
 
     @property
     def ready(self) -> int:
-        return self.next_offset - self.first_offset
+        """All that is confirmed, also what is still on its way to the files."""
+        return max(self.next_offset, self._granted) - self.first_offset
+
+    @property
+    def _granted(self) -> int:
+        """Below this offset the journal has all that the files have not."""
+        pages = self.surroundings.pages
+        return self.tail if pages is None else pages.synced(self.id, 0) - 1
 
     @property
     def arrived(self) -> int:
@@ -108,8 +117,7 @@ class StreamQueue(ClassicQueue):
             self.surroundings.unsynced[self] = None
 
     def _write_granted(self) -> None:
-        pages, pending = self.surroundings.pages, self._pending
-        granted = self.tail if pages is None else pages.synced(self.id, 0) - 1
+        granted, pending = self._granted, self._pending
         runs: list[StreamRun] = []
         while pending and pending[0].first + len(pending[0].messages) <= granted:
             runs.append(pending.popleft())
@@ -124,6 +132,23 @@ class StreamQueue(ClassicQueue):
         self.bytes -= size
         self.readers.written(runs, size)
         self.touch()
+        if self._watchers:
+            self._tell_watchers()
+
+    def when_visible(self, call: Callable[[], None]) -> None:
+        """Call back when all that is confirmed by now can be read, or never will be."""
+        if self.next_offset >= self._granted or not self.alive or self.writing.failure is not None:
+            call()
+        else:
+            self._watchers.append((self._granted, call))
+
+    def _tell_watchers(self, all_of_them: bool = False) -> None:
+        watchers, self._watchers = self._watchers, []
+        for offset, call in watchers:
+            if all_of_them or offset <= self.next_offset:
+                call()
+            else:
+                self._watchers.append((offset, call))
 
     # ---- after a start
 
@@ -131,7 +156,7 @@ class StreamQueue(ClassicQueue):
         """The files are open; the journal knows of messages below ``tail``, and ``take_left`` gets those."""
         self.next_offset = self.files.next
         self.tail = max(tail, self.files.next)
-        self.writing.begin(self.files.next)
+        self.writing.begin(self.files.next, self.tail)
 
     def take_left(self, runs: list[StreamRun]) -> None:
         """What an earlier life left, and only the journal has."""
@@ -220,9 +245,7 @@ class StreamQueue(ClassicQueue):
                 f"consumer prefetch count is not set for stream {self._title}: set it by basic.qos"
             )
         if consumer.no_ack:
-            raise Unsupported(
-                f"automatic acknowledgement not supported by stream {self._title}: consume with acks"
-            )
+            raise Unsupported(f"automatic acknowledgement not supported by stream {self._title}: consume with acks")
         now = self.surroundings.now() + self.surroundings.wall_ahead()
         options = reader_options(consumer.arguments, now)
         self.refuse_second(consumer)
@@ -239,6 +262,7 @@ class StreamQueue(ClassicQueue):
 
     def close(self) -> None:
         """The broker stops."""
+        self._tell_watchers(all_of_them=True)
         self.readers.bookmarks.keep_all()
         self.writing.stop()
 
@@ -246,6 +270,7 @@ class StreamQueue(ClassicQueue):
         number = super().die()
         self.writing.stop()
         self.readers.stop()
+        self._tell_watchers(all_of_them=True)
         self._pending.clear()
         surroundings, files = self.surroundings, self.files
         surroundings.when_granted(lambda: surroundings.write_stream(files.remove, lambda result: None))

@@ -1,7 +1,7 @@
 """Where the named readers of a stream stand, kept under their names so that they go on there after a restart.
 
-What a reader has acked is kept a moment later: one write for many acks. After a crash it is given again what it acked in
-that moment. A reader that leaves may still ack what it holds; until then, or until another takes its name, it counts.
+What a reader has acked is kept a moment later: one write for many acks. After a crash it is given again what it acked
+in that moment. A reader that leaves may still ack what it holds: until then it counts, or until another takes its name.
 """
 
 from __future__ import annotations

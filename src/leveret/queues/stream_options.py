@@ -19,17 +19,16 @@ NOT_FOR_STREAMS = (
     "x-expires",
     "x-max-length",
     "x-max-priority",
+    "x-max-redeliveries",
     "x-overflow",
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-dead-letter-strategy",
+    "x-pending-message-limit",
     "x-single-active-consumer",
     "x-delivery-limit",
     "x-consumer-timeout",
-    "x-retry-delays",
     "x-message-deduplication",
     "x-message-groups",
 )
+FAMILIES = ("x-dead-letter-", "x-retry-", "x-delayed-retry")  # all whose names begin so
 UNITS = {"Y": 365 * 86400, "M": 30 * 86400, "D": 86400, "h": 3600, "m": 60, "s": 1}
 AGE = re.compile(r"([1-9][0-9]{0,8})([YMDhms])")
 MOST_FILTERS = 100
@@ -54,18 +53,21 @@ class ReaderOptions:
     unfiltered: bool  # also what has no filter value
 
 
-def refuse_what_streams_cannot(arguments: Arguments, durable: bool, exclusive: bool, auto_delete: bool = False) -> None:
+def refuse_what_streams_cannot(arguments: Arguments, durable: bool, exclusive: bool) -> None:
     """406, as RabbitMQ refuses them."""
-    for name, wrong in (("durable", not durable), ("exclusive", exclusive), ("auto_delete", auto_delete)):
-        if wrong:
-            value = "false" if name == "durable" else "true"
-            raise PreconditionFailed(
-                f"invalid property '{name}' {value} for a queue of type stream: declare it durable, not exclusive and "
-                "without auto-delete"
-            )
-    for name in NOT_FOR_STREAMS:
-        if name in arguments:
+    if exclusive:
+        raise unfit("exclusive-owner")
+    if not durable:
+        raise unfit("non-durable")
+    for name in arguments:
+        if name in NOT_FOR_STREAMS or name.startswith(FAMILIES):
             raise PreconditionFailed(f"invalid arg '{name}' for a queue of type stream: leave it out")
+
+
+def unfit(name: str) -> PreconditionFailed:
+    return PreconditionFailed(
+        f"invalid property '{name}' for a queue of type stream: declare it durable, not exclusive and not auto-delete"
+    )
 
 
 def max_age(arguments: Arguments) -> float | None:
@@ -125,6 +127,6 @@ def _start(value: object, wall: float) -> str | int | float:
     elif isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return int(value)
     raise PreconditionFailed(
-        f"invalid arg 'x-stream-offset': {value!r}; accepted: first, last, next, an offset, a timestamp, or an interval "
-        "such as 1h"
+        f"invalid arg 'x-stream-offset': {value!r}; accepted: first, last, next, an offset, a timestamp, or an "
+        "interval such as 1h"
     )

@@ -72,7 +72,7 @@ class StreamReader:
 
     def take_in(self, runs: Iterable[StreamRun], size: int) -> None:
         """These were read, at the cursor and behind it."""
-        assert self.cursor is not None and not self.ahead
+        assert self.cursor is not None
         skip = self.cursor
         self.ahead.extend(run for run in runs if run.first + len(run.messages) > skip)
         self.ahead_bytes = size

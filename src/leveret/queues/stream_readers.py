@@ -6,7 +6,7 @@ only when the consumer has room: a reader that is slow holds nothing but what it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.delivery.consumer import Consumer
 from leveret.logs import get_log
@@ -28,7 +28,10 @@ MOST_READ, LEAST_READ = 1 << 20, 64 << 10  # bytes that are read from the files 
 READ_PER_ROOM = 1 << 10  # bytes, for each message that the consumer has room for
 TRY_AGAIN = 1.0  # seconds, when the files cannot be read
 
-Read = tuple[list[StreamRun], int]  # with the bytes of their contents
+
+class Read(NamedTuple):
+    runs: list[StreamRun]
+    size: int  # of their contents
 
 
 class StreamReaders:
@@ -155,7 +158,7 @@ class StreamReaders:
 
         def read() -> Read:
             runs = files.read(offset, stop, most)
-            return runs, sum([len(message[0]) for run in runs for message in run.messages])
+            return Read(runs, sum([len(message[0]) for run in runs for message in run.messages]))
 
         queue.surroundings.read_stream(read, lambda result: self._loaded(reader, offset, stop, result))
         return bool(reader.ahead)
@@ -168,9 +171,9 @@ class StreamReaders:
         if isinstance(result, Exception):
             self._not_loaded(reader, offset, result)
             return
-        runs, size = result  # type: ignore[misc]
+        assert isinstance(result, Read)
         reader.cursor = offset
-        reader.take_in(runs, size)
+        reader.take_in(*result)
         if not reader.ahead:
             reader.cursor = stop  # what is missing there was damaged, and reported
         queue.touch()

@@ -42,6 +42,7 @@ class StreamWriting:
         "_unsynced",
         "_waiting",
         "failure",
+        "left_below",
     )
 
     def __init__(self, queue: StreamQueue) -> None:
@@ -55,6 +56,7 @@ class StreamWriting:
         self._synced = 0  # below this offset all is on disk, and settled in the journal
         self._sync_timer: Cancellable | None = None
         self._age_timer: Cancellable | None = None
+        self.left_below = 0  # an earlier life left no offset at this one or behind it
         self.failure: str | None = None
 
     @property
@@ -64,10 +66,11 @@ class StreamWriting:
 
     # ---- after a start
 
-    def begin(self, synced: int) -> None:
-        """The files hold all below this offset. Nothing is written before ``left_is_here``."""
+    def begin(self, synced: int, tail: int) -> None:
+        """The files hold all below ``synced``, the journal the rest. Nothing is written before ``left_is_here``."""
         self._synced = synced
         self._left = []
+        self.left_below = tail
 
     def take_left(self, runs: list[StreamRun]) -> None:
         assert self._left is not None

@@ -77,6 +77,6 @@ class Surroundings:
     write_stream: InWorker = at_once  # runs jobs one after the other
     read_stream: InWorker = at_once
     stream_offsets: OffsetBook | None = None
-    when_granted: Callable[[Callable[[], None]], None] = lambda call: call()  # once all so far is as durable as promised
+    when_granted: Callable[[Callable[[], None]], None] = lambda call: call()  # once all so far is durable
     alarm: Callable[[str, str | None], None] = lambda name, reason: None  # raises one, or calms it
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

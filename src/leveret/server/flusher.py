@@ -77,14 +77,20 @@ class Flusher:
         self._batches.put(None)
         self._reader.stop()
         self._streams.stop()
-        await self._loop.run_in_executor(None, self._join, min(seconds, 1.0))
+        await self._loop.run_in_executor(None, self._join, min(seconds, 1.0), seconds)
         self._void = NO_ERA  # a thread that hangs and comes back later writes nothing more
-        return not self._writer.is_alive()
+        self._streams.abandon()
+        return not self._writer.is_alive() and not self._streams.thread.is_alive()
 
-    def _join(self, seconds: float) -> None:
-        for thread in (self._writer, self._reader.thread, self._streams.thread):
+    def _join(self, seconds: float, streams: float) -> None:
+        """Streams have their last sync to do."""
+        for thread, patience in (
+            (self._streams.thread, streams),
+            (self._writer, seconds),
+            (self._reader.thread, seconds),
+        ):
             if thread.is_alive():
-                thread.join(seconds)
+                thread.join(patience)
 
     # ---- the writer's thread
 

@@ -16,6 +16,7 @@ class Worker:
     def __init__(self, name: str, tell: Tell) -> None:
         self._tell = tell
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._is_abandoned = False
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -25,12 +26,16 @@ class Worker:
         """When the jobs that wait are done."""
         self._jobs.put(None)
 
+    def abandon(self) -> None:
+        """Its job hangs: when that is over, none follows."""
+        self._is_abandoned = True
+
     def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         """``done`` gets the result on the loop, or the exception."""
         self._jobs.put((job, done))
 
     def _run(self) -> None:
-        while (work := self._jobs.get()) is not None:
+        while (work := self._jobs.get()) is not None and not self._is_abandoned:
             job, done = work
             try:
                 result = job()

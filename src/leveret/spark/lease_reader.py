@@ -32,7 +32,7 @@ from leveret.spark.broker_client import BrokerClient
 from leveret.spark.fetching import Fetch, SlicePartition
 from leveret.spark.idle_pause import IdlePause
 from leveret.spark.options import SourceOptions
-from leveret.spark.problems import OptionError
+from leveret.spark.problems import BrokerRefused, DataLoss, OptionError
 from leveret.spark.schema import Shape
 
 if TYPE_CHECKING:
@@ -100,7 +100,13 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         through = self._number(end)
         if through > self._committed:
             with BrokerClient(self._options.access) as client:
-                commit_leases(client, self._queue, self._consumer, through)
+                try:
+                    commit_leases(client, self._queue, self._consumer, through)
+                except BrokerRefused as refusal:
+                    raise DataLoss(
+                        f"the leases of the checkpoint are not known to the broker: {refusal.reason}; "
+                        "start with a new checkpointLocation"
+                    ) from refusal
             self._committed = through
 
     def _next_lease(self, after: int, limit: ReadLimit) -> int:

@@ -44,9 +44,8 @@ class Written(WriterCommitMessage):
     """What one task did: its transaction, and the stages in the order of its rows."""
 
     transaction: str
-    stages: list[str | int]
+    stages: list[str]
     messages: int
-    unroutable: int = 0
 
 
 class Outlet:
@@ -79,9 +78,7 @@ class Outlet:
         written = Written(transaction, [], 0)
         for piece in pieces_of(batches):
             answer = client.send_arrow("stages", query, piece)
-            stage = answer["stage"]
-            assert isinstance(stage, str | int)
-            written.stages.append(stage)
+            written.stages.append(str(answer["stage"]))
             written.messages += _number(answer, "messages")
         return written
 
@@ -90,7 +87,6 @@ class Outlet:
         for piece in pieces_of(batches):
             answer = client.send_arrow("messages", self._address(), piece)
             written.messages += _number(answer, "messages")
-            written.unroutable += _number(answer, "unroutable")
             self._judge(_number(answer, "unroutable"))
         return written
 

@@ -14,9 +14,10 @@ Settled = list[int]  # queue, lane, sequence, number
 
 
 class Append:
-    """Messages on their way to the disk. ``left`` of their places are not settled yet."""
+    """Messages on their way to the disk. ``left`` of their places are not settled yet. Those of one publish have one
+    address; what is joined from several may have more."""
 
-    __slots__ = ("left", "messages", "placements", "receipt", "synced")
+    __slots__ = ("left", "messages", "one_address", "placements", "receipt", "synced")
 
     def __init__(
         self, messages: Sequence[Message], placements: Sequence[Placement], receipt: int, synced: bool
@@ -25,6 +26,7 @@ class Append:
         self.placements = placements
         self.receipt = receipt
         self.synced = synced
+        self.one_address = True
         self.left = sum([placement[3] for placement in placements])
 
 

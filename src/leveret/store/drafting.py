@@ -7,59 +7,91 @@ from collections.abc import Iterable, Iterator, Sequence
 from leveret.message import Message
 from leveret.store.batch import Append, Draft, Group, Unit
 from leveret.store.log import Placement
-from leveret.store.records import MOST_PLACES, PUBLISH, SETTLE, Entry, entries_body, publish_body, returns_body
+from leveret.store.records import (
+    MOST_ADDRESSES,
+    MOST_PLACES,
+    PUBLISH,
+    SETTLE,
+    Entry,
+    entries_body,
+    publish_body,
+    returns_body,
+)
 
 ENTRIES_PER_RECORD = 4096
 FEW = 64  # messages of an append that are worth putting into one record with their neighbours
 MOST_JOINED = 1 << 20  # bytes of content that neighbours share a record up to
 
 
+class Run:
+    """Small appends that follow each other in the only lane of one queue."""
+
+    __slots__ = ("messages", "one_address", "place", "receipt", "room", "synced")
+
+    def __init__(self, append: Append, size: int) -> None:
+        self.messages = list(append.messages)
+        self.place: Placement = append.placements[0]
+        self.receipt = append.receipt
+        self.synced = append.synced
+        self.one_address = append.one_address
+        self.room = MOST_JOINED - size
+
+    def takes(self, append: Append, size: int) -> bool:
+        """Join it, if it lies just behind; else this run is at its end."""
+        place, after = self.place, append.placements[0]
+        if (
+            after[2] != place[2] + len(self.messages)
+            or size > self.room
+            or append.synced != self.synced
+            or len(self.messages) + len(append.messages) > MOST_ADDRESSES
+        ):
+            return False
+        if append.messages[0][1] is not self.messages[-1][1]:
+            self.one_address = False
+        self.messages += append.messages
+        self.receipt = append.receipt
+        self.room -= size
+        append.messages = ()
+        return True
+
+    def joined(self) -> Append:
+        number = len(self.messages)
+        joined = Append(self.messages, (self.place._replace(number=number),), self.receipt, self.synced)
+        joined.one_address = self.one_address
+        return joined
+
+
 def in_runs(pending: Iterable[Append | Unit]) -> Iterator[Append | Unit]:
-    """What is to be written, in order. Small appends that follow each other in one lane become one: a record and a
-    checksum for all of them."""
-    run: Append | None = None
-    room = 0
+    """What is to be written; what goes to one lane in its order. Small appends that follow each other in a lane become
+    one, a record and a checksum for all of them, also when those of other queues lie between: all are granted together.
+    """
+    runs: dict[int, Run] = {}  # by queue
     for append in pending:
-        if isinstance(append, Append):
-            if not append.left:
-                continue  # settled before it had to be written
-            size = sum([len(message[0]) for message in append.messages]) if len(append.messages) <= FEW else MOST_JOINED
-            if run is not None and size <= room and _goes_on(run, append):
-                run = _joined(run, append)
-                room -= size
-                continue
-            room = MOST_JOINED - size
-        if run is not None:
-            yield run
-            run = None
-        if isinstance(append, Append):
-            run = append
-        else:
+        if isinstance(append, Unit):
+            yield from [run.joined() for run in runs.values()]  # it may settle what is in them
+            runs.clear()
             yield append
-    if run is not None:
-        yield run
-
-
-def _goes_on(run: Append, append: Append) -> bool:
-    """Whether the append lies behind the run in the only lane of the only queue of both."""
-    if len(run.placements) != 1 or len(append.placements) != 1:
-        return False
-    before, after = run.placements[0], append.placements[0]
-    return (
-        after.queue == before.queue
-        and after.sequence == before.sequence + before.number
-        and after.highest == before.highest == 0
-        and append.messages[0][1] is run.messages[0][1]
-        and append.synced == run.synced
-    )
-
-
-def _joined(run: Append, append: Append) -> Append:
-    before, after = run.placements[0], append.placements[0]
-    place = Placement(before.queue, before.lane, before.sequence, before.number + after.number)
-    joined = Append([*run.messages, *append.messages], (place,), append.receipt, run.synced)
-    run.messages = append.messages = ()
-    return joined
+            continue
+        if not append.left:
+            continue  # settled before it had to be written
+        placements = append.placements
+        if len(placements) == 1 and len(append.messages) <= FEW and not placements[0][4]:
+            queue = placements[0][0]
+            size = sum([len(message[0]) for message in append.messages])
+            run = runs.get(queue)
+            if run is not None and run.takes(append, size):
+                continue
+            if run is not None:
+                yield run.joined()
+            runs[queue] = Run(append, size)
+            append.messages = ()
+            continue
+        for place in placements:
+            run = runs.pop(place[0], None)
+            if run is not None:
+                yield run.joined()
+        yield append
+    yield from [run.joined() for run in runs.values()]
 
 
 def draft_append(append: Append, time: float, wall_ahead: float) -> Group:
@@ -69,7 +101,7 @@ def draft_append(append: Append, time: float, wall_ahead: float) -> Group:
     group: Group = []
     for first in range(0, len(append.placements), MOST_PLACES):
         placements = append.placements[first : first + MOST_PLACES]
-        parts = publish_body(messages, placements, time, wall_ahead)
+        parts = publish_body(messages, placements, time, wall_ahead, append.one_address)
         sizes = [whole if place.number == len(messages) else _size_in(messages, place) for place in placements]
         group.append(Draft(PUBLISH, parts, placements=placements, sizes=sizes))
     append.messages = ()  # the bytes are in the parts now

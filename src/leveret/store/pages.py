@@ -7,8 +7,8 @@ read and checked in a worker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from leveret.logs import get_log
 from leveret.message import Message
@@ -18,12 +18,13 @@ from leveret.store.lane_log import lane_key
 from leveret.store.records import HEAD_SIZE, Damage, Published, read_publish, read_record, record_size
 from leveret.store.run_block import Run
 from leveret.store.run_index import RunIndex
-from leveret.store.spill import InWorker, Spill, SpillIndex
+from leveret.store.spill import InWorker, Spill, SpillIndex, cut
 from leveret.store.writer import segment_path
 
 READ_AHEAD = 1 << 20
 ATTEMPTS = 3  # to read what should be there, before we wait for a better time
 
+T = TypeVar("T")
 Read = Callable[[int, int, int], bytes]  # segment, offset, size
 Pieces = list[tuple[bool, Run]]  # whether it is spilled
 
@@ -34,7 +35,20 @@ class Loaded(NamedTuple):
     time: float  # wall time of its publish
 
 
+class LoadedRun(NamedTuple):
+    """Messages with consecutive sequences, as they lie in what was read; ascending."""
+
+    sequence: int
+    starts: Sequence[int]  # where the content of each begins in the data
+    stops: Sequence[int]
+    data: bytes  # several runs may share it
+    addresses: Sequence[tuple[str, str]]  # exchange and key
+    which: Sequence[int]  # of these each has; empty: all have the first
+    time: float  # wall time of their publish
+
+
 Done = Callable[[list[Loaded]], None]
+RunsDone = Callable[[list[LoadedRun]], None]
 
 
 class Stretch(NamedTuple):
@@ -66,6 +80,9 @@ class OnDisk(Protocol):
 
         ``done`` gets at least one, unless all that was read is damaged. As long as the disk cannot be read, it waits.
         """
+
+    def load_runs(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int, done: RunsDone) -> None:
+        """The same without an object for each message."""
 
     def tries(self, queue: int, lane: int, sequence: int) -> int:
         """How often the message came back to its queue, as far as the journal knows."""
@@ -129,17 +146,13 @@ class DiskPages:
         return min(firsts, default=None)
 
     def stretches(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int) -> list[Stretch]:
-        wanted = _Wanted(queue, lane, sequence, stop, most_bytes, lambda loaded: None)
-        pieces, stop = self._pieces(wanted)
         found: list[Stretch] = []
-        for is_spilled, run in pieces:
-            number = min(run.number, stop - run.sequence)
-            size = run.size * number // run.number
+        for is_spilled, (first, number, _, _, _, size) in self._pieces(_Span(queue, lane, sequence, stop, most_bytes)):
             last = found[-1] if found else None
-            if last is not None and (last.sequence + last.number, last.is_spilled) == (run.sequence, is_spilled):
+            if last is not None and (last.sequence + last.number, last.is_spilled) == (first, is_spilled):
                 found[-1] = Stretch(last.sequence, last.number + number, last.size + size, is_spilled)
             else:
-                found.append(Stretch(run.sequence, number, size, is_spilled))
+                found.append(Stretch(first, number, size, is_spilled))
         return found
 
     def spill(self, queue: int, lane: int, messages: Sequence[tuple[int, Message]]) -> None:
@@ -152,48 +165,62 @@ class DiskPages:
         self._spill.forget(queue)
 
     def load(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int, done: Done) -> None:
-        self._load(_Wanted(queue, lane, sequence, stop, most_bytes, done), 1)
-
-    def _load(self, wanted: _Wanted, attempt: int) -> None:
-        pieces, stop = self._pieces(wanted)
-        if not all(is_spilled or self._journal.is_written(run.segment, run.offset) for is_spilled, run in pieces):
-            self._journal.when_written(lambda: self._load(wanted, attempt))  # reclaim has just given them another place
-            return
         ahead = self._journal.wall_ahead()
+        self._load(
+            _Span(queue, lane, sequence, stop, most_bytes),
+            lambda found: [each for read in found for each in read.messages(ahead)],
+            done,
+            1,
+        )
+
+    def load_runs(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int, done: RunsDone) -> None:
+        self._load(
+            _Span(queue, lane, sequence, stop, most_bytes), lambda found: [read.run() for read in found], done, 1
+        )
+
+    def _load(self, span: _Span, shape: Shape[T], done: Callable[[list[T]], None], attempt: int) -> None:
+        """``shape`` makes of what was read what ``done`` is to get, in the worker."""
+        pieces = self._pieces(span)
+        if not all(is_spilled or self._journal.is_written(run.segment, run.offset) for is_spilled, run in pieces):
+            # reclaim has just given them another place
+            self._journal.when_written(lambda: self._load(span, shape, done, attempt))
+            return
 
         def got(result: object) -> None:
-            if isinstance(result, Fetched):
-                self._deliver(wanted, result, stop)
-            elif self._pieces(wanted)[0] != pieces:  # reclaimed while we went to read it: it lies elsewhere now
-                self._load(wanted, attempt)
+            if isinstance(result, tuple):
+                found, lost = result
+                for run in lost:
+                    self._journal.settle(span.queue, span.lane, run.sequence, run.number)
+                    self._spill.drop(span.queue, span.lane, run.sequence, run.number)
+                done(found)
+            elif self._pieces(span) != pieces:  # reclaimed while we went to read it: it lies elsewhere now
+                self._load(span, shape, done, attempt)
             elif attempt < ATTEMPTS:
-                self._load(wanted, attempt + 1)
+                self._load(span, shape, done, attempt + 1)
             else:
-                self._log.error("messages cannot be read now, trying again", queue=wanted.queue, reason=str(result))
-                self._failed.append(lambda: self._load(wanted, attempt))
+                self._log.error("messages cannot be read now, trying again", queue=span.queue, reason=str(result))
+                self._failed.append(lambda: self._load(span, shape, done, attempt))
+
+        def job() -> tuple[list[T], list[Run]]:
+            lost: list[Run] = []
+            return shape(_read(readers, span.queue, span.lane, pieces, lost)), lost
 
         readers = (_reader(self._disk), self._spill.read)
-        self._in_worker(lambda: _fetch(readers, wanted.queue, wanted.lane, pieces, ahead), got)
+        self._in_worker(job, got)
 
-    def _pieces(self, wanted: _Wanted) -> tuple[Pieces, int]:
-        """What to read, in order, and the sequence that ends it: no index may reach beyond where another was cut."""
+    def _pieces(self, span: _Span) -> Pieces:
+        """What to read, in order; no index may reach beyond where another was cut."""
         pieces: Pieces = []
-        stop = wanted.stop
-        for is_spilled, index in self._indexes(wanted.queue, wanted.lane):
-            runs = index.read(wanted.sequence, stop - wanted.sequence, wanted.most_bytes)
+        stop = span.stop
+        for is_spilled, index in self._indexes(span.queue, span.lane):
+            runs = index.read(span.sequence, stop - span.sequence, span.most_bytes)
             pieces += [(is_spilled, run) for run in runs]
             if runs:
                 end = runs[-1].sequence + runs[-1].number
                 if index.read(end, 1, 1):
                     stop = min(stop, end)
-        pieces = [pair for pair in pieces if pair[1].sequence < stop]
-        return sorted(pieces, key=lambda pair: pair[1].sequence), stop
-
-    def _deliver(self, wanted: _Wanted, fetched: Fetched, stop: int) -> None:
-        for run in fetched.lost:
-            self._journal.settle(wanted.queue, wanted.lane, run.sequence, run.number)
-            self._spill.drop(wanted.queue, wanted.lane, run.sequence, run.number)
-        wanted.done([each for each in fetched.loaded if each.sequence < stop])
+        pieces = [(is_spilled, cut(run, 0, stop)) for is_spilled, run in pieces if run.sequence < stop]
+        return sorted(pieces, key=lambda pair: pair[1].sequence)
 
     def try_again(self) -> None:
         """Some time has passed: what could not be read before may be read now."""
@@ -202,13 +229,40 @@ class DiskPages:
             call()
 
 
-class _Wanted(NamedTuple):
+class _Span(NamedTuple):
     queue: int
     lane: int
     sequence: int
     stop: int
     most_bytes: int
-    done: Done
+
+
+class _Read(NamedTuple):
+    """A run that was read, and the record that it is in."""
+
+    piece: Run
+    members: Sequence[int]
+    published: Published
+    data: bytes
+
+    def messages(self, wall_ahead: float) -> list[Loaded]:
+        published = self.published
+        messages = published.messages(self.data, self.members, wall_ahead)
+        first = self.piece.sequence
+        return [Loaded(sequence, message, published.time) for sequence, message in enumerate(messages, first)]
+
+    def run(self) -> LoadedRun:
+        published, members, contents = self.published, self.members, self.published.contents
+        if isinstance(members, range):
+            starts: Sequence[int] = contents[members.start : members.stop]
+            stops: Sequence[int] = contents[members.start + 1 : members.stop + 1]
+        else:
+            starts, stops = [contents[n] for n in members], [contents[n + 1] for n in members]
+        which = [published.which[n] for n in members] if published.which else ()
+        return LoadedRun(self.piece.sequence, starts, stops, self.data, published.addresses, which, published.time)
+
+
+Shape = Callable[[Iterator[_Read]], list[T]]
 
 
 class Fetched(NamedTuple):
@@ -218,18 +272,18 @@ class Fetched(NamedTuple):
 
 def fetch(disk: ReadableDisk, queue: int, lane: int, pieces: Pieces, wall_ahead: float) -> Fetched:
     """Read messages out of the journal alone, checked."""
-    read = _reader(disk)
-    return _fetch((read, read), queue, lane, pieces, wall_ahead)
+    read, lost = _reader(disk), list[Run]()
+    found = [each for one in _read((read, read), queue, lane, pieces, lost) for each in one.messages(wall_ahead)]
+    return Fetched(found, lost)
 
 
 def _reader(disk: ReadableDisk) -> Read:
     return lambda segment, offset, size: disk.read(segment_path(segment), offset, size)
 
 
-def _fetch(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, wall_ahead: float) -> Fetched:
+def _read(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, lost: list[Run]) -> Iterator[_Read]:
     """Out of the journal and the spill. Runs that lie next to each other are read at once."""
     windows = [_Window(read) for read in readers]
-    found = Fetched([], [])
     for is_spilled, run in pieces:
         window = windows[is_spilled]
         try:
@@ -243,14 +297,9 @@ def _fetch(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, wa
             get_log("store").error(
                 "a message on disk is damaged and lost", segment=run.segment, offset=run.offset, reason=str(problem)
             )
-            found.lost.append(run)
+            lost.append(run)
             continue
-        members = published.members(place)[run.skip : run.skip + run.number]
-        messages = published.messages(data, members, wall_ahead)
-        found.loaded.extend(
-            [Loaded(sequence, message, published.time) for sequence, message in enumerate(messages, run.sequence)]
-        )
-    return found
+        yield _Read(run, published.members(place)[run.skip : run.skip + run.number], published, data)
 
 
 class _Window:

@@ -24,6 +24,8 @@ Bodies:
               u8 length + exchange, u8 length + routing key, u8 shape, u32 number of messages
               shape 0, all plain:  number x u32 (little-endian) content length
               shape 1:             number x (content length u32, deadline f64, priority u8, persistent u8, zero u16)
+              shape + 2, not all published with that exchange and key: before the above, u16 number of other pairs,
+              each as the first; number x u16 (little-endian), which pair each message has, 0 for the first
               the contents, one after the other
     SETTLE    entries of (queue u64, lane u8, sequence u64, number u32, segment u32): done with
     RETURN    entries of (queue u64, lane u8, sequence u64, number u32, tries u32): came back to their queue
@@ -43,7 +45,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from struct import Struct, error
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
@@ -60,6 +62,7 @@ HEAD_SIZE = RECORD_HEAD.size + CHECKSUM.size
 PUBLISH_HEAD = Struct(">Hd")
 PLACE = Struct(">QBBQI")
 SHAPE = Struct(">BI")
+NUMBER = Struct(">H")
 TRAITS = Struct(">IdBBH")
 ENTRY = Struct(">QBQII")
 WIDE_ENTRY = Struct(">QBQIQ")
@@ -68,10 +71,11 @@ PUBLISH, SETTLE, RETURN, STOP, WAIT = 1, 2, 3, 4, 5
 KINDS = frozenset((PUBLISH, SETTLE, RETURN, STOP, WAIT))
 RETURNS = frozenset((RETURN, WAIT))
 END_OF_GROUP = 1
-PLAIN, WITH_TRAITS = 0, 1
+PLAIN, WITH_TRAITS, WITH_ADDRESSES = 0, 1, 2
 COPY_BELOW = 8 << 10  # bytes: contents that are larger on average are not worth a copy into one buffer
 LARGEST_PLACE = (1 << 16) - 1
 MOST_PLACES = (1 << 16) - 1  # of the messages of one record
+MOST_ADDRESSES = 1 << 16
 
 pack_head = RECORD_HEAD.pack
 pack_checksum = CHECKSUM.pack
@@ -105,12 +109,12 @@ class Record(NamedTuple):
 
 class Published(NamedTuple):
     """A PUBLISH record taken apart, without the contents. ``contents`` are their offsets in the data read, and the end
-    of the last one; ``traits`` is empty when all messages are plain."""
+    of the last one; ``traits`` is empty when all messages are plain, ``which`` when all have the first address."""
 
     time: float
     places: list[Placement]
-    exchange: str
-    key: str
+    addresses: list[tuple[str, str]]  # exchange and key
+    which: array[int]
     contents: list[int]
     traits: list[tuple[int, float, int, int, int]]
 
@@ -128,9 +132,12 @@ class Published(NamedTuple):
 
     def messages(self, data: bytes, members: Iterable[int], wall_ahead: float) -> Iterator[Message]:
         """The messages, with deadlines in message time."""
-        address = Address(self.exchange, self.key, 0, 0)
+        addresses = [Address(exchange, key, 0, 0) for exchange, key in self.addresses]
+        address, which = addresses[0], self.which
         contents = self.contents
         for n in members:
+            if which:
+                address = addresses[which[n]]
             traits = PERSISTENT
             if self.traits:
                 _, deadline, priority, persistent, _ = self.traits[n]
@@ -175,21 +182,28 @@ def sealed(
 
 
 def publish_body(
-    messages: Sequence[Message], placements: Sequence[Placement], time: float, wall_ahead: float
+    messages: Sequence[Message],
+    placements: Sequence[Placement],
+    time: float,
+    wall_ahead: float,
+    one_address: bool = True,
 ) -> list[bytes]:
-    """The parts of the body for messages of one address. ``wall_ahead`` turns message time into wall time."""
+    """The parts of the body. ``wall_ahead`` turns message time into wall time. ``one_address``: they all have the first
+    one's; else at most MOST_ADDRESSES."""
     address = messages[0][1]
-    exchange, key = address.exchange.encode(), address.key.encode()
     contents = [message[0] for message in messages]
     parts = [PUBLISH_HEAD.pack(len(placements), time)]
     parts += [
         PLACE.pack(queue, lane, highest, sequence, number) for queue, lane, sequence, number, highest in placements
     ]
-    parts += (bytes((len(exchange),)), exchange, bytes((len(key),)), key)
+    parts += _pair(address.exchange, address.key)
+    shape, further = (0, ()) if one_address else (WITH_ADDRESSES, _further_addresses(messages))
     if not [True for message in messages if message[2] is not PERSISTENT]:
-        parts += (SHAPE.pack(PLAIN, len(messages)), _little_endian(array("I", map(len, contents))))
+        parts.append(SHAPE.pack(shape | PLAIN, len(messages)))
+        parts += (*further, _little_endian(array("I", map(len, contents))))
     else:
-        parts.append(SHAPE.pack(WITH_TRAITS, len(messages)))
+        parts.append(SHAPE.pack(shape | WITH_TRAITS, len(messages)))
+        parts += further
         parts += [
             TRAITS.pack(len(content), traits.deadline + wall_ahead, traits.priority, traits.persistent, 0)
             for content, _, traits in messages
@@ -199,22 +213,47 @@ def publish_body(
     return [b"".join(parts + contents)]
 
 
+def _pair(exchange: str, key: str) -> tuple[bytes, bytes, bytes, bytes]:
+    raw_exchange, raw_key = exchange.encode(), key.encode()
+    return bytes((len(raw_exchange),)), raw_exchange, bytes((len(raw_key),)), raw_key
+
+
+def _further_addresses(messages: Sequence[Message]) -> tuple[bytes, ...]:
+    known: dict[int, int] = {}  # by the address itself: channels have their own of the same exchange and key
+    others: list[Address] = []
+    which = array("H")
+    for _, address, _ in messages:
+        place = known.get(id(address))
+        if place is None:
+            place = known[id(address)] = len(known)
+            others.append(address)
+        which.append(place)
+    pairs = [part for address in others[1:] for part in _pair(address.exchange, address.key)]
+    return NUMBER.pack(len(others) - 1), *pairs, _little_endian(which)
+
+
 def copied_body(
     published: Published, data: bytes, members: Sequence[int], placements: Sequence[Placement]
 ) -> list[bytes]:
     """The parts of the body for some messages of a record that is copied elsewhere."""
-    exchange, key = published.exchange.encode(), published.key.encode()
     parts = [PUBLISH_HEAD.pack(len(placements), published.time)]
     parts += [
         PLACE.pack(queue, lane, highest, sequence, number) for queue, lane, sequence, number, highest in placements
     ]
-    parts += (bytes((len(exchange),)), exchange, bytes((len(key),)), key)
+    parts += _pair(*published.addresses[0])
+    shape = WITH_TRAITS if published.traits else PLAIN
+    further: list[bytes] = []
+    if published.which:
+        shape |= WITH_ADDRESSES
+        pairs = [part for pair in published.addresses[1:] for part in _pair(*pair)]
+        which = array("H", [published.which[n] for n in members])
+        further = [NUMBER.pack(len(published.addresses) - 1), *pairs, _little_endian(which)]
     contents = [data[published.contents[n] : published.contents[n + 1]] for n in members]
+    parts += (SHAPE.pack(shape, len(members)), *further)
     if published.traits:
-        parts.append(SHAPE.pack(WITH_TRAITS, len(members)))
         parts += [TRAITS.pack(*published.traits[n]) for n in members]
     else:
-        parts += (SHAPE.pack(PLAIN, len(members)), _little_endian(array("I", map(len, contents))))
+        parts.append(_little_endian(array("I", map(len, contents))))
     return [b"".join(parts + contents)]
 
 
@@ -291,16 +330,24 @@ def _read_publish(data: bytes, record: Record) -> Published:
         queue, lane, highest, sequence, count = PLACE.unpack_from(data, at)
         places.append(Placement(queue, lane, sequence, count, highest))
         at += PLACE.size
-    exchange, at = _short(data, at)
-    key, at = _short(data, at)
+    first, at = _read_pair(data, at)
+    addresses = [first]
     shape, count = SHAPE.unpack_from(data, at)
     at += SHAPE.size
+    which = array("H")
+    if shape & WITH_ADDRESSES:
+        (further,) = NUMBER.unpack_from(data, at)
+        at += NUMBER.size
+        for _ in range(further):
+            pair, at = _read_pair(data, at)
+            addresses.append(pair)
+        which, at = _numbers("H", data, at, count)
+        if count and max(which) >= len(addresses):
+            raise Damage("a publish that names an address it does not have")
     traits: list[tuple[int, float, int, int, int]] = []
-    if shape == PLAIN:
-        lengths: Iterable[int] = array("I", data[at : at + 4 * count])
-        if sys.byteorder == "big":
-            lengths.byteswap()  # type: ignore[attr-defined]
-        at += 4 * count
+    if not shape & WITH_TRAITS:
+        lengths: Iterable[int]
+        lengths, at = _numbers("I", data, at, count)
     else:
         traits = [TRAITS.unpack_from(data, at + n * TRAITS.size) for n in range(count)]
         at += count * TRAITS.size
@@ -308,12 +355,28 @@ def _read_publish(data: bytes, record: Record) -> Published:
     contents = list(accumulate(lengths, initial=at))
     if contents[-1] != record.end:
         raise Damage("a publish whose contents do not fill it")
-    return Published(time, places, exchange, key, contents, traits)
+    return Published(time, places, addresses, which, contents, traits)
+
+
+def _read_pair(data: bytes, at: int) -> tuple[tuple[str, str], int]:
+    exchange, at = _short(data, at)
+    key, at = _short(data, at)
+    return (exchange, key), at
 
 
 def _short(data: bytes, at: int) -> tuple[str, int]:
     end = at + 1 + data[at]
     return data[at + 1 : end].decode(), end
+
+
+def _numbers(kind: Literal["H", "I"], data: bytes, at: int, count: int) -> tuple[array[int], int]:
+    """Little-endian on disk, with two bytes each or with four."""
+    numbers = array(kind)
+    end = at + count * numbers.itemsize
+    numbers.frombytes(data[at:end])
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers, end
 
 
 def read_entries(data: bytes, record: Record) -> list[Entry]:

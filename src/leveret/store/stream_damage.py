@@ -5,6 +5,7 @@ from __future__ import annotations
 from leveret.logs import get_log
 from leveret.store.disk import Disk
 from leveret.store.scan import Gap
+from leveret.store.stream_scan import StreamGone, read_around
 from leveret.store.stream_segments import StreamSegment
 
 FOLDER = "quarantine"
@@ -31,10 +32,10 @@ class StreamDamage:
         try:
             handle = self._disk.create(path)
             try:
-                self._disk.append(handle, [self._disk.read(segment.path, gap.at, gap.end - gap.at)])
+                self._disk.append(handle, [read_around(self._disk, segment.path, gap.at, gap.end - gap.at)])
             finally:
                 self._disk.close(handle)
         except FileExistsError:
             pass  # in an earlier life
-        except OSError as problem:  # the disk is full, or cannot be read there: no reason to stop
+        except (OSError, StreamGone) as problem:  # the disk is full, retention was faster: no reason to stop
             self._log.warning("damaged bytes could not be put aside", path=path, reason=str(problem))

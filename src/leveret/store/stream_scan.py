@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from errno import EIO
+from itertools import pairwise
 from typing import NamedTuple
 
 from leveret.store.disk import ReadableDisk
@@ -123,8 +124,9 @@ def read_around(disk: ReadableDisk, path: str, at: int, size: int) -> bytes:
         if problem.errno != EIO:
             raise
     blocks: list[bytes] = []
-    for start in range(at, at + size, BLOCK):
-        length = min(BLOCK, at + size - start)
+    edges = [at, *range(at - at % BLOCK + BLOCK, at + size, BLOCK), at + size]
+    for start, end in pairwise(edges):
+        length = end - start
         try:
             blocks.append(disk.read(path, start, length))
         except OSError:

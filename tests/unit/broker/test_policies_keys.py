@@ -46,6 +46,9 @@ GOOD: dict[str, object] = {
     "routing-key": "k",
     "ordered-resize": True,
     "sharded": True,
+    "shard-queue-type": "stream",
+    "max-age": "7D",
+    "stream-max-segment-size-bytes": 1 << 20,
 }
 BAD: dict[str, tuple[object, ...]] = {
     "message-ttl": (-1, "5", 1.5, True, None, 1 << 60),
@@ -65,6 +68,9 @@ BAD: dict[str, tuple[object, ...]] = {
     "durability": ("maybe",),
     "shards-per-node": (-1, 1 << 20),
     "ordered-resize": (1,),
+    "shard-queue-type": ("log", 1),
+    "max-age": ("7", "D", "-1h", "1w", 5),
+    "stream-max-segment-size-bytes": (0, 1 << 40, "1MB"),
 }
 
 

@@ -121,16 +121,46 @@ def test_small_appends_that_follow_each_other_share_a_record() -> None:
     assert look(house.disk.copy()).bodies(1) == [b"a", b"b", b"c", b"d"]
 
 
-def test_appends_that_differ_in_queues_address_or_durability_do_not_share_a_record() -> None:
+def test_appends_to_other_queues_or_of_other_durability_do_not_share_a_record() -> None:
     house = begun(2)
     house.publish([1], b"a")
     house.publish([2], b"b")
-    house.send([1], [message(b"c", address=Address("other", "key", 1, 131072))])
-    house.publish([1, 2], b"d")
-    house.publish([1], b"e", synced=False)
+    house.publish([1, 2], b"c")
+    house.publish([1], b"d", synced=False)
+    house.publish([1], b"e")
     house.rest()
     assert len(written(house, PUBLISH)) == 5
     assert look(house.disk.copy()).bodies(1) == [b"a", b"c", b"d", b"e"]
+
+
+def test_small_appends_of_many_addresses_in_turns_share_a_record_for_each_queue() -> None:
+    """Keys that change with every message are what a super stream gets."""
+    house = begun(2)
+    addresses = [Address("ex", f"key {n % 7}", 1, 131072) for n in range(40)]
+    for n, address in enumerate(addresses):
+        last = house.send([1 + n % 2], [message(b"%d" % n, address=address)])
+    house.rest()
+    assert len(written(house, PUBLISH)) == 2
+    assert house.journal.granted >= last
+    found = look(house.disk.copy())
+    for queue in (1, 2):
+        kept = [found.messages[key] for key in sorted(found.messages) if key[0] == queue]
+        wanted = [(b"%d" % n, "ex", f"key {n % 7}") for n in range(queue - 1, 40, 2)]
+        assert found.bodies(queue) == [body for body, _, _ in wanted]
+        assert [(address.exchange, address.key) for _, address, _ in kept] == [pair[1:] for pair in wanted]
+
+
+def test_a_group_finds_what_it_settles_though_it_was_joined_just_before() -> None:
+    house = begun(2)
+    house.publish([1], b"a")
+    house.publish([2], b"b")
+    house.publish([1], b"c")
+    with house.journal.group():
+        house.settle(1, 1)
+        house.publish([2], b"a, moved")
+    house.rest()
+    found = look(house.disk.copy())
+    assert (found.bodies(1), found.bodies(2)) == ([b"c"], [b"b", b"a, moved"])
 
 
 # ---- large contents

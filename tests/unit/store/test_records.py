@@ -112,6 +112,35 @@ def test_s4_17_published_run_is_read_as_it_was(
     assert all(is_same(one, other) for one, other in zip(found, run, strict=True))
 
 
+@given(runs(), st.lists(st.integers(0, 5), min_size=1), st.data())
+def test_s4_17_messages_of_many_addresses_share_a_record_and_its_copy(
+    run: list[Message], choices: list[int], data: st.DataObject
+) -> None:
+    """S4-17: each message keeps its own exchange and key."""
+    addresses = [Address(f"exchange {n}", f"key {n}" * n, 1, 4096) for n in range(6)]
+    run = [(content, addresses[choices[n % len(choices)]], traits) for n, (content, _, traits) in enumerate(run)]
+    original = record_of(PUBLISH, publish_body(run, [Placement(1, 0, 1, len(run))], 5.0, AHEAD, one_address=False))
+    published = read_publish(original, read_record(original, 0, 3, 64))
+    found = list(published.messages(original, range(len(run)), AHEAD))
+    assert all(is_same(one, other) for one, other in zip(found, run, strict=True))
+    members = sorted(data.draw(st.sets(st.integers(0, len(run) - 1), min_size=1)))
+    copy = record_of(PUBLISH, copied_body(published, original, members, [Placement(1, 0, 1, len(members))]), 8, 4096)
+    again = read_publish(copy, read_record(copy, 0, 8, 4096))
+    kept = list(again.messages(copy, range(len(members)), AHEAD))
+    assert all(is_same(one, run[n]) for one, n in zip(kept, members, strict=True))
+
+
+def test_an_address_that_is_not_there_is_damage() -> None:
+    address = Address("", "q", 1, 4096)
+    run = [(b"a", address, PERSISTENT), (b"b", Address("", "r", 1, 4096), PERSISTENT)]
+    body = publish_body(run, [], 0.0, 0.0, one_address=False)[0]
+    spoilt = body.replace(b"\x00\x00\x01\x00", b"\x00\x00\x02\x00")
+    assert spoilt != body
+    data = record_of(PUBLISH, [spoilt])
+    with pytest.raises(Damage, match="address"):
+        read_publish(data, read_record(data, 0, 3, 64))
+
+
 @pytest.mark.parametrize("number", [1, 3, 4, 50])
 def test_large_contents_are_not_copied_together_and_read_the_same(number: int) -> None:
     run = plain(*(bytes([n]) * (COPY_BELOW + 1 + n) for n in range(number)))

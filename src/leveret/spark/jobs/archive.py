@@ -51,9 +51,9 @@ def by_arrival(messages: DataFrame) -> DataFrame:
     )
 
 
-def read_archive(spark: SparkSession, path: str) -> DataFrame:
+def read_archive(spark: SparkSession, path: str, **settings: str) -> DataFrame:
     """What an archive has, with the columns of the source and those of its folders."""
-    return spark.read.schema(ARCHIVED).parquet(path)
+    return spark.read.schema(ARCHIVED).options(**settings).parquet(path)
 
 
 JOB = Job("archive", ArchiveOptions, start)

@@ -52,7 +52,7 @@ class AuditOptions(SourceOptions):
 
 def start(spark: SparkSession, options: AuditOptions) -> Finished:
     streams = streams_of(options)  # before the archive: what comes after this moment is not asked for
-    copies = copies_of(read_archive(spark, options.path), [stream.queue for stream in streams])
+    copies = copies_of(readable(spark, options.path), [stream.queue for stream in streams])
     copies.cache()
     kept = kept_of(copies)
     gaps = [gap for stream in streams for gap in edges(stream, kept.get(stream.queue), options.allow_lag)]
@@ -60,6 +60,11 @@ def start(spark: SparkSession, options: AuditOptions) -> Finished:
     differing = differing_of(spark, options) if options.bodies else {}
     copies.unpersist()
     return Finished(report_of(streams, kept, sorted(gaps), differing))
+
+
+def readable(spark: SparkSession, path: str) -> DataFrame:
+    """What can be read of the archive: files that are gone or damaged show as what is missing."""
+    return read_archive(spark, path, ignoreMissingFiles="true", ignoreCorruptFiles="true")
 
 
 def copies_of(archive: DataFrame, queues: list[str]) -> DataFrame:
@@ -99,7 +104,7 @@ def differing_of(spark: SparkSession, options: AuditOptions) -> dict[str, int]:
     broker = read_now(spark, options, ["queue", "offset", "routing_key", "body"]).select(
         "queue", "offset", content.alias("there")
     )
-    archive = read_archive(spark, options.path).select("queue", "offset", content.alias("here"))
+    archive = readable(spark, options.path).select("queue", "offset", content.alias("here"))
     differ = broker.join(archive, ["queue", "offset"]).where("here <> there").groupBy("queue").count()
     return {row[0]: row[1] for row in differ.collect()}
 

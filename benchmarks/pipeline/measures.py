@@ -1,0 +1,185 @@
+"""How each scenario is measured: fill, run, compare what came out with what went in, and one line of figures.
+
+A line has `figure` (what is judged), where it comes from, and what it cost. `CheckFailed` ends a scenario whose output
+is not its input: its speed would be worth nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from benchmarks.brokers import Broker, BrokerFailed, RabbitMQ
+from benchmarks.generator import Generators
+from benchmarks.pipeline.bodies import Sums, sums
+from benchmarks.pipeline.filling import Target, fill
+from benchmarks.pipeline.job import Job, Line, Pass, Sink, Source
+from benchmarks.pipeline.provisions import (
+    LeveretWithHttp,
+    declare_outlet,
+    declare_queue,
+    declare_super_stream,
+    wait_for_messages,
+)
+from benchmarks.pipeline.scenarios import Scenario
+from benchmarks.pipeline.spark_runs import REPOSITORY, run_job
+
+BATCHES = 3  # of a streaming pass; the first is warming up
+SINK_BATCHES = 4
+WARM_PART = 8  # a queue with this part of the rows is read before the measured one, to warm up and to check
+PIKA_QUEUES = 2
+PROBE_RATE = 1_000
+PUBLISH = ("--mode", "publish", "--durable", "--persistent", "--qtype", "stream", "--confirms", "1000", "--size", "100")
+
+
+class CheckFailed(Exception):
+    """What came out is not what went in."""
+
+
+class Measures:
+    """The scenarios of one started broker of ours; what is filled once serves all that read it."""
+
+    def __init__(self, broker: LeveretWithHttp, room: Path, say: Callable[[str], None]) -> None:
+        self._broker = broker
+        self._room = room
+        self._say = say
+        self._filled: dict[str, Sums] = {}
+
+    # ---- streams
+
+    def noop(self, scenario: Scenario, *, messages_per_key: int = 256, has_headers: bool = False) -> Line:
+        """A pass that adds up what it reads, which also warms up, then the one that counts."""
+        name = "bench.long" if scenario.group == "streams" else f"bench.{scenario.id}"
+        expected = self._super_stream(name, scenario.rows, messages_per_key, has_headers)
+        source = self._source(scenario, BATCHES, superStream=name)
+        if has_headers:
+            source.options["includeHeaders"] = "true"
+        passes = (Pass("check", source, Sink("noop"), True), Pass("measure", source, Sink("noop"), False))
+        found = self._run(scenario, passes=passes, has_headers=has_headers)
+        must_equal(scenario.id, _observed(found["passes"][0]), expected)
+        return self._figures(found, expected)
+
+    def parquet(self, scenario: Scenario) -> Line:
+        expected = self._super_stream("bench.long", scenario.rows)
+        path = str(self._room / f"{scenario.id}-output")
+        source = self._source(scenario, BATCHES, superStream="bench.long")
+        passes = (Pass("measure", source, Sink("parquet", path), False),)
+        found = self._run(scenario, passes=passes, output=Source("parquet", {"path": path}))
+        must_equal(scenario.id, Sums(**found["output"]["sums"]), expected)
+        return self._figures(found, expected)
+
+    def exchange(self, scenario: Scenario, guarantee: str, kind: str) -> Line:
+        """Into a fanout exchange with one durable queue, which is read at the end."""
+        expected = self._super_stream("bench.short", scenario.rows)
+        outlet = f"out-{scenario.id}"
+        declare_outlet(self._broker, outlet, outlet, kind)
+        options = {"endpoint": self._broker.endpoint, "exchange": outlet, "guarantee": guarantee}
+        source = self._source(scenario, SINK_BATCHES, superStream="bench.short")
+        passes = (Pass("measure", source, Sink("exchange", options=options), False),)
+        output = Source("leveret", {"endpoint": self._broker.endpoint, "queue": outlet})
+        found = self._run(scenario, passes=passes, output=output)
+        must_equal(scenario.id, Sums(**found["output"]["sums"]), expected)
+        return self._figures(found, expected)
+
+    # ---- classic queues
+
+    def leases(self, scenario: Scenario) -> Line:
+        """Reading by leases takes messages away: a smaller queue is read to check, then the one that counts."""
+        few = max(scenario.rows // WARM_PART, 1)
+        checked = self._queue("leases.few", few)
+        expected = self._queue("leases.many", scenario.rows)
+        passes = []
+        for queue, role, rows in (("leases.few", "check", few), ("leases.many", "measure", scenario.rows)):
+            source = self._source(scenario, BATCHES, queue=queue, consumerName=f"bench-{queue}")
+            source.options["maxOffsetsPerTrigger"] = str(-(-rows // BATCHES))
+            passes.append(Pass("check" if role == "check" else "measure", source, Sink("noop"), role == "check"))
+        found = self._run(scenario, passes=tuple(passes), listener_options={"endpoint": self._broker.endpoint})
+        must_equal(scenario.id, _observed(found["passes"][0]), checked)
+        wait_for_messages(self._broker, ["leases.few", "leases.many"], 0)  # all leases are committed
+        return self._figures(found, expected)
+
+    def batch(self, scenario: Scenario) -> Line:
+        """The first query of a session."""
+        expected = self._queue("batch", scenario.rows)
+        source = Source("leveret", {"endpoint": self._broker.endpoint, "queue": "batch"})
+        found = self._run(scenario, batch=source)
+        must_equal(scenario.id, Sums(**found["batch"]["sums"]), expected)
+        wait_for_messages(self._broker, ["batch"], expected.rows)  # it was not consumed
+        cost = {name: value for name, value in found["batch"].items() if name.endswith("_cpu_s")}
+        seconds = found["batch"]["seconds"]
+        return {"figure": seconds, "from": "wall time", "rows": expected.rows, "seconds": seconds, **cost, "raw": found}
+
+    # ---- AMQP beside fetches
+
+    def probe(self, scenario: Scenario, generators: Generators, seconds: float) -> Line:
+        """Latency of messages from publish to delivery while readers fetch all shards over and over."""
+        self._super_stream("bench.long", scenario.rows)
+        shards = self._sources(super_stream="bench.long")
+        flow = ["--mode", "flow", "--rate", str(PROBE_RATE), "--size", "100", "--seconds", f"{seconds:g}"]
+        alone = generators.run("amqpbench", self._broker, [*flow, "--warmup", "1"], "probe alone")
+        command = [sys.executable, "-m", "benchmarks.pipeline.fetch_load", self._broker.endpoint, f"{seconds + 6:g}"]
+        command += [f"{shard['queue']}={shard['next']}" for shard in shards]
+        readers = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            line = generators.run("amqpbench", self._broker, [*flow, "--warmup", "3"], "probe beside fetches")
+            output, errors = readers.communicate(timeout=seconds + 60)
+        finally:
+            if readers.poll() is None:
+                readers.terminate()  # its pool ends with it
+                readers.wait()
+        if readers.returncode:
+            raise CheckFailed(f"a reader failed: {errors[-1000:]}")
+        fetched: Line = json.loads(output)
+        for one in (alone, line):
+            if not one["ok"]:
+                raise CheckFailed(f"the probe lost, doubled or altered messages: {one}")
+        figures = {"figure": line["lat_us"]["p99"] / 1000, "from": "amqpbench", "alone_ms": alone["lat_us"]["p99"] / 1000}
+        note = f"alone {figures['alone_ms']:.1f} ms; fetched {fetched['row_rate']:,} rows/s"
+        return figures | {"note": note, "broker_cpu_s": line["broker_cpu_s"], "raw": [alone, line, fetched]}
+
+    # ---- what they share
+
+    def _source(self, scenario: Scenario, batches: int, **options: str) -> Source:
+        most = str(-(-scenario.rows // batches))
+        return Source("leveret", {"endpoint": self._broker.endpoint, "maxOffsetsPerTrigger": most, **options} | FIRST(options))
+
+    def _run(self, scenario: Scenario, **wanted: Any) -> Line:
+        room = self._room / f"{scenario.id}-spark"
+        return run_job(Job(scenario.id, str(room), self._broker.pid, **wanted))
+
+    def _figures(self, found: Line, expected: Sums) -> Line:
+        return figures_of(found, expected)
+
+    def _super_stream(
+        self, name: str, rows: int, messages_per_key: int = 256, has_headers: bool = False
+    ) -> Sums:
+        if name not in self._filled:
+            declare_super_stream(self._broker, name)
+            self._fill(name, Target(name, None, messages_per_key, has_headers), rows)
+            wait_for_messages(self._broker, [shard["queue"] for shard in self._sources(super_stream=name)], rows)
+            self._filled[name] = sums(0, rows, with_headers=has_headers)
+        return self._filled[name]
+
+    def _queue(self, name: str, rows: int) -> Sums:
+        declare_queue(self._broker, name)
+        self._fill(name, Target("", name), rows)
+        wait_for_messages(self._broker, [name], rows)
+        return sums(0, rows)
+
+    def _fill(self, name: str, target: Target, rows: int) -> None:
+        self._say(f"  filling {name} with {rows:,} messages")
+        fill(self._broker.port, target, 0, rows)
+
+    def _sources(self, **query: str) -> list[Line]:
+        request = urllib.request.Request(f"{self._broker.endpoint}/api/pipeline/%2F/sources?{urlencode(query)}")
+        request.add_header("Authorization", "Basic " + base64.b64encode(b"guest:guest").decode())
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found: list[Line] = json.load(answer)["sources"]
+            return found

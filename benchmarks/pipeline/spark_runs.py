@@ -1,0 +1,72 @@
+"""Starts Spark processes for measurements: each with a folder and a time limit of its own, and none outlives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.brokers import descendants
+from benchmarks.pipeline.job import Job, Line
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+JOB_SECONDS = 240
+LAST_WORDS = 1_500
+
+
+class JobFailed(Exception):
+    """A Spark process that gave no answer; the message carries the end of what it said."""
+
+
+def run_job(job: Job) -> Line:
+    """What the process found out. Its news come through as they are."""
+    room = Path(job.room)
+    room.mkdir(parents=True)
+    log = room / "spark.log"
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(room),
+    }
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.pipeline.spark_process", job.to_json()],
+            cwd=room,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=output,
+        )
+        try:
+            answer, _ = child.communicate(timeout=JOB_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise JobFailed(f"{job.name}: not done after {JOB_SECONDS} s\n{_end_of(log)}") from None
+        finally:
+            _end(child)
+    if child.returncode:
+        raise JobFailed(f"{job.name}: exit status {child.returncode}\n{_end_of(log)}")
+    for line in log.read_text(errors="replace").splitlines():
+        if line.startswith("    "):
+            sys.stderr.write(line + "\n")
+    found: Line = json.loads(answer.splitlines()[-1])
+    return found
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """The process, its JVM, and the workers below that."""
+    if child.poll() is not None:
+        return
+    for pid in reversed(descendants(child.pid)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    child.wait()
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace")[-LAST_WORDS:]

@@ -1,0 +1,103 @@
+"""What was read of a lease as record batches, without an object for each message. Runs in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from leveret.pipeline.arrow_building import Portion, batch_of_portion
+from leveret.pipeline.arrow_columns import TIME, Places, Slab, numbers
+from leveret.pipeline.arrow_schema import MOST_ROWS
+from leveret.pipeline.lease_reading import Part
+
+
+def batches_of(parts: Sequence[Part], queue: str, partition: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
+    return [batch_of_portion(_portion(some, queue, partition), columns) for some in _by_rows(parts)]
+
+
+def _by_rows(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """No more rows at once than one batch may have."""
+    some: list[Part] = []
+    room = MOST_ROWS
+    for part in parts:
+        first = part.first
+        while first < part.stop:
+            stop = min(part.stop, first + room)
+            some.append(part._replace(first=first, stop=stop))
+            room -= stop - first
+            first = stop
+            if not room:
+                yield some
+                some, room = [], MOST_ROWS
+    if some:
+        yield some
+
+
+def _portion(parts: Sequence[Part], queue: str, partition: int) -> Portion:
+    known: dict[tuple[str, str], int] = {}
+    address_of = np.concatenate([_address_of(part, known) for part in parts])
+    counts = [part.stop - part.first for part in parts]
+    offsets = [np.arange(part.run.sequence + part.first, part.run.sequence + part.stop) for part in parts]
+    return Portion(
+        slab=_slab(parts),
+        queue=queue,
+        partition=partition,
+        offsets=np.concatenate(offsets).astype(np.int64),
+        times=numbers(np.repeat([int(part.run.time * 1e6) for part in parts], counts).astype(np.int64), TIME),
+        redelivered=pa.array(np.repeat([part.redelivered for part in parts], counts)),
+        addresses=list(known),
+        address_of=address_of,
+    )
+
+
+def _address_of(part: Part, known: dict[tuple[str, str], int]) -> Places:
+    """Of each message, as a place in what is known of all parts."""
+    run = part.run
+    if not run.which:
+        return np.full(part.stop - part.first, known.setdefault(run.addresses[0], len(known)), np.int64)
+    places = np.array([known.setdefault(address, len(known)) for address in run.addresses], np.int64)
+    return places[np.array(run.which[part.first : part.stop], np.int64)]
+
+
+def _slab(parts: Sequence[Part]) -> Slab:
+    """Contents that lie one behind the other in what was read stay there; others are put side by side."""
+    groups: list[list[Part]] = []
+    for part in parts:
+        last = groups[-1][-1] if groups else None
+        if last is not None and last.run.data is part.run.data and _end(last) <= _begin(part):
+            groups[-1].append(part)
+        else:
+            groups.append([part])
+    starts, lengths = _places(parts)
+    if len(groups) == 1:
+        return Slab(parts[0].run.data, starts, lengths)
+    pieces: list[memoryview] = []
+    at = behind = 0
+    for group in groups:
+        begin, end = _begin(group[0]), _end(group[-1])
+        pieces.append(memoryview(group[0].run.data)[begin:end])
+        number = sum([part.stop - part.first for part in group])
+        starts[at : at + number] += behind - begin
+        behind += end - begin
+        at += number
+    return Slab(b"".join(pieces), starts, lengths)
+
+
+def _places(parts: Sequence[Part]) -> tuple[Places, Places]:
+    starts: list[int] = []
+    stops: list[int] = []
+    for part in parts:
+        starts += part.run.starts[part.first : part.stop]
+        stops += part.run.stops[part.first : part.stop]
+    first = np.array(starts, np.int64)
+    return first, np.array(stops, np.int64) - first
+
+
+def _begin(part: Part) -> int:
+    return part.run.starts[part.first]
+
+
+def _end(part: Part) -> int:
+    return part.run.stops[part.stop - 1]

@@ -1,0 +1,51 @@
+"""Going through a stream as through any queue (queues/walking.py), from the oldest message to the newest one that was
+there at the beginning. Nothing can be taken out of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from leveret.message import Message
+from leveret.queues.stream import StreamQueue
+from leveret.queues.stream_marking import marked
+from leveret.queues.walking import READ_BYTES, STEP, Visitor
+
+
+class StreamWalk:
+    def __init__(self, queue: StreamQueue, visit: Visitor, on_progress: Callable[[], None] = lambda: None) -> None:
+        self._queue = queue
+        self._visit = visit
+        self._on_progress = on_progress
+        self._at = queue.first_offset  # the next offset to be read
+        self._stop = queue.next_offset
+        self._read: deque[tuple[int, Message]] = deque()
+        self._is_reading = False
+        self.is_over = False
+        self.enough = False  # the visitor has had its fill for this step
+
+    def step(self, most: int = STEP) -> bool:
+        """Look at some; False if there is nothing to do before ``on_progress`` is called, or ever."""
+        self.enough = False
+        while most > 0 and self._read and not self.enough:
+            offset, message = self._read.popleft()
+            self._visit(0, (offset + 1, 0, marked(message, offset)))
+            most -= 1
+        if not self._read:
+            self.is_over = not self._queue.alive or self._at >= self._stop
+            if not self.is_over:
+                self._fetch()
+        return not self._is_reading and not self.is_over
+
+    def _fetch(self) -> None:
+        files, offset, stop = self._queue.files, max(self._at, self._queue.first_offset), self._stop
+        self._is_reading = True
+        self._queue.surroundings.read_stream(lambda: files.read(offset, stop, READ_BYTES), self._fetched)
+
+    def _fetched(self, result: object) -> None:
+        self._is_reading = False
+        runs = result if isinstance(result, list) else []
+        for run in runs:
+            self._read.extend(enumerate(run.messages, run.first))
+        self._at = self._read[-1][0] + 1 if self._read else self._stop  # what cannot be read ends the walk
+        self._on_progress()

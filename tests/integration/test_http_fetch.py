@@ -1,0 +1,481 @@
+"""Messages of streams and classic queues over HTTP: what there is, which of it, and what happens meanwhile."""
+
+from __future__ import annotations
+
+import builtins
+import http.client
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import leveret
+from leveret.clock import FrozenClock
+from leveret.config import Settings
+from leveret.embedded_vhost import EmbeddedVhost
+from leveret.queues.stream import StreamQueue
+from leveret.wire.properties import Properties
+from tests.support.http_api import HttpApi, arrow_stream, bodies, located, vhost_path
+from tests.support.raw_client import eventually
+
+QUIET = Settings(amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
+STREAM = {"x-queue-type": "stream"}
+SOURCES, OFFSETS, MESSAGES = vhost_path("sources"), vhost_path("offsets"), vhost_path("messages")
+SCHEMA = pa.schema(
+    [
+        ("body", pa.binary()),
+        ("routing_key", pa.string()),
+        ("exchange", pa.string()),
+        ("queue", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("redelivered", pa.bool_()),
+        ("headers", pa.map_(pa.string(), pa.string())),
+        (
+            "properties",
+            pa.struct(
+                [
+                    ("content_type", pa.string()),
+                    ("content_encoding", pa.string()),
+                    ("delivery_mode", pa.int32()),
+                    ("priority", pa.int32()),
+                    ("correlation_id", pa.string()),
+                    ("reply_to", pa.string()),
+                    ("expiration", pa.string()),
+                    ("message_id", pa.string()),
+                    ("timestamp", pa.timestamp("us", "UTC")),
+                    ("type", pa.string()),
+                    ("user_id", pa.string()),
+                    ("app_id", pa.string()),
+                ]
+            ),
+        ),
+    ]
+)
+
+
+@pytest.fixture(params=["memory", "disk"])
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[leveret.Broker]:
+    data = tmp_path / "data" if request.param == "disk" else None
+    with leveret.Broker(replace(QUIET, data_dir=data)) as running:
+        yield running
+
+
+@pytest.fixture
+def api(broker: leveret.Broker) -> HttpApi:
+    return HttpApi(broker.http_url)
+
+
+@pytest.fixture
+def vhost(broker: leveret.Broker) -> EmbeddedVhost:
+    return broker.vhost()
+
+
+def fill(vhost: EmbeddedVhost, queue: str, number: int, first: int = 0) -> None:
+    for place in range(first, first + number):
+        vhost.publish("", queue, b"m%d" % place)
+
+
+def wait_until_readable(api: HttpApi, queue: str, number: int) -> None:
+    """A confirmed message of a stream is there for readers a moment later."""
+    eventually(lambda: api.get(OFFSETS, queue=queue)[1]["offsets"][0]["next"] >= number)
+
+
+# ---- what there is
+
+
+def test_sources_and_offsets_of_a_stream(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    vhost.declare_queue("s", durable=True, arguments=STREAM)
+    fill(vhost, "s", 12)
+    wait_until_readable(api, "s", 12)
+    status, answer = api.get(SOURCES, queue="s")
+    assert status == 200
+    (source,) = answer["sources"]
+    assert source["bytes"] > 0
+    assert source | {"bytes": 0} == {
+        "queue": "s",
+        "kind": "stream",
+        "partition": 0,
+        "first": 0,
+        "next": 12,
+        "messages": 12,
+        "bytes": 0,
+        "durable": True,
+    }
+
+
+def test_sources_of_a_classic_queue_count_what_is_ready(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    vhost.declare_queue("c", durable=True)
+    fill(vhost, "c", 5)
+    first = vhost.get("c")
+    assert first is not None
+    (source,) = api.get(SOURCES, queue="c")[1]["sources"]
+    assert (source["kind"], source["first"], source["next"], source["messages"]) == ("classic", 2, 6, 4)
+    vhost.nack(first.delivery_tag)
+    (source,) = api.get(SOURCES, queue="c")[1]["sources"]
+    assert (source["first"], source["messages"]) == (1, 5)
+
+
+def test_sources_by_a_pattern_are_numbered_by_name(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    for name in ("orders.2", "orders.1", "other", "my.orders.1"):
+        vhost.declare_queue(name)
+    found = api.get(SOURCES, pattern=r"orders\.\d")[1]["sources"]
+    assert [(each["queue"], each["partition"]) for each in found] == [("orders.1", 0), ("orders.2", 1)]
+    assert api.get(SOURCES, pattern="nothing")[0] == 404
+    status, answer = api.get(SOURCES, pattern="(")
+    assert (status, "not a regular expression" in answer["reason"]) == (400, True)
+
+
+def test_sources_of_a_super_stream_are_its_partitions_in_order(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    vhost.declare_exchange("x", "direct", durable=True)
+    for place, name in ((1, "x-a"), (0, "x-b"), (2, "x-c")):
+        vhost.declare_queue(name, durable=True, arguments=STREAM)
+        vhost.bind(name, "x", str(place), arguments={"x-stream-partition-order": place})
+    found = api.get(SOURCES, super_stream="x")[1]["sources"]
+    assert [(each["queue"], each["partition"]) for each in found] == [("x-b", 0), ("x-a", 1), ("x-c", 2)]
+    assert api.get(SOURCES, super_stream="nowhere")[0] == 404
+
+
+def test_offsets_by_time() -> None:
+    clock = FrozenClock()
+    with leveret.Broker(QUIET, clock=clock) as broker:
+        api, vhost = HttpApi(broker.http_url), broker.vhost()
+        vhost.declare_queue("s", durable=True, arguments=STREAM)
+        begun = int(clock.wall() * 1000)
+        for _ in range(3):
+            fill(vhost, "s", 2)
+            broker.clock.advance(10)
+        wait_until_readable(api, "s", 6)
+        found = {
+            moment: api.get(OFFSETS, queue="s", timestamp=begun + moment)[1]["offsets"][0]["at"]
+            for moment in (-5000, 0, 1, 10_000, 10_001, 20_000, 20_001)
+        }
+        assert found == {-5000: 0, 0: 0, 1: 2, 10_000: 2, 10_001: 4, 20_000: 4, 20_001: 6}
+        (row,) = api.rows(MESSAGES, queue="s", from_=2, to=3)
+        assert row["timestamp"] == datetime.fromtimestamp(begun / 1000 + 10, UTC)
+        vhost.declare_queue("c")
+        assert api.get(OFFSETS, queue="c", timestamp=0)[0] == 400
+        answer = api.get(OFFSETS, queue=["s", "c"])[1]["offsets"]
+        assert [(each["queue"], "at" in each) for each in answer] == [("s", False), ("c", False)]
+
+
+# ---- messages
+
+
+@pytest.mark.parametrize("arguments", [STREAM, {}], ids=["stream", "classic"])
+def test_a_message_in_all_its_columns(api: HttpApi, vhost: EmbeddedVhost, arguments: dict[str, object]) -> None:
+    vhost.declare_queue("q", durable=True, arguments=arguments)
+    vhost.declare_exchange("x", "topic")
+    vhost.bind("q", "x", "#")
+    sent = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+    headers = {"text": "käse", "n": 7, "deep": {"list": [1, "two", sent], "no": None}, "yes": True, "none": None}
+    vhost.publish(
+        "x",
+        "a.b",
+        b"\x00\xff",
+        Properties(
+            content_type="text/plain",
+            headers=headers,
+            delivery_mode=2,
+            priority=3,
+            correlation_id="c",
+            expiration="60000000",
+            message_id="m",
+            timestamp=sent,
+            app_id="app",
+        ),
+    )
+    vhost.publish("x", "plain", b"")
+    if arguments:
+        wait_until_readable(api, "q", 2)
+    table = api.table(MESSAGES, queue="q", partition=7)
+    assert table.schema == SCHEMA
+    rich, plain = table.to_pylist()
+    assert rich["headers"] == [
+        ("text", "käse"),
+        ("n", "7"),
+        ("deep", '{"list": [1, "two", "2024-05-06T07:08:09+00:00"], "no": null}'),
+        ("yes", "true"),
+        ("none", None),
+    ]
+    assert {name: value for name, value in rich["properties"].items() if value is not None} == {
+        "content_type": "text/plain",
+        "delivery_mode": 2,
+        "priority": 3,
+        "correlation_id": "c",
+        "expiration": "60000000",
+        "message_id": "m",
+        "timestamp": sent,
+        "app_id": "app",
+    }
+    del rich["headers"], rich["properties"], rich["timestamp"], rich["offset"]
+    assert rich == {
+        "body": b"\x00\xff",
+        "routing_key": "a.b",
+        "exchange": "x",
+        "queue": "q",
+        "partition": 7,
+        "redelivered": False,
+    }
+    assert (plain["body"], plain["routing_key"], plain["headers"]) == (b"", "plain", [])
+    assert set(plain["properties"].values()) == {None}
+
+
+@pytest.mark.parametrize("arguments", [STREAM, {}], ids=["stream", "classic"])
+def test_a_range_some_columns_and_a_filter(api: HttpApi, vhost: EmbeddedVhost, arguments: dict[str, object]) -> None:
+    vhost.declare_queue("q", durable=True, arguments=arguments)
+    vhost.declare_exchange("x", "fanout")
+    vhost.bind("q", "x")
+    for place in range(30):
+        vhost.publish("x", ("a.b", "a.c.d", "z")[place % 3], b"%d" % place)
+    base = 0 if arguments else 1  # offsets begin at 0, the sequences of a classic queue at 1
+    if arguments:
+        wait_until_readable(api, "q", 30)
+    table = api.table(MESSAGES, queue="q", from_=base + 5, to=base + 8, columns="offset,body")
+    assert table.schema.names == ["body", "offset"]
+    assert [row["body"] for row in table.to_pylist()] == [b"5", b"6", b"7"]
+    chosen = api.rows(MESSAGES, queue="q", routing_key="a.*", columns="body")
+    assert bodies(chosen) == [b"%d" % place for place in range(0, 30, 3)]
+    both = api.rows(MESSAGES, queue="q", routing_key="a.#", from_=base + 3, to=base + 6)
+    assert [row["routing_key"] for row in both] == ["a.b", "a.c.d"]
+    assert api.table(MESSAGES, queue="q", routing_key="nothing").num_rows == 0
+    assert api.table(MESSAGES, queue="q", from_=base + 30).num_rows == 0
+    assert api.table(MESSAGES, queue="q", from_=9, to=4).num_rows == 0
+    status, answer = api.get(MESSAGES, queue="q", columns="body,wrong")
+    assert (status, "unknown column 'wrong'" in answer["reason"]) == (400, True)
+
+
+def test_bodies_of_many_frames_and_none(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    sizes = (0, 1, 131_064, 131_065, 400_000, 5)
+    for queue, arguments in (("s", STREAM), ("c", {})):
+        vhost.declare_queue(queue, durable=True, arguments=arguments)
+        for size in sizes:
+            vhost.publish("", queue, bytes(size))
+        if arguments:
+            wait_until_readable(api, queue, len(sizes))
+        assert [len(body) for body in bodies(api.rows(MESSAGES, queue=queue, columns="body"))] == list(sizes)
+
+
+def test_a_browse_consumes_nothing_and_shows_what_came_back(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    vhost.declare_queue("c", durable=True)
+    fill(vhost, "c", 4)
+    taken = vhost.get("c")
+    assert taken is not None
+    assert bodies(api.rows(MESSAGES, queue="c")) == [b"m1", b"m2", b"m3"]
+    vhost.nack(taken.delivery_tag)
+    rows = api.rows(MESSAGES, queue="c")
+    assert [(row["body"], row["redelivered"], row["offset"]) for row in rows] == [
+        (b"m0", True, 1),
+        (b"m1", False, 2),
+        (b"m2", False, 3),
+        (b"m3", False, 4),
+    ]
+    assert vhost.message_count("c") == 4
+
+
+def test_a_priority_queue_is_read_in_the_order_of_delivery(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    vhost.declare_queue("p", arguments={"x-max-priority": 3})
+    for place, priority in enumerate((0, 3, 1, 3)):
+        vhost.publish("", "p", b"%d" % place, Properties(priority=priority))
+    assert bodies(api.rows(MESSAGES, queue="p")) == [b"1", b"3", b"2", b"0"]
+
+
+def test_a_backlog_that_is_mostly_on_disk(tmp_path: Path) -> None:
+    """More than the queue may hold in memory, and more than one batch."""
+    settings = replace(QUIET, data_dir=tmp_path / "data", durability="os", queue_memory=64 << 10)
+    with leveret.Broker(settings) as broker:
+        api, vhost = HttpApi(broker.http_url), broker.vhost()
+        vhost.declare_queue("c", durable=True)
+        batch = pa.record_batch({"body": pa.array([b"%d" % place for place in range(25_000)])})
+        assert api.post(MESSAGES, arrow_stream(batch), exchange="", routing_key="c")[1]["messages"] == 25_000
+        table = api.table(MESSAGES, queue="c", columns="body,offset")
+        assert table.column("body").to_pylist() == [b"%d" % place for place in range(25_000)]
+        assert table.column("offset").to_pylist() == list(range(1, 25_001))
+        assert max(len(chunk) for chunk in table.column("body").chunks) <= 10_000
+
+
+def test_a_stream_is_read_while_it_is_written(broker: leveret.Broker, api: HttpApi, vhost: EmbeddedVhost) -> None:
+    """A range is what it is, whatever comes behind it; and every answer is a stretch without gaps."""
+    vhost.declare_queue("s", durable=True, arguments=STREAM)
+    number, is_over = 300, threading.Event()
+
+    def publish() -> None:
+        try:
+            fill(broker.vhost(), "s", number)
+        finally:
+            is_over.set()
+
+    writer = threading.Thread(target=publish)
+    writer.start()
+    seen = 0
+    while not is_over.is_set() or seen < number:
+        rows = api.rows(MESSAGES, queue="s", from_=seen, columns="body,offset")
+        assert [row["offset"] for row in rows] == list(range(seen, seen + len(rows)))
+        assert bodies(rows) == [b"m%d" % place for place in range(seen, seen + len(rows))]
+        seen += len(rows)
+    writer.join()
+    assert seen == number
+
+
+def test_what_retention_took_is_gone_or_skipped(broker: leveret.Broker, api: HttpApi, vhost: EmbeddedVhost) -> None:
+    arguments = STREAM | {"x-max-length-bytes": 4_000_000, "x-stream-max-segment-size-bytes": 1_000_000}
+    vhost.declare_queue("s", durable=True, arguments=arguments)
+    batch = pa.record_batch({"body": pa.array([bytes(1000)] * 1000)})
+    for _ in range(8):
+        assert api.post(MESSAGES, arrow_stream(batch), exchange="", routing_key="s")[0] == 200
+    wait_until_readable(api, "s", 8000)
+    stream = broker.node.broker.vhosts["/"].queues["s"]
+    assert isinstance(stream, StreamQueue)
+    eventually(lambda: broker.call(lambda: stream.first_offset) > 0)
+    first = api.get(OFFSETS, queue="s")[1]["offsets"][0]["first"]
+    status, answer = api.get(MESSAGES, queue="s", from_=0, to=first + 3)
+    assert (status, answer["error"], answer["first"]) == (410, "gone", first)
+    assert "missing=skip" in answer["reason"]
+    rows = api.rows(MESSAGES, queue="s", from_=0, to=first + 3, missing="skip", columns="offset")
+    assert [row["offset"] for row in rows] == [first, first + 1, first + 2]
+    assert api.table(MESSAGES, queue="s", columns="offset").num_rows == 8000 - first
+    assert api.get(MESSAGES, queue="s", missing="perhaps")[0] == 400
+
+
+def test_without_arrow_the_remedy_is_told(api: HttpApi, vhost: EmbeddedVhost, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def hidden(name: str, *rest: Any) -> Any:
+        if name.partition(".")[0] in ("pyarrow", "numpy"):
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *rest)
+
+    vhost.declare_queue("q")
+    monkeypatch.setattr(builtins, "__import__", hidden)
+    try:
+        status, answer = api.get(MESSAGES, queue="q")
+        posted = api.post(MESSAGES, b"x", exchange="", routing_key="q")
+        listed = api.get(SOURCES, queue="q")
+    finally:
+        monkeypatch.undo()
+    assert (status, answer["error"]) == (501, "not_available")
+    assert "pip install 'leveret[arrow]'" in answer["reason"]
+    assert posted[0] == 501
+    assert listed[0] == 200
+
+
+# ---- bounds
+
+
+ALL_JOBS = 9  # at least, for 60,000 messages of a kilobyte: two looks for Arrow, then at most 8 MiB each
+
+
+def big_stream(api: HttpApi, vhost: EmbeddedVhost, number: int) -> None:
+    vhost.declare_queue("s", durable=True, arguments=STREAM)
+    batch = pa.record_batch({"body": pa.array([bytes(1000)] * 10_000)})
+    for _ in range(number // 10_000):
+        assert api.post(MESSAGES, arrow_stream(batch), exchange="", routing_key="s")[0] == 200
+    wait_until_readable(api, "s", number)
+
+
+def counted_jobs(broker: leveret.Broker) -> list[object]:
+    """Grows with every job that goes to the threads."""
+    jobs: list[object] = []
+    house = broker.node._house
+    plain = house.in_worker
+
+    async def counted(job: Any) -> Any:
+        jobs.append(job)
+        return await plain(job)
+
+    house.in_worker = counted  # type: ignore[method-assign]
+    return jobs
+
+
+def test_a_client_that_goes_away_ends_its_fetch() -> None:
+    with leveret.Broker(QUIET) as broker:
+        api, vhost = HttpApi(broker.http_url), broker.vhost()
+        big_stream(api, vhost, 60_000)
+        jobs = counted_jobs(broker)
+        connection = api.connect()
+        connection.request("GET", located(MESSAGES, {"queue": "s"}), headers=api.headers)
+        response = connection.getresponse()
+        assert response.read(1000)
+        connection.close()
+        response.close()
+        http_server = broker.node._http
+        assert http_server is not None
+        assert http_server._peers is not None
+        state = http_server._peers.state
+        eventually(lambda: not broker.call(lambda: state.tasks))
+        assert len(jobs) < ALL_JOBS
+
+
+def test_a_client_that_does_not_read_holds_a_few_batches() -> None:
+    """Building stops until it reads; then it gets all."""
+    with leveret.Broker(QUIET) as broker:
+        api, vhost = HttpApi(broker.http_url), broker.vhost()
+        big_stream(api, vhost, 60_000)
+        jobs = counted_jobs(broker)
+        connection = api.connect()
+        connection.request("GET", located(MESSAGES, {"queue": "s", "columns": "body"}), headers=api.headers)
+        house = broker.node._house
+        eventually(lambda: jobs and not broker.call(lambda: house._jobs))
+        assert len(jobs) < ALL_JOBS
+        response = connection.getresponse()
+        assert pa.ipc.open_stream(response).read_all().num_rows == 60_000
+        assert len(jobs) >= ALL_JOBS
+        connection.close()
+
+
+def test_the_loop_goes_on_during_a_big_fetch(broker: leveret.Broker, api: HttpApi, vhost: EmbeddedVhost) -> None:
+    """No callback may take more than 20 ms; what is measured here has the reading client in the same process, so it
+    is bounded more loosely."""
+    big_stream(api, vhost, 50_000)
+    api.table(MESSAGES, queue="s", to=10)  # what is loaded once is loaded
+    loop = broker._loop
+    assert loop is not None
+    gaps: list[float] = []
+    is_over = threading.Event()
+
+    def tick(before: float) -> None:
+        now = loop.time()
+        gaps.append(now - before)
+        if not is_over.is_set():
+            loop.call_soon(tick, now)
+
+    loop.call_soon_threadsafe(lambda: tick(loop.time()))
+    connection = api.connect()
+    connection.request("GET", located(MESSAGES, {"queue": "s"}), headers=api.headers)
+    response = connection.getresponse()
+    while response.read(1 << 20):
+        pass
+    is_over.set()
+    connection.close()
+    gaps.sort()
+    assert len(gaps) > 100
+    assert gaps[-len(gaps) // 100] < 0.02
+    assert gaps[-1] < 0.25
+
+
+def test_an_answer_that_breaks_in_the_middle_is_not_taken_for_whole(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from leveret.pipeline.arrow_streams import StreamFetch
+
+    with leveret.Broker(QUIET) as broker:
+        api, vhost = HttpApi(broker.http_url), broker.vhost()
+        big_stream(api, vhost, 30_000)
+        whole, calls = StreamFetch.step, []
+
+        def broken(fetch: StreamFetch) -> list[pa.RecordBatch]:
+            calls.append(1)
+            if len(calls) == 2:
+                raise OSError("the disk is gone")
+            return whole(fetch)
+
+        monkeypatch.setattr(StreamFetch, "step", broken)
+        with pytest.raises(http.client.IncompleteRead):
+            api.send("GET", located(MESSAGES, {"queue": "s"}))
+    assert "answer cut short" in caplog.text

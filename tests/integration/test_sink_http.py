@@ -1,0 +1,340 @@
+"""The sink over HTTP: rows of Arrow are staged, committed, or published as they come."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import leveret
+from leveret.broker.internal_queues import STAGE
+from leveret.clock import FrozenClock
+from leveret.config import Settings
+from leveret.embedded_vhost import EmbeddedVhost
+from leveret.pipeline.stages import LIFETIME
+from tests.support.http_api import HttpApi, arrow_stream, located, vhost_path
+from tests.support.raw_client import eventually
+
+QUIET = Settings(amqp_port=None, http_port=0, stomp_port=None, shutdown_timeout=2.0, login_failure_delay=0.0)
+STAGES, COMMITS, MESSAGES = vhost_path("stages"), vhost_path("commits"), vhost_path("messages")
+TO_Q: dict[str, object] = {"exchange": "", "routing_key": "q"}
+
+
+@pytest.fixture(params=["disk", "memory"])
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[leveret.Broker]:
+    folder = tmp_path / "data" if request.param == "disk" else None
+    with leveret.Broker(replace(QUIET, data_dir=folder)) as running:
+        running.vhost().declare_queue("q", durable=True)
+        yield running
+
+
+@pytest.fixture
+def vhost(broker: leveret.Broker) -> EmbeddedVhost:
+    return broker.vhost()
+
+
+@pytest.fixture
+def api(broker: leveret.Broker) -> HttpApi:
+    return HttpApi(broker.http_url)
+
+
+def rows(number: int, first: int = 0, **columns: Any) -> bytes:
+    body = pa.array([b"%06d" % n for n in range(first, first + number)], pa.binary())
+    return arrow_stream(pa.record_batch({"body": body, **columns}))
+
+
+def staged(api: HttpApi, body: bytes, batch: int = 0, transaction: str = "T", **query: object) -> str:
+    status, answer = api.post(STAGES, body, **{**TO_Q, "transaction": transaction, "batch": batch, **query})
+    assert status == 200, answer
+    return str(answer["stage"])
+
+
+def commit(api: HttpApi, batch: int, *ids: str, transaction: str = "T") -> tuple[int, Any]:
+    return api.post(COMMITS, {"transaction": transaction, "batch": batch, "stages": ids})
+
+
+def drained(vhost: EmbeddedVhost, queue: str = "q") -> list[bytes]:
+    bodies = []
+    while (message := vhost.get(queue, auto_ack=True)) is not None:
+        bodies.append(message.body)
+    return bodies
+
+
+def stage_queues(broker: leveret.Broker) -> list[str]:
+    return broker.call(
+        lambda: [name for name in broker.node.broker.vhost("/").internal.queues if name.startswith(STAGE)]
+    )
+
+
+def add_user(broker: leveret.Broker, name: str, write: str, topic: str | None = None) -> HttpApi:
+    core = broker.node.broker
+
+    def add() -> None:
+        core.users.add(name, password="secret")
+        core.permissions.set(name, "/", "", write, "")
+        if topic is not None:
+            core.permissions.set_topic(name, "/", "amq.topic", topic, "")
+
+    broker.call(add)
+    return HttpApi(broker.http_url, name, "secret")
+
+
+# ---- stages and commits
+
+
+def test_rows_are_invisible_until_they_are_committed_and_then_there_once(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    stages = [staged(api, rows(1000, first), partition=first // 1000) for first in (0, 1000)]
+    assert vhost.get("q") is None
+    assert commit(api, 0, *stages) == (200, {"duplicate": False, "messages": 2000, "unroutable": 0})
+    assert drained(vhost) == [b"%06d" % n for n in range(2000)]
+    again = staged(api, rows(10))
+    assert commit(api, 0, again) == (200, {"duplicate": True, "messages": 0, "unroutable": 0})
+    assert drained(vhost) == []
+    assert api.get(COMMITS, transaction="T") == (200, {"transaction": "T", "last_batch": 0})
+    assert api.get(COMMITS, transaction="other") == (200, {"transaction": "other", "last_batch": None})
+
+
+def test_stages_are_listed_and_dropped(api: HttpApi, broker: leveret.Broker) -> None:
+    mine, other = staged(api, rows(3), batch=7), staged(api, rows(2), batch=8)
+    status, answer = api.get(STAGES)
+    assert status == 200
+    first, second = answer["stages"]
+    assert (first["stage"], first["transaction"], first["batch"], first["messages"]) == (mine, "T", 7, 3)
+    assert second["stage"] == other
+    assert first["bytes"] > 3 * 6
+    assert first["since"] == pytest.approx(broker.node.broker.clock.wall(), abs=60)
+    assert api.delete(STAGES, transaction="T", batch=7) == (200, {"dropped": 1})
+    assert api.delete(STAGES, transaction="T", batch=7) == (200, {"dropped": 0})
+    assert [stage["stage"] for stage in api.get(STAGES)[1]["stages"]] == [other]
+
+
+def test_a_stage_that_is_unknown_is_a_conflict(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    stage = staged(api, rows(1))
+    status, answer = commit(api, 0, stage, "nonsense")
+    assert status == 409
+    assert "nonsense" in answer["reason"]
+    assert api.get(COMMITS, transaction="T")[1]["last_batch"] is None
+    assert commit(api, 0, stage)[0] == 200
+    assert drained(vhost) == [b"000000"]
+
+
+def test_rows_name_their_own_exchange_and_key(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    for key in ("a", "b"):
+        vhost.declare_queue(key, durable=True)
+        vhost.bind("amq.direct", key, key)
+    keys = pa.array(["a", "b"] * 5)
+    exchanges = pa.array(["amq.direct"] * 9 + [""])
+    stage = staged(api, rows(10, routing_key=keys, exchange=exchanges))
+    assert commit(api, 0, stage)[1]["messages"] == 10
+    assert drained(vhost, "a") == [b"%06d" % n for n in range(0, 10, 2)]
+    assert drained(vhost, "b") == [b"%06d" % n for n in range(1, 10, 2)]
+
+
+def test_headers_and_properties_arrive(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    headers = pa.array([[("colour", "red")], []], pa.map_(pa.string(), pa.string()))
+    fields = [("message_id", pa.string()), ("delivery_mode", pa.int32()), ("priority", pa.int32())]
+    properties = pa.array([{"message_id": "m", "priority": 3}, {"delivery_mode": 1}], pa.struct(fields))
+    commit(api, 0, staged(api, rows(2, headers=headers, properties=properties)))
+    first, second = vhost.get("q", auto_ack=True), vhost.get("q", auto_ack=True)
+    assert first is not None and second is not None
+    assert first.properties.headers == {"colour": "red"}
+    assert (first.properties.message_id, first.properties.delivery_mode, first.properties.priority) == ("m", 2, 3)
+    assert (second.properties.headers, second.properties.delivery_mode) == (None, 1)
+
+
+def test_a_body_that_breaks_leaves_no_stage(api: HttpApi, broker: leveret.Broker) -> None:
+    batch = pa.record_batch({"body": pa.array([bytes(100)] * 10_000, pa.binary())})
+    whole = arrow_stream(batch, batch, batch)
+    status, answer = api.post(STAGES, whole[: len(whole) * 2 // 3], **TO_Q, transaction="T", batch=0)
+    assert (status, answer["error"]) == (400, "bad_request")
+    assert stage_queues(broker) == []
+
+
+def test_a_client_that_goes_away_leaves_no_stage(api: HttpApi, broker: leveret.Broker) -> None:
+    batch = pa.record_batch({"body": pa.array([bytes(100)] * 10_000, pa.binary())})
+    whole = arrow_stream(batch, batch)
+    path = located(STAGES, {**TO_Q, "transaction": "T", "batch": 0})
+    with socket.create_connection((api.host, api.port), 20) as peer:
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {api.headers['Authorization']}\r\n"
+        peer.sendall(f"{head}Content-Length: {len(whole)}\r\n\r\n".encode() + whole[: len(whole) * 2 // 3])
+        eventually(lambda: stage_queues(broker))
+    eventually(lambda: not stage_queues(broker))
+
+
+def test_an_unfinished_stage_is_in_no_list_and_cannot_be_committed(api: HttpApi, broker: leveret.Broker) -> None:
+    whole = rows(10)
+    path = located(STAGES, {**TO_Q, "transaction": "T", "batch": 0})
+    connection = http.client.HTTPConnection(api.host, api.port, timeout=20)
+    connection.putrequest("POST", path)
+    connection.putheader("Authorization", api.headers["Authorization"])
+    connection.putheader("Content-Length", str(len(whole)))
+    connection.endheaders(whole[:-8])
+    (name,) = eventually(lambda: stage_queues(broker))
+    assert api.get(STAGES) == (200, {"stages": []})
+    assert commit(api, 0, name.removeprefix(STAGE))[0] == 409
+    connection.send(whole[-8:])
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
+def test_a_stage_expires_on_the_clock_of_the_broker(tmp_path: Path) -> None:
+    settings = replace(QUIET, data_dir=tmp_path / "data")
+    with leveret.Broker(settings, clock=FrozenClock()) as broker:
+        broker.vhost().declare_queue("q", durable=True)
+        api = HttpApi(broker.http_url)
+        stage = staged(api, rows(5))
+        broker.clock.advance(LIFETIME + 1)
+        assert api.get(STAGES) == (200, {"stages": []})
+        status, answer = commit(api, 0, stage)
+        assert (status, "an hour" in answer["reason"]) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({"batch": 0}, "transaction"),
+        ({"transaction": "", "batch": 0}, "transaction"),
+        ({"transaction": "T"}, "batch"),
+        ({"transaction": "T", "batch": -1}, "batch"),
+        ({"transaction": "T", "batch": 0, "mandatory": "perhaps"}, "mandatory"),
+        ({"transaction": "T", "batch": 0, "partition": "x"}, "partition"),
+    ],
+)
+def test_wrong_parameters_are_named(api: HttpApi, query: dict[str, object], named: str) -> None:
+    status, answer = api.post(STAGES, rows(1), **TO_Q, **query)
+    assert (status, f"'{named}'" in answer["reason"]) == (400, True)
+
+
+@pytest.mark.parametrize("stages", [None, "x", [1], {}])
+def test_a_commit_needs_a_list_of_ids(api: HttpApi, stages: object) -> None:
+    status, answer = api.post(COMMITS, {"transaction": "T", "batch": 0, "stages": stages})
+    assert (status, "'stages'" in answer["reason"]) == (400, True)
+
+
+# ---- what may come in
+
+
+BOTH = pytest.mark.parametrize(("path", "more"), [(STAGES, {"transaction": "T", "batch": 0}), (MESSAGES, {})])
+
+
+@BOTH
+def test_an_unknown_exchange_is_not_found(api: HttpApi, broker: leveret.Broker, path: str, more: Any) -> None:
+    status, answer = api.post(path, rows(1), exchange="nowhere", **more)
+    assert (status, answer["reason"]) == (404, "no exchange 'nowhere' in vhost '/'")
+    column = pa.array(["", "nowhere"])
+    status, answer = api.post(path, rows(2, exchange=column), routing_key="q", **more)
+    assert (status, answer["reason"]) == (404, "no exchange 'nowhere' in vhost '/'")
+    assert stage_queues(broker) == []
+
+
+@BOTH
+def test_what_must_arrive_and_cannot_is_a_conflict(
+    api: HttpApi, broker: leveret.Broker, vhost: EmbeddedVhost, path: str, more: Any
+) -> None:
+    keys = pa.array(["q", "nobody"])
+    status, answer = api.post(path, rows(2, routing_key=keys), exchange="", mandatory="true", **more)
+    assert status == 409
+    assert "routing key 'nobody' reaches no queue from exchange 'amq.default'" in answer["reason"]
+    assert stage_queues(broker) == []
+    assert len(drained(vhost)) == (path == MESSAGES)
+
+
+@BOTH
+def test_without_write_permission_nothing_comes_in(
+    api: HttpApi, broker: leveret.Broker, vhost: EmbeddedVhost, path: str, more: Any
+) -> None:
+    other = add_user(broker, f"other{path[-6:]}", "^amq\\.topic$", topic="^mine\\.")
+    status, answer = other.post(path, rows(1), **TO_Q, **more)
+    assert (status, "write access to exchange 'amq.default'" in answer["reason"]) == (403, True)
+    status, answer = other.post(path, rows(1), exchange="amq.topic", routing_key="yours.x", **more)
+    assert (status, "write access to topic 'yours.x'" in answer["reason"]) == (403, True)
+    assert other.post(path, rows(1), exchange="amq.topic", routing_key="mine.x", **more)[0] == 200
+    vhost.declare_exchange("inside", "fanout", internal=True)
+    status, answer = api.post(path, rows(1), exchange="inside", **more)
+    assert (status, "internal exchange 'inside'" in answer["reason"]) == (403, True)
+
+
+def test_stages_of_others_are_neither_seen_nor_touched_without_permission(
+    api: HttpApi, broker: leveret.Broker, vhost: EmbeddedVhost
+) -> None:
+    other = add_user(broker, "reader", "^amq\\.topic$")
+    stage = staged(api, rows(1))
+    assert other.get(STAGES) == (200, {"stages": []})
+    assert other.delete(STAGES, transaction="T", batch=0)[0] == 403
+    assert commit(other, 0, stage)[0] == 403
+    assert commit(api, 0, stage)[0] == 200
+
+
+@BOTH
+def test_properties_that_no_broker_takes_are_refused(
+    api: HttpApi, broker: leveret.Broker, vhost: EmbeddedVhost, path: str, more: Any
+) -> None:
+    for name, value in (("expiration", "soon"), ("user_id", "somebody"), ("reply_to", "amq.rabbitmq.reply-to")):
+        properties = pa.array([{name: value}], pa.struct([(name, pa.string())]))
+        status, _ = api.post(path, rows(1, properties=properties), **TO_Q, **more)
+        assert status == 409
+    mine = pa.array([{"user_id": "guest"}], pa.struct([("user_id", pa.string())]))
+    assert api.post(path, rows(1, properties=mine), **TO_Q, **more)[0] == 200
+    assert len(stage_queues(broker)) == (path == STAGES)
+
+
+@BOTH
+def test_while_there_is_an_alarm_publishers_are_blocked_and_commits_go_on(
+    api: HttpApi, broker: leveret.Broker, path: str, more: Any
+) -> None:
+    stage = staged(api, rows(1), batch=1, transaction="U")
+    broker.call(lambda: broker.node.broker.set_alarm("test", "a test is running"))
+    response, answer = api.send("POST", located(path, {**TO_Q, **more}), rows(1))
+    assert (response.status, response.getheader("retry-after")) == (503, "1")
+    assert b"a test is running" in answer
+    assert commit(api, 1, stage, transaction="U")[1]["messages"] == 1
+    broker.call(lambda: broker.node.broker.set_alarm("test", None))
+    assert api.post(path, rows(1), **TO_Q, **more)[0] == 200
+
+
+# ---- published as they come
+
+
+def test_rows_are_published_as_they_come(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    keys = pa.array(["q", "nobody"] * 1500)
+    status, answer = api.post(MESSAGES, rows(3000, routing_key=keys), exchange="")
+    assert (status, answer) == (200, {"messages": 3000, "unroutable": 1500})
+    assert drained(vhost) == [b"%06d" % n for n in range(0, 3000, 2)]
+
+
+def test_of_a_body_that_breaks_it_is_told_how_much_was_published(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    batch = pa.record_batch({"body": pa.array([bytes(100)] * 10_000, pa.binary())})
+    whole = arrow_stream(batch, batch, batch)
+    status, answer = api.post(MESSAGES, whole[: len(whole) * 5 // 6], **TO_Q)
+    assert (status, answer["messages"]) == (400, 20_000)
+    assert vhost.declare_queue("q", durable=True).messages == 20_000
+
+
+def test_of_a_full_queue_it_is_told_how_much_was_published(api: HttpApi, vhost: EmbeddedVhost) -> None:
+    vhost.declare_queue("full", durable=True, arguments={"x-max-length": 3, "x-overflow": "reject-publish"})
+    status, answer = api.post(MESSAGES, rows(5), exchange="", routing_key="full")
+    assert (status, answer["messages"]) == (409, 3)
+    assert "full" in answer["reason"]
+    assert drained(vhost, "full") == [b"%06d" % n for n in range(3)]
+
+
+def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+    settings = replace(QUIET, data_dir=tmp_path / "data")
+    with leveret.Broker(settings) as broker:
+        broker.vhost().declare_queue("q", durable=True)
+        api = HttpApi(broker.http_url)
+        assert api.post(MESSAGES, rows(10), **TO_Q)[0] == 200
+        stage, dropped = staged(api, rows(10, 10)), staged(api, rows(10, 20), batch=9, transaction="U")
+        assert api.delete(STAGES, transaction="U", batch=9) == (200, {"dropped": 1})
+    with leveret.Broker(settings) as broker:
+        api, vhost = HttpApi(broker.http_url), broker.vhost()
+        assert [each["stage"] for each in api.get(STAGES)[1]["stages"]] == [stage]
+        assert commit(api, 9, dropped, transaction="U")[0] == 409
+        assert commit(api, 0, stage)[1]["messages"] == 10
+        assert drained(vhost) == [b"%06d" % n for n in range(20)]

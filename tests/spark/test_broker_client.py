@@ -1,0 +1,128 @@
+"""HTTP to brokers that are elsewhere, away, or come back."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leveret.spark import SCHEMA
+from leveret.spark.broker_client import BrokerClient
+from leveret.spark.fetching import Fetch, RangePartition, SlicePartition
+from leveret.spark.options import Access, connection_options
+from leveret.spark.problems import BrokerRefused, BrokerUnreachable
+from leveret.spark.schema import Shape
+from tests.support.serving import Serving
+from tests.support.spark_broker import SparkBroker
+
+WHOLE = Shape(SCHEMA, headers=False)
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+def test_endpoints_are_tried_in_turn(broker: SparkBroker) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    access = connection_options({"endpoint": f"{dead},{broker.endpoint}"})
+    queue = broker.queue("second")
+    with BrokerClient(access) as client:
+        for _ in range(2):
+            [source] = client.get("sources", {"queue": queue})["sources"]  # type: ignore[misc]
+            assert source["queue"] == queue
+
+
+def test_a_broker_that_is_away_is_named_with_the_remedy() -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    access = connection_options({"endpoint": dead, "retrySeconds": "0"})
+    with BrokerClient(access) as client, pytest.raises(BrokerUnreachable) as caught:
+        client.get("sources", {"queue": "q"})
+    assert f"no answer from {dead} for 0 seconds (ConnectionRefusedError" in str(caught.value)
+    assert "timeoutSeconds and retrySeconds" in str(caught.value)
+
+
+def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        options = {"endpoint": f"http://127.0.0.1:{port}", "retrySeconds": "0", "timeoutSeconds": "1"}
+        with BrokerClient(connection_options(options)) as client, pytest.raises(BrokerUnreachable, match="TimeoutError"):
+            client.get("sources")
+
+
+def test_a_wrong_password_is_refused_and_not_shown(broker: SparkBroker, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("hunter2\n")
+    access = connection_options({"endpoint": broker.endpoint, "credentialsFile": str(tmp_path / "file")})
+    with BrokerClient(access) as client, pytest.raises(BrokerRefused) as caught:
+        client.get("sources", {"queue": "q"})
+    assert caught.value.status == 401
+    assert "hunter2" not in str(caught.value)
+
+
+class Restarting:
+    """A broker of this test alone, which can be killed and come back at its place."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port = str(free_port())
+        self.serving = self._start()
+        self.amqp, self.http = self.serving.url("amqp"), self.serving.url("http")
+
+    @property
+    def access(self) -> Access:
+        return connection_options({"endpoint": self.http, "retrySeconds": "30"})
+
+    def _start(self) -> Serving:
+        serving = Serving(self._folder, "--http-port", self._port)
+        serving.banner()
+        return serving
+
+    def kill_and_restart(self) -> None:
+        self.serving.process.send_signal(signal.SIGKILL)
+        self.stop()
+        self.serving = self._start()
+
+    def stop(self) -> None:
+        self.serving.__exit__(None, None, None)
+
+
+@contextmanager
+def restarting(folder: Path) -> Iterator[Restarting]:
+    broker = Restarting(folder)
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def test_a_fetch_goes_on_behind_what_arrived_when_the_broker_is_killed(tmp_path: Path) -> None:
+    with restarting(tmp_path) as ours:
+        with SparkBroker(ours.amqp, ours.http) as known:
+            wanted = [f"{n:03}".encode() for n in range(60)]
+            stream = known.stream("long", [name + b"x" * (1 << 20) for name in wanted])
+            queue = known.queue("leased", [name + b"x" * (1 << 20) for name in wanted])
+            known.ask("POST", "%2F/leases", {"consumer": "c", "queue": queue, "after": 0, "max_messages": 60})
+        fetch = Fetch(ours.access, WHOLE)
+        for batches in (
+            fetch.range(RangePartition(stream, 0, 0, 60, skip_missing=False)),
+            fetch.slice(SlicePartition(queue, "c", 1, 0, 1)),
+        ):
+            first = next(batches)
+            assert first.num_rows < 60
+            ours.kill_and_restart()
+            rows = [body[:3] for batch in (first, *batches) for body in batch.column("body").to_pylist()]
+            assert rows == wanted
+
+
+def test_a_kept_connection_survives_a_restart_of_the_broker(tmp_path: Path) -> None:
+    with restarting(tmp_path) as ours, BrokerClient(replace(ours.access, retry_seconds=0)) as client:
+        assert client.get("/queries") == {"queries": []}
+        ours.kill_and_restart()
+        assert client.get("/queries") == {"queries": []}

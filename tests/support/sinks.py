@@ -1,0 +1,108 @@
+"""What a Spark sink does, at a broker without a server: rows are staged and committed, and the house rests in between.
+
+    house = StoredHouse()
+    sink = Sink(house)
+    stage = sink.stage("T", 0, b"one", b"two")
+    assert sink.commit("T", 0, stage) == Committed(False, 2, 0)
+"""
+
+from __future__ import annotations
+
+from leveret.errors import LeveretError
+from leveret.message import PERSISTENT, Address, Message
+from leveret.pipeline.commits import Commits, Committed
+from leveret.pipeline.inflow import front, looked_at
+from leveret.pipeline.stages import Stage, Ticket
+from leveret.wire.constants import DEFAULT_FRAME_MAX
+from leveret.wire.content import body_of, make_content
+from leveret.wire.properties import Properties
+from tests.support.peer_pair import House
+
+Outcome = Committed | LeveretError
+
+
+def row(body: bytes, address: Address, **properties: object) -> Message:
+    """As arrow_rows.py makes them: persistent unless it says otherwise."""
+    given = Properties(**{"delivery_mode": 2, **properties})  # type: ignore[arg-type]
+    return make_content(given, body), address, PERSISTENT
+
+
+def address(exchange: str = "", key: str = "q") -> Address:
+    return Address(exchange, key, 1, DEFAULT_FRAME_MAX)
+
+
+class Sink:
+    """The book of one life of a broker. ``commits.start`` has finished, or goes on with, what an earlier life left."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.commits = Commits(house.broker)
+        self.stages = self.commits.stages
+        self.commits.start()
+        house.rest()
+
+    def begin(self, transaction: str = "T", batch: int = 0, *, attempt: int = 0) -> Stage:
+        return self.stages.begin(self.house.vhost, Ticket(transaction, batch, 0, attempt))
+
+    def add(self, stage: Stage, messages: list[Message]) -> None:
+        """All of one address."""
+        while messages:
+            look, piece = looked_at(front(messages), self.house.clock.now())
+            self.stages.add(stage, piece, look)
+            messages = messages[len(piece) :]
+
+    def finish(self, stage: Stage) -> str:
+        self.stages.seal(stage)
+        self.house.rest()
+        self.stages.mark_whole(stage)
+        return stage.id
+
+    def stage(
+        self,
+        transaction: str,
+        batch: int,
+        *bodies: bytes,
+        exchange: str = "",
+        key: str = "q",
+        attempt: int = 0,
+        **properties: object,
+    ) -> str:
+        stage = self.begin(transaction, batch, attempt=attempt)
+        to = address(exchange, key)
+        self.add(stage, [row(body, to, **properties) for body in bodies])
+        return self.finish(stage)
+
+    def send(self, transaction: str, batch: int, *ids: str) -> list[Outcome]:
+        """Commit without waiting: the list gets the outcome when there is one."""
+        outcomes: list[Outcome] = []
+        self.commits.commit(self.house.vhost, transaction, batch, ids, outcomes.append)
+        return outcomes
+
+    def commit(self, transaction: str, batch: int, *ids: str) -> Committed:
+        outcomes = self.send(transaction, batch, *ids)
+        self.house.rest()
+        (outcome,) = outcomes
+        if isinstance(outcome, LeveretError):
+            raise outcome
+        return outcome
+
+    def ids(self) -> list[str]:
+        """Of the stages that are there."""
+        return [stage.id for stage in self.stages.of(self.house.vhost)]
+
+    def last(self, transaction: str = "T") -> int | None:
+        return self.commits.last_batch(self.house.vhost, transaction)
+
+
+def drained(house: House, queue: str) -> list[bytes]:
+    """All that a queue has, in order; it is empty afterwards."""
+    bodies = []
+    while True:
+        found = house.queue(queue)
+        if found.needs_load:
+            house.rest()
+        taken = found.get(True)
+        if taken is None:
+            house.turn()
+            return bodies
+        bodies.append(body_of(taken.message[0]))
