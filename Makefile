@@ -14,7 +14,7 @@ NODE_DIR := tests/compat/node
 PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check lint test compat fuzz crash bench bench-deps bench-compare foreign clean
+.PHONY: help run check lint test compat fuzz crash bench bench-spark bench-deps bench-compare foreign clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -47,6 +47,9 @@ crash: .venv/.installed-dev ## kill -9 cycles and power cuts under load, round b
 
 bench: .venv/.installed ## speed and memory against RabbitMQ (AMQPBENCH=path/to/amqpbench.c ARGS="--scenarios a16,b16")
 	@$(BIN)/python -m benchmarks.run --amqpbench "$(AMQPBENCH)" $(ARGS)
+
+bench-spark: .venv/.installed-dev ## the pipeline on Spark against its targets and RabbitMQ with pika (AMQPBENCH=..., ARGS="--scenarios noop")
+	@$(BIN)/python -m benchmarks.pipeline.run --amqpbench "$(AMQPBENCH)" $(ARGS)
 
 bench-deps: ## install RabbitMQ for the comparison (Debian, as root)
 	@LEVERET_REQUIRE_ALL=1 sh tools/install_debian.sh /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server cc=gcc

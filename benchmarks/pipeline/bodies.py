@@ -1,7 +1,7 @@
 """The messages that are measured, and how to know them again.
 
-Message n has a body of which the first eight bytes are n and the rest never changes. Its CRC-32 is linear in the bits of
-n: a table per byte gives those of millions at once, and Spark counts the same with its own `crc32`. The sum over all
+Message n has a body of which the first eight bytes are n and the rest never changes. Its CRC-32 is linear in the bits
+of n: a table per byte gives those of millions at once, and Spark counts the same with its own `crc32`. The sum over all
 messages tells whether one is missing, doubled or altered.
 """
 

@@ -1,4 +1,4 @@
-"""Fetches ranges of streams over HTTP as fast as the broker gives them: `... ENDPOINT SECONDS QUEUE=NEXT [QUEUE=NEXT ...]`.
+"""Fetches streams over HTTP as fast as the broker gives them: `... ENDPOINT SECONDS QUEUE=NEXT [QUEUE=NEXT ...]`.
 
 One process for each queue. Each reads its queue again and again from offset 0 to NEXT, looks at every batch, and prints
 a JSON line: rows, bytes, whole fetches. Offsets that are not the expected ones end it with an error.

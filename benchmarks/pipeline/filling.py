@@ -9,9 +9,9 @@ from __future__ import annotations
 import socket
 import threading
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import pika.exceptions
 import pika.frame
 import pika.spec
 from numpy.typing import NDArray
@@ -63,7 +63,7 @@ class Link:
         self._expect(Connection.OpenOk)
         self.ask(Channel.Open(), Channel.OpenOk)
 
-    def ask(self, method: object, answer: type) -> object:
+    def ask(self, method: object, answer: type) -> Any:
         """A method on channel 1 and its answer."""
         self._say(1, method)
         return self._expect(answer)
@@ -74,7 +74,7 @@ class Link:
     def _say(self, channel: int, method: object) -> None:
         self.socket.sendall(pika.frame.Method(channel, method).marshal())
 
-    def _expect(self, wanted: type) -> object:
+    def _expect(self, wanted: type) -> Any:
         while True:
             used, frame = pika.frame.decode_frame(self._input)
             if frame is None:
@@ -137,7 +137,7 @@ class _Block:
         if self._trace_at is not None:
             rows[:, self._trace_at : self._trace_at + TRACE_DIGITS] = _digits(numbers, TRACE_DIGITS)
             rows[:, self._attempt_at + self._attempt_bytes - 1] = numbers % ATTEMPTS  # below 256: the last byte is it
-        return memoryview(rows).cast("B")
+        return rows.data.cast("B")
 
 
 def _digits(numbers: NDArray[np.uint64], width: int) -> Digits:
@@ -172,7 +172,7 @@ class _Verdicts(threading.Thread):
             try:
                 part = self._peer.recv(1 << 20)
             except OSError as error:
-                self._failure = f"{self._left} messages are not confirmed: {error or type(error).__name__}"
+                self._failure = f"{self._left} messages are not confirmed: {error}"
                 return
             if not part:
                 self._failure = f"the broker closed the connection, {self._left} messages are not confirmed"

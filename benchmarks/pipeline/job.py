@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+NEWS = "LEVERET_BENCH_NEWS"  # names the descriptor for lines that people read while it runs
 Role = Literal["check", "measure"]
 Line = dict[str, Any]
 

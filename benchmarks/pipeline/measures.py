@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from benchmarks.brokers import Broker, BrokerFailed, RabbitMQ
 from benchmarks.generator import Generators
 from benchmarks.pipeline.bodies import Sums, sums
 from benchmarks.pipeline.filling import Target, fill
@@ -34,13 +33,33 @@ from benchmarks.pipeline.spark_runs import REPOSITORY, run_job
 BATCHES = 3  # of a streaming pass; the first is warming up
 SINK_BATCHES = 4
 WARM_PART = 8  # a queue with this part of the rows is read before the measured one, to warm up and to check
-PIKA_QUEUES = 2
 PROBE_RATE = 1_000
-PUBLISH = ("--mode", "publish", "--durable", "--persistent", "--qtype", "stream", "--confirms", "1000", "--size", "100")
 
 
 class CheckFailed(Exception):
     """What came out is not what went in."""
+
+
+def must_equal(name: str, found: Sums, expected: Sums) -> None:
+    if found != expected:
+        raise CheckFailed(f"{name}: {found} came out, {expected} went in")
+
+
+def observed(measured: Line) -> Sums:
+    """What a pass has added up, over its batches."""
+    total = Sums(0, 0)
+    for batch in measured["batches"]:
+        total += Sums(**{name: value or 0 for name, value in batch["sums"].items()})
+    return total
+
+
+def figures_of(found: Line, expected: Sums) -> Line:
+    """Of the last pass; every row must have been counted once."""
+    measured = found["passes"][-1]
+    if measured["rows"] != expected.rows:
+        raise CheckFailed(f"{measured['rows']} rows were read, not {expected.rows}")
+    names = ("rows", "seconds", "wall_rate", "is_warm", "broker_cpu_s", "spark_cpu_s", "other_cpu_s")
+    return {"figure": measured["rate"], "from": "progress", **{name: measured[name] for name in names}, "raw": found}
 
 
 class Measures:
@@ -58,22 +77,22 @@ class Measures:
         """A pass that adds up what it reads, which also warms up, then the one that counts."""
         name = "bench.long" if scenario.group == "streams" else f"bench.{scenario.id}"
         expected = self._super_stream(name, scenario.rows, messages_per_key, has_headers)
-        source = self._source(scenario, BATCHES, superStream=name)
+        source = self._from(scenario.rows, BATCHES, superStream=name, startingOffsets="earliest")
         if has_headers:
             source.options["includeHeaders"] = "true"
         passes = (Pass("check", source, Sink("noop"), True), Pass("measure", source, Sink("noop"), False))
         found = self._run(scenario, passes=passes, has_headers=has_headers)
-        must_equal(scenario.id, _observed(found["passes"][0]), expected)
-        return self._figures(found, expected)
+        must_equal(scenario.id, observed(found["passes"][0]), expected)
+        return figures_of(found, expected)
 
     def parquet(self, scenario: Scenario) -> Line:
         expected = self._super_stream("bench.long", scenario.rows)
         path = str(self._room / f"{scenario.id}-output")
-        source = self._source(scenario, BATCHES, superStream="bench.long")
+        source = self._from(scenario.rows, BATCHES, superStream="bench.long", startingOffsets="earliest")
         passes = (Pass("measure", source, Sink("parquet", path), False),)
         found = self._run(scenario, passes=passes, output=Source("parquet", {"path": path}))
         must_equal(scenario.id, Sums(**found["output"]["sums"]), expected)
-        return self._figures(found, expected)
+        return figures_of(found, expected)
 
     def exchange(self, scenario: Scenario, guarantee: str, kind: str) -> Line:
         """Into a fanout exchange with one durable queue, which is read at the end."""
@@ -81,12 +100,12 @@ class Measures:
         outlet = f"out-{scenario.id}"
         declare_outlet(self._broker, outlet, outlet, kind)
         options = {"endpoint": self._broker.endpoint, "exchange": outlet, "guarantee": guarantee}
-        source = self._source(scenario, SINK_BATCHES, superStream="bench.short")
+        source = self._from(scenario.rows, SINK_BATCHES, superStream="bench.short", startingOffsets="earliest")
         passes = (Pass("measure", source, Sink("exchange", options=options), False),)
         output = Source("leveret", {"endpoint": self._broker.endpoint, "queue": outlet})
         found = self._run(scenario, passes=passes, output=output)
         must_equal(scenario.id, Sums(**found["output"]["sums"]), expected)
-        return self._figures(found, expected)
+        return figures_of(found, expected)
 
     # ---- classic queues
 
@@ -95,15 +114,15 @@ class Measures:
         few = max(scenario.rows // WARM_PART, 1)
         checked = self._queue("leases.few", few)
         expected = self._queue("leases.many", scenario.rows)
-        passes = []
-        for queue, role, rows in (("leases.few", "check", few), ("leases.many", "measure", scenario.rows)):
-            source = self._source(scenario, BATCHES, queue=queue, consumerName=f"bench-{queue}")
-            source.options["maxOffsetsPerTrigger"] = str(-(-rows // BATCHES))
-            passes.append(Pass("check" if role == "check" else "measure", source, Sink("noop"), role == "check"))
-        found = self._run(scenario, passes=tuple(passes), listener_options={"endpoint": self._broker.endpoint})
-        must_equal(scenario.id, _observed(found["passes"][0]), checked)
+        sources = [
+            self._from(rows, BATCHES, queue=queue, consumerName="bench")
+            for queue, rows in (("leases.few", few), ("leases.many", scenario.rows))
+        ]
+        passes = (Pass("check", sources[0], Sink("noop"), True), Pass("measure", sources[1], Sink("noop"), False))
+        found = self._run(scenario, passes=passes, listener_options={"endpoint": self._broker.endpoint})
+        must_equal(scenario.id, observed(found["passes"][0]), checked)
         wait_for_messages(self._broker, ["leases.few", "leases.many"], 0)  # all leases are committed
-        return self._figures(found, expected)
+        return figures_of(found, expected)
 
     def batch(self, scenario: Scenario) -> Line:
         """The first query of a session."""
@@ -140,26 +159,26 @@ class Measures:
         for one in (alone, line):
             if not one["ok"]:
                 raise CheckFailed(f"the probe lost, doubled or altered messages: {one}")
-        figures = {"figure": line["lat_us"]["p99"] / 1000, "from": "amqpbench", "alone_ms": alone["lat_us"]["p99"] / 1000}
+        figures = {
+            "figure": line["lat_us"]["p99"] / 1000,
+            "from": "amqpbench",
+            "alone_ms": alone["lat_us"]["p99"] / 1000,
+        }
         note = f"alone {figures['alone_ms']:.1f} ms; fetched {fetched['row_rate']:,} rows/s"
         return figures | {"note": note, "broker_cpu_s": line["broker_cpu_s"], "raw": [alone, line, fetched]}
 
     # ---- what they share
 
-    def _source(self, scenario: Scenario, batches: int, **options: str) -> Source:
-        most = str(-(-scenario.rows // batches))
-        return Source("leveret", {"endpoint": self._broker.endpoint, "maxOffsetsPerTrigger": most, **options} | FIRST(options))
+    def _from(self, rows: int, batches: int, **options: str) -> Source:
+        most = str(-(-rows // batches))
+        return Source("leveret", {"endpoint": self._broker.endpoint, "maxOffsetsPerTrigger": most, **options})
 
     def _run(self, scenario: Scenario, **wanted: Any) -> Line:
+        self._say("  running Spark")
         room = self._room / f"{scenario.id}-spark"
         return run_job(Job(scenario.id, str(room), self._broker.pid, **wanted))
 
-    def _figures(self, found: Line, expected: Sums) -> Line:
-        return figures_of(found, expected)
-
-    def _super_stream(
-        self, name: str, rows: int, messages_per_key: int = 256, has_headers: bool = False
-    ) -> Sums:
+    def _super_stream(self, name: str, rows: int, messages_per_key: int = 256, has_headers: bool = False) -> Sums:
         if name not in self._filled:
             declare_super_stream(self._broker, name)
             self._fill(name, Target(name, None, messages_per_key, has_headers), rows)

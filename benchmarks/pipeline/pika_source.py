@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pika
@@ -93,7 +94,7 @@ class PikaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for queue in self._queues:
             number, parts = end[queue] - start[queue], self._consumers
             cuts = [number * part // parts for part in range(parts + 1)]
-            pairs = zip(cuts, cuts[1:], strict=False)
+            pairs = pairwise(cuts)
             shares += [Share(queue, start[queue] + low, high - low) for low, high in pairs if high > low]
         return shares
 
@@ -106,7 +107,7 @@ class PikaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class Consumer:
-    """One connection that takes a share. The IO loop runs until a batch is full, and goes on after it was handed over."""
+    """One connection that takes a share. The IO loop runs until a batch is full, and goes on once it is handed over."""
 
     def __init__(self, port: int, share: Share, *, is_stream: bool) -> None:
         self._share = share
@@ -132,7 +133,9 @@ class Consumer:
                 raise RuntimeError(f"queue '{self._share.queue}': {self._problem}, {self._left} messages are missing")
             rows, self._rows = self._rows, []
             columns = zip(*rows, strict=True)
-            yield pa.RecordBatch.from_arrays([pa.array(c, t) for c, t in zip(columns, ARROW.types, strict=True)], schema=ARROW)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(c, t) for c, t in zip(columns, ARROW.types, strict=True)], schema=ARROW
+            )
         self._connection.close()
         loop.start()
 

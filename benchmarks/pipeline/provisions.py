@@ -59,6 +59,7 @@ class LeveretWithHttp(Leveret):
             raise BrokerFailed(f"{self.name} names no HTTP port:\n{self._log.read_text(errors='replace')[-2000:]}")
         self.endpoint = match.group().rstrip("/")
 
+
 @contextmanager
 def channel_to(broker: Broker) -> Iterator[BlockingChannel]:
     """A channel for what is not measured: declaring, counting, deleting."""

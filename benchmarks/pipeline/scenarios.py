@@ -26,7 +26,14 @@ class Scenario:
 
 
 ALL = (
-    Scenario("noop", "super stream of 4 -> noop", "streams", 4_000_000, at_least=800_000, faster_than=("pika-s", 20)),
+    Scenario(
+        "noop",
+        "super stream of 4, keys in runs of 256 -> noop",
+        "streams",
+        4_000_000,
+        at_least=800_000,
+        faster_than=("pika-s", 20),
+    ),
     Scenario("parquet", "super stream of 4 -> Parquet", "streams", 4_000_000, at_least=350_000),
     Scenario("alo", "stream -> exchange, at least once, classic queue", "streams", 1_600_000, at_least=250_000),
     Scenario("exact", "stream -> exchange, exactly once, classic queue", "streams", 1_600_000, at_least=150_000),

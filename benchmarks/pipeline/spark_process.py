@@ -2,7 +2,7 @@
 
 local[2], as on a user's machine. A pass is a streaming query with AvailableNow. Its rate comes from the query's own
 progress, without the first batch, in which Python workers start and the JVM compiles; the time from start to end of the
-whole query is told beside it. What it finds out goes to standard output as one JSON line, news to standard error.
+whole query is told beside it. What it finds out goes to standard output as one JSON line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.pipeline.cost import between, reading
-from benchmarks.pipeline.job import Job, Line, Pass, Sink, Source
+from benchmarks.pipeline.job import NEWS, Job, Line, Pass, Sink, Source
 from benchmarks.pipeline.pika_source import PikaSource
 
 PASS_SECONDS = 150
@@ -88,7 +88,7 @@ class SparkSide:
             batches = [batch_of(progress.json) for progress in query.recentProgress]
             found = [batch for batch in batches if batch["rows"]]
             for batch in found[told:]:
-                say(f"    {role}: {batch['rows']:,} rows in {batch['ms'] / 1000:.2f} s")
+                say(f"{role}: {batch['rows']:,} rows in {batch['ms'] / 1000:.2f} s")
             told = len(found)
             if is_over:
                 return found
@@ -157,7 +157,8 @@ def rates(batches: list[Line], seconds: float) -> Line:
 
 
 def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """To those who wait; standard error is full of Spark's own words."""
+    os.write(int(os.environ.get(NEWS, "2")), f"    {text}\n".encode())
 
 
 if __name__ == "__main__":

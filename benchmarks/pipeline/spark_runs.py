@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.brokers import descendants
-from benchmarks.pipeline.job import Job, Line
+from benchmarks.pipeline.job import NEWS, Job, Line
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 JOB_SECONDS = 240
@@ -27,12 +27,14 @@ def run_job(job: Job) -> Line:
     room = Path(job.room)
     room.mkdir(parents=True)
     log = room / "spark.log"
+    news = os.dup(sys.stderr.fileno())
     environment = {
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "TMPDIR": str(room),
+        NEWS: str(news),
     }
     with log.open("wb") as output:
         child = subprocess.Popen(
@@ -42,6 +44,8 @@ def run_job(job: Job) -> Line:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=output,
+            start_new_session=True,
+            pass_fds=(news,),
         )
         try:
             answer, _ = child.communicate(timeout=JOB_SECONDS)
@@ -49,23 +53,22 @@ def run_job(job: Job) -> Line:
             raise JobFailed(f"{job.name}: not done after {JOB_SECONDS} s\n{_end_of(log)}") from None
         finally:
             _end(child)
+            os.close(news)
     if child.returncode:
         raise JobFailed(f"{job.name}: exit status {child.returncode}\n{_end_of(log)}")
-    for line in log.read_text(errors="replace").splitlines():
-        if line.startswith("    "):
-            sys.stderr.write(line + "\n")
     found: Line = json.loads(answer.splitlines()[-1])
     return found
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """The process, its JVM, and the workers below that."""
-    if child.poll() is not None:
-        return
-    for pid in reversed(descendants(child.pid)):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    child.wait()
+    """The process, the workers below it, and its JVM, which may outlive it for a while: it has the same group."""
+    if child.poll() is None:
+        for pid in reversed(descendants(child.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        child.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def _end_of(log: Path) -> str:

@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 
+from leveret.store import stream_segments
 from leveret.store.stream_files import StreamRun
 from leveret.store.stream_segments import segment_path
 from tests.support.streams import STREAM, Seen, all_of, opened, random_runs, run, seen_in
@@ -23,6 +24,12 @@ MOST = 1 << 30 if ALL else 8  # images of one crash, beside the extremes
 SEEDS = range(40 if ALL else 3)
 
 pytestmark = [pytest.mark.timeout(3600)] if ALL else []
+
+
+@pytest.fixture(autouse=True)
+def many_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an index: one for every chunk or two, or the small segments here would have a single one."""
+    monkeypatch.setattr(stream_segments, "STRETCH", 150)
 
 
 class LivedStream:
@@ -83,6 +90,15 @@ def large(lived: LivedStream, random: Random) -> None:
         lived.sync()
 
 
+def forgetful(lived: LivedStream, random: Random) -> None:
+    """Retention takes several segments at once."""
+    for _ in range(2):
+        for _ in range(12):
+            lived.append(random_runs(random, lived.files.next, 1))
+        lived.trim(700)
+        lived.append(random_runs(random, lived.files.next, 2))
+
+
 def restless(lived: LivedStream, random: Random) -> None:
     for _ in range(18):
         what = random.choice(("append", "append", "append", "sync", "trim", "kill", "close"))
@@ -125,6 +141,7 @@ def is_part(found: list[Seen], truth: list[Seen]) -> bool:
 WORKLOADS = [
     pytest.param(steady, 0, id="steady"),
     pytest.param(large, 0, id="large"),
+    pytest.param(forgetful, 0, id="forgetful"),
     *(pytest.param(restless, seed, id=f"restless-{seed}") for seed in SEEDS),
 ]
 

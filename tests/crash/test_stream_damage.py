@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from errno import EIO
 from functools import cache
 from random import Random
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from leveret.store import stream_segments
 from leveret.store.stream_chunk import HEAD_SIZE, SEGMENT_HEAD
 from leveret.store.stream_files import StreamFiles
 from leveret.store.stream_segments import segment_path
@@ -21,6 +22,14 @@ ALL = bool(os.environ.get("LEVERET_CRASH_ALL"))
 TIMES = 20 if ALL else 1
 
 pytestmark = [pytest.mark.timeout(3600)] if ALL else []
+
+
+@pytest.fixture(autouse=True, scope="module")
+def many_entries() -> Iterator[None]:
+    """Of an index: one for every chunk or two, or the small segments here would have a single one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stream_segments, "STRETCH", 150)
+        yield
 
 
 class Chunk(NamedTuple):

@@ -87,8 +87,9 @@ def test_a_wrong_password_is_refused_late_logged_and_not_shown(caplog: pytest.Lo
     assert "hunter2" not in caplog.text
 
 
-def test_a_user_who_may_only_come_from_this_machine_does_not_come_from_another() -> None:
-    """A peer of this machine, with its own address that is no loopback one."""
+def test_a_user_who_may_only_come_from_this_machine_does_not_come_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer of this machine, with its own address that is no loopback one, whatever it says in a header."""
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # sends nothing
@@ -300,15 +301,16 @@ def test_a_stop_ends_idle_connections_and_leaves_no_thread() -> None:
     assert left == []
 
 
-def test_the_logging_of_the_process_is_left_alone() -> None:
+def test_the_logging_of_the_process_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     names = ("uvicorn", "uvicorn.error", "uvicorn.access")
     access = logging.getLogger("uvicorn.access")
     handler = logging.NullHandler()
     access.addHandler(handler)
     try:
         before = [(each.level, each.propagate, list(each.handlers)) for each in map(logging.getLogger, names)]
-        with leveret.Broker(QUIET) as broker:
+        with caplog.at_level(logging.DEBUG), leveret.Broker(QUIET) as broker:
             HttpApi(broker.http_url).get("/api/pipeline/queries")
+        assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
         assert before == [(each.level, each.propagate, list(each.handlers)) for each in map(logging.getLogger, names)]
     finally:
         access.removeHandler(handler)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import http.client
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,12 +14,11 @@ import pyarrow as pa
 import pytest
 
 import leveret
-from leveret.clock import FrozenClock
 from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.queues.stream import StreamQueue
 from leveret.wire.properties import Properties
-from tests.support.http_api import HttpApi, arrow_stream, bodies, located, vhost_path
+from tests.support.http_api import HttpApi, arrow_stream, bodies, vhost_path
 from tests.support.raw_client import eventually
 
 QUIET = Settings(amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
@@ -82,89 +80,6 @@ def fill(vhost: EmbeddedVhost, queue: str, number: int, first: int = 0) -> None:
         vhost.publish("", queue, b"m%d" % place)
 
 
-def wait_until_readable(api: HttpApi, queue: str, number: int) -> None:
-    """A confirmed message of a stream is there for readers a moment later."""
-    eventually(lambda: api.get(OFFSETS, queue=queue)[1]["offsets"][0]["next"] >= number)
-
-
-# ---- what there is
-
-
-def test_sources_and_offsets_of_a_stream(api: HttpApi, vhost: EmbeddedVhost) -> None:
-    vhost.declare_queue("s", durable=True, arguments=STREAM)
-    fill(vhost, "s", 12)
-    wait_until_readable(api, "s", 12)
-    status, answer = api.get(SOURCES, queue="s")
-    assert status == 200
-    (source,) = answer["sources"]
-    assert source["bytes"] > 0
-    assert source | {"bytes": 0} == {
-        "queue": "s",
-        "kind": "stream",
-        "partition": 0,
-        "first": 0,
-        "next": 12,
-        "messages": 12,
-        "bytes": 0,
-        "durable": True,
-    }
-
-
-def test_sources_of_a_classic_queue_count_what_is_ready(api: HttpApi, vhost: EmbeddedVhost) -> None:
-    vhost.declare_queue("c", durable=True)
-    fill(vhost, "c", 5)
-    first = vhost.get("c")
-    assert first is not None
-    (source,) = api.get(SOURCES, queue="c")[1]["sources"]
-    assert (source["kind"], source["first"], source["next"], source["messages"]) == ("classic", 2, 6, 4)
-    vhost.nack(first.delivery_tag)
-    (source,) = api.get(SOURCES, queue="c")[1]["sources"]
-    assert (source["first"], source["messages"]) == (1, 5)
-
-
-def test_sources_by_a_pattern_are_numbered_by_name(api: HttpApi, vhost: EmbeddedVhost) -> None:
-    for name in ("orders.2", "orders.1", "other", "my.orders.1"):
-        vhost.declare_queue(name)
-    found = api.get(SOURCES, pattern=r"orders\.\d")[1]["sources"]
-    assert [(each["queue"], each["partition"]) for each in found] == [("orders.1", 0), ("orders.2", 1)]
-    assert api.get(SOURCES, pattern="nothing")[0] == 404
-    status, answer = api.get(SOURCES, pattern="(")
-    assert (status, "not a regular expression" in answer["reason"]) == (400, True)
-
-
-def test_sources_of_a_super_stream_are_its_partitions_in_order(api: HttpApi, vhost: EmbeddedVhost) -> None:
-    vhost.declare_exchange("x", "direct", durable=True)
-    for place, name in ((1, "x-a"), (0, "x-b"), (2, "x-c")):
-        vhost.declare_queue(name, durable=True, arguments=STREAM)
-        vhost.bind(name, "x", str(place), arguments={"x-stream-partition-order": place})
-    found = api.get(SOURCES, super_stream="x")[1]["sources"]
-    assert [(each["queue"], each["partition"]) for each in found] == [("x-b", 0), ("x-a", 1), ("x-c", 2)]
-    assert api.get(SOURCES, super_stream="nowhere")[0] == 404
-
-
-def test_offsets_by_time() -> None:
-    clock = FrozenClock()
-    with leveret.Broker(QUIET, clock=clock) as broker:
-        api, vhost = HttpApi(broker.http_url), broker.vhost()
-        vhost.declare_queue("s", durable=True, arguments=STREAM)
-        begun = int(clock.wall() * 1000)
-        for _ in range(3):
-            fill(vhost, "s", 2)
-            broker.clock.advance(10)
-        wait_until_readable(api, "s", 6)
-        found = {
-            moment: api.get(OFFSETS, queue="s", timestamp=begun + moment)[1]["offsets"][0]["at"]
-            for moment in (-5000, 0, 1, 10_000, 10_001, 20_000, 20_001)
-        }
-        assert found == {-5000: 0, 0: 0, 1: 2, 10_000: 2, 10_001: 4, 20_000: 4, 20_001: 6}
-        (row,) = api.rows(MESSAGES, queue="s", from_=2, to=3)
-        assert row["timestamp"] == datetime.fromtimestamp(begun / 1000 + 10, UTC)
-        vhost.declare_queue("c")
-        assert api.get(OFFSETS, queue="c", timestamp=0)[0] == 400
-        answer = api.get(OFFSETS, queue=["s", "c"])[1]["offsets"]
-        assert [(each["queue"], "at" in each) for each in answer] == [("s", False), ("c", False)]
-
-
 # ---- messages
 
 
@@ -192,8 +107,6 @@ def test_a_message_in_all_its_columns(api: HttpApi, vhost: EmbeddedVhost, argume
         ),
     )
     vhost.publish("x", "plain", b"")
-    if arguments:
-        wait_until_readable(api, "q", 2)
     table = api.table(MESSAGES, queue="q", partition=7)
     assert table.schema == SCHEMA
     rich, plain = table.to_pylist()
@@ -235,8 +148,6 @@ def test_a_range_some_columns_and_a_filter(api: HttpApi, vhost: EmbeddedVhost, a
     for place in range(30):
         vhost.publish("x", ("a.b", "a.c.d", "z")[place % 3], b"%d" % place)
     base = 0 if arguments else 1  # offsets begin at 0, the sequences of a classic queue at 1
-    if arguments:
-        wait_until_readable(api, "q", 30)
     table = api.table(MESSAGES, queue="q", from_=base + 5, to=base + 8, columns="offset,body")
     assert table.schema.names == ["body", "offset"]
     assert [row["body"] for row in table.to_pylist()] == [b"5", b"6", b"7"]
@@ -257,8 +168,6 @@ def test_bodies_of_many_frames_and_none(api: HttpApi, vhost: EmbeddedVhost) -> N
         vhost.declare_queue(queue, durable=True, arguments=arguments)
         for size in sizes:
             vhost.publish("", queue, bytes(size))
-        if arguments:
-            wait_until_readable(api, queue, len(sizes))
         assert [len(body) for body in bodies(api.rows(MESSAGES, queue=queue, columns="body"))] == list(sizes)
 
 
@@ -329,7 +238,6 @@ def test_what_retention_took_is_gone_or_skipped(broker: leveret.Broker, api: Htt
     batch = pa.record_batch({"body": pa.array([bytes(1000)] * 1000)})
     for _ in range(8):
         assert api.post(MESSAGES, arrow_stream(batch), exchange="", routing_key="s")[0] == 200
-    wait_until_readable(api, "s", 8000)
     stream = broker.node.broker.vhosts["/"].queues["s"]
     assert isinstance(stream, StreamQueue)
     eventually(lambda: broker.call(lambda: stream.first_offset) > 0)
@@ -363,119 +271,3 @@ def test_without_arrow_the_remedy_is_told(api: HttpApi, vhost: EmbeddedVhost, mo
     assert "pip install 'leveret[arrow]'" in answer["reason"]
     assert posted[0] == 501
     assert listed[0] == 200
-
-
-# ---- bounds
-
-
-ALL_JOBS = 9  # at least, for 60,000 messages of a kilobyte: two looks for Arrow, then at most 8 MiB each
-
-
-def big_stream(api: HttpApi, vhost: EmbeddedVhost, number: int) -> None:
-    vhost.declare_queue("s", durable=True, arguments=STREAM)
-    batch = pa.record_batch({"body": pa.array([bytes(1000)] * 10_000)})
-    for _ in range(number // 10_000):
-        assert api.post(MESSAGES, arrow_stream(batch), exchange="", routing_key="s")[0] == 200
-    wait_until_readable(api, "s", number)
-
-
-def counted_jobs(broker: leveret.Broker) -> list[object]:
-    """Grows with every job that goes to the threads."""
-    jobs: list[object] = []
-    house = broker.node._house
-    plain = house.in_worker
-
-    async def counted(job: Any) -> Any:
-        jobs.append(job)
-        return await plain(job)
-
-    house.in_worker = counted  # type: ignore[method-assign]
-    return jobs
-
-
-def test_a_client_that_goes_away_ends_its_fetch() -> None:
-    with leveret.Broker(QUIET) as broker:
-        api, vhost = HttpApi(broker.http_url), broker.vhost()
-        big_stream(api, vhost, 60_000)
-        jobs = counted_jobs(broker)
-        connection = api.connect()
-        connection.request("GET", located(MESSAGES, {"queue": "s"}), headers=api.headers)
-        response = connection.getresponse()
-        assert response.read(1000)
-        connection.close()
-        response.close()
-        http_server = broker.node._http
-        assert http_server is not None
-        assert http_server._peers is not None
-        state = http_server._peers.state
-        eventually(lambda: not broker.call(lambda: state.tasks))
-        assert len(jobs) < ALL_JOBS
-
-
-def test_a_client_that_does_not_read_holds_a_few_batches() -> None:
-    """Building stops until it reads; then it gets all."""
-    with leveret.Broker(QUIET) as broker:
-        api, vhost = HttpApi(broker.http_url), broker.vhost()
-        big_stream(api, vhost, 60_000)
-        jobs = counted_jobs(broker)
-        connection = api.connect()
-        connection.request("GET", located(MESSAGES, {"queue": "s", "columns": "body"}), headers=api.headers)
-        house = broker.node._house
-        eventually(lambda: jobs and not broker.call(lambda: house._jobs))
-        assert len(jobs) < ALL_JOBS
-        response = connection.getresponse()
-        assert pa.ipc.open_stream(response).read_all().num_rows == 60_000
-        assert len(jobs) >= ALL_JOBS
-        connection.close()
-
-
-def test_the_loop_goes_on_during_a_big_fetch(broker: leveret.Broker, api: HttpApi, vhost: EmbeddedVhost) -> None:
-    """No callback may take more than 20 ms; what is measured here has the reading client in the same process, so it
-    is bounded more loosely."""
-    big_stream(api, vhost, 50_000)
-    api.table(MESSAGES, queue="s", to=10)  # what is loaded once is loaded
-    loop = broker._loop
-    assert loop is not None
-    gaps: list[float] = []
-    is_over = threading.Event()
-
-    def tick(before: float) -> None:
-        now = loop.time()
-        gaps.append(now - before)
-        if not is_over.is_set():
-            loop.call_soon(tick, now)
-
-    loop.call_soon_threadsafe(lambda: tick(loop.time()))
-    connection = api.connect()
-    connection.request("GET", located(MESSAGES, {"queue": "s"}), headers=api.headers)
-    response = connection.getresponse()
-    while response.read(1 << 20):
-        pass
-    is_over.set()
-    connection.close()
-    gaps.sort()
-    assert len(gaps) > 100
-    assert gaps[-len(gaps) // 100] < 0.02
-    assert gaps[-1] < 0.25
-
-
-def test_an_answer_that_breaks_in_the_middle_is_not_taken_for_whole(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from leveret.pipeline.arrow_streams import StreamFetch
-
-    with leveret.Broker(QUIET) as broker:
-        api, vhost = HttpApi(broker.http_url), broker.vhost()
-        big_stream(api, vhost, 30_000)
-        whole, calls = StreamFetch.step, []
-
-        def broken(fetch: StreamFetch) -> list[pa.RecordBatch]:
-            calls.append(1)
-            if len(calls) == 2:
-                raise OSError("the disk is gone")
-            return whole(fetch)
-
-        monkeypatch.setattr(StreamFetch, "step", broken)
-        with pytest.raises(http.client.IncompleteRead):
-            api.send("GET", located(MESSAGES, {"queue": "s"}))
-    assert "answer cut short" in caplog.text

@@ -6,6 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from leveret.store import stream_segments
 from leveret.store.memory_disk import MemoryDisk
 from leveret.store.stream_files import StreamFiles, StreamRun
 from tests.support.streams import START, STREAM, Seen, all_of, run, seen_in, seen_in_chunk
@@ -13,13 +14,19 @@ from tests.support.streams import START, STREAM, Seen, all_of, run, seen_in, see
 CONTENTS = st.lists(st.binary(max_size=80), min_size=1, max_size=6)
 KEYS = st.sampled_from(["", "a", "b", "ä" * 100])
 TIMES = st.integers(-30, 30)
+STRETCH = stream_segments.STRETCH
 
 
 class StreamModel(RuleBasedStateMachine):
     """``truth`` is all that was ever appended and not trimmed; ``handed`` the runs, as the journal would hand them."""
 
-    @initialize(segment_bytes=st.sampled_from([1, 150, 400, 5000]), first=st.sampled_from([0, 1, 1 << 40]))
-    def begin(self, segment_bytes: int, first: int) -> None:
+    @initialize(
+        segment_bytes=st.sampled_from([1, 150, 400, 2000, 5000]),
+        first=st.sampled_from([0, 1, 1 << 40]),
+        stretch=st.sampled_from([1, 300, STRETCH]),
+    )
+    def begin(self, segment_bytes: int, first: int, stretch: int) -> None:
+        stream_segments.STRETCH = stretch
         self.disk = MemoryDisk()
         self.segment_bytes = segment_bytes
         self.files = self.opened()
@@ -102,6 +109,9 @@ class StreamModel(RuleBasedStateMachine):
         time = self.now - before
         found = next((seen.offset for seen in self.truth if seen.time >= time), self.files.next)
         assert self.files.offset_at(time) == found
+
+    def teardown(self) -> None:
+        stream_segments.STRETCH = STRETCH
 
     @invariant()
     def agrees(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import warnings
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.programs import missing
+from tests.support.programs import require_java
 from tests.support.serving import Serving
 from tests.support.spark_broker import SparkBroker
 
@@ -26,11 +25,8 @@ SECONDS = 180
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SECONDS))
-            # Spark leaves sockets and files of its gateway to the end of the process.
-            item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
-            item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +43,7 @@ def broker(serving: Serving) -> Iterator[SparkBroker]:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        missing("java is not installed: Spark needs Java 17 (Debian: apt install openjdk-17-jre-headless)")
+    require_java()
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

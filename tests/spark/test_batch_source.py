@@ -79,7 +79,7 @@ def test_moments_say_what_is_read(broker: SparkBroker) -> None:
 
 def test_moments_need_a_stream(broker: SparkBroker) -> None:
     queue = broker.queue("timeless", "a")
-    with pytest.raises(OptionError, match="startingTimestamp needs stream queues, .* filter by the column timestamp"):
+    with pytest.raises(OptionError, match=r"startingTimestamp needs stream queues, .* filter by the column timestamp"):
         bodies(broker, queue=queue, startingTimestamp="5")
 
 

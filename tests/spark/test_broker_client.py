@@ -53,7 +53,10 @@ def test_a_broker_that_says_nothing_is_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         options = {"endpoint": f"http://127.0.0.1:{port}", "retrySeconds": "0", "timeoutSeconds": "1"}
-        with BrokerClient(connection_options(options)) as client, pytest.raises(BrokerUnreachable, match="TimeoutError"):
+        with (
+            BrokerClient(connection_options(options)) as client,
+            pytest.raises(BrokerUnreachable, match="TimeoutError"),
+        ):
             client.get("sources")
 
 

@@ -106,14 +106,10 @@ def test_traffic_arrives_as_files_and_as_messages(spark: SparkSession, broker: S
         late="0 seconds",
     )
     ended(traffic.start(spark, options))
-    # The newest window is open until later messages come: those of another second close it.
-    last = spark.read.format("leveret").options(endpoint=broker.endpoint, queue=stream).load()
-    second = last.selectExpr("max(date_trunc('second', timestamp)) AS at").collect()[0].at
-    while True:
+    # The newest window is open until a message of a later second comes.
+    at_first = newest_second(spark, broker, stream)
+    while newest_second(spark, broker, stream) == at_first:
         broker.publish(stream, ["x"])
-        now = last.selectExpr("max(date_trunc('second', timestamp)) AS at").collect()[0].at
-        if now > second:
-            break
     ended(traffic.start(spark, options))
     written = spark.read.parquet(options.path).where("bytes = 5 * messages").agg({"messages": "sum"}).collect()[0][0]
     assert written is not None
@@ -124,12 +120,15 @@ def test_traffic_arrives_as_files_and_as_messages(spark: SparkSession, broker: S
     assert {window["queue"] for window in told} == {stream}
 
 
+def newest_second(spark: SparkSession, broker: SparkBroker, queue: str) -> object:
+    messages = spark.read.format("leveret").options(endpoint=broker.endpoint, queue=queue).load()
+    return messages.selectExpr("max(date_trunc('second', timestamp))").collect()[0][0]
+
+
 def rejected(broker: SparkBroker, stem: str, bodies: list[str]) -> tuple[str, str]:
     """A queue of work whose messages were refused, and the queue in which they are now."""
     dead = broker.queue("dead")
-    work = broker.queue(
-        stem, bodies, x_dead_letter_exchange="", x_dead_letter_routing_key=dead
-    )
+    work = broker.queue(stem, bodies, x_dead_letter_exchange="", x_dead_letter_routing_key=dead)
     while True:
         frame, _, _ = broker.channel.basic_get(work)
         if frame is None:
@@ -160,9 +159,7 @@ def test_dead_letters_are_told_and_chosen_ones_go_back(
     assert json.loads(headers["x-death"])[0]["reason"] == "rejected"
 
 
-def test_replay_of_an_archive_goes_on_where_it_was(
-    spark: SparkSession, broker: SparkBroker, tmp_path: Path
-) -> None:
+def test_replay_of_an_archive_goes_on_where_it_was(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:
     stream = broker.stream("old", [f"{number:02}" for number in range(30)])
     path = str(tmp_path / "archive")
     ended(archive.start(spark, archive.ArchiveOptions(endpoint=broker.endpoint, queue=stream, path=path)))

@@ -98,10 +98,20 @@ def test_available_now_ends_with_what_was_there_and_takes_open_leases_too(broker
     assert broker.bodies(queue) == [b"x", b"y", b"z"]
 
 
+def test_available_now_takes_an_open_lease_when_nothing_is_ready(broker: SparkBroker) -> None:
+    queue = broker.queue("open", "ab")
+    killed = lease_reader(broker, queue)
+    end = killed.latestOffset(killed.initialOffset(), ALL)
+    reader = lease_reader(broker, queue)
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(reader.initialOffset(), ALL) == end
+    assert reader.latestOffset(end, ALL) == end
+
+
 def test_a_checkpoint_of_another_consumer_is_refused(broker: SparkBroker) -> None:
     queue = broker.queue("mine", "a")
     reader = lease_reader(broker, queue, "mine")
-    with pytest.raises(OptionError, match="the checkpoint belongs to consumer 'theirs', not 'mine'; .*checkpoint"):
+    with pytest.raises(OptionError, match=r"the checkpoint belongs to consumer 'theirs', not 'mine'; .*checkpoint"):
         reader.latestOffset(offset(queue, 3, "theirs"), ALL)
 
 
@@ -110,7 +120,7 @@ def test_a_checkpoint_whose_leases_were_released_is_refused(broker: SparkBroker)
     reader = lease_reader(broker, queue)
     end = reader.latestOffset(reader.initialOffset(), ALL)
     broker.ask("DELETE", "%2F/leases", queue=queue, consumer="spark")
-    with pytest.raises(DataLoss, match="was never given or was released.*new checkpointLocation"):
+    with pytest.raises(DataLoss, match=r"was never given or was released.*new checkpointLocation"):
         lease_reader(broker, queue).latestOffset(end, ALL)
 
 

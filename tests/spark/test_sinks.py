@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
+from leveret.spark import LeveretDataSource
+from leveret.spark.problems import OptionError
 from tests.support.spark_broker import SparkBroker
 
 if TYPE_CHECKING:
@@ -27,7 +30,8 @@ def stages(broker: SparkBroker) -> list[dict[str, Any]]:
 def test_a_frame_becomes_messages(spark: SparkSession, broker: SparkBroker, guarantee: str) -> None:
     queue = broker.queue("frame")
     frame = spark.range(20).selectExpr(
-        f"cast(id as string) as body, '{queue}' as routing_key",
+        "cast(id as string) as body",
+        f"'{queue}' as routing_key",
         "map('n', cast(id as string)) as headers",
         "named_struct('message_id', concat('m', id), 'priority', 3) as properties",
     )
@@ -52,9 +56,9 @@ def test_options_say_where_rows_without_an_address_go(spark: SparkSession, broke
 def test_a_transaction_is_written_once(spark: SparkSession, broker: SparkBroker) -> None:
     queue, transaction = broker.queue("once"), broker.name("transaction")
     frame = spark.createDataFrame([("a",)], "body string")
-    for _ in range(2):
-        write(frame, broker, exchange="", routingKey=queue, transactionId=transaction)
-    assert broker.bodies(queue) == [b"a"]
+    for batch in (0, 0, 1):
+        write(frame, broker, exchange="", routingKey=queue, transactionId=transaction, batchId=batch)
+    assert broker.bodies(queue) == [b"a", b"a"]
 
 
 def test_a_failed_write_leaves_nothing(spark: SparkSession, broker: SparkBroker) -> None:
@@ -67,25 +71,52 @@ def test_a_failed_write_leaves_nothing(spark: SparkSession, broker: SparkBroker)
 
 
 @pytest.mark.parametrize(
-    ("select", "options", "text"),
+    ("options", "text"),
     [
-        ("'a' as value", {"exchange": ""}, "the sink needs a column 'body' .*withColumnRenamed"),
-        ("'a' as body", {}, "option exchange is missing, and so is a column exchange"),
-        ("'a' as body", {"exchange": "absent"}, "no exchange 'absent' in vhost '/'"),
-        ("'a' as body", {"exchange": "", "guarantee": "perhaps"}, "option guarantee is 'perhaps'; give exactly-once or"),
-        ("'a' as body", {"exchange": "", "routingKey": "nobody", "mandatory": "true"}, "without mandatory"),
+        ({"exchange": "absent"}, "no exchange 'absent' in vhost '/'"),
+        ({"exchange": "", "routingKey": "nobody", "mandatory": "true"}, "without mandatory"),
     ],
 )
-def test_what_cannot_be_written_is_refused(
-    spark: SparkSession, broker: SparkBroker, select: str, options: dict[str, str], text: str
+def test_what_the_broker_cannot_route_fails_the_write(
+    spark: SparkSession, broker: SparkBroker, options: dict[str, str], text: str
 ) -> None:
     with pytest.raises(Exception, match=text):
-        write(spark.range(1).selectExpr(select), broker, **options)
+        write(spark.range(1).selectExpr("'a' as body"), broker, **options)
+    assert stages(broker) == []
 
 
-def test_an_exchange_cannot_be_overwritten(spark: SparkSession, broker: SparkBroker) -> None:
-    with pytest.raises(Exception, match="an exchange holds nothing to overwrite"):
-        write(spark.range(1).selectExpr("'a' as body"), broker, "overwrite", exchange="")
+BODY = StructType([StructField("body", StringType())])
+VALUE = StructType([StructField("value", StringType())])
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "text"),
+    [
+        (VALUE, {"exchange": ""}, "the sink needs a column 'body' .*withColumnRenamed"),
+        (BODY, {}, "option exchange is missing, and so is a column exchange"),
+        (BODY, {"exchange": "", "guarantee": "perhaps"}, "option guarantee is 'perhaps'; give exactly-once or"),
+        (BODY, {"exchange": "", "queue": "q"}, "option queue is for sources only"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_at_the_driver(
+    schema: StructType, options: dict[str, str], text: str
+) -> None:
+    source = LeveretDataSource(options)
+    with pytest.raises(OptionError, match=text):
+        source.writer(schema, overwrite=False)
+    with pytest.raises(OptionError, match=text):
+        source.streamWriter(schema, overwrite=False)
+
+
+def test_spark_numbers_the_batches_of_a_query() -> None:
+    options = {"exchange": "", "transactionId": "t", "batchId": "1"}
+    with pytest.raises(OptionError, match="option batchId is for batch writes"):
+        LeveretDataSource(options).streamWriter(BODY, overwrite=False)
+
+
+def test_an_exchange_cannot_be_overwritten() -> None:
+    with pytest.raises(OptionError, match=r"an exchange holds nothing to overwrite; use .mode\(\"append\"\)"):
+        LeveretDataSource({"exchange": ""}).writer(BODY, overwrite=True)
 
 
 def start(

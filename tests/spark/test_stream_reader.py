@@ -150,7 +150,6 @@ def test_only_matching_routing_keys_are_fetched(broker: SparkBroker) -> None:
     broker.publish("eu.paid", ["1"], exchange)
     broker.publish("us.paid", ["2"], exchange)
     broker.publish("eu.sent.late", ["3"], exchange)
-    broker.wait_for_offset(stream, 3)
     assert [row["body"] for row in rows_of(broker, stream, routingKeyPattern="eu.#")] == [b"1", b"3"]
 
 
@@ -250,7 +249,7 @@ def test_a_super_stream_is_read_shard_by_shard(broker: SparkBroker) -> None:
 def test_what_is_not_there_is_refused_before_anything_runs(broker: SparkBroker) -> None:
     with pytest.raises(BrokerRefused, match="no queue 'absent' in vhost '/'"):
         stream_reader(broker, queue="absent")
-    with pytest.raises(BrokerRefused, match="matches 'absent-.*'"):
+    with pytest.raises(BrokerRefused, match=r"matches 'absent-.*'"):
         stream_reader(broker, subscribePattern="absent-.*")
     with pytest.raises(BrokerRefused, match="vhost"):
         stream_reader(broker, queue="q", vhost="absent")

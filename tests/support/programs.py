@@ -22,6 +22,12 @@ def require_program(name: str) -> str:
     return path
 
 
+def require_java() -> None:
+    """For Spark."""
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        missing("java is not installed: Spark needs Java 17 (Debian: apt install openjdk-17-jre-headless)")
+
+
 def missing(what: str) -> NoReturn:
     """Something foreign is absent: skip, or fail where everything is required."""
     if everything_is_required():

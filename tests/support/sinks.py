@@ -1,9 +1,9 @@
 """What a Spark sink does, at a broker without a server: rows are staged and committed, and the house rests in between.
 
-    house = StoredHouse()
-    sink = Sink(house)
-    stage = sink.stage("T", 0, b"one", b"two")
-    assert sink.commit("T", 0, stage) == Committed(False, 2, 0)
+house = StoredHouse()
+sink = Sink(house)
+stage = sink.stage("T", 0, b"one", b"two")
+assert sink.commit("T", 0, stage) == Committed(False, 2, 0)
 """
 
 from __future__ import annotations

@@ -79,13 +79,16 @@ class StoredHouse(House):
         remove_orphans(self.disk, {row.id for row in definitions.queues})
         self.restored = restore_streams(broker, lanes) + restore_messages(broker, lanes)
         self.store.journal.seal()
-        load_seen(broker, lambda: None)
-        load_streams(broker, lambda: None)
+        self._load_left()
         if not definitions.vhosts:
             broker.add_vhost("/")
             self.user("guest")
         self.vhost = broker.vhost("/")
         self.rest()
+
+    def _load_left(self) -> None:
+        load_seen(self.broker, lambda: None)
+        load_streams(self.broker, lambda: None)
 
     # ---- the disk
 

@@ -205,6 +205,8 @@ def _deliver_at(value: object) -> float:
     """Seconds since 1970. A timestamp that no calendar holds was counted in milliseconds, and comes as a number."""
     if isinstance(value, datetime):
         return value.timestamp()
+    if isinstance(value, str) and re.fullmatch(r"\d{1,16}", value, re.ASCII):  # where headers are text only
+        value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value <= MOST_MS:
         return value / 1000
     raise PreconditionFailed(

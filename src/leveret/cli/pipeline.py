@@ -1,34 +1,30 @@
-"""``leveret pipeline``: lists the ready pipelines, and runs one with its progress before your eyes.
-
-The options of a pipeline are declared in its job. They become flags here, for the one pipeline that is to run: Spark is
-not even imported for the list.
-"""
+"""``leveret pipeline``: the ready pipelines by name. Spark is imported for the one that is to run, not for the list."""
 
 from __future__ import annotations
 
-import inspect
-import signal
-import sys
-import threading
-import typing
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, fields
-from typing import TYPE_CHECKING, Any
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import typer
 
-from leveret.cli.pipeline_display import Display, table
-from leveret.errors import ConfigError, LeveretError
-from leveret.spark.jobs.catalog import SUMMARIES, job_named
-from leveret.spark.jobs.job import BrokerOptions, Job, QueryOptions, SinkOptions, SourceOptions, flag_of
+from leveret.errors import ConfigError
 
 if TYPE_CHECKING:
-    from leveret.spark.jobs.running import Running
+    from leveret.spark.jobs.job import Job
 
-LOOK = 0.5  # seconds between looks at the progress
-GOOD, NOT_GOOD, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
-MASTER = typer.Option("local[*]", "--master", metavar="URL", help="where Spark runs: local[2], spark://host:7077, yarn")
-CONF = typer.Option([], "--conf", metavar="NAME=VALUE", help="a setting of Spark; may be repeated")
+SUMMARIES = {
+    "archive": "keep messages as Parquet files by date, hour and queue",
+    "traffic": "count messages, bytes, sizes and latencies in windows of time",
+    "dead-letters": "say why messages died, and send chosen ones back to where they came from",
+    "replay": "publish messages of an archive or of a stream once more",
+    "dedup": "pass each message on once, by its id or by its body",
+    "route": "publish with a routing key computed by SQL rules or from a table",
+    "schema-check": "pass on what fits a schema, and the rest with the reason to another exchange",
+    "audit": "prove that an archive has every message of its streams",
+}
+OF_THE_EXTRA = {"pyspark", "py4j", "pyarrow", "numpy", "pandas"}
+GOOD, UNUSABLE = 0, 2
 
 
 def list_pipelines() -> str:
@@ -42,101 +38,22 @@ def run_pipeline(name: str, arguments: Sequence[str], called: str) -> None:
         typer.echo(f"Usage: {called} NAME [OPTIONS]\n\n{list_pipelines()}")
         raise typer.Exit(GOOD if name in ("", "--help") else UNUSABLE)
     job = job_named(name)
+    from leveret.cli.pipeline_run import command_of
+
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(name, help=f"{SUMMARIES[name][:1].upper()}{SUMMARIES[name][1:]}.")(command_of(job))
     app(args=list(arguments), prog_name=f"{called} {name}")
 
 
-def command_of(job: Job) -> Any:
-    """A command with a flag for each option of the job."""
-
-    def command(master: str, conf: list[str], **given: Any) -> None:
-        options = job.options(**{name: _given(name, value) for name, value in given.items()})
-        raise typer.Exit(run(job, options, master, pairs(conf, "conf")))
-
-    kinds = typing.get_type_hints(job.options)
-    parameters = [_parameter(field.name, *_flag(field, kinds[field.name])) for field in for_the_eye(job)]
-    parameters += [_parameter("master", MASTER, str), _parameter("conf", CONF, list[str])]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
-
-
-def for_the_eye(job: Job) -> list[Field[Any]]:
-    """The options in the order of interest: what must be given, what only this job has, then what others have too."""
-    groups = (job.options, SourceOptions, SinkOptions, QueryOptions, BrokerOptions)
-    rank = {name: at for at, group in reversed([*enumerate(groups)]) for name in group.__annotations__}
-    return sorted(fields(job.options), key=lambda field: (field.default is not MISSING, rank[field.name]))
-
-
-def _parameter(name: str, option: Any, kind: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=kind)
-
-
-def _flag(field: Field[Any], kind: Any) -> tuple[Any, Any]:
-    """How the parser sees an option of a job: its flag, and the type that it can have."""
-    default: Any = ... if field.default is MISSING else field.default
-    if typing.get_origin(kind) in (Mapping, tuple):
-        kind, default = list[str], []
-    metavar = field.metadata["metavar"]
-    if metavar is None and bool not in (kind, *typing.get_args(kind)):
-        metavar = "TEXT"
-    shown = str(field.metadata["help"])
-    if default not in (..., None, False, []):
-        shown = f"{shown}  [{default}]"
-    return typer.Option(default, flag_of(field.name), metavar=metavar, help=shown, show_default=False), kind
-
-
-def _given(name: str, value: Any) -> Any:
-    if name == "option":
-        return pairs(value, name)
-    return tuple(value) if isinstance(value, list) else value
-
-
-def pairs(texts: Sequence[str], name: str) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"{flag_of(name)} is {text!r}: write NAME=VALUE")
-        found[key.strip()] = value
-    return found
-
-
-def run(job: Job, options: Any, master: str, conf: Mapping[str, str]) -> int:
-    """Start it, show how far it is until it ends or is told to, and give the exit code."""
-    from leveret.spark.jobs.session import open_session
-
-    spark = open_session(job.name, master, conf)
-    told = threading.Event()
-    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+def job_named(name: str) -> Job:
+    if name not in SUMMARIES:
+        raise ConfigError(f"there is no pipeline {name!r}: it can be {', '.join(SUMMARIES)}")
     try:
-        running = job.start(spark, options)
-        was_told = watch(running, Display(sys.stderr), told)
-        report = running.report()
-        sys.stdout.write(table(report.heads, report.rows) + "".join(f"{line}\n" for line in report.lines))
-        return INTERRUPTED if was_told else GOOD if report.is_good else NOT_GOOD
-    except ConfigError:
-        raise
-    except LeveretError as problem:
-        sys.stderr.write(f"leveret: {problem}\n")
-        return NOT_GOOD
-    finally:
-        spark.stop()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def watch(running: Running, display: Display, told: threading.Event) -> bool:
-    """Until it is over; whether it was told to stop."""
-    try:
-        while not running.wait(LOOK):
-            display.show(running.progress())
-            if told.is_set():
-                display.note("stopping; the next start goes on from here")
-                running.stop()
-                return True
-        display.show(running.progress())
-        return False
-    finally:
-        display.close()
+        job: Job = importlib.import_module(f"leveret.spark.jobs.{name.replace('-', '_')}").JOB
+    except ModuleNotFoundError as missing:
+        if str(missing.name).partition(".")[0] not in OF_THE_EXTRA:
+            raise
+        raise ConfigError(
+            f"the pipeline {name} runs on Spark, and {missing.name} is not installed: pip install 'leveret[spark]'"
+        ) from missing
+    return job

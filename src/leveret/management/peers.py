@@ -86,15 +86,15 @@ class Peers:
         """Idle peers go at once, the others when they have their answer or their time is up."""
         for peer in list(self.state.connections):
             peer.shutdown()
-        if not await self._all_gone(seconds):
+        if not await self._all_gone(seconds * 0.6):
             self._log.warning("peers cut off at shutdown", number=len(self.state.connections))
             for peer in list(self.state.connections):
                 peer.transport.abort()
-            await self._all_gone(1.0)
+            await self._all_gone(seconds * 0.2)
         for task in list(self.state.tasks):
             task.cancel()
         if self.state.tasks:
-            await asyncio.wait(set(self.state.tasks), timeout=1.0)
+            await asyncio.wait(set(self.state.tasks), timeout=seconds * 0.2)
 
     async def _all_gone(self, seconds: float) -> bool:
         self._gone.clear()

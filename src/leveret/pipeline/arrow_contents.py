@@ -38,6 +38,8 @@ ONE_FRAME = DEFAULT_FRAME_MAX - FRAME_OVERHEAD  # the largest body that fits
 PLAIN = encode_properties(Properties(delivery_mode=2))
 MOST_HEADERS_BYTES = 64 << 10
 
+UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError)  # what pyarrow raises for bytes that make no sense
+
 TEXT = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 BINARY = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary
 
@@ -61,10 +63,10 @@ class Contents:
         self._addresses: dict[tuple[str, str], Address] = {}
         try:
             self._schema = pa.ipc.read_schema(pa.ipc.read_message(b"".join(schema)))
-        except (pa.ArrowException, OSError, ValueError, TypeError) as problem:
-            raise BadRequest(f"the Arrow stream does not begin with a schema: {problem}") from None
-        refuse_strange_columns(self._schema.names)
-        _refuse_strange_types(self._schema)
+            refuse_strange_columns(self._schema.names)
+            _refuse_strange_types(self._schema)
+        except UNREADABLE as problem:
+            raise BadRequest(f"the Arrow stream does not begin with a sound schema: {problem}") from None
 
     def slices(self, framed: Framed) -> list[pa.RecordBatch]:
         """A record batch, validated, with the types we work on, in pieces of as many rows as one step takes."""
@@ -72,7 +74,7 @@ class Contents:
             batch = pa.ipc.read_record_batch(pa.ipc.read_message(b"".join(framed)), self._schema)
             batch.validate(full=True)
             batch = pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], batch.schema.names)
-        except (pa.ArrowException, OSError, ValueError, TypeError) as problem:
+        except UNREADABLE as problem:
             raise BadRequest(f"the Arrow stream is damaged: {problem}") from None
         return [batch.slice(start, MOST_ROWS) for start in range(0, batch.num_rows, MOST_ROWS)]
 

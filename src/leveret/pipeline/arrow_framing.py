@@ -59,14 +59,15 @@ class Framing:
                 self._front += piece
                 self._look_at_front()
             at += len(piece)
-            self.held += len(piece)
+            self.held = 0 if self.is_over else self.held + len(piece)
             if not self._missing and self._needs == 0:
                 yield self._whole()
 
     def finish(self) -> None:
-        """The body is over; was that the end of a message too?"""
-        if self._front or self._missing:
-            raise BadRequest("the Arrow stream ends in the middle of a message: send it again, whole")
+        """The body is over; so must the stream be, or a writer that died between two batches passed for one that is
+        done."""
+        if not self.is_over:
+            raise BadRequest("the Arrow stream ends without its end mark: close the writer, and send it whole")
 
     def _look_at_front(self) -> None:
         front = self._front

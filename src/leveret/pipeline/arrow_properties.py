@@ -73,12 +73,12 @@ def _value(slab: Slab, name: str, at: Places) -> tuple[Places, Places]:
     if name in FIXED:
         return at, np.full(len(at), FIXED[name], np.int64)
     if name == "headers":
-        return at + 4, slab.u32[_within(slab, at)].astype(np.int64)
-    return at + 1, slab.u8[_within(slab, at)].astype(np.int64)
+        return at + 4, slab.u32[_within(slab, at, 4)].astype(np.int64)
+    return at + 1, slab.u8[_within(slab, at, 1)].astype(np.int64)
 
 
-def _within(slab: Slab, at: Places) -> Places:
-    return np.minimum(at, len(slab.data) - 8)
+def _within(slab: Slab, at: Places, width: int) -> Places:
+    return np.minimum(at, len(slab.data) - width)
 
 
 def _only(span: Span, sound: np.ndarray) -> Span:
@@ -158,8 +158,8 @@ def _walked(slab: Slab, span: Span) -> tuple[Entries, Span]:
         here = at[active]
         behind_names = here + 1 + slab.u8[here]
         values = behind_names + 5
-        next_ones = values + slab.u32[_within(slab, behind_names + 1)]
-        good = (slab.u8[_within(slab, behind_names)] == LONG_STRING) & (next_ones <= stops[active])
+        next_ones = values + slab.u32[_within(slab, behind_names + 1, 4)]
+        good = (slab.u8[_within(slab, behind_names, 1)] == LONG_STRING) & (next_ones <= stops[active])
         if len(steps) > MOST_IN_STEP:
             good[:] = False
         slow[active[~good]] = True

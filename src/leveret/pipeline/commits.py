@@ -101,7 +101,7 @@ class Commits:
         last = self.last_batch(vhost, transaction)
         try:
             if last is not None and batch <= last:
-                self._drop_rest(vhost, transaction, batch)
+                self._drop_rest(vhost, transaction, batch, only_whole=True)
                 self._answer(done, DUPLICATE)
                 return
             stages = self._whole_stages(vhost, transaction, batch, ids)
@@ -132,9 +132,13 @@ class Commits:
             found.append(stage)
         return found
 
-    def _drop_rest(self, vhost: Vhost, transaction: str, batch: int) -> None:
-        """Other attempts at this batch, and what is left of earlier ones, can never be committed."""
-        self.stages.drop_batch(vhost, lambda ticket: ticket.transaction == transaction and ticket.batch <= batch)
+    def _drop_rest(self, vhost: Vhost, transaction: str, batch: int, *, only_whole: bool = False) -> None:
+        """Other attempts at this batch, and what is left of earlier ones, can never be committed. Behind a repeat those
+        that are still being made may be another's, who is to hear by his own commit that he came late."""
+        for stage in [*self.stages.of(vhost)]:
+            is_late = stage.ticket.transaction == transaction and stage.ticket.batch <= batch
+            if is_late and (stage.is_whole or not only_whole):
+                self.stages.drop(stage)
 
     # ---- moving
 

@@ -38,7 +38,7 @@ MOST_REMEMBERED = 4_096
 RUN = 4_096  # messages that are handed on at once
 RUN_BYTES = 1 << 20
 QUICK = 16  # messages of which a quick look costs as much as one run that goes as it is
-SLICE_COST = 256  # runs that go as they are, or messages that are looked at, before others get their turn
+SLICE_COST = 128  # runs that go as they are, or messages that are looked at, before others get their turn
 PLAIN = b"\x10\x00\x02"  # flags and value of the properties of a message that is persistent and nothing else
 PLAIN_AT = slice(PROPERTIES_AT, PROPERTIES_AT + len(PLAIN))
 

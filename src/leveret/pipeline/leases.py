@@ -60,9 +60,9 @@ class Leases:
     async def _fill(self, queue: ClassicQueue, taking: Taking) -> None:
         in_vain = 0
         while in_vain < PATIENCE:
-            before = taking.number
+            before = (taking.number, queue.ready)
             outcome = taking.step()
-            in_vain = in_vain + 1 if taking.number == before else 0
+            in_vain = in_vain + 1 if (taking.number, queue.ready) == before else 0
             if outcome is Next.MORE:
                 await asyncio.sleep(0)
             elif outcome is Next.UNSYNCED and not taking.number:

@@ -111,7 +111,7 @@ class Move:
             if cost > left:
                 if chosen:
                     break
-                run = run[:left]
+                run = run[: max(len(run) * left // cost, 1)]
             chosen.append(run)
             left -= cost
             if left <= 0:

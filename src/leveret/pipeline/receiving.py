@@ -46,7 +46,7 @@ class Arrival:
         publisher = Publisher(user.name, user.tags, truth_of(request.query_params, "mandatory"))
         self.admission = Admission(self.vhost, self._broker.permissions, publisher)
         refuse_while_blocked(self._broker)
-        if "exchange" in request.query_params:
+        if self.exchange:  # else rows may name their own, and nobody the default one
             self.admission.refuse_unless_writable(self.exchange, self.key)
 
     async def pieces(self, cost: Cost = lambda run, look: 0) -> AsyncGenerator[Piece]:
@@ -59,7 +59,7 @@ class Arrival:
                     look, piece = looked_at(front(run), self.vhost.surroundings.now())
                     price = max(self.admission.cost(piece, look), cost(piece, look))
                     if price > SLICE_COST:
-                        piece = piece[:SLICE_COST]
+                        piece = piece[: max(len(piece) * SLICE_COST // price, 1)]
                     run = run[len(piece) :]
                     size = sum([len(message[0]) for message in piece])
                     refuse_while_blocked(self._broker)

@@ -103,9 +103,9 @@ class SourcesEndpoints:
             start, stop = whole_number_of(given, "from", default=0), whole_number_of(given, "to", default=LARGEST)
             rows = rows_of(queue, Asked(partition, start, stop, only))
             return await stream_of(self._house, jobs_of(rows, columns), columns)
-        return await stream_of(
-            self._house, fetch_jobs(queue, wanted_of(request, queue, partition, columns, only)), columns
-        )
+        await all_visible([queue])
+        wanted = wanted_of(request, queue, partition, columns, only)
+        return await stream_of(self._house, fetch_jobs(queue, wanted), columns)
 
 
 async def all_visible(queues: Sequence[ClassicQueue]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
@@ -139,13 +139,6 @@ class Stages:
             self.release(stage)
             discard(stage.vhost, stage.id)
             self._broker.wake()
-
-    def drop_batch(self, vhost: Vhost, wanted: Callable[[Ticket], bool]) -> int:
-        """How many there were."""
-        gone = [stage for stage in self.of(vhost) if wanted(stage.ticket)]
-        for stage in gone:
-            self.drop(stage)
-        return len(gone)
 
     def release(self, stage: Stage) -> None:
         """It is not in this book any more, and stays where it is."""

@@ -22,6 +22,7 @@ from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.errors import AccessRefused
 from leveret.message import Message
+from leveret.queues.accounting import account
 from leveret.queues.arriving import take_closely
 from leveret.queues.counters import QueueCounters
 from leveret.queues.deadlines import Deadlines
@@ -40,7 +41,7 @@ from leveret.queues.options import QueueOptions
 from leveret.queues.paging import Pager
 from leveret.queues.returning import Waiting, give_back
 from leveret.queues.selection import Selection, select
-from leveret.queues.surroundings import PER_MESSAGE, Cancellable, Surroundings
+from leveret.queues.surroundings import Cancellable, Surroundings
 from leveret.queues.taken import Taken as Taken
 from leveret.queues.watermarks import Watermarks
 from leveret.store.log import Placement
@@ -238,29 +239,7 @@ class ClassicQueue:
 
     def account(self) -> None:
         """Tell the gauge and the counters what changed; once per turn, not once per message."""
-        gauge, pager = self.surroundings.gauge, self.pager
-        here = self.bytes
-        messages = self.unacked
-        if pager is not None:
-            if pager.withheld is not None:
-                messages -= pager.withheld.number
-            here -= pager.elsewhere
-            if here > pager.limit or gauge.is_short:
-                pager.page_out(gauge.is_short)
-                here = self.bytes - pager.elsewhere
-        received = 0
-        for lane in self.lanes:
-            ready = len(lane.ready)
-            messages += ready + len(lane.returned) - lane.holes
-            if lane.page_stop:
-                messages += len(lane.fresh)
-                received += lane.page_stop + len(lane.fresh) - 1
-            else:
-                received += lane.head + ready - 1
-        held = here + messages * PER_MESSAGE
-        gauge.used += held - self.accounted
-        self.accounted = held
-        self.counters.received = received
+        account(self)
 
     def highest_lane(self) -> Lane:
         return next((lane for lane in reversed(self.lanes) if len(lane)), self.lane)

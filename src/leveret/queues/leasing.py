@@ -94,21 +94,29 @@ class Taking:
         assert self._queue.pager is not None
         synced = self._queue.pager.pages.synced(self._queue.id, lane.number)
         if lane.returned:
-            self._take_returned(lane, synced)
+            self._take_returned(lane, most, synced)
         elif lane.ready:
             self._take_ready(lane, most, synced)
         else:
             self._take_unread(lane, most, self._queue.pager)
 
-    def _take_returned(self, lane: Lane, synced: int) -> None:
-        sequence, _, message = lane.returned[0]
-        if not message[2].persistent:
-            self._next = Next.TRANSIENT
-        elif sequence >= synced:
-            self._next = Next.UNSYNCED
-        elif self._fits(len(message[0])):
-            heappop(lane.returned)
-            self._took(lane.number, sequence, 1, len(message[0]), True)
+    def _take_returned(self, lane: Lane, most: int, synced: int) -> None:
+        returned = lane.returned
+        first, number, size = returned[0][0], 0, 0
+        while returned and number < most and returned[0][0] == first + number:
+            sequence, _, (content, _, traits) = returned[0]
+            if not traits.persistent:
+                self._next = Next.TRANSIENT
+            elif sequence >= synced:
+                self._next = Next.UNSYNCED
+            elif self._fits(size + len(content), bool(number)):
+                heappop(returned)
+                number += 1
+                size += len(content)
+            if self._next is not None:
+                break
+        if number:
+            self._took(lane.number, first, number, size, True)
 
     def _take_ready(self, lane: Lane, most: int, synced: int) -> None:
         number = size = 0

@@ -284,8 +284,9 @@ class Pager:
 
     # ---- without loading
 
-    def expire(self, lane: Lane, sequence: int) -> int | None:
-        """A message that is on disk only dies there: its size; None if it is gone already, or leased."""
+    def expire(self, lane: Lane, sequence: int, known_size: int | None = None) -> int | None:
+        """A message that is on disk only dies there: its size, about, if it is not known; None if it is gone already,
+        or leased."""
         if self.withheld is not None and self.withheld.misses(lane.number, sequence):
             return None
         size = self.pages.size_of(self._queue.id, lane.number, sequence)
@@ -293,6 +294,7 @@ class Pager:
             return None
         if lane.number in self._loading:
             self._died.add((lane.number, sequence))
+        size = size if known_size is None else known_size
         self._lose(lane, sequence, size)
         self.pages.drop(self._queue.id, lane.number, sequence, 1)
         return size

@@ -108,12 +108,11 @@ class StreamQueue(ClassicQueue):
         self._pending.append(StreamRun(first, self.wall_time(), tuple(run)))
         self.bytes += size
         self._await_grant()
+        self.touch()  # what waits is counted
         return [Placement(self.id, 0, first + 1, len(run))]
 
     def _await_grant(self) -> None:
-        if self.surroundings.pages is None:
-            self.touch()  # the log in memory has granted it already
-        else:
+        if self.surroundings.pages is not None:  # the log in memory grants at once
             self.surroundings.unsynced[self] = None
 
     def _write_granted(self) -> None:
@@ -229,6 +228,7 @@ class StreamQueue(ClassicQueue):
             self.settle(lane, sequence, messages)
         elif self.alive:
             self._out_of_hands(messages)
+            self.touch()
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
         self.settle(lane, sequence, messages)

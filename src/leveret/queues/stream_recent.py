@@ -44,7 +44,7 @@ class Recent:
         """Runs with all messages from ``offset`` on, about ``most`` of them; ``offset`` is covered."""
         found: list[StreamRun] = []
         at = bisect_right(self._firsts, offset) - 1
-        number = min(self._firsts[at] - offset, 0)
+        number = self._firsts[at] - offset
         while number < most and at < len(self._runs):
             found.append(self._runs[at])
             number += len(self._runs[at].messages)

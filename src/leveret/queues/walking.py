@@ -34,6 +34,7 @@ class Walk:
         self._on_progress = on_progress
         self._lanes = deque(reversed(queue.lanes))
         self._returned: list[Waiting] | None = None  # of the lane we are in, still to be looked at
+        self._still_returned: set[int] | None = None  # those of them that are still there, by what they are
         self._at = 0  # the next sequence of that lane
         self._stop = 0  # where the lane ended when we came
         self._read: deque[Loaded] = deque()  # of it, from disk
@@ -46,6 +47,7 @@ class Walk:
         """Look at some; False if there is nothing to do before ``on_progress`` is called, or ever."""
         looked = 0
         self.enough = False
+        self._still_returned = None
         while looked < most and not self._is_reading and not self.is_over and not self.enough:
             if not self._queue.alive or not self._lanes:
                 self.is_over = True
@@ -60,11 +62,14 @@ class Walk:
             self._at, self._stop = lane.head, lane.tail
         if self._returned:
             waiting = self._returned.pop()
-            if any(waiting is each for each in lane.returned):
+            if self._still_returned is None:  # once a step: after a crash all of a backlog may be among them
+                self._still_returned = set(map(id, lane.returned))
+            if id(waiting) in self._still_returned:
                 self._meet(lane, waiting)
             return 1
         if self._at >= self._stop:
             self._lanes.popleft()
+            self._still_returned = None
             self._read.clear()
             self._returned = None
             self._read_upto = 0
@@ -119,11 +124,13 @@ class Walk:
 
     def _meet(self, lane: Lane, waiting: Waiting) -> None:
         if self._visit(lane.number, waiting):
-            take_out(self._queue, lane, waiting[0])
+            take_out(self._queue, lane, waiting)
 
 
-def take_out(queue: ClassicQueue, lane: Lane, sequence: int) -> bool:
-    """The message leaves its lane, wherever it stands; False if it is not there any more."""
-    if lane.is_paged(sequence):
-        return queue.pager is not None and queue.pager.expire(lane, sequence) is not None
-    return lane.cut_out(sequence) is not None
+def take_out(queue: ClassicQueue, lane: Lane, waiting: Waiting) -> None:
+    """The message leaves its lane, wherever it stands."""
+    sequence, _, message = waiting
+    if not lane.is_paged(sequence):
+        lane.cut_out(sequence)
+    elif queue.pager is not None:
+        queue.pager.expire(lane, sequence, len(message[0]))

@@ -8,6 +8,7 @@ imports nothing of the broker: it speaks HTTP to it.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def register(spark: SparkSession, *, carry_code: bool = False) -> None:
     if carry_code:
         from pyspark import cloudpickle
 
-        import leveret
-
-        cloudpickle.register_pickle_by_value(leveret)  # type: ignore[no-untyped-call]
+        # The whole package, since errors and the version stand beside this room.
+        package = sys.modules[__name__.partition(".")[0]]
+        cloudpickle.register_pickle_by_value(package)  # type: ignore[no-untyped-call]
     spark.dataSource.register(LeveretDataSource)

@@ -148,6 +148,10 @@ def refuse_options_of_batches(options: Mapping[str, str]) -> None:
     _refuse_misplaced(options, BATCH_ONLY, "for batch reads (read) only")
 
 
+def refuse_options_of_batch_writes(options: Mapping[str, str]) -> None:
+    _refuse_misplaced(options, ("batchId",), "for batch writes (write) only, Spark numbers the batches of a query")
+
+
 def _refuse_misplaced(options: Mapping[str, str], names: tuple[str, ...], why: str) -> None:
     given = Given(options, names)
     for name in names:
@@ -158,6 +162,8 @@ def _refuse_misplaced(options: Mapping[str, str], names: tuple[str, ...], why: s
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     given = Given(options, (*CONNECTION, *SINK))
     given.refuse_unknown(ELSEWHERE)
+    if "batchId" in given and "transactionId" not in given:
+        raise OptionError("option batchId numbers the parts of a transaction; name it by the option transactionId")
     return SinkOptions(
         access=access_of(given),
         exchange=given.text("exchange"),

@@ -21,6 +21,7 @@ from leveret.spark.broker_client import BrokerClient
 from leveret.spark.lease_reader import LeaseReader
 from leveret.spark.options import (
     SourceOptions,
+    refuse_options_of_batch_writes,
     refuse_options_of_batches,
     refuse_options_of_streams,
     sink_options,
@@ -59,6 +60,7 @@ class LeveretDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` is how Spark says outputMode("complete"): each batch publishes the whole result again."""
+        refuse_options_of_batch_writes(self.options)
         return StreamSink(sink_options(self.options), schema)
 
 

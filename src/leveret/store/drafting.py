@@ -62,18 +62,23 @@ class Run:
 
 
 def in_runs(pending: Iterable[Append | Unit]) -> Iterator[Append | Unit]:
-    """What is to be written; what goes to one lane in its order. Small appends that follow each other in a lane become
-    one, a record and a checksum for all of them, also when those of other queues lie between: all are granted together.
-    """
+    """What is to be written. A group may settle what comes before it: that must have its place by then."""
+    appends: list[Append] = []
+    for each in pending:
+        if isinstance(each, Unit):
+            yield from joined_appends(appends)
+            appends = []
+            yield each
+        elif each.left:  # else it was settled before it had to be written
+            appends.append(each)
+    yield from joined_appends(appends)
+
+
+def joined_appends(appends: Iterable[Append]) -> Iterator[Append]:
+    """The same, what goes to one lane in its order. Small ones that follow each other in a lane become one, a record and
+    a checksum for all of them, also when those of other queues lie between: all are granted together."""
     runs: dict[int, Run] = {}  # by queue
-    for append in pending:
-        if isinstance(append, Unit):
-            yield from [run.joined() for run in runs.values()]  # it may settle what is in them
-            runs.clear()
-            yield append
-            continue
-        if not append.left:
-            continue  # settled before it had to be written
+    for append in appends:
         placements = append.placements
         if len(placements) == 1 and len(append.messages) <= FEW and not placements[0][4]:
             queue = placements[0][0]
@@ -118,7 +123,7 @@ def draft_unit(unit: Unit, settled: list[Entry], time: float, wall_ahead: float)
 
     It grants nothing early: what it settles may come back, with all of it, as long as it is not synced.
     """
-    group = [draft for append in unit.appends for draft in draft_append(append, time, wall_ahead)]
+    group = [draft for append in joined_appends(unit.appends) for draft in draft_append(append, time, wall_ahead)]
     if settled:
         group.append(Draft(SETTLE, [entries_body(settled)], entries=settled))
     if unit.returns:

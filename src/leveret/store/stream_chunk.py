@@ -33,8 +33,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, chain, repeat
-from operator import add
+from itertools import accumulate, chain, groupby, repeat
+from operator import add, itemgetter
 from struct import Struct
 from typing import NamedTuple
 
@@ -61,7 +61,10 @@ AddressKey = tuple[str, str]  # exchange, routing key
 
 
 class StreamRun(NamedTuple):
-    """Messages with consecutive offsets and one address. ``time`` of arrival: microseconds since 1970."""
+    """Messages with consecutive offsets; as they are read, also with one address.
+
+    ``time`` of arrival: microseconds since 1970.
+    """
 
     first: int
     time: int
@@ -114,15 +117,15 @@ class ChunkDraft:
         self._addresses: dict[AddressKey, int] = {}
         times, counts, indexes = array("q"), array("I"), array("I")
         address, index, last = None, 0, None
-        for _, time, messages in runs:
-            if messages[0][1] is not address:
-                address = messages[0][1]
-                index = self._addresses.setdefault((address.exchange, address.key), len(self._addresses))
+        for own, number, time in _by_address(runs):
+            if own is not address:
+                address = own
+                index = self._addresses.setdefault((own.exchange, own.key), len(self._addresses))
             if time == last and index == indexes[-1]:
-                counts[-1] += len(messages)
+                counts[-1] += number
             else:
                 times.append(time)
-                counts.append(len(messages))
+                counts.append(number)
                 indexes.append(index)
                 last = time
         self.latest = max(times)
@@ -148,6 +151,17 @@ class ChunkDraft:
             xxh3_64_intdigest(body, own_seed),
         )
         return head + CHECKSUM.pack(xxh3_64_intdigest(head, own_seed)), body
+
+
+def _by_address(runs: list[StreamRun]) -> Iterator[tuple[Address, int, int]]:
+    """Address, number and time of stretches of messages."""
+    for _, time, messages in runs:
+        address = messages[0][1]
+        if len(messages) == 1 or not [True for message in messages if message[1] is not address]:
+            yield address, len(messages), time
+        else:
+            for own, stretch in groupby(messages, key=itemgetter(1)):
+                yield own, len(list(stretch)), time
 
 
 def drafts(runs: Sequence[StreamRun], reached: int) -> Iterator[ChunkDraft]:

@@ -202,8 +202,7 @@ class StreamFiles:
             self._disk.truncate(segment.path, self._synced)
             self._let_go()
             self.bytes -= segment.size - self._synced
-            segment.size = self._synced
-            segment.index.cut(segment.size)
+            segment.size = self._synced  # its index may go further: nothing is found there, as in a segment that ends
             self.next = segment.next = max(self._synced_next, segment.first)
             self._resume.clear()
         elif segment is not None:

@@ -93,12 +93,6 @@ class PositionIndex:
         found = bisect_left(self._latest, time)
         return self._positions[found] if found < len(self._positions) else None
 
-    def cut(self, size: int) -> None:
-        """The segment ends at ``size`` now. Its latest time is not known to be earlier."""
-        left = bisect_left(self._positions, size)
-        for column in (self._latest, self._firsts, self._positions):
-            del column[left:]
-
     def packed(self) -> bytes:
         return b"".join(map(_little_endian, (self._positions, self._firsts, self._latest)))
 

@@ -142,12 +142,21 @@ def test_deliver_at_may_be_a_timestamp(house: House, client: Client) -> None:
     assert client.count("q") == 1
 
 
+def test_deliver_at_may_be_digits(house: House, client: Client) -> None:
+    """Where headers are text: in a table, or a data frame."""
+    client.publish("q", b"m", headers={"x-deliver-at": str(in_ms(house, 60))})
+    house.advance(59)
+    assert client.count("q") == 0
+    house.advance(1)
+    assert client.count("q") == 1
+
+
 def test_deliver_at_in_the_past_is_at_once(house: House, client: Client) -> None:
     client.publish("q", b"m", headers={"x-deliver-at": in_ms(house, -1)})
     assert client.count("q") == 1
 
 
-@pytest.mark.parametrize("value", ["tomorrow", 1.5, True, None, (1 << 53) + 1])
+@pytest.mark.parametrize("value", ["tomorrow", "-1", "9" * 17, 1.5, True, None, (1 << 53) + 1])
 def test_a_moment_that_is_none_is_refused(client: Client, value: object) -> None:
     client.publish("q", b"m", headers={"x-deliver-at": value})
     (closed,) = client.heard()

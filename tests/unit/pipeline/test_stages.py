@@ -7,7 +7,7 @@ import pytest
 from leveret.broker.internal_queues import STAGE
 from leveret.errors import LeveretError, NotFound, PreconditionFailed
 from leveret.pipeline.commits import COMPONENT as COMMIT
-from leveret.pipeline.commits import Committed
+from leveret.pipeline.commits import CommitRow, Committed
 from leveret.pipeline.stages import COMPONENT, LIFETIME
 from tests.support.peer_pair import House
 from tests.support.sinks import Sink, address, drained, row
@@ -56,6 +56,7 @@ def test_nothing_is_left_of_a_stage_when_its_commit_is_done() -> None:
     sink.commit("T", 0, sink.stage("T", 0, b"one"))
     assert stage_queues(house) == []
     assert house.vhost.parameters.names(COMPONENT) == []
+    assert CommitRow.decoded(house.vhost.parameters.get(COMMIT, "T") or b"") == CommitRow(0, [], 1)
     assert [row.name for row in house.disk.definitions().queues] == ["q"]
 
 
@@ -100,6 +101,17 @@ def test_a_stage_that_is_being_made_when_another_attempt_is_committed_ends() -> 
     with pytest.raises(PreconditionFailed, match="another attempt was committed"):
         sink.add(slow, [row(b"more", address())])
     assert stage_queues(house) == []
+
+
+def test_a_stage_that_is_being_made_while_a_repeat_is_answered_goes_on() -> None:
+    house = house_with("q")
+    sink = Sink(house)
+    sink.commit("T", 1, sink.stage("T", 1, b"first"))
+    slow = sink.begin("T", 1)
+    sink.commit("T", 1, sink.stage("T", 1, b"second"))
+    assert sink.ids() == [slow.id]
+    assert sink.commit("T", 1, sink.finish(slow)) == Committed(True, 0, 0)
+    assert sink.ids() == []
 
 
 def test_an_unknown_stage_is_refused_and_nothing_is_committed() -> None:

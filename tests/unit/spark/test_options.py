@@ -89,7 +89,7 @@ def test_a_credentials_file_that_helps_nobody_is_refused(tmp_path: Path) -> None
     with pytest.raises(OptionError, match=r"credentialsFile: '.*absent' cannot be read on the driver"):
         connection_options({"credentialsFile": str(tmp_path / "absent")})
     (tmp_path / "empty").write_text("\nhunter2\n")
-    with pytest.raises(OptionError, match="the first line of '.*empty' is empty"):
+    with pytest.raises(OptionError, match=r"the first line of '.*empty' is empty"):
         connection_options({"credentialsFile": str(tmp_path / "empty")})
     (tmp_path / "binary").write_bytes(b"\xff\xfe\n")
     with pytest.raises(OptionError, match="no UTF-8 text"):
@@ -143,6 +143,8 @@ def test_a_source_refuses(options: dict[str, str], text: str) -> None:
         ({"queue": "q"}, "option queue is for sources only"),
         ({"mandatory": "1"}, "option mandatory is '1'; give true or false"),
         ({"transactionId": ""}, "option transactionId is empty"),
+        ({"batchId": "1"}, "option batchId numbers the parts of a transaction; name it by the option transactionId"),
+        ({"transactionId": "t", "batchId": "x"}, "option batchId is 'x'; give a whole number of at least 0"),
         ({"routing_key": "k"}, "did you mean routingKey?"),
     ],
 )

@@ -85,7 +85,10 @@ def test_a_sink_accepts_what_a_source_gives_of_a_message() -> None:
         ([SCHEMA["body"], SCHEMA["offset"]], r"does not know the columns 'offset'; .* use .select\(\"body\"\)"),
         ([StructField("body", LongType())], "column 'body' is binary or string, not bigint; use to_json"),
         ([SCHEMA["body"], StructField("routing_key", LongType())], r"'routing_key' is string, not bigint; use .cast"),
-        ([SCHEMA["body"], StructField("headers", MapType(StringType(), LongType()))], "'headers' is map<string,string>"),
+        (
+            [SCHEMA["body"], StructField("headers", MapType(StringType(), LongType()))],
+            "'headers' is map<string,string>",
+        ),
         ([SCHEMA["body"], StructField("properties", StringType())], "'properties' is a struct, not string"),
         (
             [SCHEMA["body"], StructField("properties", StructType([StructField("ttl", StringType())]))],

@@ -77,15 +77,27 @@ def test_many_settles_do_not_wait_for_company(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_group_of_more_records_than_a_number_can_count_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "LARGEST_PLACE", 7)
-    house = begun()
+    house = begun(31)
     with house.journal.group():
         for n in range(30):
-            house.publish([1], b"%d" % n)
+            house.publish([1 + n], b"%d" % n)  # to one queue they would share a record
     receipt = house.publish([1], b"behind it")
     house.rest()
     assert house.journal.granted == receipt
     assert max(record.place for _, record in written(house, PUBLISH)) == 7
-    assert look(house.disk.copy()).bodies(1) == [*(b"%d" % n for n in range(30)), b"behind it"]
+    found = look(house.disk.copy())
+    assert found.bodies(1) == [b"0", b"behind it"]
+    assert [found.bodies(1 + n) for n in range(1, 30)] == [[b"%d" % n] for n in range(1, 30)]
+
+
+def test_small_appends_of_a_group_share_a_record_too() -> None:
+    house = begun()
+    with house.journal.group():
+        for n in range(30):
+            house.publish([1], b"%d" % n)
+    house.rest()
+    assert len(written(house, PUBLISH)) == 1
+    assert look(house.disk.copy()).bodies(1) == [b"%d" % n for n in range(30)]
 
 
 def test_a_message_for_more_queues_than_a_record_can_name_reaches_all(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -304,8 +304,8 @@ def test_a_group_within_a_group_is_part_of_it() -> None:
     with plain.group():
         house.publish([1], b"outer")
         with plain.group():
-            house.publish([1], b"inner")
-        house.publish([1], b"outer again")
+            house.publish([2], b"inner")
+        house.publish([3], b"outer again")
     house.rest()
     assert [record.ends_group for record in records(house)[before:]] == [False, False, True]
 

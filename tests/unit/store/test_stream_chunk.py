@@ -64,6 +64,15 @@ def test_neighbours_of_one_address_and_time_are_one_run() -> None:
     assert list(chunk.times) == [START, START + 1, START]
 
 
+def test_messages_of_several_addresses_may_come_in_one_run() -> None:
+    several = run(0, b"a", b"b"), run(2, b"c", key="k"), run(3, b"d", b"e")
+    mixed = StreamRun(0, START, [message for each in several for message in each.messages])
+    (chunk,) = chunks_of([mixed])
+    assert seen_in_chunk(chunk) == seen_in(chunk.runs({})) == seen_in(several)
+    assert list(chunk.counts) == [2, 1, 2]
+    assert len(chunk.addresses) == 2
+
+
 def test_what_lies_below_is_left_out() -> None:
     """After a crash the journal hands again what the files may have: wholly, in part, or not at all."""
     runs = [run(0, b"a", b"b"), run(2, b"c", b"d", b"e"), run(5, b"f")]

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from leveret.store import stream_segments
 from leveret.store.stream_segments import segment_path
 from tests.support.streams import START, STREAM, all_of, append_each, firsts_of, opened, random_runs, run, seen_in
 from tests.support.virtual_disk import VirtualDisk
@@ -57,7 +58,11 @@ def test_a_segment_that_cannot_be_begun_is_begun_later(kind: str) -> None:
     assert [seen.content for seen in all_of(files)] == [b"a"]
 
 
-def test_after_a_failed_sync_nothing_is_believed_that_was_not_synced() -> None:
+@pytest.mark.parametrize("stretch", [1, 250, 1 << 20])
+def test_after_a_failed_sync_nothing_is_believed_that_was_not_synced(
+    stretch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_segments, "STRETCH", stretch)
     disk = VirtualDisk()
     files = opened(disk)
     runs = [run(n, b"%d" % n, time=START + n) for n in range(6)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,6 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from leveret.errors import LeveretError
 from leveret.spark.progress import LeaseOffset, offset_of
 
+OURS = re.compile(r"^leveret\.[\w.]+: (.+)$", re.MULTILINE)
+JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
 Starter = Callable[[], StreamingQuery]
 
 
@@ -159,10 +162,10 @@ def lag_of(sources: Sequence[Mapping[str, Any]], ready: Callable[[], int]) -> in
 
 
 def cause_of(problem: BaseException) -> str:
-    """The last line that says why: Spark wraps an error of a source or sink into traces of two languages."""
+    """Our own words, if it is an error of the source or the sink: Spark wraps it into traces of two languages."""
     text = str(problem)
-    for mark in ("LeveretError: ", "ConfigError: ", "Error: "):
-        causes = [line.split(mark, 1)[1] for line in text.splitlines() if mark in line and not line.startswith("\tat ")]
-        if causes:
-            return causes[-1].strip()
-    return text.splitlines()[0] if text else type(problem).__name__
+    for pattern in (OURS, JAVAS):
+        found = pattern.findall(text)
+        if found:
+            return str(found[-1])
+    return (text.splitlines() or [type(problem).__name__])[0]

@@ -8,15 +8,17 @@ each (transaction, slice) once: so doing a slice again does no harm, and the fil
 from __future__ import annotations
 
 import json
+import math
 import os
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from leveret.errors import ConfigError, LeveretError
+from pyspark.errors import PySparkException
+
+from leveret.errors import ConfigError
 from leveret.spark.jobs.running import JobFailed, Progress, Report, cause_of
 
 FILE = "replay.json"
@@ -31,15 +33,18 @@ class Plan:
     slices: int
     done: int = 0
 
-    @property
-    def messages(self) -> int:
+    def left(self) -> int:
         """How many there are at most: offsets may be missing, and a condition may leave some out."""
-        return sum(end - first for first, end in self.ranges.values())
+        return sum(end - self._place(first, end, self.done) for first, end in self.ranges.values())
+
+    def _place(self, first: int, end: int, number: int) -> int:
+        """Where slice ``number`` of this range begins."""
+        return first + (end - first) * number // self.slices
 
     def slice(self, number: int) -> dict[str, Range]:
         """Each queue's share of this slice; queues with nothing in it are left out."""
         shares = {
-            queue: (first + (end - first) * number // self.slices, first + (end - first) * (number + 1) // self.slices)
+            queue: (self._place(first, end, number), self._place(first, end, number + 1))
             for queue, (first, end) in self.ranges.items()
         }
         return {queue: share for queue, share in shares.items() if share[0] < share[1]}
@@ -84,61 +89,50 @@ def _read(path: Path) -> Plan:
 
 
 class Slices:
-    """Does the slices of a plan one after the other, in a thread of its own, no faster than ``seconds`` for each."""
+    """Does the slices of a plan one after the other, no faster than one in ``seconds``.
+
+    Whoever waits does the work: Spark finds Python data sources only from the thread that has the session.
+    """
 
     def __init__(self, plan: Plan, folder: Path, do: Callable[[int, Mapping[str, Range]], int], seconds: float) -> None:
         self._plan, self._folder, self._do, self._seconds = plan, folder, do, seconds
-        self._progress = Progress(lag=self._left(plan.done))
-        self._ended = threading.Event()
-        self._problem: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="leveret-replay", daemon=True)
-        self._thread.start()
+        self._progress = Progress(lag=plan.left())
+        self._due = time.monotonic()
 
     def progress(self) -> Progress:
         return self._progress
 
     def wait(self, seconds: float | None = None) -> bool:
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            return False
-        if isinstance(self._problem, LeveretError):
-            raise self._problem
-        if self._problem is not None:
-            raise JobFailed(cause_of(self._problem)) from self._problem
+        until = math.inf if seconds is None else time.monotonic() + seconds
+        while self._plan.done < self._plan.slices:
+            now = time.monotonic()
+            if now < self._due:
+                time.sleep(min(self._due, until) - now)
+            if time.monotonic() >= until:
+                return False
+            self._next()
         return True
 
     def stop(self) -> None:
-        """After the slice under way."""
-        self._ended.set()
-        self._thread.join()
+        """Nothing goes on while nobody waits."""
 
     def report(self) -> Report:
-        done = self._progress
-        line = f"{done.rows} messages published in {done.batches} slices"
-        return Report(lines=(line if self._plan.done == self._plan.slices else f"{line}; {done.lag} are left",))
+        line = f"{self._progress.rows} messages published in {self._progress.batches} slices"
+        left = self._plan.left()
+        return Report(lines=(f"{line}; {left} are left" if left else line,))
 
-    def _run(self) -> None:
+    def _next(self) -> None:
+        number = self._plan.done
+        begun = time.monotonic()
+        self._due = max(self._due, begun - self._seconds) + self._seconds
         try:
-            begun = time.monotonic()
-            for turn, number in enumerate(range(self._plan.done, self._plan.slices)):
-                self._ended.wait(max(0.0, begun + turn * self._seconds - time.monotonic()))
-                if self._ended.is_set():
-                    return
-                self._slice(number)
-        except Exception as problem:  # noqa: BLE001  told to whoever waits
-            self._problem = problem
-
-    def _slice(self, number: int) -> None:
-        before = time.monotonic()
-        rows = self._do(number, self._plan.slice(number))
-        took = max(time.monotonic() - before, 1e-6)
+            rows = self._do(number, self._plan.slice(number))
+        except PySparkException as problem:
+            raise JobFailed(cause_of(problem)) from problem
+        took = time.monotonic() - begun
         self._plan = replace(self._plan, done=number + 1)
         keep(self._plan, self._folder)
-        so_far = self._progress
+        before = self._progress
         self._progress = Progress(
-            so_far.batches + 1, so_far.rows + rows, rows / took, self._left(number + 1), int(took * 1000)
+            before.batches + 1, before.rows + rows, rows / took, self._plan.left(), int(took * 1000)
         )
-
-    def _left(self, done: int) -> int:
-        whole = self._plan
-        return sum(end - first for n in range(done, whole.slices) for first, end in whole.slice(n).values())

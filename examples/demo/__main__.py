@@ -1,0 +1,223 @@
+"""A broker, a shop that fills it with orders, and two pipelines on Spark, for a minute: `make demo`.
+
+    producers ─> exchange "orders" ─> streams orders-0, 1, 2 ─┬─> traffic ─> Parquet, exchange "traffic" ─> the table
+                                                              └─> archive ─> Parquet ─> audit: is anything lost?
+
+Everything is in a temporary folder that goes at the end; the chart stays (build/demo.html).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pika
+
+from examples.demo import chart, orders
+from examples.demo.screen import Screen
+from leveret.errors import ConfigError, LeveretError
+from leveret.spark import LeveretListener
+from leveret.spark.jobs import archive, audit, traffic
+from leveret.spark.jobs.running import Running
+from leveret.spark.jobs.session import open_session, require_java
+
+RESULTS = "traffic-results"
+WINDOW = 3  # seconds
+HEADS = ("stream", "window", "orders/s", "kB/s", "size p50", "size p99", "late p50 ms", "late p95 ms")
+
+
+def main() -> int:
+    given = argparse.ArgumentParser(prog="make demo", description="Orders through a broker and Spark, for a minute.")
+    given.add_argument("--seconds", type=int, default=60, help="how long orders are made  [60]")
+    given.add_argument("--rate", type=int, default=600, help="orders a second, on average  [600]")
+    given.add_argument("--chart", type=Path, default=Path("build/demo.html"), help="where the chart goes")
+    options = given.parse_args()
+    try:
+        require_java(os.environ)
+        run(options.seconds, options.rate, options.chart)
+    except LeveretError as problem:
+        sys.stderr.write(f"demo: {problem}\n")
+        return 2 if isinstance(problem, ConfigError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write("demo: interrupted; everything is cleaned up\n")
+        return 130
+    return 0
+
+
+def run(seconds: int, rate: int, page: Path) -> None:
+    screen = Screen()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leveret-demo-")))
+        amqp, http = stack.enter_context(broker(folder))
+        screen.say(f"The broker is at {amqp} and {http}. Spark starts, which takes some seconds.")
+        channel = stack.enter_context(pika.BlockingConnection(pika.URLParameters(f"{amqp}?heartbeat=0"))).channel()
+        orders.declare(channel)
+        channel.exchange_declare("traffic", "fanout", durable=True)
+        channel.queue_declare(RESULTS, durable=True)
+        channel.queue_bind(RESULTS, "traffic")
+        spark = open_session("demo", "local[2]", {})
+        stack.callback(spark.stop)
+        spark.streams.addListener(LeveretListener({"endpoint": http}))
+        pipelines = {"traffic": traffic.start(spark, traffic_options(http, folder))}
+        pipelines["archive"] = archive.start(spark, archive_options(http, folder))
+        for pipeline in pipelines.values():
+            stack.callback(pipeline.stop)
+        producers = [orders.Producer(amqp, rate // 2, seed) for seed in (1, 2)]
+        for producer in producers:
+            stack.callback(producer.stop)
+            producer.start()
+        windows = watch(screen, channel, pipelines, producers, seconds)
+        sent = sum(producer.sent for producer in producers)
+        verdict = proof(spark, http, folder)
+        screen.say(f"\n{sent} orders were sent. Audit of the archive: {verdict}")
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(drawn(windows, sent, verdict), encoding="utf-8")
+    screen.say(f"The chart is in {page}. Broker, Spark and their files are gone.")
+
+
+def traffic_options(http: str, folder: Path) -> traffic.TrafficOptions:
+    return traffic.TrafficOptions(
+        endpoint=http,
+        super_stream=orders.EXCHANGE,
+        path=str(folder / "traffic"),
+        exchange="traffic",
+        window=f"{WINDOW} seconds",
+        late="1 second",
+        by="queue",
+        sent_header=orders.SENT,
+        continuous=True,
+    )
+
+
+def archive_options(http: str, folder: Path) -> archive.ArchiveOptions:
+    return archive.ArchiveOptions(
+        endpoint=http,
+        super_stream=orders.EXCHANGE,
+        path=str(folder / "archive"),
+        continuous=True,
+        interval="5 seconds",
+    )
+
+
+@contextmanager
+def broker(folder: Path) -> Iterator[tuple[str, str]]:
+    """A broker of its own, on ports that are free; its URLs for AMQP and for HTTP."""
+    flags = ["--amqp-port", "0", "--http-port", "0", "--stomp-port", "off", "--data-dir", str(folder / "data")]
+    command = [sys.executable, "-m", "leveret.cli.main", "serve", *flags]
+    with (folder / "broker.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+    try:
+        yield urls_of(process)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def urls_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """From the banner, which comes within seconds or not at all."""
+    assert process.stdout is not None
+    found: dict[str, str] = {}
+    while len(found) < 2:
+        ready, _, _ = select.select([process.stdout], [], [], 60)
+        line = process.stdout.readline() if ready else ""
+        if not line:
+            raise LeveretError("the broker did not start: try `leveret serve` to see why")
+        match = re.match(r"  (amqp|http) +(\S+)$", line)
+        if match is not None:
+            found[match[1]] = match[2]
+    return found["amqp"], found["http"]
+
+
+def watch(
+    screen: Screen, channel: Any, pipelines: dict[str, Running], producers: list[orders.Producer], seconds: int
+) -> list[dict[str, Any]]:
+    """Show what comes back from the pipelines until the time is over and they have caught up; all windows."""
+    windows: list[dict[str, Any]] = []
+    begun = time.monotonic()
+    while True:
+        passed = time.monotonic() - begun
+        windows += results(channel)
+        sent = sum(producer.sent for producer in producers)
+        done = {name: pipeline.progress() for name, pipeline in pipelines.items()}
+        notes = [f"{passed:4.0f} of {seconds} s  {sent:,} orders sent"]
+        notes += [
+            f"{name:8} {at.rows:>9,} rows  {at.rate:>7,.0f}/s  lag {'-' if at.lag is None else at.lag:>6}  "
+            f"last batch {at.batch_ms:,} ms"
+            for name, at in done.items()
+        ]
+        screen.show(passed, HEADS, latest(windows), notes)
+        if passed >= seconds:
+            for producer in producers:
+                producer.stop()
+            if passed >= seconds + 30 or all(at.rows >= sent for at in done.values()):
+                return windows
+        for pipeline in pipelines.values():
+            pipeline.wait(0.5)  # raises what went wrong in it
+
+
+def results(channel: Any) -> Iterator[dict[str, Any]]:
+    """The windows that arrived since the last look."""
+    while True:
+        frame, _, body = channel.basic_get(RESULTS, auto_ack=True)
+        if frame is None:
+            return
+        yield json.loads(body)
+
+
+def latest(windows: list[dict[str, Any]]) -> list[tuple[object, ...]]:
+    """One row for each stream: its newest window."""
+    newest = {window["queue"]: window for window in sorted(windows, key=lambda window: str(window["window_start"]))}
+    return [
+        (
+            queue,
+            window["window_start"][11:19],
+            round(window["messages"] / WINDOW),
+            round(window["bytes"] / WINDOW / 1000, 1),
+            window["size_p50"],
+            window["size_p99"],
+            window.get("latency_ms_p50"),
+            window.get("latency_ms_p95"),
+        )
+        for queue, window in sorted(newest.items())
+    ]
+
+
+def proof(spark: Any, http: str, folder: Path) -> str:
+    options = audit.AuditOptions(endpoint=http, super_stream=orders.EXCHANGE, path=str(folder / "archive"), bodies=True)
+    report = audit.start(spark, options).report()
+    kept = sum(int(str(row[3])) for row in report.rows)
+    return f"{kept} orders kept; {report.lines[-1]}"
+
+
+def drawn(windows: list[dict[str, Any]], sent: int, verdict: str) -> str:
+    starts = sorted({window["window_start"] for window in windows})
+    moments = {start: datetime.fromisoformat(start) for start in starts}
+    place = {start: (moment - moments[starts[0]]).total_seconds() for start, moment in moments.items()}
+    streams = sorted({window["queue"] for window in windows})
+
+    def line(queue: str, name: str, divide: float = 1.0) -> chart.Points:
+        mine = [window for window in windows if window["queue"] == queue and window.get(name) is not None]
+        return sorted((place[window["window_start"]], window[name] / divide) for window in mine)
+
+    charts = {
+        "Orders a second": {queue: line(queue, "messages", WINDOW) for queue in streams},
+        "From the shop to the broker, milliseconds (95 %)": {queue: line(queue, "latency_ms_p95") for queue in streams},
+    }
+    notes = [f"{sent} orders in {WINDOW} second windows, counted by the traffic pipeline", f"Audit: {verdict}"]
+    return chart.page("Leveret demo: a minute of orders", charts, notes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""Source, shuffle, sink: what comes out is what went in, whatever is killed in between.
+
+Three pipelines run side by side through the same faults: a partitioned stream and a classic queue, exactly once, and a
+stream at least once. Each fault stands at a point that is hit for certain (tests/support/traps.py): the pipelines stop
+there, and only then something is killed. Four lives of the driver and three of the broker:
+
+    1  batch 1: a task fails although its rows have arrived; batch 2: driver killed in the middle of a fetch
+    2  batch 2: driver killed when all is staged and nothing is committed
+    3  batch 3: driver killed when the broker has committed and Spark does not know
+    4  batch 3 is a repeat; batch 4: broker killed in the middle of a fetch; batch 5: broker killed between stages and
+       commit; the driver outlives both, by asking again, and comes to the end
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.support.spark_lives import Driver, LastingBroker, Pipeline
+from tests.support.traps import FAIL, WAIT, Traps
+
+pytestmark = pytest.mark.timeout(300)
+ROWS, BATCHES = 600, 7
+EXACT = ("stream", "classic")
+
+
+class Proof:
+    """The whole story; the tests look at what was seen on the way, and at what is there in the end."""
+
+    def __init__(self, folder: Path, broker: LastingBroker) -> None:
+        self.folder = folder
+        self.broker = broker
+        self.traps = Traps(folder / "traps")
+        self.pipelines = {
+            "stream": Pipeline("stream", folder / "stream"),
+            "classic": Pipeline("classic", folder / "classic", kind="classic"),
+            "loose": Pipeline("loose", folder / "loose", guarantee="at-least-once"),
+        }
+        self.exact = [self.pipelines[name] for name in EXACT]
+        self.moments: dict[str, Moment] = {}
+        self.lives = 0
+
+    def run(self) -> None:
+        for pipeline in self.pipelines.values():
+            pipeline.declare(self.broker)
+            pipeline.publish(self.broker, ROWS * BATCHES)
+        self.arm("written", 1, FAIL)
+        self.kill_driver(self.arm("fetch", 2), self.traps.arm("loose.written", 2))
+        self.kill_driver(self.arm("staged", 2))
+        self.kill_driver(self.arm("committed", 3))
+        fetch, staged = self.arm("fetch", 4), self.arm("staged", 5)
+        with self.driver() as driver:
+            self.kill_broker(driver, fetch)
+            self.kill_broker(driver, staged)
+            driver.await_end()
+
+    def arm(self, point: str, batch: int, deed: str = WAIT) -> list[str]:
+        return [self.traps.arm(f"{name}.{point}", batch, deed) for name in EXACT]
+
+    def driver(self) -> Driver:
+        self.lives += 1
+        return Driver(self.folder / f"life-{self.lives}", self.broker, list(self.pipelines.values()), self.traps)
+
+    def kill_driver(self, names: list[str], *others: str) -> None:
+        with self.driver() as driver:
+            driver.await_traps(*names, *others)
+            driver.kill()
+        self.look("driver", names)
+
+    def kill_broker(self, driver: Driver, names: list[str]) -> None:
+        driver.await_traps(*names)
+        self.look("broker", names)
+        self.broker.kill()
+        self.traps.release(*names)
+        self.broker.start()
+
+    def look(self, killed: str, names: list[str]) -> None:
+        """What the trap, the checkpoint and the broker know of each pipeline at this moment."""
+        for pipeline, name in zip(self.exact, names, strict=True):
+            self.moments[f"{killed} killed at {name}"] = Moment(
+                self.traps.seen(name),
+                pipeline.last_planned(),
+                pipeline.last_finished(),
+                pipeline.last_committed(self.broker),
+                pipeline.staged(self.broker),
+                pipeline.waiting(self.broker),
+            )
+
+
+class Moment(NamedTuple):
+    seen: dict[str, Any]  # by the process that stands in the trap
+    planned: int  # the last batch in Spark's log of offsets
+    finished: int  # the last batch in Spark's log of commits
+    committed: int  # the last batch that the broker has committed
+    staged: Counter[int]  # messages by batch
+    out: int  # messages behind the exchange
+
+
+@pytest.fixture(scope="module")
+def proof(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proof]:
+    folder = tmp_path_factory.mktemp("exactly-once")
+    with LastingBroker(folder) as broker:
+        proof = Proof(folder, broker)
+        proof.run()
+        yield proof
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_everything_comes_out_once(proof: Proof, name: str) -> None:
+    for when, moment in proof.moments.items():
+        print(when, moment)
+    for file in sorted(proof.traps.folder.glob("*.notes")):
+        print(file.name, file.read_text())
+    proof.pipelines[name].assert_carried_over_once(proof.broker)
+    proof.pipelines[name].assert_nothing_left_over(proof.broker)
+
+
+def test_at_least_once_loses_nothing(proof: Proof) -> None:
+    wanted, found = set(proof.pipelines["loose"].sent), proof.pipelines["loose"].received(proof.broker)
+    assert found.keys() == wanted
+    assert found.total() > len(wanted)

@@ -1,0 +1,151 @@
+"""Whole queries, with a listener that tells the broker about them."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark import cloudpickle
+
+import leveret
+from leveret.spark import SCHEMA, LeveretListener, register
+from leveret.spark.fetching import Fetch, RangePartition
+from leveret.spark.options import connection_options
+from leveret.spark.schema import Shape
+from tests.support.spark_broker import SparkBroker, eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@pytest.fixture
+def listening(spark: SparkSession, broker: SparkBroker) -> Iterator[None]:
+    listener = LeveretListener({"endpoint": broker.endpoint})
+    spark.streams.addListener(listener)
+    yield
+    spark.streams.removeListener(listener)
+
+
+def from_queue(spark: SparkSession, broker: SparkBroker, queue: str, checkpoint: Path, rows: Path) -> StreamingQuery:
+    """From a classic queue through a shuffle into files."""
+    read = spark.readStream.format("leveret").options(endpoint=broker.endpoint, queue=queue, consumerName="spark")
+    counted = read.option("maxOffsetsPerTrigger", "10").load().repartition(2).selectExpr("cast(body as string) as body")
+    written = counted.writeStream.format("text").option("path", str(rows)).queryName("from queue")
+    return written.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+
+
+def report_of(broker: SparkBroker, query: StreamingQuery) -> dict[str, Any]:
+    found = [report for report in broker.ask("GET", "queries")["queries"] if report["id"] == query.id]
+    return found[0] if found else {}
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_classic_queue_is_emptied_once_over_two_runs(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path
+) -> None:
+    queue = broker.queue("emptied", [str(n) for n in range(15)])
+    first = from_queue(spark, broker, queue, tmp_path / "checkpoint", tmp_path / "rows")
+    assert first.awaitTermination(120)
+    broker.publish(queue, [str(n) for n in range(15, 20)])
+    second = from_queue(spark, broker, queue, tmp_path / "checkpoint", tmp_path / "rows")
+    assert second.awaitTermination(120)
+    assert sorted(int(row.value) for row in spark.read.text(str(tmp_path / "rows")).collect()) == list(range(20))
+    leases = broker.ask("GET", "%2F/leases", queue=queue)
+    assert (leases["leases"], leases["consumers"][0]["committed"]) == ([], 3)
+    assert broker.bodies(queue) == []
+    eventually(lambda: report_of(broker, second).get("state") == "stopped")
+    report = report_of(broker, second)
+    assert (report["name"], report["batch"], report["rows"], report["lag"]) == ("from queue", 2, 5, 0)
+
+
+@pytest.mark.usefixtures("listening")
+def test_the_listener_reports_lag_and_commits_a_batch_that_nothing_follows(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path
+) -> None:
+    stream = broker.stream("watched", [str(n) for n in range(5)])
+    queue = broker.queue("watched", "abc")
+    read = spark.readStream.format("leveret").option("endpoint", broker.endpoint)
+    counting = read.options(queue=stream, startingOffsets=f'{{"{stream}": 0}}', maxOffsetsPerTrigger="2").load()
+    taking = spark.readStream.format("leveret").options(endpoint=broker.endpoint, queue=queue, consumerName="once")
+    both = counting.select("body").union(taking.load().select("body"))
+    # Only one batch, so the source is never asked what follows it.
+    query = both.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(once=True).start()
+    assert query.awaitTermination(120)
+    eventually(lambda: broker.ask("GET", "%2F/leases", queue=queue)["leases"] == [])
+    eventually(lambda: report_of(broker, query).get("state") == "stopped")
+    assert report_of(broker, query)["rows"] == 8
+
+
+def test_a_listener_without_a_broker_hurts_no_query(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    listener = LeveretListener({"endpoint": "http://127.0.0.1:9"})
+    spark.streams.addListener(listener)
+    stream = broker.stream("unheard", "abc")
+    read = spark.readStream.format("leveret").options(endpoint=broker.endpoint, queue=stream)
+    with caplog.at_level(logging.WARNING, logger="leveret.spark.listener"):
+        rows = read.option("startingOffsets", "earliest").load().writeStream.format("noop")
+        query = rows.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+        eventually(lambda: bool(caplog.records))
+    spark.streams.removeListener(listener)
+    assert [record.getMessage()[:35] for record in caplog.records] == ["the broker is not told about querie"]
+
+
+def test_credentials_show_in_no_plan(
+    spark: SparkSession, broker: SparkBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("guest\n")
+    stream = broker.stream("plan", "a")
+    options = {"endpoint": broker.endpoint, "username": "guest", "credentialsFile": str(tmp_path / "file")}
+    frame = spark.read.format("leveret").options(queue=stream, **options).load().filter("offset >= 0")
+    assert frame.count() == 1
+    frame.explain(extended=True)
+    shown = capsys.readouterr().out
+    assert "guest" not in shown
+    with pytest.raises(Exception, match="option password is refused") as caught:
+        spark.read.format("leveret").options(queue=stream, endpoint=broker.endpoint, password="hunter2").load()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_registered_source_is_the_same(spark: SparkSession, broker: SparkBroker) -> None:
+    stream = broker.stream("registered", "ab")
+    register(spark)
+    assert spark.read.format("leveret").options(endpoint=broker.endpoint, queue=stream).load().count() == 2
+
+
+ELSEWHERE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("leveret", "pyspark_leveret"):
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+from pyspark import cloudpickle
+fetch, part = cloudpickle.loads(sys.stdin.buffer.read())
+print(sum(batch.num_rows for batch in fetch.range(part)))
+"""
+
+
+def test_code_can_travel_to_nodes_without_the_package(broker: SparkBroker) -> None:
+    stream = broker.stream("travel", "abc")
+    fetch = Fetch(connection_options({"endpoint": broker.endpoint}), Shape(SCHEMA, headers=False))
+    cloudpickle.register_pickle_by_value(leveret)
+    try:
+        carried = cloudpickle.dumps((fetch, RangePartition(stream, 0, 0, 3, skip_missing=False)))
+    finally:
+        cloudpickle.unregister_pickle_by_value(leveret)
+    there = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE], input=carried, capture_output=True, timeout=60, check=False
+    )
+    assert there.stdout.strip() == b"3", there.stderr.decode()

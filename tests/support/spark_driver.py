@@ -1,0 +1,89 @@
+"""A Spark driver as a process of its own: runs pipelines side by side until all that was there is carried over.
+
+Started by `tests/support/spark_lives.py` with a plan as JSON. It ends with 0 when all queries have ended well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+COLUMNS = ("body", "properties", "headers")
+
+
+def session_of(plan: dict[str, Any]) -> SparkSession:
+    builder = SparkSession.builder.appName("leveret-proof")
+    for name, value in plan["settings"].items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def ancestors() -> Iterator[int]:
+    """This process and those it came from."""
+    pid = os.getpid()
+    while pid > 1:
+        yield pid
+        with open(f"/proc/{pid}/stat") as stat:
+            pid = int(stat.read().rpartition(")")[2].split()[1])
+
+
+def signed(frame: DataFrame, label: str) -> DataFrame:
+    """Each row tells by a header which processes have carried it at this place."""
+
+    def sign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        way = " ".join(map(str, ancestors()))
+        for batch in batches:
+            old = batch.column("headers").to_pylist()
+            new = [[*(headers or []), (label, way)] for headers in old]
+            at = batch.schema.get_field_index("headers")
+            yield batch.set_column(at, batch.schema.field(at), pa.array(new, batch.schema.field(at).type))
+
+    return frame.mapInArrow(sign, frame.schema)
+
+
+def start(spark: SparkSession, plan: dict[str, Any], pipeline: dict[str, Any]) -> StreamingQuery:
+    """From a source through a shuffle into the exchange that has the pipeline's name."""
+    source = spark.readStream.format("leveret").options(endpoint=plan["endpoint"], **pipeline["source"])
+    frame = source.load().select(*COLUMNS)
+    if plan["signed"]:
+        frame = signed(signed(frame, "read").repartition(plan["shuffled"], "body"), "written")
+    else:
+        frame = frame.repartition(plan["shuffled"], "body")
+    sink = frame.writeStream.format("leveret").options(endpoint=plan["endpoint"], **pipeline["sink"])
+    sink = sink.option("checkpointLocation", pipeline["checkpoint"]).trigger(availableNow=True)
+    return sink.queryName(pipeline["name"]).start()
+
+
+def main(plan: dict[str, Any]) -> None:
+    spark = session_of(plan)
+    if plan["trapped"]:
+        from tests.support.trapped_source import TrappedSource
+
+        spark.dataSource.register(TrappedSource)
+    if plan["carried"]:
+        from leveret.spark import register
+
+        register(spark, carry_code=True)
+    queries = [start(spark, plan, pipeline) for pipeline in plan["pipelines"]]
+    with open(plan["begun"], "w") as file:
+        file.write(json.dumps({query.name: str(query.id) for query in queries}))
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

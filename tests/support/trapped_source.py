@@ -1,0 +1,140 @@
+"""`format("leveret")` with traps in it: what Spark calls in its many processes, unchanged but for the points to stop at.
+
+    fetch      a task has read a part of an answer, and the broker has not sent the rest
+    written    a task has all its rows at the broker (staged or published), and has not told Spark
+    staged     all tasks are done and the commit is about to be sent
+    committed  the broker has committed, and Spark does not know
+
+The traps of a pipeline are named after it: `orders.fetch`. Its name is its exchange, and the consumer's name of its
+source.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import InputPartition, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from leveret.spark import LeveretDataSource, broker_client
+from leveret.spark.lease_reader import LeaseReader
+from leveret.spark.options import Endpoint
+from leveret.spark.sink_writer import BATCH_ID, StreamSink, task_context, written_by
+from leveret.spark.stream_reader import StreamReader
+from tests.support.traps import FOLDER, Traps
+
+# So small that a broker cannot hand an answer over to the kernel and forget about it.
+RECEIVE_BYTES = 4096
+
+
+def traps() -> Traps:
+    return Traps(Path(os.environ[FOLDER]))
+
+
+class Fetching:
+    """What this process fetches now. A task has a process for itself, and reads one answer after the other."""
+
+    pipeline = ""
+    batch = -1
+    requests = 0
+
+
+class TrappedResponse(http.client.HTTPResponse):
+    """The trap is behind the first bytes of an answer in Arrow."""
+
+    def read(self, amt: int | None = None) -> bytes:
+        data = super().read(amt)
+        if data and Fetching.pipeline and self.getheader("content-type", "").endswith("arrow.stream"):
+            traps().pass_by(f"{Fetching.pipeline}.fetch", Fetching.batch, bytes=len(data))
+        return data
+
+
+class TrappedConnection(http.client.HTTPConnection):
+    response_class = TrappedResponse
+
+    def connect(self) -> None:
+        self.sock = socket.socket()
+        self.sock.settimeout(self.timeout)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        self.sock.connect((self.host, self.port))
+        Fetching.requests += 1
+
+
+def trapped_connection_to(endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
+    return TrappedConnection(endpoint.host, endpoint.port, timeout=seconds)
+
+
+def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A fetch whose answers have the trap in them; notes how many connections and rows it took."""
+    usual = broker_client._connection_to
+    broker_client._connection_to = trapped_connection_to
+    Fetching.pipeline, Fetching.batch, Fetching.requests = pipeline, current_batch(), 0
+    rows = 0
+    try:
+        for batch in batches:
+            rows += batch.num_rows
+            yield batch
+    finally:
+        broker_client._connection_to = usual
+        Fetching.pipeline = ""
+    traps().note(f"{pipeline}.fetches", batch=Fetching.batch, requests=Fetching.requests, rows=rows)
+
+
+def current_batch() -> int:
+    return int(TaskContext.get().getLocalProperty(BATCH_ID))
+
+
+class TrappedStreamReader(StreamReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return watched(self._options.consumer or "", super().read(partition))
+
+
+class TrappedLeaseReader(LeaseReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return watched(self._options.consumer or "", super().read(partition))
+
+
+TRAPPED = {StreamReader: TrappedStreamReader, LeaseReader: TrappedLeaseReader}
+
+
+class TrappedSink(StreamSink):
+    pipeline: str
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Any:
+        written = super().write(iterator)
+        task = task_context()
+        seen = {"partition": task.partitionId(), "attempt": task.attemptNumber(), "stages": written.stages}
+        seen |= {"messages": written.messages}
+        traps().note(f"{self.pipeline}.writes", batch=current_batch(), **seen)
+        if written.messages:
+            traps().pass_by(f"{self.pipeline}.written", current_batch(), **seen)
+        return written
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        stages = [stage for one in written_by(messages) for stage in one.stages]
+        traps().note(f"{self.pipeline}.commits", batch=batchId, stages=stages)
+        traps().pass_by(f"{self.pipeline}.staged", batchId)
+        super().commit(messages, batchId)
+        traps().pass_by(f"{self.pipeline}.committed", batchId)
+
+
+class TrappedSource(LeveretDataSource):
+    """Registered in the place of the usual one."""
+
+    def streamReader(self, schema: StructType) -> Any:
+        reader = super().streamReader(schema)
+        reader.__class__ = TRAPPED[type(reader)]
+        return reader
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        writer = super().streamWriter(schema, overwrite)
+        writer.__class__ = TrappedSink
+        writer.pipeline = self.options["exchange"]
+        return writer
