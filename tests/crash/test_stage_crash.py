@@ -349,7 +349,7 @@ def test_killed_in_the_middle_of_moving_the_next_life_finishes_it(tmp_path: Path
             with Broker(tmp_path) as broker:
                 hits += GOES_ON in broker.serving.log()
                 assert hits <= 1, "what was finished is finished again"
-                if life or hits:
+                if life:
                     broker.check(batch + 1)
                 assert broker.commit(batch, stage) in ((True,) if life or hits else (True, False))
                 broker.check(batch + 1)

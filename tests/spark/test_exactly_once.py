@@ -23,7 +23,7 @@ import pytest
 from tests.support.spark_lives import Driver, LastingBroker, Pipeline
 from tests.support.traps import FAIL, WAIT, Traps
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 ROWS, BATCHES = 600, 7
 EXACT = ("stream", "classic")
 
@@ -115,11 +115,12 @@ def test_everything_comes_out_once(proof: Proof, name: str) -> None:
         print(when, moment)
     for file in sorted(proof.traps.folder.glob("*.notes")):
         print(file.name, file.read_text())
-    proof.pipelines[name].assert_carried_over_once(proof.broker)
-    proof.pipelines[name].assert_nothing_left_over(proof.broker)
+    pipeline = proof.pipelines[name]
+    pipeline.assert_once(pipeline.received(proof.broker))
+    pipeline.assert_nothing_left_over(proof.broker)
 
 
 def test_at_least_once_loses_nothing(proof: Proof) -> None:
-    wanted, found = set(proof.pipelines["loose"].sent), proof.pipelines["loose"].received(proof.broker)
-    assert found.keys() == wanted
-    assert found.total() > len(wanted)
+    wanted, found = proof.pipelines["loose"].sent, proof.pipelines["loose"].received(proof.broker)
+    assert {message[:2] for message in found} == set(wanted)
+    assert len(found) > len(wanted), "the kill hit no published task, so nothing was shown"

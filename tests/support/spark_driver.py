@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 COLUMNS = ("body", "properties", "headers")
+BEGINNING = ("Initializing", "Starting")
+SLOW_START = "failed to connect back"
+ATTEMPTS = 5
 
 
 def session_of(plan: dict[str, Any]) -> SparkSession:
@@ -67,6 +71,18 @@ def start(spark: SparkSession, plan: dict[str, Any], pipeline: dict[str, Any]) -
     return sink.queryName(pipeline["name"]).start()
 
 
+def start_patiently(spark: SparkSession, plan: dict[str, Any], pipeline: dict[str, Any]) -> StreamingQuery:
+    """One after the other: Spark gives the process of a source ten seconds to start, however busy the machine is."""
+    for _ in range(ATTEMPTS):
+        query = start(spark, plan, pipeline)
+        while query.isActive and query.status["message"].startswith(BEGINNING):
+            time.sleep(0.05)
+        problem = query.exception()
+        if problem is None or SLOW_START not in str(problem):
+            break
+    return query
+
+
 def main(plan: dict[str, Any]) -> None:
     spark = session_of(plan)
     if plan["trapped"]:
@@ -77,7 +93,7 @@ def main(plan: dict[str, Any]) -> None:
         from leveret.spark import register
 
         register(spark, carry_code=True)
-    queries = [start(spark, plan, pipeline) for pipeline in plan["pipelines"]]
+    queries = [start_patiently(spark, plan, pipeline) for pipeline in plan["pipelines"]]
     with open(plan["begun"], "w") as file:
         file.write(json.dumps({query.name: str(query.id) for query in queries}))
     for query in queries:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 import pika
@@ -31,6 +31,7 @@ REPOSITORY = SRC.parent
 LOCAL = "local[6,4]"  # room for tasks that stand in a trap; four attempts for each task
 SETTINGS = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -79,6 +80,12 @@ class LastingBroker:
 
     def ask(self, path: str, **query: object) -> dict[str, Any]:
         return self.connect().ask("GET", f"%2F/{path}", **query)
+
+
+class Received(NamedTuple):
+    id: str
+    body: bytes
+    headers: dict[str, str]
 
 
 # ---- pipelines
@@ -177,24 +184,24 @@ class Pipeline:
             number: int = known.channel.queue_declare(self.output, passive=True).method.message_count
         return number
 
-    def received(self, broker: LastingBroker) -> Counter[Message]:
+    def received(self, broker: LastingBroker) -> list[Received]:
         """All that is in the queue behind the exchange, taken from it over AMQP."""
-        found: Counter[Message] = Counter()
+        found: list[Received] = []
         number = self.waiting(broker)
         with broker.connect() as known:
             known.channel.basic_qos(prefetch_count=1000)
             if number:
                 for _, properties, body in known.channel.consume(self.output, auto_ack=True, inactivity_timeout=10):
-                    assert body is not None, f"{number} messages were promised, {found.total()} came"
-                    found[properties.message_id, body] += 1
-                    if found.total() == number:
+                    assert body is not None, f"{number} messages were promised, {len(found)} came"
+                    found.append(Received(properties.message_id, body, properties.headers or {}))
+                    if len(found) == number:
                         break
                 known.channel.cancel()
         assert self.waiting(broker) == 0
         return found
 
-    def assert_carried_over_once(self, broker: LastingBroker) -> None:
-        wanted, found = Counter(self.sent), self.received(broker)
+    def assert_once(self, received: Sequence[Received]) -> None:
+        wanted, found = Counter(self.sent), Counter(message[:2] for message in received)
         lost, surplus = wanted - found, found - wanted
         assert not lost, f"{self.name}: {lost.total()} of {len(self.sent)} messages are lost, {_few(lost)}"
         assert not surplus, f"{self.name}: {surplus.total()} messages came twice or from nowhere, {_few(surplus)}"
@@ -288,7 +295,7 @@ class Driver:
         assert self.traps is not None
         self.traps.await_hits(names, self.is_alive)
 
-    def await_end(self, seconds: float = 180.0) -> None:
+    def await_end(self, seconds: float = 300.0) -> None:
         code = self.process.wait(seconds)
         assert code == 0, f"the driver ended with {code}: {self.log()}"
 

@@ -18,7 +18,7 @@ from typing import Any
 
 FOLDER = "PIPELINE_TRAPS"  # in the environment of every process of a driver
 FAIL, WAIT = "fail", "wait"
-LONGEST_WAIT = 200.0
+LONGEST_WAIT = 400.0
 
 
 class Sprung(Exception):
@@ -39,7 +39,7 @@ class Traps:
         self._put(name, "armed", {"batch": batch, "deed": deed})
         return name
 
-    def await_hits(self, names: Sequence[str], is_alive: Callable[[], bool], seconds: float = 120.0) -> None:
+    def await_hits(self, names: Sequence[str], is_alive: Callable[[], bool], seconds: float = 300.0) -> None:
         """Until a pipeline stands in each of them."""
         deadline = time.monotonic() + seconds
         while missing := [name for name in names if not self._file(name, "hit").exists()]:

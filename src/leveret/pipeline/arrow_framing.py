@@ -38,12 +38,17 @@ class Framing:
     """``feed`` bytes in any slicing, get whole messages. ``is_over`` after the end of the stream."""
 
     def __init__(self) -> None:
-        self.held = 0  # bytes that wait for the rest of their message
         self.is_over = False
         self._front = bytearray()  # prefix and metadata
         self._needs = PREFIX
         self._body: Framed = []
-        self._missing = 0  # of the body
+        self._held = 0  # bytes of the body that are here
+        self._missing = 0  # those that are not
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait for the rest of their message."""
+        return len(self._front) + self._held
 
     def feed(self, part: bytes) -> Iterator[Framed]:
         at = 0
@@ -54,12 +59,12 @@ class Framing:
                 piece = part[at : at + self._missing]
                 self._body.append(piece)
                 self._missing -= len(piece)
+                self._held += len(piece)
             else:
                 piece = part[at : at + self._needs - len(self._front)]
                 self._front += piece
                 self._look_at_front()
             at += len(piece)
-            self.held = 0 if self.is_over else self.held + len(piece)
             if not self._missing and self._needs == 0:
                 yield self._whole()
 
@@ -92,7 +97,7 @@ class Framing:
         message = [bytes(self._front), *self._body]
         self._front.clear()
         self._body.clear()
-        self._needs, self.held = PREFIX, 0
+        self._needs, self._held = PREFIX, 0
         return message
 
 
