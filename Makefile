@@ -14,13 +14,17 @@ NODE_DIR := tests/compat/node
 PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help run check lint test compat fuzz crash bench bench-spark bench-deps bench-compare foreign clean
+.PHONY: help run demo check lint test compat spark-long fuzz crash bench bench-spark bench-deps bench-compare foreign clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
 
 run: .venv/.installed ## install if needed and start the broker (ARGS="--amqp-port 0 ...")
 	@exec $(BIN)/leveret serve $(ARGS)
+
+demo: .venv/.installed-dev ## a broker, a shop, two pipelines on Spark, a live table and a chart: about a minute
+	@sh tools/install_debian.sh java=openjdk-17-jre-headless 2>/dev/null || true
+	@$(BIN)/python -m examples.demo $(ARGS)
 
 check: lint ## format, lint, types, generated files, architecture, unit tests: under a minute
 	$(BIN)/python -m pytest -q tests/test_architecture.py tests/unit $(PYTEST_ARGS)
@@ -38,6 +42,10 @@ test: lint foreign ## everything, installing what the tests need (ROOM=queues fo
 
 compat: .venv/.installed-dev foreign ## other people's clients against a running broker
 	$(BIN)/python -m pytest tests/compat $(PYTEST_ARGS)
+
+spark-long: .venv/.installed-dev ## the long tests of the pipeline: random kills, speculation, the declarative project
+	@sh tools/install_debian.sh java=openjdk-17-jre-headless
+	$(BIN)/python -m pytest $(wildcard tests/spark/long_*.py) $(PYTEST_ARGS)
 
 fuzz: .venv/.installed-dev ## property and fuzz tests with fresh seeds for TIME seconds
 	@sh tools/fuzz.sh $(BIN)/python $(TIME)
@@ -58,7 +66,7 @@ bench-compare: .venv/.installed ## the same benchmark for this tree and for REF 
 	@sh tools/bench_compare.sh "$(PYTHON)" "$(REF)" --amqpbench "$(AMQPBENCH)" $(ARGS)
 
 foreign: ## the programs of other languages that the tests talk to
-	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm cc=gcc mkfs.ext4=e2fsprogs
+	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm cc=gcc mkfs.ext4=e2fsprogs java=openjdk-17-jre-headless
 	@sh tools/install_node_modules.sh $(NODE_DIR)
 
 clean: ## remove everything that make made

@@ -1,7 +1,7 @@
 """Fetches streams over HTTP as fast as the broker gives them: `... ENDPOINT SECONDS QUEUE=NEXT [QUEUE=NEXT ...]`.
 
 One process for each queue. Each reads its queue again and again from offset 0 to NEXT, looks at every batch, and prints
-a JSON line: rows, bytes, whole fetches. Offsets that are not the expected ones end it with an error.
+a JSON line: rows, bytes, fetches. Offsets that are not the expected ones end it with an error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import pyarrow as pa
 
 LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 SILENCE_SECONDS = 60
+START_SECONDS = 60
+READY = "reading"  # the first line, once every process is up
 
 
 class FetchFailed(Exception):
@@ -61,7 +63,11 @@ def keep_fetching(endpoint: str, queue: str, stop: int, seconds: float) -> dict[
 def main(arguments: list[str]) -> None:
     endpoint, seconds, *given = arguments
     queues = [(name, int(stop)) for name, _, stop in (each.rpartition("=") for each in given)]
-    with multiprocessing.get_context("spawn").Pool(len(queues)) as pool:
+    context = multiprocessing.get_context("spawn")
+    all_ready = context.Barrier(len(queues) + 1)
+    with context.Pool(len(queues), all_ready.wait, (START_SECONDS,)) as pool:
+        all_ready.wait(START_SECONDS)
+        print(READY, flush=True)
         found = pool.starmap(keep_fetching, [(endpoint, name, stop, float(seconds)) for name, stop in queues])
     total = {name: sum(each[name] for each in found) for name in ("rows", "bytes", "fetches")}
     longest = max(each["seconds"] for each in found)

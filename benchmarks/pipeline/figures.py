@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 from benchmarks.pipeline.job import Line
 from benchmarks.pipeline.scenarios import Scenario
 
 HEADINGS = ("id", "what", "rows", "figure", "wall", "CPU broker", "CPU Spark", "compared", "target", "")
-FOREIGN_CPU = 0.15  # of two cores: beyond it somebody else's work is in the figure
+FOREIGN_CPU = 0.15  # of all cores: beyond it somebody else's work is in the figure
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ def _doubt(line: Line) -> str:
     doubts = []
     if line.get("is_warm") is False:
         doubts.append("one batch only, warming up included")
-    if "other_cpu_s" in line and line["other_cpu_s"] > FOREIGN_CPU * 2 * line["seconds"]:
+    if "other_cpu_s" in line and line["other_cpu_s"] > FOREIGN_CPU * (os.cpu_count() or 1) * line["seconds"]:
         doubts.append(f"{line['other_cpu_s']:.1f} s of CPU went elsewhere")
     return "; ".join(doubts)
 

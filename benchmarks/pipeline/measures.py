@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from benchmarks.brokers import descendants
 from benchmarks.generator import Generators
 from benchmarks.pipeline.bodies import Sums, sums
+from benchmarks.pipeline.fetch_load import READY
 from benchmarks.pipeline.filling import Target, fill
 from benchmarks.pipeline.job import Job, Line, Pass, Sink, Source
 from benchmarks.pipeline.provisions import (
@@ -34,6 +39,7 @@ BATCHES = 3  # of a streaming pass; the first is warming up
 SINK_BATCHES = 4
 WARM_PART = 8  # a queue with this part of the rows is read before the measured one, to warm up and to check
 PROBE_RATE = 1_000
+READERS_LONGER = 4.0  # seconds that the readers go on after the probe's own
 
 
 class CheckFailed(Exception):
@@ -131,9 +137,17 @@ class Measures:
         found = self._run(scenario, batch=source)
         must_equal(scenario.id, Sums(**found["batch"]["sums"]), expected)
         wait_for_messages(self._broker, ["batch"], expected.rows)  # it was not consumed
-        cost = {name: value for name, value in found["batch"].items() if name.endswith("_cpu_s")}
-        seconds = found["batch"]["seconds"]
-        return {"figure": seconds, "from": "wall time", "rows": expected.rows, "seconds": seconds, **cost, "raw": found}
+        batch = found["batch"]
+        cost = {name: value for name, value in batch.items() if name == "seconds" or name.endswith("_cpu_s")}
+        note = f"{batch['again_s']:.2f} s when read again"
+        return {
+            "figure": batch["seconds"],
+            "from": "wall time",
+            "rows": expected.rows,
+            **cost,
+            "note": note,
+            "raw": found,
+        }
 
     # ---- AMQP beside fetches
 
@@ -143,16 +157,9 @@ class Measures:
         shards = self._sources(super_stream="bench.long")
         flow = ["--mode", "flow", "--rate", str(PROBE_RATE), "--size", "100", "--seconds", f"{seconds:g}"]
         alone = generators.run("amqpbench", self._broker, [*flow, "--warmup", "1"], "probe alone")
-        command = [sys.executable, "-m", "benchmarks.pipeline.fetch_load", self._broker.endpoint, f"{seconds + 6:g}"]
-        command += [f"{shard['queue']}={shard['next']}" for shard in shards]
-        readers = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            line = generators.run("amqpbench", self._broker, [*flow, "--warmup", "3"], "probe beside fetches")
+        with self._readers(shards, seconds + READERS_LONGER) as readers:
+            line = generators.run("amqpbench", self._broker, [*flow, "--warmup", "1"], "probe beside fetches")
             output, errors = readers.communicate(timeout=seconds + 60)
-        finally:
-            if readers.poll() is None:
-                readers.terminate()  # its pool ends with it
-                readers.wait()
         if readers.returncode:
             raise CheckFailed(f"a reader failed: {errors[-1000:]}")
         fetched: Line = json.loads(output)
@@ -166,6 +173,24 @@ class Measures:
         }
         note = f"alone {figures['alone_ms']:.1f} ms; fetched {fetched['row_rate']:,} rows/s"
         return figures | {"note": note, "broker_cpu_s": line["broker_cpu_s"], "raw": [alone, line, fetched]}
+
+    @contextmanager
+    def _readers(self, shards: list[Line], seconds: float) -> Iterator[subprocess.Popen[str]]:
+        """Processes that fetch the shards; all of them are up when this begins, and gone when it ends."""
+        command = [sys.executable, "-m", "benchmarks.pipeline.fetch_load", self._broker.endpoint, f"{seconds:g}"]
+        command += [f"{shard['queue']}={shard['next']}" for shard in shards]
+        readers = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert readers.stdout is not None
+        assert readers.stderr is not None
+        try:
+            if readers.stdout.readline().strip() != READY:
+                raise CheckFailed(f"the readers did not start: {readers.stderr.read()[-1000:]}")
+            yield readers
+        finally:
+            for pid in reversed(descendants(readers.pid) if readers.poll() is None else []):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            readers.wait()
 
     # ---- what they share
 

@@ -12,7 +12,7 @@ import contextlib
 import datetime
 import importlib.metadata
 import json
-import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,7 +52,7 @@ class Bench:
         self._deadline = time.monotonic() + 60 * options.minutes
         self._generators: Generators | None = None
         self._open: tuple[str, Broker, Measures | None] | None = None  # what serves the current group
-        self._keep({"machine": machine(), "versions": versions(), "command": shlex.join(sys.argv), "date": now()})
+        self._keep({"machine": machine(), "versions": versions(), "command": command(options), "date": now()})
 
     def measure(self, scenarios: list[Scenario]) -> None:
         try:
@@ -71,7 +71,8 @@ class Bench:
             lines = self._measure(scenario)
         except PROBLEMS as problem:
             self.figures.problems[scenario.id] = f"{type(problem).__name__}: {problem}"
-            self._keep({"id": scenario.id, "date": now(), "problem": self.figures.problems[scenario.id]})
+            reason = self.figures.problems[scenario.id].splitlines()[0]
+            self._keep({"id": scenario.id, "date": now(), "problem": reason})
             say(f"  FAILED: {problem}")
             self._let_go()
             return
@@ -172,6 +173,13 @@ def versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in names} | {"java": java[0] if java else "none"}
 
 
+def command(options: argparse.Namespace) -> str:
+    """How to repeat it; without the places of files."""
+    given = [f"--scenarios {options.scenarios}"] if options.scenarios else []
+    figures = f"--rounds {options.rounds} --seconds {options.seconds:g} --minutes {options.minutes:g}"
+    return " ".join(["python -m benchmarks.pipeline.run --amqpbench amqpbench.c", *given, figures])
+
+
 def now() -> str:
     return datetime.datetime.now().astimezone().isoformat(timespec="seconds")
 
@@ -201,6 +209,10 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         say(str(error))
         return 2
+    if shutil.which("java") is None:
+        say("Spark needs Java 17 or newer; on Debian: apt-get install openjdk-17-jre-headless")
+        return 2
+    RESULTS.mkdir(exist_ok=True)
     raw = None if options.smoke else RESULTS / f"{datetime.date.today().isoformat()}-{commit()}-spark.jsonl"
     if options.smoke:
         options.rounds, options.seconds, options.minutes = 1, SMOKE_SECONDS, 60

@@ -148,8 +148,10 @@ class EmbeddedVhost:
         priority: int = 0,
         selector: str = "",
         pull_one: bool = False,
+        arguments: Mapping[str, object] | None = None,
     ) -> str:
-        """The consumer tag. The callback runs in the broker's callback thread and may call back into the broker."""
+        """The consumer tag. The callback runs in the broker's callback thread and may call back into the broker.
+        ``arguments`` as in AMQP: where a reader of a stream begins (``x-stream-offset``), and the like."""
 
         def start() -> str:
             made = self.session.consume(
@@ -161,6 +163,7 @@ class EmbeddedVhost:
                 priority=priority,
                 selector=selector,
                 pull_one=pull_one,
+                arguments=arguments,
             )
             self._by_tag[made] = callback
             self._callbacks.start()

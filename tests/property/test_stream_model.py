@@ -42,6 +42,7 @@ class ModelReader:
         self.last: int | None = None  # the last offset that it was given
         self.begins: int | None = None  # the least offset that it may be given first; None: not known
         self.held: dict[int, int] = {}
+        self.returned = 1 << 60  # the lowest offset that it gave back
 
 
 class StreamMachine(RuleBasedStateMachine):
@@ -131,7 +132,7 @@ class StreamMachine(RuleBasedStateMachine):
             return None if known is None else max(min(known, stream.tail), stream.first_offset)
         if isinstance(start, int):
             return max(start, stream.first_offset)
-        places = {"first": 0, "last": stream.next_offset - 1, "next": stream.next_offset}
+        places = {"first": 0, "last": stream.end_offset - 1, "next": stream.end_offset}
         return max(places[start], stream.first_offset) if start in places else None
 
     @precondition(lambda self: any(reader.held for reader in self.readers))
@@ -140,14 +141,16 @@ class StreamMachine(RuleBasedStateMachine):
         reader = data.draw(st.sampled_from([each for each in self.readers if each.held]))
         tag = data.draw(st.sampled_from(sorted(reader.held)))
         for each in [each for each in reader.held if each == tag or (multiple and each < tag)]:
-            del reader.held[each]
+            offset = reader.held.pop(each)
+            if how == "requeue":
+                reader.returned = min(reader.returned, offset)
         self._note_safe(reader)
         reader.client.send(BasicAck(tag, multiple) if how == "ack" else BasicNack(tag, multiple, how == "requeue"))
         self._listen()
 
     def _note_safe(self, reader: ModelReader) -> None:
         if reader.name is not None and reader.last is not None:
-            self.safe[reader.name] = min(reader.held.values(), default=reader.last + 1)
+            self.safe[reader.name] = min([*reader.held.values(), reader.last + 1, reader.returned])
 
     @precondition(lambda self: self.readers)
     @rule(data=st.data(), politely=st.booleans())

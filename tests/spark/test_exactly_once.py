@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.spark_lives import Driver, LastingBroker, Pipeline
+from tests.support.spark_lives import SHUFFLED, Driver, LastingBroker, Pipeline
 from tests.support.traps import FAIL, WAIT, Traps
 
 pytestmark = pytest.mark.timeout(900)
@@ -78,6 +78,9 @@ class Proof:
         self.traps.release(*names)
         self.broker.start()
 
+    def notes(self, name: str, kind: str, batch: int) -> list[dict[str, Any]]:
+        return [note for note in self.traps.notes(f"{name}.{kind}") if note["batch"] == batch]
+
     def look(self, killed: str, names: list[str]) -> None:
         """What the trap, the checkpoint and the broker know of each pipeline at this moment."""
         for pipeline, name in zip(self.exact, names, strict=True):
@@ -88,6 +91,7 @@ class Proof:
                 pipeline.last_committed(self.broker),
                 pipeline.staged(self.broker),
                 pipeline.waiting(self.broker),
+                pipeline.leased(self.broker),
             )
 
 
@@ -98,6 +102,7 @@ class Moment(NamedTuple):
     committed: int  # the last batch that the broker has committed
     staged: Counter[int]  # messages by batch
     out: int  # messages behind the exchange
+    leased: int  # messages of a classic queue that are set aside
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +114,75 @@ def proof(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proof]:
         yield proof
 
 
-@pytest.mark.parametrize("name", EXACT)
-def test_everything_comes_out_once(proof: Proof, name: str) -> None:
-    for when, moment in proof.moments.items():
-        print(when, moment)
-    for file in sorted(proof.traps.folder.glob("*.notes")):
-        print(file.name, file.read_text())
+each_source = pytest.mark.parametrize("name", EXACT)
+
+
+@each_source
+def test_a_task_that_fails_after_its_rows_arrived_is_repeated_and_counts_once(proof: Proof, name: str) -> None:
+    failed = proof.traps.seen(f"{name}.written")
+    assert (failed["batch"], failed["attempt"], len(failed["stages"])) == (1, 0, 1)
+    attempts = {
+        write["attempt"]: write["stages"]
+        for write in proof.notes(name, "writes", 1)
+        if write["partition"] == failed["partition"]
+    }
+    assert attempts.keys() == {0, 1}
+    [commit] = proof.notes(name, "commits", 1)
+    assert set(attempts[1]) < set(commit["stages"])
+    assert not set(attempts[0]) & set(commit["stages"])
+
+
+@each_source
+def test_the_driver_was_killed_in_the_middle_of_a_fetch(proof: Proof, name: str) -> None:
+    moment = proof.moments[f"driver killed at {name}.fetch"]
+    assert moment.seen["batch"] == 2
+    assert moment.seen["bytes"] > 0
+    assert (moment.planned, moment.finished, moment.committed) == (2, 1, 1)
+    assert (moment.staged, moment.out) == (Counter(), 2 * ROWS)
+    assert moment.leased == (ROWS if name == "classic" else 0)
+
+
+@each_source
+def test_the_driver_was_killed_between_stages_and_commit(proof: Proof, name: str) -> None:
+    moment = proof.moments[f"driver killed at {name}.staged"]
+    assert (moment.planned, moment.finished, moment.committed) == (2, 1, 1)
+    assert (moment.staged, moment.out) == (Counter({2: ROWS}), 2 * ROWS)
+    first, again = proof.notes(name, "commits", 2)
+    assert not set(first["stages"]) & set(again["stages"])
+
+
+@each_source
+def test_the_driver_was_killed_when_the_broker_had_committed_and_spark_had_not(proof: Proof, name: str) -> None:
+    moment = proof.moments[f"driver killed at {name}.committed"]
+    assert (moment.planned, moment.finished, moment.committed) == (3, 2, 3)
+    assert (moment.staged, moment.out) == (Counter(), 4 * ROWS)
+    first, again = proof.notes(name, "commits", 3)
+    assert not set(first["stages"]) & set(again["stages"])
+
+
+@each_source
+def test_the_broker_was_killed_in_the_middle_of_a_fetch_which_went_on(proof: Proof, name: str) -> None:
+    moment = proof.moments[f"broker killed at {name}.fetch"]
+    assert (moment.planned, moment.finished, moment.committed) == (4, 3, 3)
+    assert (moment.staged, moment.out) == (Counter(), 4 * ROWS)
+    fetches = proof.notes(name, "fetches", 4)
+    assert sum(fetch["rows"] for fetch in fetches) == ROWS
+    assert max(fetch["connections"] for fetch in fetches) >= 2
+
+
+@each_source
+def test_the_broker_was_killed_between_stages_and_commit_which_went_on(proof: Proof, name: str) -> None:
+    moment = proof.moments[f"broker killed at {name}.staged"]
+    assert (moment.planned, moment.finished, moment.committed) == (5, 4, 4)
+    assert (moment.staged, moment.out) == (Counter({5: ROWS}), 5 * ROWS)
+    assert len(proof.notes(name, "commits", 5)) == 1
+    assert len(proof.notes(name, "writes", 5)) == SHUFFLED
+
+
+@each_source
+def test_everything_came_out_once_and_nothing_is_left_over(proof: Proof, name: str) -> None:
     pipeline = proof.pipelines[name]
+    assert pipeline.last_finished() == pipeline.last_committed(proof.broker) == BATCHES - 1
     pipeline.assert_once(pipeline.received(proof.broker))
     pipeline.assert_nothing_left_over(proof.broker)
 

@@ -11,12 +11,16 @@ from pathlib import Path
 
 import pytest
 import typer
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from leveret.cli.pipeline import SUMMARIES, job_named
 from leveret.cli.pipeline_display import Display, line_of, table
-from leveret.cli.pipeline_run import command_of, pairs, watch
+from leveret.cli.pipeline_run import command_of, pairs, run, watch
 from leveret.errors import ConfigError
+from leveret.spark.jobs.archive import ArchiveOptions
+from leveret.spark.jobs.audit import AuditOptions
+from leveret.spark.jobs.dedup import DedupOptions
 from leveret.spark.jobs.job import sink_settings, source_settings
 from leveret.spark.jobs.route import RouteOptions
 from leveret.spark.jobs.running import Progress, Report, cause_of, lag_of
@@ -131,7 +135,7 @@ def test_a_terminal_has_one_line_that_changes_and_a_log_one_for_each_batch() -> 
         display.close()
     assert screen.getvalue().count("\n") == 1
     assert screen.getvalue().count("\r") == 4
-    assert [line.split("  ", 1)[1].strip() for line in log.getvalue().splitlines()] == [
+    assert [line[line.index("batches") :] for line in log.getvalue().splitlines()] == [
         "batches 1  rows 1,000  rate 500/s  lag 20  last batch 2,000 ms",
         "batches 2  rows 1,500  rate 250/s  lag -  last batch 1,000 ms",
     ]
@@ -199,24 +203,53 @@ def test_slices_of_a_plan_take_every_offset_once() -> None:
     assert max(sum(end - first for first, end in share.values()) for share in shares) <= 8
 
 
-def test_archive_runs_as_a_command_and_is_stopped_by_ctrl_c(broker: SparkBroker, tmp_path: Path) -> None:
-    """Two runs: one that works through what is there, one that goes on until it is interrupted."""
+def test_archive_runs_as_a_command_until_ctrl_c(broker: SparkBroker, tmp_path: Path) -> None:
     stream = broker.stream("commanded", ["a", "b", "c"])
     where = ["--endpoint", broker.endpoint, "--queue", stream, "--path", str(tmp_path / "kept")]
-    done = leveret("run", "archive", "--master", "local[2]", *where)
-    assert done.returncode == 0, done.stderr
-    assert "rows 3 " in done.stderr
-    assert list((tmp_path / "kept").glob(f"date=*/hour=*/queue={stream}/*.parquet"))
-
-    broker.publish(stream, ["d"])
     command = [*LEVERET, "run", "archive", "--master", "local[2]", "--continuous", *where]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        for line in process.stderr:
-            if "rows 1 " in line:
-                process.send_signal(signal.SIGINT)
-                break
-        rest = process.stderr.read()
+        said = iter(process.stderr)
+        assert any("rows 3 " in line for line in said)
+        process.send_signal(signal.SIGINT)
+        rest = "".join(said)
         assert process.wait(60) == 130, rest
     assert "stopping; the next start goes on from here" in rest
     assert "Traceback" not in rest
+    assert list((tmp_path / "kept").glob(f"date=*/hour=*/queue={stream}/*.parquet"))
+
+
+class Borrowed:
+    """The session of the tests, which a command must not end."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._spark, name)
+
+    def stop(self) -> None:
+        """It is not theirs."""
+
+
+def test_a_command_says_what_it_found_by_its_exit_code(
+    spark: SparkSession,
+    broker: SparkBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("leveret.cli.pipeline_run.open_session", lambda *_: Borrowed(spark))
+    stream = broker.stream("judged", ["a", "b"])
+    path = str(tmp_path / "kept")
+    kept = ArchiveOptions(endpoint=broker.endpoint, queue=stream, path=path)
+    asked = AuditOptions(endpoint=broker.endpoint, queue=stream, path=path)
+    assert run(job_named("archive"), kept, "local", {}) == 0
+    assert run(job_named("audit"), asked, "local", {}) == 0
+    assert "nothing is lost" in capsys.readouterr().out
+    broker.publish(stream, ["c"])
+    assert run(job_named("audit"), asked, "local", {}) == 1
+    assert f"missing: {stream}, offsets 2 to 2 (1)" in capsys.readouterr().out
+    lost = DedupOptions(endpoint=broker.endpoint, queue=stream, exchange="nowhere", checkpoint=str(tmp_path / "d"))
+    assert run(job_named("dedup"), lost, "local", {}) == 1
+    assert "no exchange 'nowhere'" in capsys.readouterr().err

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -66,7 +68,7 @@ def test_a_classic_queue_is_emptied_once_over_two_runs(
 
 
 @pytest.mark.usefixtures("listening")
-def test_the_listener_reports_lag_and_commits_a_batch_that_nothing_follows(
+def test_the_listener_commits_a_batch_that_nothing_follows(
     spark: SparkSession, broker: SparkBroker, tmp_path: Path
 ) -> None:
     stream = broker.stream("watched", [str(n) for n in range(5)])
@@ -81,6 +83,23 @@ def test_the_listener_reports_lag_and_commits_a_batch_that_nothing_follows(
     eventually(lambda: broker.ask("GET", "%2F/leases", queue=queue)["leases"] == [])
     eventually(lambda: report_of(broker, query).get("state") == "stopped")
     assert report_of(broker, query)["rows"] == 8
+
+
+def test_lag_is_what_waits_behind_the_batch(broker: SparkBroker) -> None:
+    stream, queue, query = broker.stream("behind", "abcde"), broker.queue("behind", "xyz"), broker.name("query")
+    python = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@1"
+    lease = {"consumer": "nobody", "lease": 0, "queue": queue, "vhost": "/"}
+    sources = [
+        {"description": python, "endOffset": {stream: 1}},
+        {"description": python, "endOffset": lease},
+        {"description": python, "endOffset": {"no-such-queue": 1}},
+    ]
+    told = {"id": query, "runId": "r", "timestamp": "t", "batchId": 0, "sources": sources}
+    event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(told)))
+    LeveretListener({"endpoint": broker.endpoint}).onQueryProgress(event)  # type: ignore[arg-type]
+    [report] = [one for one in broker.ask("GET", "queries")["queries"] if one["id"] == query]
+    assert [source["lag"] for source in report["sources"]] == [4, 3, None]
+    assert report["lag"] == 7
 
 
 def test_a_listener_without_a_broker_hurts_no_query(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from leveret.spark import LeveretDataSource
+from leveret.spark import LeveretDataSource, sink_writer
 from leveret.spark.problems import OptionError
 from tests.support.spark_broker import SparkBroker
 
@@ -17,31 +18,35 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+BODY = StructType([StructField("body", StringType())])
+VALUE = StructType([StructField("value", StringType())])
+
+
 def write(frame: DataFrame, broker: SparkBroker, mode: str = "append", **options: object) -> None:
     frame.write.format("leveret").mode(mode).options(endpoint=broker.endpoint, **options).save()
 
 
-def stages(broker: SparkBroker) -> list[dict[str, Any]]:
+def stages(broker: SparkBroker, transaction: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = broker.ask("GET", "%2F/stages")["stages"]
-    return found
+    return [stage for stage in found if stage["transaction"] == transaction]
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_a_frame_becomes_messages(spark: SparkSession, broker: SparkBroker, guarantee: str) -> None:
-    queue = broker.queue("frame")
+    queue, transaction = broker.queue("frame"), broker.name("transaction")
     frame = spark.range(20).selectExpr(
         "cast(id as string) as body",
         f"'{queue}' as routing_key",
         "map('n', cast(id as string)) as headers",
         "named_struct('message_id', concat('m', id), 'priority', 3) as properties",
     )
-    write(frame, broker, exchange="", guarantee=guarantee)
+    write(frame, broker, exchange="", guarantee=guarantee, transactionId=transaction)
     _, properties, body = broker.channel.basic_get(queue, auto_ack=True)
     number = body.decode()
     assert (properties.headers, properties.message_id, properties.priority) == ({"n": number}, f"m{number}", 3)
     assert properties.delivery_mode == 2
     assert sorted(map(int, [body, *broker.bodies(queue)])) == list(range(20))
-    assert stages(broker) == []
+    assert stages(broker, transaction) == []
 
 
 def test_options_say_where_rows_without_an_address_go(spark: SparkSession, broker: SparkBroker) -> None:
@@ -66,8 +71,36 @@ def test_a_failed_write_leaves_nothing(spark: SparkSession, broker: SparkBroker)
     frame = spark.range(0, 100, 1, 2).selectExpr("if(id = 99, raise_error('broken row'), cast(id as string)) as body")
     with pytest.raises(Exception, match="broken row"):
         write(frame, broker, exchange="", routingKey=queue)
-    assert stages(broker) == []
     assert broker.bodies(queue) == []
+
+
+class OneTask:
+    """What a writer asks of the task it runs in."""
+
+    def partitionId(self) -> int:
+        return 0
+
+    def taskAttemptId(self) -> int:
+        return 7
+
+    def getLocalProperty(self, name: str) -> str:
+        return {"sql.streaming.queryId": "the-query", "streaming.sql.batchId": "3"}[name]
+
+
+@pytest.mark.parametrize("kind", ["writer", "streamWriter"])
+@pytest.mark.parametrize("name", ["named", None])
+def test_giving_up_drops_the_stages(
+    broker: SparkBroker, monkeypatch: pytest.MonkeyPatch, kind: str, name: str | None
+) -> None:
+    monkeypatch.setattr(sink_writer, "task_context", OneTask)
+    options = {"endpoint": broker.endpoint, "exchange": ""} | ({"transactionId": broker.name(name)} if name else {})
+    sink = getattr(LeveretDataSource(options), kind)(BODY, overwrite=False)
+    done = sink.write(iter([pa.RecordBatch.from_pydict({"body": ["a", "b"]})]))
+    assert [stage["messages"] for stage in stages(broker, done.transaction)] == [2]
+    # Of a batch write the transaction is known even if no task told of it.
+    returned = [None] if kind == "writer" else [None, done]
+    sink.abort(returned, 3) if kind == "streamWriter" else sink.abort(returned)
+    assert stages(broker, done.transaction) == []
 
 
 @pytest.mark.parametrize(
@@ -82,11 +115,6 @@ def test_what_the_broker_cannot_route_fails_the_write(
 ) -> None:
     with pytest.raises(Exception, match=text):
         write(spark.range(1).selectExpr("'a' as body"), broker, **options)
-    assert stages(broker) == []
-
-
-BODY = StructType([StructField("body", StringType())])
-VALUE = StructType([StructField("value", StringType())])
 
 
 @pytest.mark.parametrize(
@@ -145,7 +173,7 @@ def test_a_query_goes_on_where_it_was_and_repeats_nothing(
     broker.publish(source, [str(n) for n in range(15, 20)])
     assert start(spark, broker, source, target, tmp_path).awaitTermination(120)
     assert sorted(map(int, broker.bodies(target))) == list(range(20))
-    assert stages(broker) == []
+    assert stages(broker, first.id) == []
 
 
 def test_a_query_can_publish_at_least_once(spark: SparkSession, broker: SparkBroker, tmp_path: Path) -> None:

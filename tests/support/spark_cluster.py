@@ -1,4 +1,4 @@
-"""A real standalone cluster of Spark on this machine: a master and workers, from the pip package, on free ports.
+"""A real standalone cluster of Spark on this machine: a master and workers, from the pip package, on loopback.
 
 Each is a process in a session of its own that runs in the foreground, so that its executors end with it.
 """
@@ -25,6 +25,7 @@ EXECUTOR_MEMORY, WORKER_MEMORY = "512m", "600m"
 MASTER = r"Starting Spark master at (spark://\S+)"
 REGISTERED = r"Registering worker "
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+DAEMON = {"SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK}
 # One core and one executor on each worker, and no task before both are there.
 SETTINGS = {
     "spark.cores.max": str(WORKERS),
@@ -39,20 +40,20 @@ SETTINGS = {
 class Member:
     """The master or a worker."""
 
-    def __init__(self, folder: Path, kind: str, *arguments: str, environ: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, kind: str, host: str, *arguments: str, environ: Mapping[str, str]) -> None:
         folder.mkdir()
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
                     *(str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"),
-                    *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *arguments),
+                    *("--host", host, "--port", "0", "--webui-port", "0", *arguments),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=folder,
-                env={**environ, "SPARK_NO_DAEMONIZE": "1", "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": QUICK},
+                env={**environ, **DAEMON, "SPARK_LOCAL_IP": host},
                 start_new_session=True,
             )
 
@@ -110,7 +111,9 @@ class Cluster:
 
     def _start(self, kind: str, *arguments: str) -> Member:
         number = len(self._members)
-        member = Member(self._folder / f"member-{number}", kind, *arguments, environ=self._environ)
+        # Each has an address of its own: Spark lets no two attempts at a task run on one host.
+        host = f"127.0.0.{number + 1}"
+        member = Member(self._folder / f"member-{number}", kind, host, *arguments, environ=self._environ)
         self._members.append(member)
         return member
 

@@ -1,4 +1,4 @@
-"""A Spark driver as a process of its own: runs pipelines side by side until all that was there is carried over.
+"""A Spark driver as a process of its own: pipelines side by side, until all is carried over or for ever.
 
 Started by `tests/support/spark_lives.py` with a plan as JSON. It ends with 0 when all queries have ended well.
 """
@@ -43,15 +43,19 @@ def ancestors() -> Iterator[int]:
 
 
 def signed(frame: DataFrame, label: str) -> DataFrame:
-    """Each row tells by a header which processes have carried it at this place."""
+    """Each row tells by headers which processes have carried it here, and where they find the package."""
 
     def sign(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import importlib.util
+
         import pyarrow as pa
 
         way = " ".join(map(str, ancestors()))
+        found = importlib.util.find_spec("leveret")
+        place = "absent" if found is None else str(found.origin)
         for batch in batches:
             old = batch.column("headers").to_pylist()
-            new = [[*(headers or []), (label, way)] for headers in old]
+            new = [[*(headers or []), (label, way), (f"package-{label}", place)] for headers in old]
             at = batch.schema.get_field_index("headers")
             yield batch.set_column(at, batch.schema.field(at), pa.array(new, batch.schema.field(at).type))
 
@@ -67,8 +71,8 @@ def start(spark: SparkSession, plan: dict[str, Any], pipeline: dict[str, Any]) -
     else:
         frame = frame.repartition(plan["shuffled"], "body")
     sink = frame.writeStream.format("leveret").options(endpoint=plan["endpoint"], **pipeline["sink"])
-    sink = sink.option("checkpointLocation", pipeline["checkpoint"]).trigger(availableNow=True)
-    return sink.queryName(pipeline["name"]).start()
+    sink = sink.option("checkpointLocation", pipeline["checkpoint"]).queryName(pipeline["name"])
+    return (sink if plan["endless"] else sink.trigger(availableNow=True)).start()
 
 
 def start_patiently(spark: SparkSession, plan: dict[str, Any], pipeline: dict[str, Any]) -> StreamingQuery:
@@ -89,10 +93,10 @@ def main(plan: dict[str, Any]) -> None:
         from tests.support.trapped_source import TrappedSource
 
         spark.dataSource.register(TrappedSource)
-    if plan["carried"]:
+    if plan["registered"]:
         from leveret.spark import register
 
-        register(spark, carry_code=True)
+        register(spark, carry_code=plan["registered"] == "by value")
     queries = [start_patiently(spark, plan, pipeline) for pipeline in plan["pipelines"]]
     with open(plan["begun"], "w") as file:
         file.write(json.dumps({query.name: str(query.id) for query in queries}))

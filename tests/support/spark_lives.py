@@ -39,6 +39,7 @@ SETTINGS = {
     # A short life: quick to start rather than quick in the end.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+SHUFFLED = 3  # tasks behind the shuffle
 Message = tuple[str, bytes]  # its id and its body
 
 
@@ -179,6 +180,9 @@ class Pipeline:
                 found[stage["batch"]] += stage["messages"]
         return found
 
+    def leased(self, broker: LastingBroker) -> int:
+        return sum(lease["messages"] for lease in broker.ask("leases")["leases"] if lease["queue"] == self.input)
+
     def waiting(self, broker: LastingBroker) -> int:
         with broker.connect() as known:
             number: int = known.channel.queue_declare(self.output, passive=True).method.message_count
@@ -209,7 +213,7 @@ class Pipeline:
     def assert_nothing_left_over(self, broker: LastingBroker) -> None:
         assert not self.staged(broker)
         if self.kind == "classic":
-            assert broker.ask("leases", queue=self.input)["leases"] == []
+            assert self.leased(broker) == 0
             assert broker.ask("sources", queue=self.input)["sources"][0]["messages"] == 0
 
 
@@ -221,7 +225,11 @@ def _few(messages: Counter[Message]) -> str:
 
 
 class Driver:
-    """One life of a driver that runs these pipelines until all is carried over."""
+    """One life of a driver that runs these pipelines until all is carried over, or for ever.
+
+    ``signed``: rows tell by headers who carried them. ``registered``: "by name" or "by value"; else Spark finds the
+    source by itself.
+    """
 
     def __init__(
         self,
@@ -235,7 +243,8 @@ class Driver:
         environ: Mapping[str, str] | None = None,
         command: Sequence[str] = (sys.executable, "-m", "tests.support.spark_driver"),
         signed: bool = False,
-        carried: bool = False,
+        registered: str = "",
+        endless: bool = False,
     ) -> None:
         require_java()
         folder.mkdir(parents=True, exist_ok=True)
@@ -249,10 +258,11 @@ class Driver:
             "pipelines": [pipeline.plan() for pipeline in pipelines],
             "settings": {"spark.master": master, **SETTINGS, **places, **(settings or {})},
             "begun": str(self._begun),
-            "shuffled": 3,
+            "shuffled": SHUFFLED,
             "trapped": traps is not None,
             "signed": signed,
-            "carried": carried,
+            "registered": registered,
+            "endless": endless,
         }
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -304,7 +314,9 @@ def spark_environment(folder: Path) -> dict[str, str]:
     """The tests and the package can be imported by every process of Spark; temporary files go into the folder."""
     temporary = folder / "tmp"
     temporary.mkdir(parents=True, exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LEVERET_", "SPARK_", "PYSPARK_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("LEVERET_", "SPARK_", "PYSPARK_"))
+    }
     return kept | {
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(SRC)]),
         "PYSPARK_PYTHON": sys.executable,

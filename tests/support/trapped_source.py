@@ -1,4 +1,4 @@
-"""`format("leveret")` with traps in it: what Spark calls in its many processes, unchanged but for the points to stop at.
+"""`format("leveret")` with traps in it: what Spark calls in its many processes, unchanged but for points to stop at.
 
     fetch      a task has read a part of an answer, and the broker has not sent the rest
     written    a task has all its rows at the broker (staged or published), and has not told Spark
@@ -30,8 +30,8 @@ from leveret.spark.sink_writer import BATCH_ID, StreamSink, task_context, writte
 from leveret.spark.stream_reader import StreamReader
 from tests.support.traps import FOLDER, Traps
 
-# So small that a broker cannot hand an answer over to the kernel and forget about it.
-RECEIVE_BYTES = 4096
+# So small that a broker cannot hand an answer over to the kernel and forget about it: together about 150 kB fit.
+RECEIVE_BYTES, SEGMENT_BYTES = 4096, 536
 
 
 def traps() -> Traps:
@@ -43,7 +43,7 @@ class Fetching:
 
     pipeline = ""
     batch = -1
-    requests = 0
+    connections = 0
 
 
 class TrappedResponse(http.client.HTTPResponse):
@@ -63,8 +63,9 @@ class TrappedConnection(http.client.HTTPConnection):
         self.sock = socket.socket()
         self.sock.settimeout(self.timeout)
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
         self.sock.connect((self.host, self.port))
-        Fetching.requests += 1
+        Fetching.connections += 1
 
 
 def trapped_connection_to(endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
@@ -75,7 +76,7 @@ def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     """A fetch whose answers have the trap in them; notes how many connections and rows it took."""
     usual = broker_client._connection_to
     broker_client._connection_to = trapped_connection_to
-    Fetching.pipeline, Fetching.batch, Fetching.requests = pipeline, current_batch(), 0
+    Fetching.pipeline, Fetching.batch, Fetching.connections = pipeline, current_batch(), 0
     rows = 0
     try:
         for batch in batches:
@@ -84,7 +85,7 @@ def watched(pipeline: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     finally:
         broker_client._connection_to = usual
         Fetching.pipeline = ""
-    traps().note(f"{pipeline}.fetches", batch=Fetching.batch, requests=Fetching.requests, rows=rows)
+    traps().note(f"{pipeline}.fetches", batch=Fetching.batch, connections=Fetching.connections, rows=rows)
 
 
 def current_batch() -> int:

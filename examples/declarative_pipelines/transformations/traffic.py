@@ -29,12 +29,7 @@ def traffic() -> DataFrame:
 dp.create_sink(
     "results",
     "leveret",
-    {
-        "endpoint": spark.conf.get("leveret.endpoint"),
-        "exchange": spark.conf.get("leveret.results"),
-        # A full refresh is a new query to Spark: under its own name the broker still knows what it has.
-        "transactionId": "declarative-traffic",
-    },
+    {"endpoint": spark.conf.get("leveret.endpoint"), "exchange": spark.conf.get("leveret.results")},
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from leveret.broker.publish_rules import further_keys, traits_of
@@ -155,14 +155,17 @@ class LocalSession:
         priority: int = 0,
         selector: str = "",
         pull_one: bool = False,
+        arguments: Mapping[str, object] | None = None,
     ) -> str:
-        """The consumer tag. ``selector``: it wants only what matches; ``pull_one``: it leaves after one message."""
+        """The consumer tag. ``selector``: it wants only what matches; ``pull_one``: it leaves after one message;
+        ``arguments``: where a reader of a stream begins, and the like."""
         if tag in self.consumers:
             raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
         tag = tag or f"amq.ctag-{secrets.token_urlsafe(16)}"
         target = self.vhost.queue(queue, self)
         consumer = LocalConsumer(self, target, tag, prefetch, auto_ack)
         consumer.exclusive, consumer.priority, consumer.one_shot = exclusive, priority, pull_one
+        consumer.arguments = dict(arguments or {})
         consumer.selector = compile_selector(selector) if selector.strip() else None
         target.add_consumer(consumer)
         self.consumers[tag] = consumer

@@ -32,6 +32,7 @@ from leveret.store.data_dir import kept_still
 from leveret.store.inspection import Inspection, inspect, read_contents, require_format
 from leveret.store.recovery import Damaged
 from leveret.store.request_files import AGAIN, DONE, FAILED, WORKING, leave_request, read_answer, withdraw
+from leveret.store.stream_inspection import StreamDamaged
 
 T = TypeVar("T")
 SOUND, DAMAGED, UNUSABLE = 0, 1, 2
@@ -98,6 +99,11 @@ def facts_of(found: Inspection) -> dict[str, object]:
             | {"kind": "torn tail" if damage.is_tail else "damage"}
             for damage in recovered.damages
         ],
+        "stream_damage": [
+            {name: value for name, value in damage._asdict().items() if name != "is_tail"}
+            | {"kind": "torn tail" if damage.is_tail else "damage"}
+            for damage in found.contents.stream_damages
+        ],
         "queues": [queue._asdict() for queue in found.queues],
         "deleted_queues": [
             {"id": queue.id, "messages": queue.messages, "bytes": queue.bytes} for queue in found.deleted
@@ -110,7 +116,8 @@ def report(path: Path, found: Inspection) -> str:
     contents = found.contents
     lines = [f"{path} is {'sound' if contents.is_sound else 'damaged'}."]
     lines += [f"  fault: {fault}" for fault in contents.faults]
-    lines += [f"  {_told(damage)}" for damage in contents.recovered.damages]
+    lines += [f"  {_told(damage, f'segment {damage.segment:010d}')}" for damage in contents.recovered.damages]
+    lines += [f"  {_told(damage, damage.path)}" for damage in contents.stream_damages]
     kinds = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in found.definitions.items())
     lines += ["", f"Definitions: {kinds}"]
     lines += ["", f"Messages: {found.messages} in {len(found.queues)} queues, {found.bytes} bytes"]
@@ -132,9 +139,9 @@ def report(path: Path, found: Inspection) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _told(damage: Damaged) -> str:
+def _told(damage: Damaged | StreamDamaged, where: str) -> str:
     kind = "torn tail, as a crash leaves it" if damage.is_tail else "damage"
-    return f"{kind}: segment {damage.segment:010d}, {damage.size} bytes at {damage.offset}: {damage.reason}"
+    return f"{kind}: {where}, {damage.size} bytes at {damage.offset}: {damage.reason}"
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:

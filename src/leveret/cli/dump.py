@@ -90,14 +90,16 @@ def _arguments(data: bytes) -> object:
 
 
 def message_lines(queue: QueueRow, messages: Iterable[Stored], bodies: bool) -> Iterator[str]:
+    arguments = _arguments(queue.arguments)
+    is_stream = isinstance(arguments, dict) and arguments.get("x-queue-type") == "stream"
     for stored in messages:
         content, address, _ = stored.message
+        place = {"offset": stored.sequence - 1} if is_stream else {"sequence": stored.sequence, "lane": stored.lane}
         facts: dict[str, object] = {
             "kind": "message",
             "vhost": queue.vhost,
             "queue": queue.name,
-            "sequence": stored.sequence,
-            "lane": stored.lane,
+            **place,
             "exchange": address.exchange,
             "routing_key": address.key,
             "properties": _properties(content),

@@ -51,9 +51,10 @@ def job_named(name: str) -> Job:
     try:
         job: Job = importlib.import_module(f"leveret.spark.jobs.{name.replace('-', '_')}").JOB
     except ModuleNotFoundError as missing:
-        if str(missing.name).partition(".")[0] not in OF_THE_EXTRA:
+        package = str(missing.name).partition(".")[0]
+        if package not in OF_THE_EXTRA:
             raise
         raise ConfigError(
-            f"the pipeline {name} runs on Spark, and {missing.name} is not installed: pip install 'leveret[spark]'"
+            f"the pipeline {name} runs on Spark, and {package} is not installed: pip install 'leveret[spark]'"
         ) from missing
     return job

@@ -74,9 +74,13 @@ class StreamQueue(ClassicQueue):
         return min(self.files.first, self.next_offset)
 
     @property
+    def end_offset(self) -> int:
+        """Below this all is confirmed, though some may still be on its way to the files."""
+        return max(self.next_offset, self._granted)
+
+    @property
     def ready(self) -> int:
-        """All that is confirmed, also what is still on its way to the files."""
-        return max(self.next_offset, self._granted) - self.first_offset
+        return self.end_offset - self.first_offset
 
     @property
     def _granted(self) -> int:
@@ -217,25 +221,24 @@ class StreamQueue(ClassicQueue):
     # ---- acks
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        if self.alive:
-            self.counters.acked += len(messages)
-            self._out_of_hands(messages)
-            self.readers.acked(lane, sequence - 1, len(messages))
+        self._settle(lane, sequence, messages, is_read=True)
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
-        """Nothing comes back: a refused message is one that was read. One whose reader has gone was not."""
-        if tried:
-            self.settle(lane, sequence, messages)
-        elif self.alive:
-            self._out_of_hands(messages)
-            self.touch()
+        """Nothing comes back: a reader with a name is given it again when it begins anew."""
+        self._settle(lane, sequence, messages, is_read=False)
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        self.settle(lane, sequence, messages)
+        self._settle(lane, sequence, messages, is_read=True)
 
-    def _out_of_hands(self, messages: list[Message]) -> None:
+    def _settle(self, lane: int, sequence: int, messages: list[Message], is_read: bool) -> None:
+        if not self.alive:
+            return
         self.unacked -= len(messages)
         self.held -= sum([len(message[0]) for message in messages])
+        if is_read:
+            self.counters.acked += len(messages)
+        self.readers.settled(lane, sequence - 1, len(messages), is_read)
+        self.touch()
 
     # ---- readers
 

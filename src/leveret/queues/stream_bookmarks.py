@@ -51,22 +51,19 @@ class Bookmarks:
         name = reader.options.name
         if name is not None and self._here.pop(name, None) is not None:
             self.keep(reader)
-            if not reader.is_done:
+            if reader.in_hands:
                 self._gone[reader.number] = reader
 
     def find_gone(self, number: int) -> StreamReader | None:
         return self._gone.get(number)
 
     def moved(self, reader: StreamReader) -> None:
-        """It has acked something."""
+        """It has settled something."""
         if reader.options.name is None:
             return
-        if reader.is_done:
-            gone = self._gone.pop(reader.number, None)
-            if gone is not None:
-                self.keep(gone)
-                return
-        if self._timer is None:
+        if not reader.in_hands and self._gone.pop(reader.number, None) is not None:
+            self.keep(reader)
+        elif self._timer is None:
             surroundings = self._queue.surroundings
             self._timer = surroundings.schedule(surroundings.now() + KEEP_AFTER, self.keep_all)
 

@@ -21,6 +21,7 @@ from leveret.errors import FrameError
 from leveret.message import Message
 from leveret.queues.stream_marking import Marker
 from leveret.queues.stream_options import ReaderOptions
+from leveret.queues.stream_progress import Progress
 from leveret.store.stream_files import StreamRun
 from leveret.wire.content import body_at, properties_of
 
@@ -34,17 +35,17 @@ class StreamReader:
 
     __slots__ = (
         "_at",
-        "_early",
-        "_out",
         "ahead",
         "ahead_bytes",
         "consumer",
         "cursor",
+        "in_hands",
         "is_choosy",
         "is_loading",
         "looks",
         "number",
         "options",
+        "progress",
         "stored",
     )
 
@@ -60,8 +61,8 @@ class StreamReader:
         self.stored: int | None = None  # what was last kept under its name
         self.looks = 0  # messages that it may still look at in this turn, if it is choosy
         self._at = 0  # messages of ahead[0] that are done with
-        self._out: deque[list[int]] = deque()  # [first, stop] of the stretches in the consumer's hands
-        self._early: dict[int, int] = {}  # acked, while others before them are not: stop by first
+        self.in_hands = 0  # messages, if it has a name
+        self.progress = Progress()
 
     # ---- what is read ahead
 
@@ -149,30 +150,22 @@ class StreamReader:
         """The consumer took so many of a stretch."""
         self._go_to(first + number)
         if self.options.name is not None:
-            if self._out and self._out[-1][1] == first:
-                self._out[-1][1] += number
-            else:
-                self._out.append([first, first + number])
+            self.in_hands += number
+            self.progress.given(first, first + number)
 
     # ---- and back
 
-    def acked(self, offset: int, number: int) -> None:
+    def settled(self, offset: int, number: int, is_read: bool) -> None:
         """In any order; each offset once."""
-        if self.options.name is None:
-            return
-        self._early[offset] = offset + number
-        out, early = self._out, self._early
-        while out and (stop := early.pop(out[0][0], None)) is not None:
-            out[0][0] = stop
-            if stop == out[0][1]:
-                out.popleft()
+        if self.options.name is not None:
+            self.in_hands -= number
+            if is_read:
+                self.progress.read(offset, offset + number)
+            else:
+                self.progress.returned(offset)
 
     @property
     def safe(self) -> int | None:
         """The offset at which it would go on after a restart."""
-        return self._out[0][0] if self._out else self.position
-
-    @property
-    def is_done(self) -> bool:
-        """Nothing is in the consumer's hands."""
-        return not self._out
+        low = self.progress.low
+        return self.position if low is None else low

@@ -75,7 +75,7 @@ class StreamReaders:
             return start
         if start == "first":
             return queue.first_offset
-        return queue.next_offset - 1 if start == "last" else queue.next_offset
+        return queue.end_offset - 1 if start == "last" else queue.end_offset
 
     def _found(self, reader: StreamReader, offset: object) -> None:
         reader.is_loading = False
@@ -96,10 +96,10 @@ class StreamReaders:
         if not self._readers:
             self.recent.clear()
 
-    def acked(self, number: int, offset: int, messages: int) -> None:
+    def settled(self, number: int, offset: int, messages: int, is_read: bool) -> None:
         reader = self._readers.get(number) or self.bookmarks.find_gone(number)
         if reader is not None:
-            reader.acked(offset, messages)
+            reader.settled(offset, messages, is_read)
             self.bookmarks.moved(reader)
 
     def stop(self) -> None:

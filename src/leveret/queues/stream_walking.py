@@ -1,5 +1,5 @@
 """Going through a stream as through any queue (queues/walking.py), from the oldest message to the newest one that was
-there at the beginning. Nothing can be taken out of it."""
+confirmed at the beginning. Nothing can be taken out of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class StreamWalk:
         self._visit = visit
         self._on_progress = on_progress
         self._at = queue.first_offset  # the next offset to be read
-        self._stop = queue.next_offset
+        self._stop = queue.end_offset
+        self._has_begun = False
         self._read: deque[tuple[int, Message]] = deque()
         self._is_reading = False
         self.is_over = False
@@ -27,6 +28,10 @@ class StreamWalk:
     def step(self, most: int = STEP) -> bool:
         """Look at some; False if there is nothing to do before ``on_progress`` is called, or ever."""
         self.enough = False
+        if not self._has_begun:
+            self._has_begun = self._is_reading = True
+            self._queue.when_visible(self._begin)
+            return False
         while most > 0 and self._read and not self.enough:
             offset, message = self._read.popleft()
             self._visit(0, (offset + 1, 0, marked(message, offset)))
@@ -36,6 +41,10 @@ class StreamWalk:
             if not self.is_over:
                 self._fetch()
         return not self._is_reading and not self.is_over
+
+    def _begin(self) -> None:
+        self._is_reading = False
+        self._on_progress()
 
     def _fetch(self) -> None:
         files, offset, stop = self._queue.files, max(self._at, self._queue.first_offset), self._stop

@@ -78,7 +78,10 @@ class StreamWriting:
 
     def left_is_here(self) -> None:
         """What was published meanwhile comes behind it."""
-        self._waiting, self._left = [*(self._left or ()), *self._waiting], None
+        left, self._left = self._left or [], None
+        if self._synced < self.left_below:
+            left.append(StreamRun(self.left_below, 0, ()))  # readers pass over what was damaged at the end
+        self._waiting = left + self._waiting
         self._go()
 
     # ---- writing

@@ -102,10 +102,11 @@ class Outlet:
             log.warning("batch %d of transaction '%s' was committed before and is dropped", batch, done[0].transaction)
         self._judge(_number(answer, "unroutable"))
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-        """Stages are invisible and expire by themselves; dropping them now gives their space back."""
-        done = written_by(messages)
-        transaction = self._options.transaction or (done[0].transaction if done else None)
+    def abort(self, transaction: str | None, batch: int) -> None:
+        """Stages are invisible and expire by themselves; dropping them now gives their space back.
+
+        One that a task sends while Spark gives up is left to expire.
+        """
         if not self._options.exactly_once or transaction is None:
             return
         with BrokerClient(self._options.access) as client:
@@ -142,7 +143,8 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._outlet.commit(messages, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        self._outlet.abort(messages, batchId)
+        done = written_by(messages)
+        self._outlet.abort(self._transaction or (done[0].transaction if done else None), batchId)
 
 
 class BatchSink(DataSourceArrowWriter):
@@ -162,7 +164,7 @@ class BatchSink(DataSourceArrowWriter):
         self._outlet.commit(messages, self._batch)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self._outlet.abort(messages, self._batch)
+        self._outlet.abort(self._transaction, self._batch)
 
 
 def task_context() -> TaskContext:

@@ -8,6 +8,10 @@ sealed segment a second name (a hard link), which costs next to nothing however 
                 does this between two batches, so that nothing is removed or defined meanwhile
     hand over   the folder is renamed to the target, or copied where the target is another file system
 
+Streams are linked behind the journal: what it has let go of by then is in their files. The last segment of a stream
+still grows, under both of its names; so it is replaced by a copy before the folder is handed over. That may hold more
+than the moment asks for, and its end may be torn as by a crash; the next start sees to that.
+
 The lone head tells a broker that starts on the copy that the life before did not end in good order: it marks all
 messages redelivered. The file ``format`` is copied last, and vouches for the rest; until then there is a file
 ``incomplete``, so that no broker starts on half a copy.
@@ -22,6 +26,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from errno import EBUSY, EEXIST, EIO, ENOENT, ENOSPC, ENOTEMPTY, EXDEV
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -30,6 +35,7 @@ from leveret.errors import StoreError
 from leveret.store.data_dir import FORMAT_FILE, JOURNAL, META
 from leveret.store.inspection import INCOMPLETE, META_FILES, read_definitions
 from leveret.store.records import segment_head
+from leveret.store.stream_segments import FOLDER as STREAMS
 
 SEGMENT = re.compile(r"([0-9]{10})\.seg")
 SNAPSHOT = re.compile(r"backup-[0-9a-f]{32}")
@@ -86,6 +92,7 @@ def snapshot(path: Path, folder: Path, following: int, copy_definitions: Callabl
         if id_ < following:
             _link(path / JOURNAL / name, folder / JOURNAL / name)
     _write(folder / JOURNAL / f"{following:010d}.seg", segment_head(following))
+    _link_streams(path, folder)
     copy_definitions(folder / META)
     _copy(path / FORMAT_FILE, folder / FORMAT_FILE)
 
@@ -96,6 +103,7 @@ def snapshot_at_rest(path: Path, folder: Path) -> None:
     segments = _segments(path / JOURNAL)
     for name, _ in segments[:-1]:
         _link(path / JOURNAL / name, folder / JOURNAL / name)
+    _link_streams(path, folder)
     for name in (*(f"{JOURNAL}/{name}" for name, _ in segments[-1:]), *_meta_files(path), FORMAT_FILE):
         _copy(path / name, folder / name)
 
@@ -104,6 +112,30 @@ def _segments(journal: Path) -> list[tuple[str, int]]:
     """Names and ids, in order."""
     found = [(name, int(match[1])) for name in os.listdir(journal) if (match := SEGMENT.fullmatch(name))]
     return sorted(found, key=lambda pair: pair[1])
+
+
+def _link_streams(path: Path, folder: Path) -> None:
+    for name in _stream_files(path):
+        (folder / name).parent.mkdir(0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # retention has just removed it
+            _link(path / name, folder / name)
+
+
+def _stream_files(folder: Path) -> list[str]:
+    """Segments and indexes of all streams, in order."""
+    found = [*folder.glob(f"{STREAMS}/*/*.seg"), *folder.glob(f"{STREAMS}/*/*.idx")]
+    return sorted(file.relative_to(folder).as_posix() for file in found)
+
+
+def _part_last_segments(folder: Path) -> Generator[Step, None, None]:
+    """Streams still write to their last segments: ours are copies from now on."""
+    lasts = {Path(name).parent: name for name in _stream_files(folder) if name.endswith(".seg")}
+    for name in lasts.values():
+        copy = folder / f"{name}.copy"
+        for _ in _copy_file(folder / name, copy):
+            yield 0, 1
+        os.replace(copy, folder / name)
+        (folder / name).with_suffix(".idx").unlink(missing_ok=True)  # it may be about more than was copied
 
 
 def _link(source: Path, target: Path) -> None:
@@ -122,6 +154,7 @@ def hand_over(path: Path, folder: Path, target: Path) -> Generator[Step, None, M
     """Make of a snapshot of ``path`` what ``target`` will be. Whatever happens, the folder is gone then."""
     try:
         refuse_target(target, path)
+        yield from _part_last_segments(folder)
         made = _measure(folder)
         _sync_all(folder)
         yield 0, made.bytes
@@ -145,7 +178,14 @@ def _measure(folder: Path) -> Made:
 
 def _files(folder: Path) -> list[str]:
     """All that a backup has, but for the format."""
-    return [*(f"{JOURNAL}/{name}" for name, _ in _segments(folder / JOURNAL)), *_meta_files(folder)]
+    journal = [f"{JOURNAL}/{name}" for name, _ in _segments(folder / JOURNAL)]
+    return [*journal, *_stream_files(folder), *_meta_files(folder)]
+
+
+def _stream_folders(folder: Path) -> list[str]:
+    """Those that have files, and the one that they are in."""
+    found = sorted({Path(name).parent.as_posix() for name in _stream_files(folder)})
+    return [STREAMS, *found] if found else []
 
 
 def _meta_files(folder: Path) -> list[str]:
@@ -154,7 +194,7 @@ def _meta_files(folder: Path) -> list[str]:
 
 def _sync_all(folder: Path) -> None:
     """The segments are on disk already; what SQLite made, and the names of all, may not be."""
-    for name in (*_meta_files(folder), JOURNAL, "."):
+    for name in (*_meta_files(folder), JOURNAL, *reversed(_stream_folders(folder)), "."):
         _sync(folder / name)
 
 
@@ -168,13 +208,15 @@ def copy_over(source: Path, target: Path) -> Generator[Step, None, None]:
     done, of = 0, sum((source / name).stat().st_size for name in names)
     try:
         (target / INCOMPLETE).touch(0o600)
-        (target / JOURNAL).mkdir(0o700)
+        for name in (JOURNAL, *_stream_folders(source)):
+            (target / name).mkdir(0o700)
         _sync(target)
         for name in names:
             for size in _copy_file(source / name, target / name):
                 done += size
                 yield done, of
-        _sync(target / JOURNAL)
+        for name in (JOURNAL, *reversed(_stream_folders(source))):
+            _sync(target / name)
         _sync(target)
         _copy(source / FORMAT_FILE, target / FORMAT_FILE)
         _sync(target)

@@ -1,12 +1,13 @@
 """A data directory seen from outside, while no broker uses it. Nothing in it is changed, not even a time.
 
-The journal is read as at a start, without mending. SQLite would make files beside ``meta.db`` merely to read it, so a
-copy of that is read.
+The journal and the files of streams are read as at a start, without mending. SQLite would make files beside ``meta.db``
+merely to read it, so a copy of that is read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
+from itertools import chain, islice
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
@@ -25,6 +26,8 @@ from leveret.store.pages import fetch
 from leveret.store.recovery import Damaged, Progress, Recovered, recover
 from leveret.store.returns import unpack_return
 from leveret.store.segments import Segment
+from leveret.store.stream_files import left_streams
+from leveret.store.stream_inspection import LeftStream, StreamDamaged
 
 INCOMPLETE = "incomplete"  # a file in a folder whose files are still on their way (store/backup.py)
 META_FILES = (META, f"{META}-wal", f"{META}-journal")
@@ -52,6 +55,13 @@ class Contents:
         self.faults = faults
         self.recovered = recovered
         self._disk = Files(path)
+        known = {queue.id for queue in definitions.queues}
+        self.streams = {id_: LeftStream(self._disk, id_) for id_ in left_streams(self._disk) if id_ in known}
+
+    @property
+    def stream_damages(self) -> list[StreamDamaged]:
+        """A torn write at the end is among them."""
+        return [damage for stream in self.streams.values() for damage in stream.damages]
 
     @property
     def damages(self) -> list[Damaged]:
@@ -60,10 +70,19 @@ class Contents:
 
     @property
     def is_sound(self) -> bool:
-        return not self.faults and not self.damages
+        return not (self.faults or self.damages or any(not damage.is_tail for damage in self.stream_damages))
 
     def messages(self, queue: int, most: int | None = None) -> Iterator[Stored]:
-        """The live messages of a queue in the order of delivery, read slice by slice."""
+        """The live messages of a queue in the order of delivery, read slice by slice. Of a stream: what its files have,
+        and behind that what only the journal has; a sequence is an offset plus one."""
+        stream = self.streams.get(queue)
+        if stream is None:
+            return self._in_journal(queue, most)
+        written = (Stored(0, each.offset + 1, each.message, each.time, 0, False) for each in stream.read())
+        behind = (stored for stored in self._in_journal(queue, None) if stored.sequence > stream.next)
+        return islice(chain(written, behind), most)
+
+    def _in_journal(self, queue: int, most: int | None) -> Iterator[Stored]:
         left = 1 << 62 if most is None else most
         for lane in range(LANES - 1, -1, -1):
             found = self.recovered.lanes.get(lane_key(queue, lane))
@@ -174,7 +193,7 @@ class Inspection:
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
-        counts = _counts(contents.recovered)
+        counts = _counts(contents.recovered) | _stream_counts(contents)
         rows = contents.definitions.queues
         self.queues = [QueueFigures(row.id, row.vhost, row.name, *counts.pop(row.id, (0, 0))) for row in rows]
         self.deleted = [QueueFigures(id_, None, None, *counts[id_]) for id_ in sorted(counts) if counts[id_][0]]
@@ -207,6 +226,16 @@ def _counts(recovered: Recovered) -> dict[int, tuple[int, int]]:
     for lane in recovered.lanes.values():
         messages, size = found.get(lane.queue, (0, 0))
         found[lane.queue] = (messages + lane.number(), size + lane.size())
+    return found
+
+
+def _stream_counts(contents: Contents) -> dict[int, tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
+    for id_, stream in contents.streams.items():
+        lane = contents.recovered.lanes.get(lane_key(id_, 0))
+        behind = [] if lane is None else lane.index.live(stream.next + 1, 1 << 62)  # only the journal has these
+        messages, size = sum([run.number for run in behind]), sum([run.size for run in behind])
+        found[id_] = (stream.messages + messages, stream.bytes + size)
     return found
 
 

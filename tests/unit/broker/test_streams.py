@@ -593,3 +593,25 @@ def test_what_is_no_super_stream(house: StoredHouse) -> None:
         client.ask(QueueBind(name, "x", name))
     with pytest.raises(PreconditionFailed, match="queue 'q' is not a stream"):
         partitions_of(house.vhost, "x")
+
+
+def test_what_is_damaged_in_the_journal_is_passed_over(house: StoredHouse) -> None:
+    client = house.client()
+    declare(client)
+    client.publish("s", b"first")
+    house.is_slow = True
+    client.publish("s", b"damaged")
+    house.write()
+    life = house.crashed(image=0)
+    path = next(path for path, data in life.disk.files().items() if b"damaged" in data)
+    life.disk.put(path, life.disk.content(path).replace(b"damaged", b"d?maged"))
+    house = life.again()
+    reader = house.client()
+    reader.qos(10)
+    reader.consume("s", arguments={"x-stream-offset": "first"})
+    house.client().publish("s", b"more")
+    found = [what.body for what in reader.heard() if isinstance(what, Content)]
+    assert found == [b"first", b"more"]
+    seen: list[int] = []
+    stream_of(house).when_visible(lambda: seen.append(1))
+    assert seen, "nobody waits for what is lost"

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
 import pytest
 
 from leveret.errors import AccessRefused
 from leveret.queues.stream import StreamQueue
-from leveret.queues.stream_options import reader_options
-from leveret.queues.stream_reader import StreamReader
-from leveret.store.stream_files import StreamRun
-from tests.support.spies import SpyConsumer, message, messages
+from tests.support.spies import SpyConsumer, message
 from tests.support.stream_house import StreamHouse, numbered, offsets, valued
 
 
@@ -72,13 +67,39 @@ def test_only_what_is_acked_without_a_gap_counts(house: StreamHouse) -> None:
     assert house.offsets.get("s", "c") == 6
 
 
-def test_refusals_count_as_acks(house: StreamHouse) -> None:
+def test_what_is_refused_for_good_counts_as_read(house: StreamHouse) -> None:
     stream = filled(house, 3)
     reader = named(house, stream)
     reader.drop(b"0")
-    reader.requeue(b"1")
+    reader.ack(b"1")
     stream.remove_consumer(reader)
     assert house.offsets.get("s", "c") == 2
+
+
+def test_what_is_requeued_is_given_again_when_the_reader_begins_anew(house: StreamHouse) -> None:
+    stream = filled(house, 6)
+    reader = named(house, stream, 2)
+    reader.ack(b"0")
+    reader.requeue(b"1")
+    house.rest()
+    assert offsets(reader) == [2, 3], "not before: nothing comes back"
+    for body in (b"2", b"3"):
+        reader.ack(body)
+    stream.remove_consumer(reader)
+    assert house.offsets.get("s", "c") == 1
+    assert offsets(named(house, stream)) == [1, 2, 3, 4, 5]
+
+
+def test_what_a_client_gives_back_as_it_leaves_was_not_read(house: StreamHouse) -> None:
+    """As pika does with what it has received and not handed on."""
+    stream = filled(house, 6)
+    reader = named(house, stream)
+    reader.ack(b"0")
+    stream.remove_consumer(reader)
+    for body in numbered(5, 1):
+        reader.requeue(body)
+    assert house.offsets.get("s", "c") == 1
+    assert stream.readers.bookmarks.find_gone(1) is None
 
 
 def test_what_went_back_untried_does_not(house: StreamHouse) -> None:
@@ -252,23 +273,3 @@ def test_the_lowest_of_the_pinned_counts(house: StreamHouse) -> None:
     house.offsets.put("s", "high", 8, True)
     house.offsets.put("s", "free", 1, False)
     assert stream.readers.bookmarks.pinned_at() == 3
-
-
-# ---- acks in any order, against a set
-
-
-@pytest.mark.parametrize("order", list(permutations(range(5)))[::7])
-def test_the_safe_offset_is_the_first_that_is_not_acked(order: tuple[int, ...]) -> None:
-    consumer = SpyConsumer("spy", None, 100)
-    reader = StreamReader(1, consumer, reader_options({"x-stream-consumer": "c"}, 0.0))
-    reader.cursor = 10
-    reader.take_in([StreamRun(10, 0, messages(*[b"m"] * 5))], 0)
-    assert reader.safe == 10
-    reader.given(10, 2)
-    reader.given(12, 3)
-    waiting = set(range(10, 15))
-    for place in order:
-        reader.acked(10 + place, 1)
-        waiting.discard(10 + place)
-        assert reader.safe == min(waiting, default=15)
-    assert reader.is_done

@@ -135,7 +135,7 @@ def test_prefetch_bounds_what_a_reader_holds(house: StreamHouse) -> None:
     assert sorted(seen, key=int) == numbered(20)
 
 
-def test_refused_messages_are_read_messages(house: StreamHouse) -> None:
+def test_refused_messages_give_room_and_stay(house: StreamHouse) -> None:
     stream = filled(house, 4)
     reader = read(house, stream, 2, offset="first")
     reader.requeue(b"0")
@@ -143,7 +143,7 @@ def test_refused_messages_are_read_messages(house: StreamHouse) -> None:
     house.rest()
     assert offsets(reader) == [2, 3]
     assert stream.ready == 4
-    assert stream.counters.acked == 2
+    assert (stream.counters.acked, stream.unacked) == (1, 2)
 
 
 def test_one_reader_does_not_keep_the_others_waiting(house: StreamHouse, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,3 +382,13 @@ def test_a_stream_that_died_while_it_was_read_gives_nothing(house: StreamHouse) 
     stream.die()
     house.rest()
     assert reader.bodies == []
+
+
+def test_next_and_last_are_about_what_is_confirmed(house: StreamHouse) -> None:
+    stream = filled(house, 3)
+    house.put(stream, message(b"confirmed", persistent=True))
+    house.write_journal()
+    assert stream.next_offset == 3, "it is still on its way to the files"
+    last, following = house.reader(stream, offset="last"), house.reader(stream, offset="next")
+    house.rest()
+    assert (last.bodies, following.bodies) == ([b"confirmed"], [])

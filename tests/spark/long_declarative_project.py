@@ -1,0 +1,62 @@
+"""For `make spark-long`: the declarative project, run twice. Nothing is lost, and nothing comes twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset
+import pytest
+
+from examples.demo import orders
+from tests.support.programs import require_java
+from tests.support.spark_broker import SparkBroker
+
+PROJECT = Path(__file__).parents[2] / "examples" / "declarative_pipelines"
+
+
+def run_project(folder: Path) -> None:
+    program = Path(sys.executable).with_name("spark-pipelines")
+    environ = os.environ | {
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+    }
+    command = [str(program), "--remote", "local[2]", "run"]
+    done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=600, check=False)
+    assert "Run is COMPLETED" in done.stdout + done.stderr, done.stdout + done.stderr
+
+
+def archived(folder: Path) -> list[bytes]:
+    files = [str(path) for path in (folder / "tables" / "archive").rglob("*.parquet")]
+    return [bytes(body) for body in pyarrow.dataset.dataset(files).to_table(["body"])["body"].to_pylist()]
+
+
+@pytest.mark.timeout(1300)
+def test_two_runs_archive_every_message_once_and_publish_each_window_once(broker: SparkBroker, tmp_path: Path) -> None:
+    require_java()
+    shutil.copytree(PROJECT, tmp_path, dirs_exist_ok=True)
+    for file in ("spark-pipeline.yml", "conf/spark-defaults.conf"):
+        text = (tmp_path / file).read_text().replace("http://127.0.0.1:15672", broker.endpoint)
+        (tmp_path / file).write_text(text.replace("/tmp/leveret-pipelines", str(tmp_path)))
+    orders.declare(broker.channel)
+    broker.channel.exchange_declare("traffic", "fanout", durable=True)
+    results = broker.queue("results")
+    broker.channel.queue_bind(results, "traffic")
+    dice = random.Random(5)
+    sent: list[bytes] = []
+    for _ in range(2):
+        for key, body in (orders.order(dice) for _ in range(200)):
+            broker.publish(key, [body], exchange=orders.EXCHANGE)
+            sent.append(body)
+        run_project(tmp_path)
+        assert sorted(archived(tmp_path)) == sorted(sent)
+    windows = [json.loads(body) for body in broker.bodies(results)]
+    places = [(window["window_start"], window["queue"], window["routing_key"]) for window in windows]
+    assert windows
+    assert len(set(places)) == len(places)

@@ -1,0 +1,24 @@
+"""The long tier of the pipeline: `make spark-long`, or pytest with this folder as path. `make test` leaves it out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Only those who name this folder get its tests."""
+    asked = (Path(config.invocation_params.dir, argument.partition("::")[0]) for argument in config.args)
+    return None if any(path == HERE or HERE in path.parents for path in asked) else True
+
+
+@pytest.fixture
+def seed() -> int:
+    """LEVERET_SPARK_SEED, or a fresh one; every failure tells it."""
+    given = os.environ.get("LEVERET_SPARK_SEED")
+    return int(given) if given else SystemRandom().randrange(1 << 32)
