@@ -45,7 +45,7 @@ compat: .venv/.installed-dev foreign ## other people's clients against a running
 
 spark-long: .venv/.installed-dev ## the long tests of the pipeline: random kills, speculation, the declarative project
 	@sh tools/install_debian.sh java=openjdk-17-jre-headless
-	$(BIN)/python -m pytest $(wildcard tests/spark/long_*.py) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -s tests/spark_long $(PYTEST_ARGS)
 
 fuzz: .venv/.installed-dev ## property and fuzz tests with fresh seeds for TIME seconds
 	@sh tools/fuzz.sh $(BIN)/python $(TIME)

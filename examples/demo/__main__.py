@@ -30,17 +30,18 @@ from examples.demo.screen import Screen
 from leveret.errors import ConfigError, LeveretError
 from leveret.spark import LeveretListener
 from leveret.spark.jobs import archive, audit, traffic
-from leveret.spark.jobs.running import Running
+from leveret.spark.jobs.running import Progress, Running
 from leveret.spark.jobs.session import open_session, require_java
 
 RESULTS = "traffic-results"
 WINDOW = 3  # seconds
+LONGEST_START, LONGEST_END = 60, 30  # seconds
 HEADS = ("stream", "window", "orders/s", "kB/s", "size p50", "size p99", "late p50 ms", "late p95 ms")
 
 
 def main() -> int:
     given = argparse.ArgumentParser(prog="make demo", description="Orders through a broker and Spark, for a minute.")
-    given.add_argument("--seconds", type=int, default=60, help="how long orders are made  [60]")
+    given.add_argument("--seconds", type=int, default=45, help="how long to watch after the first results  [45]")
     given.add_argument("--rate", type=int, default=600, help="orders a second, on average  [600]")
     given.add_argument("--chart", type=Path, default=Path("build/demo.html"), help="where the chart goes")
     options = given.parse_args()
@@ -117,7 +118,7 @@ def broker(folder: Path) -> Iterator[tuple[str, str]]:
     flags = ["--amqp-port", "0", "--http-port", "0", "--stomp-port", "off", "--data-dir", str(folder / "data")]
     command = [sys.executable, "-m", "leveret.cli.main", "serve", *flags]
     with (folder / "broker.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
     try:
         yield urls_of(process)
     finally:
@@ -125,46 +126,52 @@ def broker(folder: Path) -> Iterator[tuple[str, str]]:
         process.wait(30)
 
 
-def urls_of(process: subprocess.Popen[str]) -> tuple[str, str]:
+def urls_of(process: subprocess.Popen[bytes]) -> tuple[str, str]:
     """From the banner, which comes within seconds or not at all."""
     assert process.stdout is not None
-    found: dict[str, str] = {}
-    while len(found) < 2:
+    heard = ""
+    while "Ctrl-C" not in heard:
         ready, _, _ = select.select([process.stdout], [], [], 60)
-        line = process.stdout.readline() if ready else ""
-        if not line:
+        part = os.read(process.stdout.fileno(), 65536) if ready else b""
+        if not part:
             raise LeveretError("the broker did not start: try `leveret serve` to see why")
-        match = re.match(r"  (amqp|http) +(\S+)$", line)
-        if match is not None:
-            found[match[1]] = match[2]
+        heard += part.decode()
+    found = dict(re.findall(r"^  (amqp|http) +(\S+)$", heard, re.MULTILINE))
     return found["amqp"], found["http"]
 
 
 def watch(
     screen: Screen, channel: Any, pipelines: dict[str, Running], producers: list[orders.Producer], seconds: int
 ) -> list[dict[str, Any]]:
-    """Show what comes back from the pipelines until the time is over and they have caught up; all windows."""
+    """Show what comes back from the pipelines until the time is over and they have caught up; all windows.
+
+    The time counts from the first window on: the first batches of Spark take seconds.
+    """
     windows: list[dict[str, Any]] = []
-    begun = time.monotonic()
+    begun = first = time.monotonic()
     while True:
-        passed = time.monotonic() - begun
+        now = time.monotonic()
         windows += results(channel)
+        if not windows and now - first < LONGEST_START:
+            begun = now
         sent = sum(producer.sent for producer in producers)
         done = {name: pipeline.progress() for name, pipeline in pipelines.items()}
-        notes = [f"{passed:4.0f} of {seconds} s  {sent:,} orders sent"]
-        notes += [
-            f"{name:8} {at.rows:>9,} rows  {at.rate:>7,.0f}/s  lag {'-' if at.lag is None else at.lag:>6}  "
-            f"last batch {at.batch_ms:,} ms"
-            for name, at in done.items()
-        ]
-        screen.show(passed, HEADS, latest(windows), notes)
-        if passed >= seconds:
+        time_left = max(0, seconds - int(now - begun))
+        state = f"{time_left} s to go" if windows else "Spark is warming up"
+        screen.show(now - first, HEADS, latest(windows), [f"{sent:,} orders sent; {state}", *map(told, done.items())])
+        if not time_left:
             for producer in producers:
                 producer.stop()
-            if passed >= seconds + 30 or all(at.rows >= sent for at in done.values()):
+            if now - begun > seconds + LONGEST_END or all(at.rows >= sent for at in done.values()):
                 return windows
         for pipeline in pipelines.values():
             pipeline.wait(0.5)  # raises what went wrong in it
+
+
+def told(pipeline: tuple[str, Progress]) -> str:
+    name, at = pipeline
+    lag = "-" if at.lag is None else f"{at.lag:,}"
+    return f"{name:8} {at.rows:>9,} rows  {at.rate:>7,.0f}/s  lag {lag:>6}  last batch {at.batch_ms:,} ms"
 
 
 def results(channel: Any) -> Iterator[dict[str, Any]]:

@@ -25,7 +25,7 @@ from leveret.wire.methods import (
 )
 from leveret.wire.properties import Properties
 from tests.support.peer_pair import split_frames
-from tests.support.publishing import Publishing, fill
+from tests.support.publishing import Publishing
 from tests.support.raw_client import RawClient
 from tests.support.serving import Serving
 
@@ -257,8 +257,11 @@ def test_a_long_stream_is_replayed_while_publishing_goes_on(url: str, name: str)
     number, more = 200_000, 10
     with RawClient.open(url, timeout=10) as client:
         client.call(QueueDeclare(name, durable=True, arguments=STREAM), QueueDeclareOk)
-    for start in range(0, number, 10_000):
-        fill(url, name, bodies(10_000, start), Properties())
+    for start in range(0, number, 20_000):
+        with Publishing(url) as publishing:
+            for part in range(start, start + 20_000, 1000):
+                publishing.publish(name, bodies(1000, part), Properties())
+            publishing.hear_verdicts(30)
     with Publishing(url) as publishing, RawClient.open(url, timeout=10) as client:
         client.call(BasicQos(0, 5000), BasicQosOk)
         client.call(BasicConsume(name, "c", arguments={"x-stream-offset": "first"}), BasicConsumeOk)

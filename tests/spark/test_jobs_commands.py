@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from leveret.spark.jobs.route import RouteOptions
 from leveret.spark.jobs.running import Progress, Report, cause_of, lag_of
 from leveret.spark.jobs.session import require_java
 from leveret.spark.jobs.slices import Plan
+from leveret.spark.offsets import Source
 from tests.support.spark_broker import SparkBroker
 
 LEVERET = [sys.executable, "-m", "leveret.cli.main", "pipeline"]
@@ -180,12 +182,15 @@ def test_whoever_says_stop_is_heard() -> None:
 
 def test_lag_is_what_a_batch_left_behind() -> None:
     ours = "org.apache.spark.sql.execution.datasources.v2.python.PythonMicroBatchStream@1"
-    stream = {"description": ours, "endOffset": {"a": 5, "b": 7}, "latestOffset": {"a": 9, "b": 7, "c": 3}}
+    stream = {"description": ours, "endOffset": {"a": 5, "b": 7}}
     lease = {"description": ours, "endOffset": {"consumer": "c", "lease": 4, "queue": "q", "vhost": "/"}}
     files = {"description": "FileStreamSource[x]", "endOffset": {"logOffset": 4}}
-    assert lag_of([stream], lambda: 99) == 4
-    assert lag_of([lease], lambda: 99) == 99
-    assert lag_of([files], lambda: 99) is None
+    streams = [Source(name, "stream", 0, first, next_, 1, 1) for name, first, next_ in [("a", 0, 9), ("b", 0, 7)]]
+    new = Source("c", "stream", 0, 2, 5, 3, 3)
+    assert lag_of([stream], lambda: streams) == 4
+    assert lag_of([stream], lambda: [*streams, new]) == 4 + 3
+    assert lag_of([lease], lambda: [Source("q", "classic", 0, 4, 999, 99, 1)]) == 99
+    assert lag_of([files], lambda: streams) is None
 
 
 def test_the_cause_of_a_failure_is_found_among_traces() -> None:
@@ -250,6 +255,14 @@ def test_a_command_says_what_it_found_by_its_exit_code(
     broker.publish(stream, ["c"])
     assert run(job_named("audit"), asked, "local", {}) == 1
     assert f"missing: {stream}, offsets 2 to 2 (1)" in capsys.readouterr().out
+    unknown = replace(asked, queue="no-such-queue")
+    assert run(job_named("audit"), unknown, "local", {}) == 1
+    assert "no queue 'no-such-queue'" in capsys.readouterr().err
+    strange = RouteOptions(
+        endpoint=broker.endpoint, queue=stream, exchange="e", checkpoint="c", rule=("nobody > 1 => b",)
+    )
+    assert run(job_named("route"), strange, "local", {}) == 1
+    assert "`nobody` cannot be resolved" in capsys.readouterr().err
     lost = DedupOptions(endpoint=broker.endpoint, queue=stream, exchange="nowhere", checkpoint=str(tmp_path / "d"))
     assert run(job_named("dedup"), lost, "local", {}) == 1
     assert "no exchange 'nowhere'" in capsys.readouterr().err

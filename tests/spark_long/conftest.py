@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from random import SystemRandom
 
 import pytest
+
+from tests.support.serving import Serving
+from tests.support.spark_broker import SparkBroker
 
 HERE = Path(__file__).parent
 
@@ -22,3 +26,10 @@ def seed() -> int:
     """LEVERET_SPARK_SEED, or a fresh one; every failure tells it."""
     given = os.environ.get("LEVERET_SPARK_SEED")
     return int(given) if given else SystemRandom().randrange(1 << 32)
+
+
+@pytest.fixture
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkBroker]:
+    with Serving(tmp_path_factory.mktemp("broker"), "--http-port", "0") as serving:
+        with SparkBroker(serving.url("amqp"), serving.url("http")) as known:
+            yield known

@@ -28,7 +28,7 @@ from tests.support.spark_broker import SparkBroker
 from tests.support.traps import FOLDER, Traps
 
 REPOSITORY = SRC.parent
-LOCAL = "local[6,4]"  # room for tasks that stand in a trap; four attempts for each task
+LOCAL = "local[4,4]"  # room for tasks that stand in a trap; four attempts for each task
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -37,9 +37,10 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",
     # A short life: quick to start rather than quick in the end.
+    "spark.sql.codegen.wholeStage": "false",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
-SHUFFLED = 3  # tasks behind the shuffle
+SHUFFLED = 2  # tasks behind the shuffle
 Message = tuple[str, bytes]  # its id and its body
 
 

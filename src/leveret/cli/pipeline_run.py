@@ -28,7 +28,7 @@ from leveret.spark.jobs.job import (
     broker_settings,
     flag_of,
 )
-from leveret.spark.jobs.running import Running
+from leveret.spark.jobs.running import OF_SPARK, Running, cause_of
 from leveret.spark.jobs.session import open_session
 
 LOOK = 0.5  # seconds between looks at the progress
@@ -109,6 +109,9 @@ def run(job: Job, options: Any, master: str, conf: Mapping[str, str]) -> int:
         raise
     except LeveretError as problem:
         sys.stderr.write(f"leveret: {problem}\n")
+        return NOT_GOOD
+    except OF_SPARK as problem:
+        sys.stderr.write(f"leveret: {cause_of(problem)}\n")
         return NOT_GOOD
     finally:
         spark.stop()

@@ -32,7 +32,18 @@ from leveret.store.stream_files import StreamFiles, StreamRun
 
 
 class StreamQueue(ClassicQueue):
-    __slots__ = ("_pending", "_watchers", "files", "next_offset", "readers", "retention", "tail", "writing")
+    __slots__ = (
+        "_arrival",
+        "_latest",
+        "_pending",
+        "_watchers",
+        "files",
+        "next_offset",
+        "readers",
+        "retention",
+        "tail",
+        "writing",
+    )
 
     keeps_all = True
 
@@ -52,6 +63,8 @@ class StreamQueue(ClassicQueue):
         self.tail = 0  # the offset of the next message to come
         self.next_offset = 0  # below this everything can be read
         self._pending: deque[StreamRun] = deque()  # not granted yet
+        self._latest: list[Message] = []  # of the last of them
+        self._arrival = 0  # the time of all that comes in this turn; 0: nothing has come yet
         self._watchers: list[tuple[int, Callable[[], None]]] = []  # who waits for an offset to be visible
         self.readers = StreamReaders(self)
         self.writing = StreamWriting(self)
@@ -109,7 +122,12 @@ class StreamQueue(ClassicQueue):
             return []
         first = self.tail
         self.tail = first + len(run)
-        self._pending.append(StreamRun(first, self.wall_time(), tuple(run)))
+        if self._arrival and self._latest and self._latest[-1][1] is run[0][1]:
+            self._latest += run  # of one turn and one address
+        else:
+            self._arrival = self._arrival or self.wall_time()
+            self._latest = run[:]
+            self._pending.append(StreamRun(first, self._arrival, self._latest))
         self.bytes += size
         self._await_grant()
         self.touch()  # what waits is counted
@@ -120,6 +138,7 @@ class StreamQueue(ClassicQueue):
             self.surroundings.unsynced[self] = None
 
     def _write_granted(self) -> None:
+        self._arrival = 0  # what comes from now on is a run of its own
         granted, pending = self._granted, self._pending
         runs: list[StreamRun] = []
         while pending and pending[0].first + len(pending[0].messages) <= granted:

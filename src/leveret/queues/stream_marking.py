@@ -1,7 +1,7 @@
 """What a reader of a stream gets: each message with its offset in the headers.  Hot path.
 
-Most messages of a publisher have the same header frame. For each frame that is seen, the frame that the reader gets is
-made once, in two parts: what comes before the eight bytes of the offset, and what comes behind them.
+Most messages of a publisher have the same header frame. For each frame that is seen, the beginning of the frame that
+the reader gets is made once, up to the eight bytes of the offset. Behind them follows what followed the headers before.
 """
 
 from __future__ import annotations
@@ -26,29 +26,27 @@ class Marker:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, bytes]] = {}
+        self._known: dict[bytes, tuple[bytes, int]] = {}  # the new beginning, and where the old content goes on
 
     def mark(self, messages: Sequence[Message], offset: int, into: deque[Message], most_bytes: int) -> int:
         """Put messages with consecutive offsets ``into`` a stretch, until it has so many bytes more; how many."""
         add, known = into.append, self._known
-        head, start = NO_FRAME, 0
-        before = behind = b""
+        head, begin, rest = NO_FRAME, b"", 0
         size = 0
         for content, address, traits in messages:
             if not content.startswith(head):  # a frame tells its own length: none is the beginning of another
-                start = body_at(content)
-                head = content[:start]
-                before, behind = known.get(head) or self._learn(head)
+                head = content[: body_at(content)]
+                begin, rest = known.get(head) or self._learn(head)
             size += len(content)
-            if before:
-                content = b"".join((before, offset.to_bytes(8, "big"), behind, content[start:]))
+            if begin:
+                content = begin + offset.to_bytes(8, "big") + content[rest:]
             add((content, address, traits))
             offset += 1
             if size >= most_bytes:
                 break
         return size
 
-    def _learn(self, head: bytes) -> tuple[bytes, bytes]:
+    def _learn(self, head: bytes) -> tuple[bytes, int]:
         known = self._known
         if len(known) >= MOST_KNOWN:
             known.clear()
@@ -56,10 +54,11 @@ class Marker:
             # What was read from a stream before has an offset already, which is the other's.
             clean = spliced(head, {}, without=(OFFSET,)) if RAW_OFFSET in head else head
             before, behind = opened(clean, len(FIELD) + 8)
-            known[head] = before + FIELD, behind
+            found = before + FIELD, len(head) - len(behind)
         except FrameError:  # its headers cannot be read, nobody checked them when it came: it goes out as it is
-            known[head] = b"", b""
-        return known[head]
+            found = b"", 0
+        known[head] = found
+        return found
 
 
 def marked(message: Message, offset: int) -> Message:

@@ -65,6 +65,7 @@ class Flusher:
         """Write the last word, wait for the disk as long as allowed, and end the threads; whether they ended."""
         if self._watch is not None:
             self._watch.cancel()
+        deadline = self._loop.time() + seconds
         journal = self._store.journal
         journal.stop()
         self._idle.clear()
@@ -77,7 +78,8 @@ class Flusher:
         self._batches.put(None)
         self._reader.stop()
         self._streams.stop()
-        await self._loop.run_in_executor(None, self._join, min(seconds, 1.0), seconds)
+        patience = min(seconds, 1.0)
+        await self._loop.run_in_executor(None, self._join, patience, max(deadline - self._loop.time(), patience))
         self._void = NO_ERA  # a thread that hangs and comes back later writes nothing more
         self._streams.abandon()
         return not self._writer.is_alive() and not self._streams.thread.is_alive()

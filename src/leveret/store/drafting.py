@@ -75,8 +75,8 @@ def in_runs(pending: Iterable[Append | Unit]) -> Iterator[Append | Unit]:
 
 
 def joined_appends(appends: Iterable[Append]) -> Iterator[Append]:
-    """The same, what goes to one lane in its order. Small ones that follow each other in a lane become one, a record and
-    a checksum for all of them, also when those of other queues lie between: all are granted together."""
+    """The same, what goes to one lane in its order. Small ones that follow each other in a lane become one, a record
+    and a checksum for all of them, also when those of other queues lie between: all are granted together."""
     runs: dict[int, Run] = {}  # by queue
     for append in appends:
         placements = append.placements

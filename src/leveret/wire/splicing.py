@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from leveret.errors import FrameError
 from leveret.wire.constants import BASIC_CLASS, FRAME_HEADER
-from leveret.wire.content import PAYLOAD, PROPERTIES_AT, body_at, body_size
+from leveret.wire.content import PAYLOAD, PROPERTIES_AT, body_at, body_size, unpack_size
 from leveret.wire.fields import (
     INT64,
     UINT16,
@@ -22,10 +22,11 @@ from leveret.wire.fields import (
     encode_short,
     expect_end,
 )
-from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, frame
+from leveret.wire.frames import CONTENT_HEADER, frame
 from leveret.wire.properties import FLAG_CONTENT_ENCODING, FLAG_CONTENT_TYPE, FLAG_HEADERS, LAYOUT, UNKNOWN_FLAGS
 
 NO_HEADERS = encode_long(b"")
+BEFORE_HEADERS = FLAG_CONTENT_TYPE | FLAG_CONTENT_ENCODING
 
 
 def long(value: int) -> bytes:
@@ -63,25 +64,42 @@ def spliced(
 def appended(head: bytes, fields: bytes) -> bytes:
     """A header frame with more headers behind those it has. ``fields`` are names and raw values, none of them there
     already. FrameError if the headers that are there cannot be read."""
+    flags, at = _headers_at(head)
+    if flags & FLAG_HEADERS:
+        decode_table(head, at, len(head) - 1)
     before, behind = opened(head, len(fields))
     return before + fields + behind
 
 
 def opened(head: bytes, room: int) -> tuple[bytes, bytes]:
-    """A header frame in two parts, between which ``room`` bytes of further headers belong; as ``appended``."""
-    flags = int.from_bytes(head[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
-    at, end = PROPERTIES_AT + 2, len(head) - 1
-    for flag in (FLAG_CONTENT_TYPE, FLAG_CONTENT_ENCODING):
-        if flags & flag:
-            _, at = decode_short(head, at, end)
-    first, fields, rest = head[PROPERTIES_AT + 2 : at], b"", at
+    """A header frame in two parts, between which ``room`` bytes of further headers belong. What is in the headers that
+    are there is not looked at; FrameError if they do not end within the frame."""
+    flags, at = _headers_at(head)
+    end = len(head) - 1
+    first, rest = at, at
     if flags & FLAG_HEADERS:
-        _, rest = decode_table(head, at, end)
-        fields = head[at + 4 : rest]
-    table = (len(fields) + room).to_bytes(4, "big") + fields
-    packed = head[PAYLOAD:PROPERTIES_AT] + UINT16.pack(flags | FLAG_HEADERS) + first + table
-    size = len(packed) + room + end - rest
-    return ENVELOPE.pack(FRAME_HEADER, int.from_bytes(head[1:3], "big"), size) + packed, head[rest:]
+        first = at + 4
+        rest = first + (unpack_size(head, at)[0] if first <= end else 0)
+    if rest > end:
+        raise FrameError("the headers go beyond their frame")
+    table = (rest - first + room).to_bytes(4, "big")
+    size = (end - PAYLOAD + room + 4 - (first - at)).to_bytes(4, "big")
+    new_flags = UINT16.pack(flags | FLAG_HEADERS)
+    kept, fields = head[PROPERTIES_AT + 2 : at], head[first:rest]
+    return b"".join((head[:3], size, head[PAYLOAD:PROPERTIES_AT], new_flags, kept, table, fields)), head[rest:]
+
+
+def _headers_at(head: bytes) -> tuple[int, int]:
+    """The flags of a header frame, and where its headers are, or would be."""
+    flags = int.from_bytes(head[PROPERTIES_AT : PROPERTIES_AT + 2], "big")
+    at = PROPERTIES_AT + 2
+    if flags & BEFORE_HEADERS:
+        for flag in (FLAG_CONTENT_TYPE, FLAG_CONTENT_ENCODING):
+            if flags & flag:
+                at += 1 + head[at] if at < len(head) else 1
+        if at >= len(head):
+            raise FrameError("the properties go beyond their frame")
+    return flags, at
 
 
 def _pieces(data: bytes, offset: int, end: int) -> dict[int, bytes]:

@@ -74,8 +74,8 @@ def test_it_stops_when_there_are_enough_bytes() -> None:
 
 def test_what_cannot_be_read_goes_out_as_it_is() -> None:
     content = make_content(Properties(headers={"a": "b"}), b"m")
-    broken = content.replace(b"\x01aS", b"\x01a?")
-    assert broken != content
+    broken = content.replace(b"\x00\x00\x00\x08\x01aS", b"\x00\x00\x01\x08\x01aS")
+    assert broken != content, "the table says that it is longer than the frame"
     assert mark([(broken, ADDRESS, PERSISTENT)], 3) == [(broken, ADDRESS, PERSISTENT)]
     lying = bytearray(make_content(Properties(), b"m"))
     lying[19:21] = b"\x80\x00"  # says that there is a content type

@@ -14,7 +14,7 @@ from pyspark.sql.types import DateType, IntegerType, StringType, StructField, St
 
 from leveret.spark.jobs.job import Job, QueryOptions, SourceOptions, setting
 from leveret.spark.jobs.messages import read_stream, started
-from leveret.spark.jobs.queues import ready_in
+from leveret.spark.jobs.queues import queues_of
 from leveret.spark.jobs.running import Queries
 from leveret.spark.schema import SCHEMA
 
@@ -39,7 +39,7 @@ def start(spark: SparkSession, options: ArchiveOptions) -> Queries:
     query = replace(options, checkpoint=options.checkpoint or f"{options.path.rstrip('/')}/_checkpoint")
     settings = {"path": options.path, "compression": options.compression}
     messages = by_arrival(read_stream(spark, options, "archive"))
-    return Queries(started(messages, query, "archive", "parquet", settings, FOLDERS), ready=lambda: ready_in(options))
+    return Queries(started(messages, query, "archive", "parquet", settings, FOLDERS), now=lambda: queues_of(options))
 
 
 def by_arrival(messages: DataFrame) -> DataFrame:

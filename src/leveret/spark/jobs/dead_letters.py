@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting, sink_settings
 from leveret.spark.jobs.messages import FORMAT, outgoing, own_headers, read_now, read_stream, started, with_header
-from leveret.spark.jobs.queues import has_classic, ready_in
+from leveret.spark.jobs.queues import has_classic, queues_of
 from leveret.spark.jobs.running import Finished, Queries, Report
 
 DEATH = (
@@ -61,7 +61,7 @@ def redrive(spark: SparkSession, options: DeadLettersOptions) -> Queries:
     if not has_classic(options):
         told = told.where("goes_back")
     query = started(to_origin(told), options, "dead-letters", FORMAT, sink_settings(options))
-    return Queries(query, ready=lambda: ready_in(options))
+    return Queries(query, now=lambda: queues_of(options))
 
 
 def with_story(letters: DataFrame) -> DataFrame:

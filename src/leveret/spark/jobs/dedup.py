@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting
 from leveret.spark.jobs.messages import outgoing, publish, read_stream
-from leveret.spark.jobs.queues import ready_in
+from leveret.spark.jobs.queues import queues_of
 from leveret.spark.jobs.running import Queries
 
 HEADER = "header:"
@@ -34,7 +34,7 @@ class DedupOptions(PassingOptions):
 
 def start(spark: SparkSession, options: DedupOptions) -> Queries:
     sent = outgoing(once_each(read_stream(spark, options, "dedup"), options))
-    return Queries(publish(sent, options, "dedup"), ready=lambda: ready_in(options))
+    return Queries(publish(sent, options, "dedup"), now=lambda: queues_of(options))
 
 
 def once_each(messages: DataFrame, options: DedupOptions) -> DataFrame:

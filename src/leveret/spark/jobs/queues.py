@@ -42,10 +42,6 @@ def has_classic(options: SourceOptions) -> bool:
     return any(one.kind != STREAM for one in queues_of(options))
 
 
-def ready_in(options: SourceOptions) -> int:
-    return sum(one.messages for one in queues_of(options))
-
-
 def offsets_of(options: SourceOptions, streams: list[Source], moment: datetime) -> Offsets:
     """The first offset of each stream whose message is not older than this moment."""
     with BrokerClient(connection_options(broker_settings(options))) as broker:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting
 from leveret.spark.jobs.messages import outgoing, publish, read_stream, text_of_body
-from leveret.spark.jobs.queues import ready_in
+from leveret.spark.jobs.queues import queues_of
 from leveret.spark.jobs.running import Queries
 
 ARROW = "=>"
@@ -61,7 +61,7 @@ class RouteOptions(PassingOptions):
 
 def start(spark: SparkSession, options: RouteOptions) -> Queries:
     sent = outgoing(routed(spark, read_stream(spark, options, "route"), options))
-    return Queries(publish(sent, options, "route"), ready=lambda: ready_in(options))
+    return Queries(publish(sent, options, "route"), now=lambda: queues_of(options))
 
 
 def routed(spark: SparkSession, messages: DataFrame, options: RouteOptions) -> DataFrame:

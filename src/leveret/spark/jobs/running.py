@@ -8,14 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from leveret.errors import LeveretError
+from leveret.spark.offsets import Source
 from leveret.spark.progress import LeaseOffset, offset_of
 
 OURS = re.compile(r"^leveret\.[\w.]+: (.+)$", re.MULTILINE)
 JAVAS = re.compile(r"^: [\w.$]+: (.+)$", re.MULTILINE)
+OF_SPARK = (PySparkException, Py4JError)  # what Spark's Python side raises
 Starter = Callable[[], StreamingQuery]
 
 
@@ -81,18 +85,18 @@ class Queries:
     """Streaming queries: those given run side by side, each of ``then`` once all before it have ended."""
 
     def __init__(
-        self, *queries: StreamingQuery, then: Sequence[Starter] = (), ready: Callable[[], int] = lambda: 0
+        self, *queries: StreamingQuery, then: Sequence[Starter] = (), now: Callable[[], Sequence[Source]] = tuple
     ) -> None:
-        """``ready`` says how many messages wait in classic queues; streams say it themselves."""
+        """``now`` asks the broker what is in the queues that the first query reads."""
         self.queries = list(queries)
         self._then = list(then)
-        self._ready = ready
+        self._now = now
         self._seen = [_Counted() for _ in queries]
         self._stopped = False
 
     def progress(self) -> Progress:
         for query, counted in zip(self.queries, self._seen, strict=True):
-            counted.look(query.recentProgress, self._ready)
+            counted.look(query.recentProgress, self._now)
         return _sum([counted.progress for counted in self._seen])
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -100,7 +104,7 @@ class Queries:
         while True:
             try:
                 ended = [query.awaitTermination(seconds) for query in self.queries]  # type: ignore[arg-type]
-            except Exception as problem:
+            except OF_SPARK as problem:
                 self._end()
                 raise JobFailed(cause_of(problem)) from problem
             if seconds is not None and not all(ended):
@@ -129,7 +133,7 @@ class _Counted:
         self.progress = Progress()
         self._last = -1
 
-    def look(self, batches: Sequence[StreamingQueryProgress], ready: Callable[[], int]) -> None:
+    def look(self, batches: Sequence[StreamingQueryProgress], now: Callable[[], Sequence[Source]]) -> None:
         new = [batch for batch in batches if batch.batchId > self._last and batch.numInputRows]
         if not new:
             return
@@ -139,7 +143,7 @@ class _Counted:
             self.progress.batches + len(new),
             self.progress.rows + sum(batch.numInputRows for batch in new),
             latest.get("processedRowsPerSecond") or 0.0,
-            lag_of(latest["sources"], ready),
+            lag_of(latest["sources"], now),
             latest.get("durationMs", {}).get("triggerExecution", 0),
         )
 
@@ -149,15 +153,16 @@ def _sum(parts: Sequence[Progress]) -> Progress:
     return parts[0] if parts else Progress()
 
 
-def lag_of(sources: Sequence[Mapping[str, Any]], ready: Callable[[], int]) -> int | None:
-    """How many messages the sources of a batch had beyond its end; None if they do not say."""
-    lag: int | None = None
-    for source in sources:
-        end, latest = offset_of(source), source.get("latestOffset")
-        if isinstance(end, LeaseOffset):
-            lag = (lag or 0) + ready()
-        elif end is not None and isinstance(latest, dict):
-            lag = (lag or 0) + sum(max(0, there - end.get(queue, there)) for queue, there in latest.items())
+def lag_of(batch: Sequence[Mapping[str, Any]], now: Callable[[], Sequence[Source]]) -> int | None:
+    """How many messages are in the queues beyond the end of a batch; None if it read nothing of ours."""
+    ends = [end for end in map(offset_of, batch) if end is not None]
+    if not ends:
+        return None
+    lag = 0
+    for queue in now():
+        for end in ends:
+            behind = queue.messages if isinstance(end, LeaseOffset) else queue.next - end.get(queue.queue, queue.first)
+            lag += max(0, behind)
     return lag
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting
 from leveret.spark.jobs.messages import outgoing, own_headers, publish, read_stream, text_of_body, with_header
-from leveret.spark.jobs.queues import ready_in
+from leveret.spark.jobs.queues import queues_of
 from leveret.spark.jobs.running import Queries
 
 REASON = "x-schema-error"
@@ -33,7 +33,7 @@ class SchemaCheckOptions(PassingOptions):
 
 def start(spark: SparkSession, options: SchemaCheckOptions) -> Queries:
     sent = divided(read_stream(spark, options, "schema-check"), options)
-    return Queries(publish(sent, options, "schema-check"), ready=lambda: ready_in(options))
+    return Queries(publish(sent, options, "schema-check"), now=lambda: queues_of(options))
 
 
 def divided(messages: DataFrame, options: SchemaCheckOptions) -> DataFrame:

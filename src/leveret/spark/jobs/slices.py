@@ -16,10 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from pyspark.errors import PySparkException
-
 from leveret.errors import ConfigError
-from leveret.spark.jobs.running import JobFailed, Progress, Report, cause_of
+from leveret.spark.jobs.running import OF_SPARK, JobFailed, Progress, Report, cause_of
 
 FILE = "replay.json"
 Range = tuple[int, int]  # the first offset, and the one behind the last
@@ -127,7 +125,7 @@ class Slices:
         self._due = max(self._due, begun - self._seconds) + self._seconds
         try:
             rows = self._do(number, self._plan.slice(number))
-        except PySparkException as problem:
+        except OF_SPARK as problem:
             raise JobFailed(cause_of(problem)) from problem
         took = time.monotonic() - begun
         self._plan = replace(self._plan, done=number + 1)

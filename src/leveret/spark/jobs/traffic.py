@@ -19,7 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting
 from leveret.spark.jobs.messages import publish, read_stream, started
-from leveret.spark.jobs.queues import ready_in
+from leveret.spark.jobs.queues import queues_of
 from leveret.spark.jobs.running import Queries
 
 GROUPS = ("exchange", "routing_key", "queue")
@@ -52,7 +52,7 @@ def start(spark: SparkSession, options: TrafficOptions) -> Queries:
     make_folder(spark, path)
     first = started(results, query, "traffic", "parquet", {"path": path})
     if options.exchange is None:
-        return Queries(first, ready=lambda: ready_in(options))
+        return Queries(first, now=lambda: queues_of(options))
 
     def second() -> StreamingQuery:
         told = spark.readStream.schema(results.schema).parquet(path)
@@ -60,8 +60,8 @@ def start(spark: SparkSession, options: TrafficOptions) -> Queries:
         return publish(as_messages(told), beside, "traffic-published")
 
     if options.continuous:
-        return Queries(first, second(), ready=lambda: ready_in(options))
-    return Queries(first, then=[second], ready=lambda: ready_in(options))
+        return Queries(first, second(), now=lambda: queues_of(options))
+    return Queries(first, then=[second], now=lambda: queues_of(options))
 
 
 def counted(messages: DataFrame, options: TrafficOptions) -> DataFrame:

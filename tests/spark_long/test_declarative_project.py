@@ -1,4 +1,4 @@
-"""For `make spark-long`: the declarative project, run twice. Nothing is lost, and nothing comes twice."""
+"""The declarative project, run twice: nothing is lost, and nothing comes twice."""
 
 from __future__ import annotations
 
