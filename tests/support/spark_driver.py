@@ -93,10 +93,10 @@ def main(plan: dict[str, Any]) -> None:
         from tests.support.trapped_source import TrappedSource
 
         spark.dataSource.register(TrappedSource)
-    if plan["registered"]:
+    if plan["carried"]:
         from leveret.spark import register
 
-        register(spark, carry_code=plan["registered"] == "by value")
+        register(spark, carry_code=True)
     queries = [start_patiently(spark, plan, pipeline) for pipeline in plan["pipelines"]]
     with open(plan["begun"], "w") as file:
         file.write(json.dumps({query.name: str(query.id) for query in queries}))

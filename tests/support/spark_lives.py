@@ -228,8 +228,7 @@ def _few(messages: Counter[Message]) -> str:
 class Driver:
     """One life of a driver that runs these pipelines until all is carried over, or for ever.
 
-    ``signed``: rows tell by headers who carried them. ``registered``: "by name" or "by value"; else Spark finds the
-    source by itself.
+    ``signed``: rows tell by headers who carried them. ``carried``: the code of the source travels with the tasks.
     """
 
     def __init__(
@@ -244,7 +243,7 @@ class Driver:
         environ: Mapping[str, str] | None = None,
         command: Sequence[str] = (sys.executable, "-m", "tests.support.spark_driver"),
         signed: bool = False,
-        registered: str = "",
+        carried: bool = False,
         endless: bool = False,
     ) -> None:
         require_java()
@@ -262,7 +261,7 @@ class Driver:
             "shuffled": SHUFFLED,
             "trapped": traps is not None,
             "signed": signed,
-            "registered": registered,
+            "carried": carried,
             "endless": endless,
         }
         with self._log.open("wb") as log:
