@@ -35,13 +35,13 @@ from leveret.spark.jobs.session import open_session, require_java
 
 RESULTS = "traffic-results"
 WINDOW = 3  # seconds
-LONGEST_START, LONGEST_END = 60, 30  # seconds
+LONGEST_START, LONGEST_END = 20, 30  # seconds
 HEADS = ("stream", "window", "orders/s", "kB/s", "size p50", "size p99", "late p50 ms", "late p95 ms")
 
 
 def main() -> int:
     given = argparse.ArgumentParser(prog="make demo", description="Orders through a broker and Spark, for a minute.")
-    given.add_argument("--seconds", type=int, default=45, help="how long to watch after the first results  [45]")
+    given.add_argument("--seconds", type=int, default=40, help="how long to watch after the first results  [40]")
     given.add_argument("--rate", type=int, default=600, help="orders a second, on average  [600]")
     given.add_argument("--chart", type=Path, default=Path("build/demo.html"), help="where the chart goes")
     options = given.parse_args()

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lasting_broker import LastingBroker
 from tests.support.spark_cluster import SETTINGS, Cluster
-from tests.support.spark_lives import Driver, LastingBroker, Pipeline
+from tests.support.spark_lives import Driver
+from tests.support.spark_pipelines import Pipeline
 
 
 @pytest.mark.timeout(600)

@@ -20,7 +20,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.spark_lives import SHUFFLED, Driver, LastingBroker, Pipeline
+from tests.support.lasting_broker import LastingBroker
+from tests.support.spark_lives import SHUFFLED, Driver
+from tests.support.spark_pipelines import Pipeline
 from tests.support.traps import FAIL, WAIT, Traps
 
 pytestmark = pytest.mark.timeout(900)

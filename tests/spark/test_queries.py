@@ -48,6 +48,12 @@ def report_of(broker: SparkBroker, query: StreamingQuery) -> dict[str, Any]:
     return found[0] if found else {}
 
 
+def has_stopped(broker: SparkBroker, query: StreamingQuery) -> bool:
+    """This run of it: the next one with the same checkpoint has the same id."""
+    report = report_of(broker, query)
+    return (report.get("run_id"), report.get("state")) == (query.runId, "stopped")
+
+
 @pytest.mark.usefixtures("listening")
 def test_a_classic_queue_is_emptied_once_over_two_runs(
     spark: SparkSession, broker: SparkBroker, tmp_path: Path
@@ -62,7 +68,7 @@ def test_a_classic_queue_is_emptied_once_over_two_runs(
     leases = broker.ask("GET", "%2F/leases", queue=queue)
     assert (leases["leases"], leases["consumers"][0]["committed"]) == ([], 3)
     assert broker.bodies(queue) == []
-    eventually(lambda: report_of(broker, second).get("state") == "stopped")
+    eventually(lambda: has_stopped(broker, second))
     report = report_of(broker, second)
     assert (report["name"], report["batch"], report["rows"], report["lag"]) == ("from queue", 2, 5, 0)
 
@@ -81,7 +87,7 @@ def test_the_listener_commits_a_batch_that_nothing_follows(
     query = both.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(once=True).start()
     assert query.awaitTermination(120)
     eventually(lambda: broker.ask("GET", "%2F/leases", queue=queue)["leases"] == [])
-    eventually(lambda: report_of(broker, query).get("state") == "stopped")
+    eventually(lambda: has_stopped(broker, query))
     assert report_of(broker, query)["rows"] == 8
 
 

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lasting_broker import LastingBroker
 from tests.support.serving import SRC
 from tests.support.spark_cluster import SETTINGS, SPARK_HOME, Cluster
-from tests.support.spark_lives import Driver, LastingBroker, Pipeline
+from tests.support.spark_lives import Driver
+from tests.support.spark_pipelines import Pipeline
 
 DRIVER = Path(__file__).parents[1] / "support" / "spark_driver.py"
 ABSENT = "absent"

@@ -13,8 +13,10 @@ from random import Random
 
 import pytest
 
+from tests.support.lasting_broker import LastingBroker
 from tests.support.spark_broker import eventually
-from tests.support.spark_lives import Driver, LastingBroker, Pipeline
+from tests.support.spark_lives import Driver
+from tests.support.spark_pipelines import Pipeline
 
 KILLS = int(os.environ.get("LEVERET_SPARK_KILLS", "10"))
 ROWS, BATCHES_PER_KILL = 400, 12

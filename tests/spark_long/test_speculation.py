@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lasting_broker import LastingBroker
 from tests.support.spark_cluster import SETTINGS, Cluster
-from tests.support.spark_lives import Driver, LastingBroker, Pipeline
+from tests.support.spark_lives import Driver
+from tests.support.spark_pipelines import Pipeline
 from tests.support.traps import FOLDER, Traps
 
 # As soon as one task of a stage is done, any other that has run for two seconds more than usual gets a rival.

@@ -1,7 +1,7 @@
-"""Many lives of a broker and of Spark drivers, ended by force, and what must be there in the end.
+"""Lives of Spark drivers, ended by force.
 
-The broker keeps its ports and its data directory. A driver has a process of its own, in a session of its own: killing
-it ends its JVM and all of its workers in the same moment, as when a machine goes away.
+A driver has a process of its own, in a session of its own: killing it ends its JVM and all of its workers in the same
+moment, as when a machine goes away.
 """
 
 from __future__ import annotations
@@ -12,19 +12,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
-from urllib.parse import urlsplit
+from typing import Self
 
-import pika
-
+from tests.support.lasting_broker import LastingBroker
 from tests.support.programs import require_java
-from tests.support.serving import SRC, Serving
-from tests.support.spark_broker import SparkBroker
+from tests.support.serving import SRC
+from tests.support.spark_pipelines import Pipeline
 from tests.support.traps import FOLDER, Traps
 
 REPOSITORY = SRC.parent
@@ -41,188 +37,6 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 SHUFFLED = 2  # tasks behind the shuffle
-Message = tuple[str, bytes]  # its id and its body
-
-
-# ---- the broker
-
-
-class LastingBroker:
-    """A broker that comes back on the same ports with the same data."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._serving = Serving(folder, "--http-port", "0")
-        self.amqp, self.endpoint = self._serving.url("amqp"), self._serving.url("http").rstrip("/")
-        self.kills = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._serving.__exit__(kind, error, trace)
-
-    def kill(self) -> None:
-        log = self._serving.log()
-        assert "Traceback" not in log, log
-        self._serving.process.kill()
-        self._serving.__exit__(None, None, None)
-        self.kills += 1
-
-    def start(self) -> None:
-        port, http_port = (str(urlsplit(url).port) for url in (self.amqp, self.endpoint))
-        self._serving = Serving(self._folder, "--http-port", http_port, port=port)
-        self._serving.banner(30)
-
-    def connect(self) -> SparkBroker:
-        """For a while: a connection does not outlive its broker."""
-        return SparkBroker(self.amqp, self.endpoint)
-
-    def ask(self, path: str, **query: object) -> dict[str, Any]:
-        return self.connect().ask("GET", f"%2F/{path}", **query)
-
-
-class Received(NamedTuple):
-    id: str
-    body: bytes
-    headers: dict[str, str]
-
-
-# ---- pipelines
-
-
-@dataclass
-class Pipeline:
-    """From a source to an exchange of its name, with a queue behind it; ``sent`` is all that was published so far."""
-
-    name: str
-    checkpoint: Path
-    kind: str = "stream"
-    guarantee: str = "exactly-once"
-    rows_in_batch: int = 600
-    body_bytes: int = 1500
-    sent: list[Message] = field(default_factory=list)
-
-    @property
-    def input(self) -> str:
-        return f"{self.name}-in"
-
-    @property
-    def output(self) -> str:
-        return f"{self.name}-out"
-
-    def declare(self, broker: LastingBroker) -> None:
-        with broker.connect() as known:
-            channel = known.channel
-            channel.exchange_declare(self.name, "fanout", durable=True)
-            channel.queue_declare(self.output, durable=True)
-            channel.queue_bind(self.output, self.name)
-            if self.kind == "classic":
-                channel.queue_declare(self.input, durable=True)
-                return
-            channel.exchange_declare(self.input, "direct", durable=True, arguments={"x-super-stream": True})
-            for shard in ("0", "1"):
-                queue = f"{self.input}-{shard}"
-                channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
-                channel.queue_bind(queue, self.input, shard)
-
-    def publish(self, broker: LastingBroker, number: int) -> None:
-        """Persistent, in one transaction: all of it is there when this returns."""
-        new = [self._message(len(self.sent) + n) for n in range(number)]
-        with broker.connect() as known:
-            channel = pika.BlockingConnection(pika.URLParameters(f"{known.amqp}?heartbeat=0")).channel()
-            channel.tx_select()
-            for n, (id_, body) in enumerate(new):
-                exchange, key = ("", self.input) if self.kind == "classic" else (self.input, str(n % 2))
-                channel.basic_publish(exchange, key, body, pika.BasicProperties(delivery_mode=2, message_id=id_))
-            channel.tx_commit()
-            channel.connection.close()
-        self.sent += new
-
-    def _message(self, number: int) -> Message:
-        return f"{self.name}-{number}", b"%s %d " % (self.name.encode(), number) + b"." * self.body_bytes
-
-    def plan(self) -> dict[str, Any]:
-        source = {"consumerName": self.name, "maxOffsetsPerTrigger": str(self.rows_in_batch)}
-        if self.kind == "classic":
-            source |= {"queue": self.input}
-        else:
-            source |= {"superStream": self.input, "startingOffsets": "earliest"}
-        sink = {"exchange": self.name, "guarantee": self.guarantee}
-        return {"name": self.name, "source": source, "sink": sink, "checkpoint": str(self.checkpoint)}
-
-    # ---- what is known of it
-
-    def transaction(self) -> str:
-        id_: str = json.loads((self.checkpoint / "metadata").read_text())["id"]
-        return id_
-
-    def last_planned(self) -> int:
-        return self._last("offsets")
-
-    def last_finished(self) -> int:
-        return self._last("commits")
-
-    def _last(self, folder: str) -> int:
-        names = [path.name for path in (self.checkpoint / folder).glob("*")]
-        return max((int(name) for name in names if name.isdecimal()), default=-1)
-
-    def last_committed(self, broker: LastingBroker) -> int:
-        last = broker.ask("commits", transaction=self.transaction())["last_batch"]
-        return -1 if last is None else last
-
-    def staged(self, broker: LastingBroker) -> Counter[int]:
-        """Messages by batch."""
-        found: Counter[int] = Counter()
-        for stage in broker.ask("stages")["stages"]:
-            if stage["transaction"] == self.transaction():
-                found[stage["batch"]] += stage["messages"]
-        return found
-
-    def leased(self, broker: LastingBroker) -> int:
-        return sum(lease["messages"] for lease in broker.ask("leases")["leases"] if lease["queue"] == self.input)
-
-    def waiting(self, broker: LastingBroker) -> int:
-        with broker.connect() as known:
-            number: int = known.channel.queue_declare(self.output, passive=True).method.message_count
-        return number
-
-    def received(self, broker: LastingBroker) -> list[Received]:
-        """All that is in the queue behind the exchange, taken from it over AMQP."""
-        found: list[Received] = []
-        number = self.waiting(broker)
-        with broker.connect() as known:
-            known.channel.basic_qos(prefetch_count=1000)
-            if number:
-                for _, properties, body in known.channel.consume(self.output, auto_ack=True, inactivity_timeout=10):
-                    assert body is not None, f"{number} messages were promised, {len(found)} came"
-                    found.append(Received(properties.message_id, body, properties.headers or {}))
-                    if len(found) == number:
-                        break
-                known.channel.cancel()
-        assert self.waiting(broker) == 0
-        return found
-
-    def assert_once(self, received: Sequence[Received]) -> None:
-        wanted, found = Counter(self.sent), Counter(message[:2] for message in received)
-        lost, surplus = wanted - found, found - wanted
-        assert not lost, f"{self.name}: {lost.total()} of {len(self.sent)} messages are lost, {_few(lost)}"
-        assert not surplus, f"{self.name}: {surplus.total()} messages came twice or from nowhere, {_few(surplus)}"
-
-    def assert_nothing_left_over(self, broker: LastingBroker) -> None:
-        assert not self.staged(broker)
-        if self.kind == "classic":
-            assert self.leased(broker) == 0
-            assert broker.ask("sources", queue=self.input)["sources"][0]["messages"] == 0
-
-
-def _few(messages: Counter[Message]) -> str:
-    return f"the first are {sorted(id_ for id_, _ in messages)[:5]}"
-
-
-# ---- the driver
 
 
 class Driver:
@@ -307,6 +121,7 @@ class Driver:
 
     def await_end(self, seconds: float = 300.0) -> None:
         code = self.process.wait(seconds)
+        self.kill()  # what lingers
         assert code == 0, f"the driver ended with {code}: {self.log()}"
 
 

@@ -1,0 +1,58 @@
+"""A broker that is killed and comes back, on the same ports with the same data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from tests.support.serving import Serving
+from tests.support.spark_broker import SparkBroker
+
+STARTING = 30.0  # seconds, on a machine where Spark works beside it
+
+
+class LastingBroker:
+    """A broker that comes back on the same ports with the same data."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._serving = Serving(folder, "--http-port", "0")
+        try:
+            self._serving.banner(STARTING)
+        except BaseException:
+            self._serving.__exit__(None, None, None)
+            raise
+        self.amqp, self.endpoint = self._serving.url("amqp"), self._serving.url("http").rstrip("/")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._serving.__exit__(kind, error, trace)
+        if error is None:
+            self._assert_without_bugs()
+
+    def kill(self) -> None:
+        self._serving.process.kill()
+        self._serving.__exit__(None, None, None)
+        self._assert_without_bugs()
+
+    def start(self) -> None:
+        port, http_port = (str(urlsplit(url).port) for url in (self.amqp, self.endpoint))
+        self._serving = Serving(self._folder, "--http-port", http_port, port=port)
+        self._serving.banner(STARTING)
+
+    def connect(self) -> SparkBroker:
+        """For a while: a connection does not outlive its broker."""
+        return SparkBroker(self.amqp, self.endpoint)
+
+    def ask(self, path: str, **query: object) -> dict[str, Any]:
+        return self.connect().ask("GET", f"%2F/{path}", **query)
+
+    def _assert_without_bugs(self) -> None:
+        log = self._serving.log()
+        assert "Traceback" not in log, log
