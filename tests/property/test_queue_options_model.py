@@ -237,3 +237,13 @@ class OptionsMachine(RuleBasedStateMachine):
 
 OptionsMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=25)
 TestQueueOptions = OptionsMachine.TestCase
+
+
+def test_a_limit_in_bytes_is_met_exactly_also_when_the_heads_are_on_disk_only() -> None:
+    """What the model found: a head that was dropped unread counted as if its frames were part of its body."""
+    machine = OptionsMachine()
+    machine.start(Rules(max_length=8, body_size=6, has_exchange=False), memory=150)
+    machine.publish([(0, None, True)] * 5)
+    machine.publish([(0, None, True)] * 8)
+    machine.counts_agree()
+    machine.teardown()

@@ -26,7 +26,7 @@ from tests.support.spark_pipelines import Pipeline
 from tests.support.traps import FAIL, WAIT, Traps
 
 pytestmark = pytest.mark.timeout(900)
-ROWS, BATCHES = 600, 6
+ROWS, BATCHES = 600, 5
 EXACT = ("stream", "classic")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from tests.support.lasting_broker import LastingBroker
 from tests.support.serving import SRC
 from tests.support.spark_cluster import SETTINGS, SPARK_HOME, Cluster
-from tests.support.spark_lives import Driver
+from tests.support.spark_lives import Driver, quick_python
 from tests.support.spark_pipelines import Pipeline
 
 DRIVER = Path(__file__).parents[1] / "support" / "spark_driver.py"
@@ -28,10 +27,7 @@ ABSENT = "absent"
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
     """Python without what is installed by `.pth` files."""
-    script = tmp_path / "bare-python"
-    packages = sysconfig.get_paths()["purelib"]
-    script.write_text(f'#!/bin/sh\nPYTHONPATH="{packages}:$PYTHONPATH" exec {sys.executable} -S "$@"\n')
-    script.chmod(0o755)
+    script = quick_python(tmp_path, "-S")
     found = subprocess.run([script, "-c", "import leveret"], capture_output=True, text=True, cwd=tmp_path)
     assert "No module named 'leveret'" in found.stderr, "the package is installed by more than a .pth file"
     return script

@@ -102,11 +102,12 @@ class Limits:
         return number
 
     def _drop_paged(self, lane: Lane) -> bool:
-        """The head is on disk only: it dies there, or is brought here to be sent on."""
+        """The head is on disk only: it dies there, or is brought here to be sent on, or to know what it frees."""
         queue = self._queue
         if queue.pager is None:
             return False
-        if queue.options.dead_letter is not None and not queue.options.discards:
+        is_sent_on = queue.options.dead_letter is not None and not queue.options.discards
+        if is_sent_on or self._size is not None:
             queue.pager.fill(lane)  # touches the queue when it is here
             return False
         found = queue.pager.drop_first(lane)
