@@ -21,7 +21,7 @@ from tests.support.raw_client import RawClient
 from tests.support.serving import Serving
 from tests.support.stream_reading import offset_of, read_stream
 
-CYCLES = int(os.environ.get("LEVERET_CRASH_CYCLES", "6"))
+CYCLES = int(os.environ.get("LEVERET_CRASH_CYCLES", "4"))
 PUBLISHERS = 3
 ARGUMENTS = {"x_queue_type": "stream", "x_stream_max_segment_size_bytes": 256 << 10}
 Seen = dict[int, bytes]  # bodies by offset
