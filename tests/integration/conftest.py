@@ -8,8 +8,10 @@ from contextlib import suppress
 import pytest
 
 import leveret
+from leveret.embedded_vhost import EmbeddedVhost
 from leveret.errors import AmqpError, BrokerStopped
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
+from tests.support.http_api import HttpApi
 from tests.support.peers import LocalPeer, NetworkPeer, Peer
 from tests.support.raw_client import RawClient
 
@@ -71,3 +73,16 @@ def bystander(broker: leveret.Broker) -> Iterator[RawClient]:
         made.call(QueueDeclare("bystander's", exclusive=True), QueueDeclareOk)
         yield made
         made.close()
+
+
+# ---- over HTTP, and beside it in the process: of the broker of the file
+
+
+@pytest.fixture
+def api(broker: leveret.Broker) -> HttpApi:
+    return HttpApi(broker.http_url)
+
+
+@pytest.fixture
+def vhost(broker: leveret.Broker) -> EmbeddedVhost:
+    return broker.vhost()

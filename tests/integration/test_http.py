@@ -16,27 +16,19 @@ from pathlib import Path
 import pytest
 
 import leveret
-from leveret.config import Settings
 from leveret.errors import BrokerStopped, ConfigError
-from tests.support.http_api import HttpApi, basic, vhost_path
+from tests.support.http_api import QUIET, HttpApi, basic, vhost_path
 from tests.support.serving import Serving
 
-QUIET = Settings(
-    amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0, handshake_timeout=0.3
-)
+IMPATIENT = replace(QUIET, handshake_timeout=0.3)
 SOURCES = vhost_path("sources")
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
+    with leveret.Broker(IMPATIENT) as running:
         running.vhost().declare_queue("q")
         yield running
-
-
-@pytest.fixture
-def api(broker: leveret.Broker) -> HttpApi:
-    return HttpApi(broker.http_url)
 
 
 def add_user(broker: leveret.Broker, name: str, read: str | None, vhost: str = "/") -> HttpApi:
@@ -77,7 +69,7 @@ def test_a_login_that_cannot_be_read_is_none(broker: leveret.Broker, header: str
 def test_a_wrong_password_is_refused_late_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     with (
         caplog.at_level(logging.DEBUG),
-        leveret.Broker(replace(QUIET, login_failure_delay=0.4)) as broker,
+        leveret.Broker(replace(IMPATIENT, login_failure_delay=0.4)) as broker,
     ):
         begun = broker.node.broker.clock.now()
         status, answer = HttpApi(broker.http_url, "guest", "hunter2-wrong").get(SOURCES, queue="q")
@@ -96,7 +88,7 @@ def test_a_user_who_may_only_come_from_this_machine_does_not_come_from_another(m
         except OSError as problem:
             pytest.skip(f"kernel: no address but loopback here ({problem})")
         own = probe.getsockname()[0]
-    with leveret.Broker(replace(QUIET, host=("0.0.0.0",))) as broker:
+    with leveret.Broker(replace(IMPATIENT, host=("0.0.0.0",))) as broker:
         here, there = HttpApi(broker.http_url), HttpApi(broker.http_url.replace("127.0.0.1", own))
         assert here.get("/api/pipeline/queries")[0] == 200
         assert there.get("/api/pipeline/queries")[0] == 401
@@ -148,7 +140,7 @@ def test_a_taken_port_is_an_error_that_names_the_flag() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port} on 127.0.0.1 is taken.*--http-port"):
-            leveret.Broker(replace(QUIET, http_port=port)).start()
+            leveret.Broker(replace(IMPATIENT, http_port=port)).start()
 
 
 def test_both_stacks_listen_on_one_port() -> None:
@@ -157,11 +149,11 @@ def test_both_stacks_listen_on_one_port() -> None:
             probe.bind(("::1", 0))
     except OSError as problem:
         pytest.skip(f"kernel: no IPv6 here ({problem})")
-    with leveret.Broker(replace(QUIET, host=("127.0.0.1", "::1"))) as broker:
+    with leveret.Broker(replace(IMPATIENT, host=("127.0.0.1", "::1"))) as broker:
         six = HttpApi(broker.http_url.replace("127.0.0.1", "[::1]"))
         assert six.host == "::1"
         assert six.get("/api/pipeline/queries") == HttpApi(broker.http_url).get("/api/pipeline/queries")
-    with leveret.Broker(replace(QUIET, host=("::1",))) as broker:
+    with leveret.Broker(replace(IMPATIENT, host=("::1",))) as broker:
         assert broker.http_url.startswith("http://[::1]:")
         assert HttpApi(broker.http_url).get("/api/pipeline/queries")[0] == 200
 
@@ -287,7 +279,7 @@ def test_many_requests_on_one_connection(broker: leveret.Broker) -> None:
 
 def test_a_stop_ends_idle_connections_and_leaves_no_thread() -> None:
     before = {thread.ident for thread in threading.enumerate()}
-    with leveret.Broker(QUIET) as broker:
+    with leveret.Broker(IMPATIENT) as broker:
         api = HttpApi(broker.http_url)
         broker.vhost().declare_queue("q")
         api.table(vhost_path("messages"), queue="q")
@@ -308,7 +300,7 @@ def test_the_logging_of_the_process_is_left_alone(caplog: pytest.LogCaptureFixtu
     access.addHandler(handler)
     try:
         before = [(each.level, each.propagate, list(each.handlers)) for each in map(logging.getLogger, names)]
-        with caplog.at_level(logging.DEBUG), leveret.Broker(QUIET) as broker:
+        with caplog.at_level(logging.DEBUG), leveret.Broker(IMPATIENT) as broker:
             HttpApi(broker.http_url).get("/api/pipeline/queries")
         assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
         assert before == [(each.level, each.propagate, list(each.handlers)) for each in map(logging.getLogger, names)]

@@ -14,14 +14,12 @@ import pyarrow as pa
 import pytest
 
 import leveret
-from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.queues.stream import StreamQueue
 from leveret.wire.properties import Properties
-from tests.support.http_api import HttpApi, arrow_stream, bodies, vhost_path
+from tests.support.http_api import QUIET, HttpApi, arrow_stream, bodies, vhost_path
 from tests.support.raw_client import eventually
 
-QUIET = Settings(amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
 STREAM = {"x-queue-type": "stream"}
 SOURCES, OFFSETS, MESSAGES = vhost_path("sources"), vhost_path("offsets"), vhost_path("messages")
 SCHEMA = pa.schema(
@@ -63,16 +61,6 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[leveret.B
     data = tmp_path / "data" if request.param == "disk" else None
     with leveret.Broker(replace(QUIET, data_dir=data)) as running:
         yield running
-
-
-@pytest.fixture
-def api(broker: leveret.Broker) -> HttpApi:
-    return HttpApi(broker.http_url)
-
-
-@pytest.fixture
-def vhost(broker: leveret.Broker) -> EmbeddedVhost:
-    return broker.vhost()
 
 
 def fill(vhost: EmbeddedVhost, queue: str, number: int, first: int = 0) -> None:

@@ -13,13 +13,11 @@ import pyarrow as pa
 import pytest
 
 import leveret
-from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.pipeline.arrow_streams import StreamFetch
-from tests.support.http_api import HttpApi, arrow_stream, located, vhost_path
+from tests.support.http_api import QUIET, HttpApi, arrow_stream, located, vhost_path
 from tests.support.raw_client import eventually
 
-QUIET = Settings(amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
 STREAM = {"x-queue-type": "stream"}
 MESSAGES = vhost_path("messages")
 
@@ -28,16 +26,6 @@ MESSAGES = vhost_path("messages")
 def broker() -> Iterator[leveret.Broker]:
     with leveret.Broker(QUIET) as running:
         yield running
-
-
-@pytest.fixture
-def api(broker: leveret.Broker) -> HttpApi:
-    return HttpApi(broker.http_url)
-
-
-@pytest.fixture
-def vhost(broker: leveret.Broker) -> EmbeddedVhost:
-    return broker.vhost()
 
 
 ALL_JOBS = 9  # at least, for 60,000 messages of a kilobyte: two looks for Arrow, then at most 8 MiB each

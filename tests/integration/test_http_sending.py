@@ -11,15 +11,12 @@ import pyarrow as pa
 import pytest
 
 import leveret
-from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.pipeline import arrow_rows
-from tests.support.http_api import HttpApi, arrow_stream, bodies, located, vhost_path
+from tests.support.http_api import QUIET, HttpApi, arrow_stream, bodies, located, vhost_path
 from tests.support.raw_client import eventually
 
-QUIET = Settings(
-    amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0, max_message_bytes=1000
-)
+SMALL = replace(QUIET, max_message_bytes=1000)
 MESSAGES, CONSUMERS = vhost_path("messages"), vhost_path("consumers")
 STREAM = {"x-queue-type": "stream"}
 BATCH = pa.record_batch({"body": pa.array([b"one", b"two"])})
@@ -27,13 +24,8 @@ BATCH = pa.record_batch({"body": pa.array([b"one", b"two"])})
 
 @pytest.fixture
 def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(QUIET) as running:
+    with leveret.Broker(SMALL) as running:
         yield running
-
-
-@pytest.fixture
-def api(broker: leveret.Broker) -> HttpApi:
-    return HttpApi(broker.http_url)
 
 
 @pytest.fixture
@@ -150,7 +142,7 @@ def test_offsets_that_make_no_sense(api: HttpApi, vhost: EmbeddedVhost, given: d
 
 
 def test_offsets_of_readers_outlive_the_broker_and_need_permission(tmp_path: Path) -> None:
-    settings = replace(QUIET, data_dir=tmp_path / "data")
+    settings = replace(SMALL, data_dir=tmp_path / "data")
     with leveret.Broker(settings) as broker:
         broker.vhost().declare_queue("s", durable=True, arguments=STREAM)
         HttpApi(broker.http_url).put(CONSUMERS, {"consumer": "a", "queue": "s", "offset": 7})

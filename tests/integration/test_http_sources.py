@@ -11,11 +11,9 @@ import pytest
 
 import leveret
 from leveret.clock import FrozenClock
-from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
-from tests.support.http_api import HttpApi, vhost_path
+from tests.support.http_api import QUIET, HttpApi, vhost_path
 
-QUIET = Settings(amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
 STREAM = {"x-queue-type": "stream"}
 SOURCES, OFFSETS, MESSAGES = vhost_path("sources"), vhost_path("offsets"), vhost_path("messages")
 
@@ -25,16 +23,6 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[leveret.B
     data = tmp_path / "data" if request.param == "disk" else None
     with leveret.Broker(replace(QUIET, data_dir=data)) as running:
         yield running
-
-
-@pytest.fixture
-def api(broker: leveret.Broker) -> HttpApi:
-    return HttpApi(broker.http_url)
-
-
-@pytest.fixture
-def vhost(broker: leveret.Broker) -> EmbeddedVhost:
-    return broker.vhost()
 
 
 def fill(vhost: EmbeddedVhost, queue: str, number: int, first: int = 0) -> None:

@@ -15,11 +15,10 @@ from leveret.config import Settings
 from leveret.embedded_vhost import EmbeddedVhost
 from leveret.wire.methods import BasicConsume, BasicConsumeOk
 from leveret.wire.properties import Properties
-from tests.support.http_api import HttpApi, vhost_path
+from tests.support.http_api import QUIET, HttpApi, vhost_path
 from tests.support.publishing import bodies_of, declare_at, fill, take_all
 from tests.support.raw_client import RawClient
 
-QUIET = Settings(amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
 LEASES, MESSAGES, COMMIT = vhost_path("leases"), vhost_path("leases/messages"), vhost_path("leases/commit")
 MANY = [b"%05d" % number for number in range(25_000)]
 MINE = {"consumer": "job", "queue": "q"}
@@ -34,16 +33,6 @@ def settings(tmp_path: Path) -> Settings:
 def broker(settings: Settings) -> Iterator[leveret.Broker]:
     with leveret.Broker(settings) as running:
         yield running
-
-
-@pytest.fixture
-def api(broker: leveret.Broker) -> HttpApi:
-    return HttpApi(broker.http_url)
-
-
-@pytest.fixture
-def vhost(broker: leveret.Broker) -> EmbeddedVhost:
-    return broker.vhost()
 
 
 def take(api: HttpApi, after: int = 0, most: int = 100_000, **more: object) -> tuple[int, Any]:

@@ -34,16 +34,6 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[leveret.B
         yield running
 
 
-@pytest.fixture
-def vhost(broker: leveret.Broker) -> EmbeddedVhost:
-    return broker.vhost()
-
-
-@pytest.fixture
-def api(broker: leveret.Broker) -> HttpApi:
-    return HttpApi(broker.http_url)
-
-
 def rows(number: int, first: int = 0, **columns: Any) -> bytes:
     body = pa.array([b"%06d" % n for n in range(first, first + number)], pa.binary())
     return arrow_stream(pa.record_batch({"body": body, **columns}))

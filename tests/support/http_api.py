@@ -11,6 +11,9 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import pyarrow as pa
 
+from leveret.config import Settings
+
+QUIET = Settings(amqp_port=0, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
 Answer = tuple[int, Any]
 
 

@@ -50,9 +50,10 @@ class StreamOffsets:
 
     def drop(self, queue: str, consumer: str) -> bool:
         """Whether there was one."""
-        if self._offsets.get(queue, {}).pop(consumer, None) is None:
+        if consumer not in self._offsets.get(queue, {}):
             return False
-        self._parameters.drop(COMPONENT, json.dumps([queue, consumer]))
+        self._parameters.drop(COMPONENT, json.dumps([queue, consumer]))  # refused when the store is read-only
+        del self._offsets[queue][consumer]
         return True
 
     def list(self, queue: str | None = None) -> list[StoredOffset]:

@@ -101,7 +101,7 @@ class ArrowAnswer(Response):
         finally:
             for task in (gone, sending):
                 task.cancel()
-                with suppress(asyncio.CancelledError, Exception):
+                with suppress(asyncio.CancelledError, Exception):  # what matters was raised above
                     await task
 
     async def _send_all(self, send: Send) -> None:
