@@ -84,8 +84,11 @@ class Shim:
         """Where in ``calls()`` the failures stand that were made here."""
         return [at for at, call in enumerate(self.calls()) if call.forged and call.outcome < 0]
 
-    def written(self) -> int:
-        return sum(call.outcome for call in self.calls() if call.kind == "write" and call.outcome > 0)
+    def written(self, part: str = "") -> int:
+        """Bytes, to files whose path has this part."""
+        return sum(
+            call.outcome for call in self.calls() if call.kind == "write" and call.outcome > 0 and part in call.path
+        )
 
 
 EIO, ENOSPC = errno.EIO, errno.ENOSPC
