@@ -133,6 +133,9 @@ class Shelf(SpyLog):
     def tries(self, queue: int, lane: int, sequence: int) -> int:
         return self.back.get((queue, lane, sequence), 0)
 
+    def has_tries(self, queue: int, lane: int) -> bool:
+        return any(place[:2] == (queue, lane) for place in self.back)
+
     def on_disk(self, queue: int, lane: int) -> dict[int, Loaded]:
         upto = self.synced(queue, lane)
         kept = {place: each for place, each in self._kept.get((queue, lane), {}).items() if place < upto}

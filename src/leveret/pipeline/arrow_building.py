@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from leveret.message import Address
 from leveret.pipeline.arrow_batches import Rows
 from leveret.pipeline.arrow_columns import TIME, Places, Slab, bodies, numbers, repeated, schema_of, slab_of
 from leveret.pipeline.arrow_properties import headers_column, properties_column, spans_of
@@ -29,9 +30,8 @@ class Portion:
 
 def built(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
     """A batch of messages that are in memory."""
-    known: dict[tuple[str, str], int] = {}
-    address_of = [known.setdefault((message[1].exchange, message[1].key), len(known)) for message in rows.messages]
     number = len(rows.messages)
+    known, address_of = _addresses([message[1] for message in rows.messages])
     portion = Portion(
         slab=slab_of(rows.messages),
         queue=rows.queue,
@@ -40,9 +40,18 @@ def built(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
         times=pa.nulls(number, TIME) if rows.times is None else pa.array(rows.times, pa.int64()).cast(TIME),
         redelivered=pa.array(rows.redelivered, pa.bool_()),
         addresses=list(known),
-        address_of=np.array(address_of, np.int64),
+        address_of=address_of,
     )
     return batch_of_portion(portion, columns)
+
+
+def _addresses(given: list[Address]) -> tuple[dict[tuple[str, str], int], Places]:
+    """The different ones, and which of them each row has."""
+    if given and given.count(given[0]) == len(given):
+        return {(given[0].exchange, given[0].key): 0}, np.zeros(len(given), np.int64)
+    known: dict[tuple[str, str], int] = {}
+    places = [known.setdefault((address.exchange, address.key), len(known)) for address in given]
+    return known, np.array(places, np.int64)
 
 
 def batch_of_portion(portion: Portion, columns: Sequence[str]) -> pa.RecordBatch:

@@ -7,9 +7,11 @@ stands still while nobody asks: what is in memory is one portion.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from itertools import compress
 from typing import NamedTuple
 
+from leveret.message import Message
 from leveret.pipeline.arrow_batches import Rows
 from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS
 from leveret.pipeline.topics import TopicFilter
@@ -32,26 +34,45 @@ class _Portion:
 
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
-        self.found: list[Waiting] = []
-        self.size = 0
+        self._clear()
+
+    def _clear(self) -> None:
+        self.messages: list[Message] = []
+        self._offsets: list[int] = []
+        self._redelivered: list[int] = []  # places
+        self._size = 0
 
     def visit(self, lane: int, waiting: Waiting) -> bool:
-        sequence, _, (content, address, _) = waiting
-        asked = self._asked
-        if asked.start <= sequence < asked.stop and (asked.only is None or asked.only.takes(address.key)):
-            self.found.append(waiting)
-            self.size += len(content)
+        sequence, tries, message = waiting
+        if self._asked.only is None or self._asked.only.takes(message[1].key):
+            if tries > 0:
+                self._redelivered.append(len(self.messages))
+            self._offsets.append(sequence)
+            self.messages.append(message)
+            self._size += len(message[0])
         return False  # it stays where it is
+
+    def glance(self, offsets: Sequence[int], messages: list[Message]) -> None:
+        """At several, of which none was delivered before."""
+        only = self._asked.only
+        if only is not None:
+            takes = [only.takes(message[1].key) for message in messages]
+            offsets, messages = list(compress(offsets, takes)), list(compress(messages, takes))
+        self._offsets += offsets
+        self.messages += messages
+        self._size += sum([len(message[0]) for message in messages])
 
     @property
     def is_full(self) -> bool:
-        return len(self.found) + STEP > MOST_ROWS or self.size > MOST_BYTES
+        return len(self.messages) + STEP > MOST_ROWS or self._size > MOST_BYTES
 
     def take(self, queue: str) -> Rows:
-        found, self.found, self.size = self.found, [], 0
-        offsets = [sequence for sequence, _, _ in found]
-        redelivered = [tries > 0 for _, tries, _ in found]
-        return Rows(queue, self._asked.partition, offsets, redelivered, None, [message for _, _, message in found])
+        redelivered = [False] * len(self.messages)
+        for place in self._redelivered:
+            redelivered[place] = True
+        rows = Rows(queue, self._asked.partition, self._offsets, redelivered, None, self.messages)
+        self._clear()
+        return rows
 
 
 async def rows_of(queue: ClassicQueue, asked: Asked) -> AsyncGenerator[Rows]:
@@ -59,7 +80,7 @@ async def rows_of(queue: ClassicQueue, asked: Asked) -> AsyncGenerator[Rows]:
     queue.settle_down()
     progress = asyncio.Event()
     portion = _Portion(asked)
-    walk = Walk(queue, portion.visit, progress.set)
+    walk = Walk(queue, portion.visit, progress.set, glance=portion.glance, first=asked.start, stop=asked.stop)
     while not walk.is_over:
         progress.clear()
         if not walk.step(STEP) and not walk.is_over:
@@ -67,5 +88,5 @@ async def rows_of(queue: ClassicQueue, asked: Asked) -> AsyncGenerator[Rows]:
         if portion.is_full:
             yield portion.take(queue.name)
         await asyncio.sleep(0)
-    if portion.found:
+    if portion.messages:
         yield portion.take(queue.name)

@@ -340,6 +340,10 @@ class Pager:
     def is_loading(self, lane: Lane) -> bool:
         return lane.number in self._loading
 
+    def is_untouched(self, lane: Lane) -> bool:
+        """Nothing of the stretch on disk was ever leased, and nothing of the lane came back."""
+        return self.withheld is None and not self.pages.has_tries(self._queue.id, lane.number)
+
     def is_leased(self, lane: Lane, sequence: int) -> bool:
         """Of one that is in the stretch on disk."""
         return self.withheld is not None and self.withheld.passed(lane.number, sequence) > sequence

@@ -10,9 +10,11 @@ still holds its place in the log, until the visitor lets it go (queues/dying.py,
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from leveret.message import Message
 from leveret.queues.expiry import dated
 from leveret.queues.lane import HOLE, Lane, Waiting
 from leveret.store.pages import Loaded
@@ -23,20 +25,37 @@ if TYPE_CHECKING:
 
 STEP = 500  # messages
 READ_BYTES = 1 << 20
+COPIED = 4_096  # messages in memory that are copied at once
 
 Visitor = Callable[[int, Waiting], bool]  # (lane, (sequence, tries, message)): whether it takes the message
+Glance = Callable[[Sequence[int], list[Message]], None]  # (sequences, messages): they stay where they are
 
 
 class Walk:
-    def __init__(self, queue: ClassicQueue, visit: Visitor, on_progress: Callable[[], None] = lambda: None) -> None:
+    """``first`` and ``stop`` leave out what comes before and behind. Somebody who takes nothing may give a ``glance``:
+    it is shown many messages at once, none of them delivered before, instead of the visitor one by one."""
+
+    def __init__(
+        self,
+        queue: ClassicQueue,
+        visit: Visitor,
+        on_progress: Callable[[], None] = lambda: None,
+        *,
+        glance: Glance | None = None,
+        first: int = 0,
+        stop: int | None = None,
+    ) -> None:
         self._queue = queue
         self._visit = visit
+        self._glance = glance
         self._on_progress = on_progress
+        self._first, self._last_stop = first, stop
         self._lanes = deque(reversed(queue.lanes))
         self._returned: list[Waiting] | None = None  # of the lane we are in, still to be looked at
         self._still_returned: set[int] | None = None  # those of them that are still there, by what they are
         self._at = 0  # the next sequence of that lane
         self._stop = 0  # where the lane ended when we came
+        self._line = Line()
         self._read: deque[Loaded] = deque()  # of it, from disk
         self._read_upto = 0
         self._is_reading = False
@@ -52,19 +71,20 @@ class Walk:
             if not self._queue.alive or not self._lanes:
                 self.is_over = True
                 break
-            looked += self._look(self._lanes[0])
+            looked += self._look(self._lanes[0], most - looked)
         return not self._is_reading and not self.is_over
 
-    def _look(self, lane: Lane) -> int:
-        """At one message, if there is one where we stand."""
+    def _look(self, lane: Lane, most: int) -> int:
+        """At one message, if there is one where we stand, or at some that stand together."""
         if self._returned is None:
             self._returned = sorted(lane.returned, key=lambda waiting: -waiting[0])
-            self._at, self._stop = lane.head, lane.tail
+            self._at = max(lane.head, self._first)
+            self._stop = lane.tail if self._last_stop is None else min(lane.tail, self._last_stop)
         if self._returned:
             waiting = self._returned.pop()
             if self._still_returned is None:  # once a step: after a crash all of a backlog may be among them
                 self._still_returned = set(map(id, lane.returned))
-            if id(waiting) in self._still_returned:
+            if id(waiting) in self._still_returned and self._is_asked_for(waiting[0]):
                 self._meet(lane, waiting)
             return 1
         if self._at >= self._stop:
@@ -75,25 +95,38 @@ class Walk:
             self._read_upto = 0
             return 0
         self._at = max(self._at, lane.head)
-        return self._look_on_disk(lane) if lane.is_paged(self._at) else self._look_here(lane)
+        return self._look_on_disk(lane, most) if lane.is_paged(self._at) else self._look_here(lane, most)
 
-    def _look_here(self, lane: Lane) -> int:
+    def _is_asked_for(self, sequence: int) -> bool:
+        return sequence >= self._first and (self._last_stop is None or sequence < self._last_stop)
+
+    def _look_here(self, lane: Lane, most: int) -> int:
         messages, first = (lane.ready, lane.head) if self._at < lane.page_start else (lane.fresh, lane.page_stop)
         index = self._at - first
+        if self._glance is not None and not lane.holes and 0 <= index < len(messages):
+            run = self._line.run(messages, index, self._at, min(most, self._stop - self._at))
+            self._at += len(run)
+            self._glance(range(self._at - len(run), self._at), run)
+            return len(run)
         self._at += 1
-        if not 0 <= index < len(messages) or messages[index] is HOLE:
+        if not 0 <= index < len(messages):
             return 1
-        self._meet(lane, (self._at - 1, 0, messages[index]))
+        # A copy cannot tell what has died since. There are holes or there are none, which is known at no cost.
+        message = messages[index] if lane.holes else self._line.at(messages, index, self._at - 1)
+        if message is not HOLE:
+            self._meet(lane, (self._at - 1, 0, message))
         return 1
 
-    def _look_on_disk(self, lane: Lane) -> int:
+    def _look_on_disk(self, lane: Lane, most: int) -> int:
+        queue = self._queue
+        assert queue.pager is not None
         while self._read and self._read[0].sequence < self._at:
             self._read.popleft()
+        if self._read and self._glance is not None and queue.pager.is_untouched(lane):
+            return self._glance_at_read(lane, self._glance, min(most, len(self._read)))
         if self._read:
             sequence, message, time = self._read.popleft()
             self._at = sequence + 1
-            queue = self._queue
-            assert queue.pager is not None
             if lane.is_paged(sequence) and not queue.pager.is_leased(lane, sequence):
                 tries, _ = unpack_return(queue.pager.pages.tries(queue.id, lane.number, sequence))
                 self._meet(lane, (sequence, tries, dated(queue, message, time)))
@@ -103,6 +136,15 @@ class Walk:
             return 1
         self._fetch(lane)
         return 0
+
+    def _glance_at_read(self, lane: Lane, glance: Glance, number: int) -> int:
+        start, stop = lane.page_start, min(lane.page_stop, self._stop)
+        some = [self._read.popleft() for _ in range(number)]
+        self._at = some[-1].sequence + 1
+        there = [each for each in some if start <= each.sequence < stop]
+        messages = [dated(self._queue, message, time) for _, message, time in there]
+        glance([each.sequence for each in there], messages)
+        return number
 
     def _fetch(self, lane: Lane) -> None:
         queue = self._queue
@@ -125,6 +167,46 @@ class Walk:
     def _meet(self, lane: Lane, waiting: Waiting) -> None:
         if self._visit(lane.number, waiting):
             take_out(self._queue, lane, waiting)
+
+
+class Line:
+    """What stands where in a deque, for somebody who walks along it.
+
+    To reach the middle of a deque takes as long as the way there: for a million messages a hundred times longer than to
+    look at one. So some are copied at once, and as long as nothing changes, the next ones are found by an iterator that
+    stands there already.
+    """
+
+    def __init__(self) -> None:
+        self._copied: list[Message] = []
+        self._first = 0  # the sequence of the first of them
+        self._messages: deque[Message] | None = None
+        self._rest: Iterator[Message] = iter(())
+
+    def at(self, messages: deque[Message], index: int, sequence: int) -> Message:
+        """The message at this index, which has this sequence."""
+        place = sequence - self._first
+        if messages is not self._messages or not 0 <= place < len(self._copied):
+            self._copy(messages, index, is_next=messages is self._messages and place == len(self._copied))
+            self._messages, self._first, place = messages, sequence, 0
+        return self._copied[place]
+
+    def run(self, messages: deque[Message], index: int, sequence: int, most: int) -> list[Message]:
+        """Some from this index on, at least one."""
+        self.at(messages, index, sequence)
+        place = sequence - self._first
+        return self._copied[place : place + min(most, len(messages) - index)]
+
+    def _copy(self, messages: deque[Message], index: int, *, is_next: bool) -> None:
+        if is_next:
+            try:
+                self._copied = list(islice(self._rest, COPIED))
+            except RuntimeError:  # the deque has changed since
+                self._copied = []
+            if self._copied:
+                return
+        self._rest = iter(messages)
+        self._copied = list(islice(self._rest, index, index + COPIED))
 
 
 def take_out(queue: ClassicQueue, lane: Lane, waiting: Waiting) -> None:

@@ -87,6 +87,9 @@ class OnDisk(Protocol):
     def tries(self, queue: int, lane: int, sequence: int) -> int:
         """How often the message came back to its queue, as far as the journal knows."""
 
+    def has_tries(self, queue: int, lane: int) -> bool:
+        """Whether any message of the lane came back."""
+
 
 class Pages(OnDisk, Protocol):
     """Where a queue puts messages that it does not want to hold in memory.
@@ -123,6 +126,10 @@ class DiskPages:
     def tries(self, queue: int, lane: int, sequence: int) -> int:
         log = self._journal.lanes.get(lane_key(queue, lane))
         return 0 if log is None else log.tries.get(sequence, (0, 0))[0]
+
+    def has_tries(self, queue: int, lane: int) -> bool:
+        log = self._journal.lanes.get(lane_key(queue, lane))
+        return log is not None and bool(log.tries)
 
     def _indexes(self, queue: int, lane: int) -> list[tuple[bool, RunIndex | SpillIndex]]:
         self._journal.settle_now()
