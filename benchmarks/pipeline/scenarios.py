@@ -50,7 +50,7 @@ ALL = (
         at_least=300_000,
         faster_than=("pika-q", 20),
     ),
-    Scenario("batch", "batch read of a classic queue, cold", "queue", 1_000_000, below=5, unit="s"),
+    Scenario("batch", "batch read of a classic queue, the first of a session", "queue", 1_000_000, below=5, unit="s"),
     Scenario("pika-s", "RabbitMQ stream queues by pika -> noop", "rabbitmq", 240_000),
     Scenario("pika-q", "RabbitMQ classic queue by pika -> noop", "rabbitmq", 180_000),
     Scenario("publish", "AMQP publish into a stream, confirms", "publish", 0, faster_than=("publish-r", 4)),

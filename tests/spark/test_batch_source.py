@@ -26,7 +26,7 @@ def test_a_stream_is_read_whole_in_order_with_every_column(spark: SparkSession, 
     assert [bytes(row.body) for row in found] == [b"m0", b"m1", b"m2", b"m3", b"m4"]
     assert [row.offset for row in found] == [0, 1, 2, 3, 4]
     assert {(row.routing_key, row.exchange, row.queue, row.partition) for row in found} == {(stream, "", stream, 0)}
-    assert found[0].headers == {}
+    assert found[0].headers is None
     assert found[0].properties.delivery_mode == 2
     assert not found[0].redelivered
     assert abs(found[0].timestamp.timestamp() - time.time()) < 60

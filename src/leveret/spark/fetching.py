@@ -65,6 +65,7 @@ class Fetch:
         query = {"queue": wanted.queue, "partition": wanted.partition, "columns": self.shape.columns}
         query |= {"routing_key": self.routing_key_pattern} if self.routing_key_pattern else {}
         query |= {"missing": "skip"} if wanted.skip_missing else {}
+        shaped = self.shape.of(wanted.queue, wanted.partition)
         at = wanted.start
 
         def rest(client: BrokerClient) -> Iterator[pa.RecordBatch]:
@@ -77,7 +78,7 @@ class Fetch:
             for batch in client.arrow("messages", query | {"from": at, "to": wanted.stop}):
                 if batch.num_rows:
                     at = batch.column("offset")[batch.num_rows - 1].as_py() + 1
-                    yield self.shape.of(batch)
+                    yield shaped(batch)
 
         try:
             yield from self._patiently(rest)
@@ -87,6 +88,7 @@ class Fetch:
     def slice(self, wanted: SlicePartition) -> Iterator[pa.RecordBatch]:
         query = {"queue": wanted.queue, "consumer": wanted.consumer, "lease": wanted.lease}
         query |= {"slice": wanted.index, "of": wanted.count, "columns": self.shape.columns}
+        shaped = self.shape.of(wanted.queue, partition=0)  # of a classic queue
         had = 0
 
         def rest(client: BrokerClient) -> Iterator[pa.RecordBatch]:
@@ -97,7 +99,7 @@ class Fetch:
                 skip -= batch.num_rows - new.num_rows
                 if new.num_rows:
                     had += new.num_rows
-                    yield self.shape.of(new)
+                    yield shaped(new)
 
         yield from self._patiently(rest)
 

@@ -7,6 +7,8 @@ fetched: Spark itself does not tell a Python source which columns it needs. Spar
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import pyarrow as pa
 from pyspark.sql.types import (
     BinaryType,
@@ -61,6 +63,7 @@ SIMPLE: dict[type[DataType], pa.DataType] = {
     BooleanType: pa.bool_(),
     TimestampType: pa.timestamp("us", tz="UTC"),
 }
+KNOWN = ("queue", "partition")
 SINK_COLUMNS = ("body", "routing_key", "exchange", "headers", "properties")
 
 
@@ -79,35 +82,55 @@ def arrow_fields(schema: StructType) -> list[pa.Field]:
 
 
 class Shape:
-    """The columns that Spark was promised, and how to make them from what the broker sends."""
+    """The columns that Spark was promised, and how to make them from what the broker sends.
+
+    Queue and partition are the same in all rows of a fetch and known before it: they do not travel.
+    """
 
     def __init__(self, schema: StructType, *, headers: bool) -> None:
         _refuse_unknown_columns(schema)
         self.names = tuple(schema.fieldNames())
         self._schema = pa.schema(arrow_fields(schema))
-        self._blank = frozenset() if headers else frozenset({"headers"})
+        self._made = frozenset(KNOWN) if headers else frozenset({*KNOWN, "headers"})
 
     @property
     def columns(self) -> str:
         """What to ask the broker for. The offset always: a broken fetch goes on behind the last one received."""
-        wanted = ({*self.names} - self._blank) | {"offset"}
+        wanted = ({*self.names} - self._made) | {"offset"}
         return ",".join(name for name in SCHEMA.fieldNames() if name in wanted)
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def of(self, queue: str, partition: int) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Brings the batches of one fetch into this shape."""
+        return _Shaping(self._schema, {"queue": queue, "partition": partition}, self._made).shaped
+
+
+class _Shaping:
+    """Columns that are made here are made once, for as many rows as any batch has had; a batch has a part of them."""
+
+    def __init__(self, schema: pa.Schema, known: Mapping[str, object], made: frozenset[str]) -> None:
+        self._schema = schema
+        self._known = known
+        self._names = made
+        self._made: dict[str, pa.Array] = {}
+        self._rows = 0
+
+    def shaped(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.num_rows > self._rows:
+            self._rows = batch.num_rows
+            self._made = {field.name: self._make(field) for field in self._schema if field.name in self._names}
         columns = [self._column(batch, field) for field in self._schema]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
+    def _make(self, field: pa.Field) -> pa.Array:
+        if field.name == "headers":
+            return pa.nulls(self._rows, field.type)
+        return pa.repeat(pa.scalar(self._known[field.name], field.type), self._rows)
+
     def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
-        if field.name in self._blank:
-            return empty_maps(field.type, batch.num_rows)
+        if field.name in self._names:
+            return self._made[field.name].slice(0, batch.num_rows)
         column = batch.column(field.name)
         return column if column.type.equals(field.type) else column.cast(field.type)
-
-
-def empty_maps(kind: pa.DataType, rows: int) -> pa.Array:
-    """So many maps without entries. Zeroed offsets say that each ends where it begins."""
-    entries = pa.array([], type=pa.struct([kind.key_field, kind.item_field]))
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(bytes(4 * (rows + 1)))], children=[entries])
 
 
 def _refuse_unknown_columns(schema: StructType) -> None:

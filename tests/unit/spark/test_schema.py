@@ -38,24 +38,36 @@ def batch(**columns: pa.Array) -> pa.RecordBatch:
 def test_chosen_columns_come_in_the_order_they_were_chosen() -> None:
     shape = Shape(StructType([SCHEMA["offset"], SCHEMA["body"]]), headers=False)
     assert shape.columns == "body,offset"
-    made = shape.of(batch(body=pa.array([b"x"]), offset=pa.array([5], pa.int64())))
+    made = shape.of("q", 0)(batch(body=pa.array([b"x"]), offset=pa.array([5], pa.int64())))
     assert made.to_pylist() == [{"offset": 5, "body": b"x"}]
 
 
 def test_the_offset_is_fetched_even_if_nobody_wants_it() -> None:
     shape = Shape(StructType([SCHEMA["body"]]), headers=False)
     assert shape.columns == "body,offset"
-    assert shape.of(batch(body=pa.array([b"x"]), offset=pa.array([5], pa.int64()))).schema.names == ["body"]
+    made = shape.of("q", 0)(batch(body=pa.array([b"x"]), offset=pa.array([5], pa.int64())))
+    assert made.schema.names == ["body"]
 
 
-def test_headers_that_are_not_wanted_are_not_fetched_and_empty() -> None:
+def test_queue_and_partition_are_known_and_not_fetched() -> None:
+    chosen = StructType([SCHEMA[name] for name in ("queue", "offset", "partition")])
+    shape = Shape(chosen, headers=False)
+    assert shape.columns == "offset"
+    shaped = shape.of("orders", 3)
+    for offsets in ([5], [6, 7, 8], [9, 10]):  # batches of any size, also smaller than the one before
+        made = shaped(batch(offset=pa.array(offsets, pa.int64())))
+        made.validate(full=True)
+        assert made.to_pylist() == [{"queue": "orders", "offset": offset, "partition": 3} for offset in offsets]
+
+
+def test_headers_that_are_not_wanted_are_not_fetched_and_null() -> None:
     chosen = StructType([SCHEMA["headers"], SCHEMA["body"]])
     assert Shape(chosen, headers=False).columns == "body,offset"
     assert Shape(chosen, headers=True).columns == "body,offset,headers"
     rows = batch(body=pa.array([b"x", b"y"]), offset=pa.array([5, 6], pa.int64()))
-    made = Shape(chosen, headers=False).of(rows)
+    made = Shape(chosen, headers=False).of("q", 0)(rows)
     made.validate(full=True)
-    assert made.to_pylist() == [{"headers": [], "body": b"x"}, {"headers": [], "body": b"y"}]
+    assert made.to_pylist() == [{"headers": None, "body": b"x"}, {"headers": None, "body": b"y"}]
     assert made.schema.equals(to_arrow_schema(chosen, timezone="UTC"))
 
 
