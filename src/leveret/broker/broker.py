@@ -31,6 +31,7 @@ from leveret.errors import NotFound, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import Queue
+from leveret.queues.returning import note_redelivered
 from leveret.queues.surroundings import MemoryGauge, Surroundings, at_once
 from leveret.routing.types import ExchangeTypes
 from leveret.store.definitions import Change, Drop, Put, UserRow, VhostRow
@@ -201,7 +202,7 @@ class Broker:
         for vhost in self.vhosts.values():
             for queue in vhost.every_queue():
                 if queue.stored and queue.pager is not None:
-                    queue.pager.note_redelivered()
+                    note_redelivered(queue)
 
     # ---- receipts
 

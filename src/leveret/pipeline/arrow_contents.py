@@ -28,6 +28,7 @@ from leveret.message import (
 )
 from leveret.pipeline.arrow_framing import Framed
 from leveret.pipeline.arrow_schema import MOST_ROWS, PROPERTIES, refuse_strange_columns
+from leveret.pipeline.inflow import Incoming
 from leveret.wire.constants import BASIC_CLASS, DEFAULT_FRAME_MAX, END_BYTE, FRAME_BODY, FRAME_HEADER, FRAME_OVERHEAD
 from leveret.wire.fields import UINT32, encode_short
 from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, content_frames
@@ -78,7 +79,7 @@ class Contents:
             raise BadRequest(f"the Arrow stream is damaged: {problem}") from None
         return [batch.slice(start, MOST_ROWS) for start in range(0, batch.num_rows, MOST_ROWS)]
 
-    def runs(self, batch: pa.RecordBatch) -> list[list[Message]]:
+    def runs(self, batch: pa.RecordBatch) -> list[Incoming]:
         """The messages of one piece, cut wherever the address changes."""
         bodies = bytes_of(batch.column("body"), "column 'body'")
         largest = max(map(len, bodies), default=0)
@@ -90,9 +91,11 @@ class Contents:
             contents, traits = with_properties(bodies, batch)
         else:
             contents, traits = plain_contents(bodies), None
-        if isinstance(addresses, Address):
-            return [_messages(contents, addresses, traits)]
-        return list(_cut(contents, addresses, traits))
+        runs = [(contents, addresses, traits)] if isinstance(addresses, Address) else _cut(contents, addresses, traits)
+        return [
+            Incoming(_messages(some, address, each), traits is None, sum(map(len, some)))
+            for some, address, each in runs
+        ]
 
     def _addresses_of(self, batch: pa.RecordBatch) -> Address | list[Address]:
         """One for all rows, or one for each."""
@@ -118,16 +121,19 @@ class Contents:
         return known
 
 
+_OfOneAddress = tuple[list[bytes], Address, list[Traits] | None]
+
+
 def _messages(contents: list[bytes], address: Address, traits: list[Traits] | None) -> list[Message]:
     if traits is None:
         return [(content, address, PERSISTENT) for content in contents]
     return [(content, address, each) for content, each in zip(contents, traits, strict=True)]
 
 
-def _cut(contents: list[bytes], addresses: list[Address], traits: list[Traits] | None) -> Iterator[list[Message]]:
+def _cut(contents: list[bytes], addresses: list[Address], traits: list[Traits] | None) -> Iterator[_OfOneAddress]:
     changes = [row for row in range(1, len(addresses)) if addresses[row] is not addresses[row - 1]]
     for start, stop in pairwise([0, *changes, len(addresses)]):
-        yield _messages(contents[start:stop], addresses[start], traits[start:stop] if traits is not None else None)
+        yield contents[start:stop], addresses[start], traits[start:stop] if traits is not None else None
 
 
 # ---- contents

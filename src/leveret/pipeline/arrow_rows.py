@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING
 
 from leveret.management.errors import BadRequest, Blocked
-from leveret.message import Message
 from leveret.pipeline.arrow_framing import Framed, Framing
 from leveret.pipeline.arrow_schema import need_arrow
 from leveret.pipeline.house import House
+from leveret.pipeline.inflow import Incoming
 
 if TYPE_CHECKING:
     from leveret.pipeline.arrow_contents import Contents
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MOST_HELD = 512 << 20
 
 
-async def runs_of(house: House, parts: AsyncIterator[bytes], exchange: str, key: str) -> AsyncGenerator[list[Message]]:
+async def runs_of(house: House, parts: AsyncIterator[bytes], exchange: str, key: str) -> AsyncGenerator[Incoming]:
     """Runs of at most ten thousand messages, each of one address, in the order of the rows.
 
     ``parts`` is the body (doors.parts_of). ``exchange`` and ``key`` are for rows that do not name their own. Messages
@@ -56,7 +56,7 @@ def _begin(house: House, framed: Framed, exchange: str, key: str) -> Contents:
     return Contents(framed, exchange, key, house.max_message_bytes)
 
 
-async def _runs(house: House, contents: Contents, framed: Framed) -> AsyncIterator[list[Message]]:
+async def _runs(house: House, contents: Contents, framed: Framed) -> AsyncIterator[Incoming]:
     slices = await house.in_worker(lambda: contents.slices(framed))
     for piece in slices:
         for run in await house.in_worker(lambda piece=piece: contents.runs(piece)):  # type: ignore[misc]

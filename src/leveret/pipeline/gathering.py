@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leveret.message import Address, Message
-from leveret.pipeline.inflow import Ways
+from leveret.pipeline.inflow import Incoming, Ways, incoming
 
 Run = list[Message]
 
 
-def gathered(runs: Sequence[Run], ways: Ways) -> Sequence[Run]:
+def joined(arrived: Sequence[Incoming], ways: Ways) -> Sequence[Incoming]:
     """The same messages in fewer runs, if there are any to be joined."""
+    runs = [each.messages for each in arrived]
+    fewer = gathered(runs, ways)
+    if fewer is runs:
+        return arrived
+    is_plain = all(each.is_plain for each in arrived)
+    return [incoming(run, is_plain=is_plain) for run in fewer]
+
+
+def gathered(runs: Sequence[Run], ways: Ways) -> Sequence[Run]:
     addresses = {id(run[0][1]): run[0][1] for run in runs}
     if len(addresses) == len(runs):
         return runs

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.broker.counters import ExchangeCounters
 from leveret.broker.publish_rules import further_keys, traits_of
@@ -41,6 +41,14 @@ QUICK = 16  # messages of which a quick look costs as much as one run that goes 
 SLICE_COST = 128  # runs that go as they are, or messages that are looked at, before others get their turn
 PLAIN = b"\x10\x00\x02"  # flags and value of the properties of a message that is persistent and nothing else
 PLAIN_AT = slice(PROPERTIES_AT, PROPERTIES_AT + len(PLAIN))
+
+
+class Incoming(NamedTuple):
+    """A run that came in: messages of one address, known to be plain or not, and the bytes of their contents."""
+
+    messages: list[Message]
+    is_plain: bool
+    size: int
 
 
 class Look(IntEnum):
@@ -72,6 +80,10 @@ def looked_at(run: list[Message], now: float) -> tuple[Look, list[Message]]:
     while number < min(len(run), SLICE_COST) and quick_traits(run[number][0], now) is None:
         number += 1
     return Look.CLOSE, run[:number]
+
+
+def incoming(messages: list[Message], *, is_plain: bool) -> Incoming:
+    return Incoming(messages, is_plain, sum([len(message[0]) for message in messages]))
 
 
 def front(messages: list[Message]) -> list[Message]:

@@ -16,10 +16,10 @@ from leveret.message import Message
 from leveret.pipeline.admission import Admission, Publisher
 from leveret.pipeline.arrow_rows import runs_of
 from leveret.pipeline.doors import parts_of, query_of, refuse_while_blocked, truth_of, vhost_of
-from leveret.pipeline.gathering import gathered
+from leveret.pipeline.gathering import joined
 from leveret.pipeline.grants import Lead, when_granted
 from leveret.pipeline.house import House
-from leveret.pipeline.inflow import RUN, RUN_BYTES, SLICE_COST, Look, front, looked_at
+from leveret.pipeline.inflow import RUN, RUN_BYTES, SLICE_COST, Incoming, Look, front, looked_at
 from leveret.pipeline.receipts import LOST
 
 Cost = Callable[[Sequence[Message], Look], int]  # of a run: about how much work it is
@@ -54,14 +54,15 @@ class Arrival:
         lead = Lead(self._broker)
         left = SLICE_COST
         async with aclosing(self._runs()) as runs:
-            async for run in runs:
+            async for run, is_plain, whole in runs:
                 while run:
-                    look, piece = looked_at(front(run), self.vhost.surroundings.now())
+                    some = run if len(run) <= RUN and whole <= RUN_BYTES else front(run)
+                    look, piece = (Look.PLAIN, some) if is_plain else looked_at(some, self.vhost.surroundings.now())
                     price = max(self.admission.cost(piece, look), cost(piece, look))
                     if price > SLICE_COST:
                         piece = piece[: max(len(piece) * SLICE_COST // price, 1)]
-                    run = run[len(piece) :]
-                    size = sum([len(message[0]) for message in piece])
+                    size = whole if len(piece) == len(run) else sum([len(message[0]) for message in piece])
+                    run, whole = run[len(piece) :], whole - size
                     refuse_while_blocked(self._broker)
                     self.admission.admit(piece, look)
                     yield Piece(piece, look)
@@ -74,21 +75,21 @@ class Arrival:
                     if (receipt := lead.too_long()) is not None:
                         await granted(self._broker, receipt)
 
-    async def _runs(self) -> AsyncGenerator[list[Message]]:
+    async def _runs(self) -> AsyncGenerator[Incoming]:
         """Small runs are gathered as they come."""
-        small: list[list[Message]] = []
+        small: list[Incoming] = []
         number = size = 0
         async with aclosing(runs_of(self._house, parts_of(self._request), self.exchange, self.key)) as runs:
             async for run in runs:
                 small.append(run)
-                number += len(run)
-                size += sum([len(message[0]) for message in run])
+                number += len(run.messages)
+                size += run.size
                 if number >= RUN or size >= RUN_BYTES:
-                    for joined in gathered(small, self.admission.ways):
-                        yield joined
+                    for each in joined(small, self.admission.ways):
+                        yield each
                     small, number, size = [], 0, 0
-        for joined in gathered(small, self.admission.ways):
-            yield joined
+        for each in joined(small, self.admission.ways):
+            yield each
 
 
 async def granted(broker: Broker, receipt: int) -> None:

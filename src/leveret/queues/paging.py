@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappush
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, Message
@@ -103,6 +104,7 @@ class Pager:
         if lane.number not in self._loading:  # else what is being read must find its place at the end of ``ready``
             while len(ready) > keep and self._may_leave(ready[-1], lane.page_start - 1, synced, squeeze):
                 self._leave(lane, lane.page_start - 1, ready.pop(), spilled)
+        self._let_go_of_stored(lane, synced)
         while fresh and self._may_leave(fresh[0], lane.page_stop, synced, squeeze):
             self._leave(lane, lane.page_stop, fresh.popleft(), spilled)
             lane.page_stop += 1
@@ -111,6 +113,20 @@ class Pager:
             self.pages.spill(self._queue.id, lane.number, spilled)
         if not lane.paged and lane.number not in self._loading:
             self._close_stretch(lane)
+
+    def _let_go_of_stored(self, lane: Lane, synced: int) -> None:
+        """The most common case at once: the first of ``fresh`` are all in the journal and none of them needs a look."""
+        number = min(synced - lane.page_stop, len(lane.fresh))
+        if number <= 0 or lane.holes or not self._queue.stored or self.paged_bodies is not None:
+            return
+        leaving = list(islice(lane.fresh, number))
+        if not all(traits.persistent for traits in {message[2] for message in leaving}):
+            return
+        for _ in range(number):
+            lane.fresh.popleft()
+        lane.page_stop += number
+        lane.paged += number
+        self.bytes += sum([len(message[0]) for message in leaving])
 
     def _open_stretch(self, lane: Lane, keep: int, synced: int, squeeze: bool) -> bool:
         """Cut ``ready`` behind the last message that may leave, if enough may; an empty stretch lies between."""
@@ -370,18 +386,6 @@ class Pager:
             self.paged_bodies.many_died(lane, stretch.sequence, stretch.number, stretch.size)
         if self.withheld is not None:
             self.withheld.forget_below(lane.number, lane.head)
-
-    def note_redelivered(self) -> None:
-        """Tell the log which waiting messages were delivered before without having come back in this life."""
-        queue = self._queue
-        log = queue.surroundings.log
-        for lane in queue.lanes:
-            for sequence, tries, _ in lane.returned:
-                if not tries:
-                    log.returned(queue.id, lane.number, sequence, 1, 0)
-            number = min(lane.redelivered_below, lane.page_stop) - lane.page_start
-            if number > 0:
-                log.returned(queue.id, lane.number, lane.page_start, number, 0)
 
     def restore(self, lane: Lane, first: int, stop: int, number: int, size: int, redelivered_below: int) -> None:
         """What an earlier life left."""

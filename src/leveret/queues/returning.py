@@ -105,3 +105,15 @@ class Waiting:
 
     def stop(self) -> None:
         self._next.stop()
+
+
+def note_redelivered(queue: ClassicQueue) -> None:
+    """Tell the log which waiting messages were delivered before without having come back in this life."""
+    log = queue.surroundings.log
+    for lane in queue.lanes:
+        for sequence, tries, _ in lane.returned:
+            if not tries:
+                log.returned(queue.id, lane.number, sequence, 1, 0)
+        number = min(lane.redelivered_below, lane.page_stop) - lane.page_start
+        if number > 0:
+            log.returned(queue.id, lane.number, lane.page_start, number, 0)

@@ -25,7 +25,7 @@ def runs(
 ) -> list[list[Message]]:
     schema, *batches = list(Framing().feed(arrow_stream(pa.record_batch(columns))))
     contents = Contents(schema, exchange, key, most)
-    return [run for batch in batches for piece in contents.slices(batch) for run in contents.runs(piece)]
+    return [run.messages for batch in batches for piece in contents.slices(batch) for run in contents.runs(piece)]
 
 
 def only_run(columns: dict[str, Any], **options: Any) -> list[Message]:
