@@ -36,7 +36,6 @@ from benchmarks.pipeline.scenarios import Scenario
 from benchmarks.pipeline.spark_runs import REPOSITORY, run_job
 
 BATCHES = 2  # of a streaming pass; the first is warming up. Large ones: Spark takes 0.4 s for any batch
-SINK_BATCHES = 3
 WARM_PART = 8  # a queue with this part of the rows is read before the measured one, to warm up and to check
 PROBE_RATE = 1_000
 READERS_LONGER = 4.0  # seconds that the readers go on after the probe's own
@@ -112,7 +111,7 @@ class Measures:
         outlet = f"out-{scenario.id}"
         declare_outlet(self._broker, outlet, outlet, kind)
         options = {"endpoint": self._broker.endpoint, "exchange": outlet, "guarantee": guarantee}
-        source = self._from(scenario.rows, SINK_BATCHES, superStream="bench.short", startingOffsets="earliest")
+        source = self._from(scenario.rows, BATCHES, superStream="bench.short", startingOffsets="earliest")
         passes = (warming(source), Pass("measure", source, Sink("exchange", options=options), False))
         output = Source("leveret", {"endpoint": self._broker.endpoint, "queue": outlet})
         found = self._run(scenario, passes=passes, output=output)

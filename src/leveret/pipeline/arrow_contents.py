@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +25,6 @@ from leveret.message import (
     PERSISTENT_BY_PRIORITY,
     TRANSIENT_BY_PRIORITY,
     Address,
-    Message,
     Traits,
 )
 from leveret.pipeline.arrow_framing import Framed
@@ -85,30 +86,25 @@ class Contents:
         largest = max(map(len, bodies), default=0)
         if largest > self._most:
             raise TooLarge(f"message size {largest} is larger than configured max size {self._most}")
-        addresses = self._addresses_of(batch)
         names = batch.schema.names
         if "headers" in names or "properties" in names:
             contents, traits = with_properties(bodies, batch)
         else:
             contents, traits = plain_contents(bodies), None
-        runs = [(contents, addresses, traits)] if isinstance(addresses, Address) else _cut(contents, addresses, traits)
         return [
-            Incoming(_messages(some, address, each), traits is None, sum(map(len, some)))
-            for some, address, each in runs
+            _run(contents[start:stop], address, None if traits is None else traits[start:stop])
+            for start, stop, address in self._addressed(batch)
         ]
 
-    def _addresses_of(self, batch: pa.RecordBatch) -> Address | list[Address]:
-        """One for all rows, or one for each."""
-        names = batch.schema.names
-        if "routing_key" not in names and "exchange" not in names:
-            return self._address(self._exchange, self._key)
-        keys = texts_of(batch, "routing_key", self._key)
-        exchanges = texts_of(batch, "exchange", self._exchange)
-        if isinstance(keys, str) and isinstance(exchanges, str):
-            return self._address(exchanges, keys)
-        keys, exchanges = ([each] * batch.num_rows if isinstance(each, str) else each for each in (keys, exchanges))
-        found = {pair: self._address(*pair) for pair in set(zip(exchanges, keys, strict=True))}
-        return [found[pair] for pair in zip(exchanges, keys, strict=True)]
+    def _addressed(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, Address]]:
+        """Stretches of rows, from and below, that have the same address."""
+        number = batch.num_rows
+        keys, key_of = texts_of(batch, "routing_key", self._key)
+        exchanges, exchange_of = texts_of(batch, "exchange", self._exchange)
+        changes = np.flatnonzero((np.diff(key_of) != 0) | (np.diff(exchange_of) != 0)) + 1
+        for start, stop in pairwise([0, *changes.tolist(), number]):
+            if start < stop:
+                yield start, stop, self._address(exchanges[exchange_of[start]], keys[key_of[start]])
 
     def _address(self, exchange: str, key: str) -> Address:
         known = self._addresses.get((exchange, key))
@@ -121,19 +117,12 @@ class Contents:
         return known
 
 
-_OfOneAddress = tuple[list[bytes], Address, list[Traits] | None]
-
-
-def _messages(contents: list[bytes], address: Address, traits: list[Traits] | None) -> list[Message]:
+def _run(contents: list[bytes], address: Address, traits: list[Traits] | None) -> Incoming:
+    size = sum(map(len, contents))
     if traits is None:
-        return [(content, address, PERSISTENT) for content in contents]
-    return [(content, address, each) for content, each in zip(contents, traits, strict=True)]
-
-
-def _cut(contents: list[bytes], addresses: list[Address], traits: list[Traits] | None) -> Iterator[_OfOneAddress]:
-    changes = [row for row in range(1, len(addresses)) if addresses[row] is not addresses[row - 1]]
-    for start, stop in pairwise([0, *changes, len(addresses)]):
-        yield contents[start:stop], addresses[start], traits[start:stop] if traits is not None else None
+        return Incoming([(content, address, PERSISTENT) for content in contents], True, size)
+    messages = [(content, address, each) for content, each in zip(contents, traits, strict=True)]
+    return Incoming(messages, False, size)
 
 
 # ---- contents
@@ -289,16 +278,14 @@ def _bytes(column: pa.Array) -> list[bytes]:
     return [raw[start - first : stop - first] for start, stop in pairwise(ends)]
 
 
-def texts_of(batch: pa.RecordBatch, name: str, default: str) -> str | list[str]:
-    """One for all rows, or one for each. A null stands for the default, as a missing column does."""
+def texts_of(batch: pa.RecordBatch, name: str, default: str) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """The different texts of a column, and which of them each row has. A null stands for the default, as a missing
+    column does."""
     if name not in batch.schema.names:
-        return default
+        return [default], np.zeros(batch.num_rows, np.int64)
     column = batch.column(name).dictionary_encode()
-    known: list[str | None] = [*column.dictionary.to_pylist(), None]
-    texts = [default if text is None else text for text in known]
-    if len(texts) == 2 and not column.null_count:
-        return texts[0]
-    return [texts[index] for index in column.indices.fill_null(len(texts) - 1).to_pylist()]
+    texts: list[str] = [*column.dictionary.to_pylist(), default]
+    return texts, column.indices.fill_null(len(texts) - 1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _short(text: str, name: str) -> str:
