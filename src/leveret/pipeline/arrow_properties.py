@@ -2,8 +2,8 @@
 
 All rows are walked in step, property by property in the order of the wire: what is present moves the row on by its
 length. So each property of all rows is a list of places, whatever else the rows have. Headers are walked the same way,
-first header of all rows, second header of all rows, as long as they are strings; rows that have others are decoded one
-by one, and what is decoded is remembered by its bytes.
+first header of all rows, second header of all rows, as long as they are strings, whole numbers or truths; rows that
+have others are decoded one by one, and what is decoded is remembered by its bytes.
 
 Properties were opaque until now, and may be nonsense: no position is followed beyond the slab, and a row whose
 properties do not end where its frame ends has none.
@@ -34,11 +34,20 @@ from leveret.pipeline.arrow_columns import (
 )
 from leveret.pipeline.arrow_schema import PROPERTIES
 from leveret.wire.content import PAYLOAD, PROPERTIES_AT, SIZE_AT
-from leveret.wire.fields import LAST_SECOND, decode_table
+from leveret.wire.fields import LAST_SECOND, NUMBERS, decode_table
 from leveret.wire.properties import LAYOUT, UNKNOWN_FLAGS
 
 MOST_IN_STEP = 64  # headers of one message that are walked with the others
 LONG_STRING = ord("S")
+TRUTH = ord("t")
+# Of these what pyarrow writes is what Python writes.
+WHOLE_NUMBERS = {
+    letter: np.dtype(f"{'i' if number.format.islower() else 'u'}{number.size}")
+    for letter, number in NUMBERS.items()
+    if number.format[-1] in "bBhHiIlLqQ"
+}
+WIDTHS = np.zeros(256, np.int64)
+WIDTHS[[TRUTH, *WHOLE_NUMBERS]] = [1, *(number.itemsize for number in WHOLE_NUMBERS.values())]
 FIXED = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
 
 
@@ -122,9 +131,10 @@ class Entries(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One header of each of some rows: which rows of the span, and where its name and value are."""
+    """One header of each of some rows: which rows of the span, of which kind, and where its name and value are."""
 
     which: Places
+    kinds: Places
     names: Places
     name_stops: Places
     values: Places
@@ -149,21 +159,23 @@ def _map(offsets: np.ndarray, names: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def _walked(slab: Slab, span: Span) -> tuple[Entries, Span]:
-    """The headers of all rows that have nothing but strings, and the rows that have others."""
+    """The headers of all rows that have nothing but what can be walked, and the rows that have others."""
     at, stops = span.starts.copy(), span.starts + span.lengths
     slow = np.zeros(len(at), np.bool_)
     active = np.flatnonzero(at < stops)
-    steps = [Step(*[active[:0]] * 5)]
+    steps = [Step(*[active[:0]] * 6)]
     while len(active):
         here = at[active]
         behind_names = here + 1 + slab.u8[here]
-        values = behind_names + 5
-        next_ones = values + slab.u32[_within(slab, behind_names + 1, 4)]
-        good = (slab.u8[_within(slab, behind_names, 1)] == LONG_STRING) & (next_ones <= stops[active])
+        kinds = slab.u8[_within(slab, behind_names, 1)]
+        is_text, widths = kinds == LONG_STRING, WIDTHS[kinds]
+        values = behind_names + np.where(is_text, 5, 1)
+        next_ones = values + np.where(is_text, slab.u32[_within(slab, behind_names + 1, 4)], widths)
+        good = (is_text | (widths > 0)) & (next_ones <= stops[active])
         if len(steps) > MOST_IN_STEP:
             good[:] = False
         slow[active[~good]] = True
-        step = Step(active[good], here[good] + 1, behind_names[good], values[good], next_ones[good])
+        step = Step(active[good], kinds[good], here[good] + 1, behind_names[good], values[good], next_ones[good])
         steps.append(step)
         at[step.which] = step.value_stops
         active = step.which[step.value_stops < stops[step.which]]
@@ -173,9 +185,33 @@ def _walked(slab: Slab, span: Span) -> tuple[Entries, Span]:
     entries = Entries(
         span.rows[every.which[order]],
         texts(cut(slab, every.names[order], every.name_stops[order])),
-        texts(cut(slab, every.values[order], every.value_stops[order])),
+        _value_texts(slab, every.kinds[order], every.values[order], every.value_stops[order]),
     )
     return entries, Span(span.rows[slow], span.starts[slow], span.lengths[slow])
+
+
+def _value_texts(slab: Slab, kinds: Places, starts: Places, stops: Places) -> pa.Array:
+    """Of each kind at once, then back into their order."""
+    present = np.unique(kinds).tolist()
+    if present in ([], [LONG_STRING]):
+        return texts(cut(slab, starts, stops))
+    places = [np.flatnonzero(kinds == kind) for kind in present]
+    parts = [
+        texts(cut(slab, starts[rows], stops[rows])) if kind == LONG_STRING else _number_texts(slab, kind, starts[rows])
+        for kind, rows in zip(present, places, strict=True)
+    ]
+    order = np.empty(len(kinds), np.int64)
+    order[np.concatenate(places)] = np.arange(len(kinds))
+    return pa.concat_arrays(parts).take(pa.array(order))
+
+
+def _number_texts(slab: Slab, kind: int, starts: Places) -> pa.Array:
+    if kind == TRUTH:
+        return pa.array(slab.u8[starts] != 0).cast(pa.string())
+    number = WHOLE_NUMBERS[kind]
+    views: dict[int, np.ndarray] = {1: slab.u8, 2: slab.u16, 4: slab.u32, 8: slab.u64}
+    values = views[number.itemsize][starts].astype(f"u{number.itemsize}").view(number)
+    return pa.array(values).cast(pa.string())
 
 
 def _decoded(slab: Slab, span: Span) -> Entries:

@@ -6,6 +6,7 @@ seen. A classic queue is browsed: what others consume between planning and readi
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+WORTH_A_TASK = 100_000  # messages
+
 
 class BatchReader(DataSourceReader):
     """Reads from a position to a position."""
@@ -37,7 +40,13 @@ class BatchReader(DataSourceReader):
             start = self._resolved(client, sources, starting)
             end = self._resolved(client, sources, self._options.ending)
         ranges = [Range(queue, start[queue], end[queue]) for queue in sources if end[queue] > start[queue]]
-        return [self._partition(sources[part.queue], part) for part in cut(ranges, self._options.min_partitions)]
+        pieces = self._options.min_partitions or self._pieces(sources, ranges)
+        return [self._partition(sources[part.queue], part) for part in cut(ranges, pieces)]
+
+    def _pieces(self, sources: dict[str, Source], ranges: list[Range]) -> int:
+        """A stream is read shard by shard. A classic queue has no shards: a long one is cut, for all cores to work."""
+        waiting = sum(one.size for one in ranges if sources[one.queue].kind != STREAM)
+        return min(os.cpu_count() or 1, waiting // WORTH_A_TASK)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # Spark makes one partition without a value of an empty list.

@@ -14,7 +14,7 @@ from leveret.pipeline.arrow_batches import Rows, batch_of
 from leveret.pipeline.arrow_properties import text_of_value
 from leveret.pipeline.arrow_schema import COLUMNS, PROPERTIES, chosen_columns
 from leveret.wire.content import make_content
-from leveret.wire.fields import FarTime
+from leveret.wire.fields import NUMBERS, FarTime, decode_value
 from leveret.wire.frames import content_frames
 from leveret.wire.properties import Properties
 
@@ -96,6 +96,17 @@ def test_every_combination_of_properties(sent: list[tuple[Properties, bytes]]) -
         assert dict(row["headers"]) == {
             name: text_of_value(value) for name, value in (properties.headers or {}).items()
         }
+
+
+@pytest.mark.parametrize("letter", "bBsuIilLt")
+def test_whole_numbers_and_truths_of_every_width(letter: str) -> None:
+    width = 1 if letter == "t" else NUMBERS[ord(letter)].size
+    lowest, highest, other = b"\x80" + bytes(width - 1), b"\xff" * width, bytes(width - 1) + b"\x07"
+    for raw in (lowest, highest, other, bytes(width)):
+        table = b"\x01a" + b"S\x00\x00\x00\x01x" + b"\x01n" + letter.encode() + raw
+        content = content_frames(1, b"\x20\x00" + len(table).to_bytes(4, "big") + table, b"", 0)
+        value, _ = decode_value(letter.encode() + raw, 0, width + 1)
+        assert rows_of([content, content])[1]["headers"] == [("a", "x"), ("n", text_of_value(value))]
 
 
 def test_times_beyond_the_calendar_are_no_times() -> None:
