@@ -38,13 +38,15 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Streaming passes in turn, or one batch read (`batch`); then, if given, `output` is read and added up."""
+    """Streaming passes in turn, or one batch read (`batch`, after `nothing`, an empty queue); then, if given, `output`
+    is read and added up."""
 
     name: str
     room: str
     broker_pid: int
     passes: tuple[Pass, ...] = ()
     batch: Source | None = None
+    nothing: Source | None = None
     output: Source | None = None
     listener_options: dict[str, str] | None = None
     has_headers: bool = False
@@ -59,6 +61,6 @@ class Job:
             Pass(each["role"], Source(**each["source"]), Sink(**each["sink"]), each["observe"])
             for each in given["passes"]
         )
-        for name in ("batch", "output"):
+        for name in ("batch", "nothing", "output"):
             given[name] = None if given[name] is None else Source(**given[name])
         return cls(**given)

@@ -136,17 +136,18 @@ class Measures:
         return figures_of(found, expected)
 
     def batch(self, scenario: Scenario) -> Line:
-        """The first read of a session whose Python workers run."""
+        """The first read of a session whose Python processes run."""
         expected = self._queue("batch", scenario.rows)
-        source = Source("leveret", {"endpoint": self._broker.endpoint, "queue": "batch"})
-        found = self._run(scenario, batch=source)
+        declare_queue(self._broker, "nothing")
+        sources = [
+            Source("leveret", {"endpoint": self._broker.endpoint, "queue": name}) for name in ("batch", "nothing")
+        ]
+        found = self._run(scenario, batch=sources[0], nothing=sources[1])
         must_equal(scenario.id, Sums(**found["batch"]["sums"]), expected)
         wait_for_messages(self._broker, ["batch"], expected.rows)  # it was not consumed
         batch = found["batch"]
         cost = {name: value for name, value in batch.items() if name == "seconds" or name.endswith("_cpu_s")}
-        note = (
-            f"{batch['again_s']:.2f} s when read again; {batch['python_start_s']:.1f} s for Python to start before it"
-        )
+        note = f"{batch['again_s']:.2f} s when read again; {batch['python_start_s']:.1f} s for PySpark to start Python"
         return {
             "figure": batch["seconds"],
             "from": "wall time",

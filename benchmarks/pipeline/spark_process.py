@@ -19,7 +19,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.pipeline.cost import between, reading
 from benchmarks.pipeline.job import NEWS, Job, Line, Pass, Sink, Source
-from benchmarks.pipeline.one_row_source import OneRowSource
 from benchmarks.pipeline.pika_source import PikaSource
 
 PASS_SECONDS = 150
@@ -55,7 +54,8 @@ class SparkSide:
         line: Line = {"session_s": round(self.session_seconds, 2), "spark": self.spark.version}
         line["passes"] = [self._run_pass(number, each) for number, each in enumerate(job.passes)]
         if job.batch is not None:
-            line["batch"] = self._run_batch(job.batch)
+            assert job.nothing is not None
+            line["batch"] = self._run_batch(job.batch, job.nothing)
         if job.output is not None:
             line["output"] = sums_of(self._read(job.output), has_headers=False)
         self.spark.stop()
@@ -98,11 +98,11 @@ class SparkSide:
                 query.stop()
                 raise TimeoutError(f"the query was not done after {PASS_SECONDS} s, {told} batches were")
 
-    def _run_batch(self, source: Source) -> Line:
-        """Python starts for a source of one row; then the first read of ours, the same once more, and what was read."""
+    def _run_batch(self, source: Source, nothing: Source) -> Line:
+        """PySpark starts its Python processes for a queue without messages; then comes the first read that has some,
+        the same once more, and what was read."""
         begun = time.monotonic()
-        self.spark.dataSource.register(OneRowSource)
-        self.spark.read.format(OneRowSource.name()).load().write.format("noop").mode("append").save()
+        self._read(nothing).write.format("noop").mode("append").save()
         python_seconds = time.monotonic() - begun
         start = reading(self._pids)
         self._read(source).write.format("noop").mode("append").save()
