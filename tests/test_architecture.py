@@ -44,7 +44,10 @@ ROOMS: dict[str, set[str]] = {
     "pipeline": VALUES
     | {"broker", "queues", "store", "routing", "auth", "delivery", "management"}
     | {"wire.content", "wire.constants", "wire.frames", "wire.splicing", "session.inspection"},
-    "management": VALUES | {"broker", "auth", "config", "server.binding"},
+    # It shows what there is, and reads and makes messages for those who look into queues.
+    "management": VALUES
+    | {"broker", "auth", "config", "machine", "queues", "routing", "delivery", "session", "store", "server.binding"}
+    | {"wire.content", "wire.constants", "wire.frames"},
     "client": {"wire"},
     "links": VALUES | {"client", "broker"},
     "spark": set(),

@@ -36,7 +36,7 @@ from benchmarks.pipeline.scenarios import Scenario
 from benchmarks.pipeline.spark_runs import REPOSITORY, run_job
 
 BATCHES = 2  # of a streaming pass; the first is warming up. Large ones: Spark takes 0.4 s for any batch
-WARM_PART = 8  # a queue with this part of the rows is read before the measured one, to warm up and to check
+WARM_PART = 4  # a queue with this part of the rows is read before the measured one, to warm up and to check
 PROBE_RATE = 1_000
 READERS_LONGER = 4.0  # seconds that the readers go on after the probe's own
 

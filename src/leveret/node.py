@@ -225,9 +225,13 @@ class Node:
             self.endpoints["http"] = f"http://{_authority(settings.host[0], await self._http.start())}"
 
     def _http_routes(self) -> Sequence[BaseRoute]:
-        from leveret.pipeline.routes import routes  # with all that HTTP needs: not before AMQP listens
+        from leveret.management.office import Office  # with all that HTTP needs: not before AMQP listens
+        from leveret.management.routes import routes as management_routes
+        from leveret.management.stats import Stats
+        from leveret.pipeline.routes import routes as pipeline_routes
 
-        return routes(self._house)
+        office = Office(self.broker, self.settings, self._house.in_worker, Stats(self.broker), endpoints=self.endpoints)
+        return [*pipeline_routes(self._house), *management_routes(office)]
 
 
 def _authority(host: str, port: int) -> str:

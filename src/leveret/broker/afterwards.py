@@ -1,4 +1,4 @@
-"""Something to be done once a write is as durable as promised, that nobody waits for."""
+"""Something to be done once a write is as durable as promised, or is known never to be."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 
 class Afterwards:
-    """Waits for a receipt (broker/registry.py: AwaitsReceipt). If that is never granted, the call is never made."""
+    """Waits for a receipt (broker/registry.py: AwaitsReceipt)."""
 
-    __slots__ = ("_call", "_receipt")
+    __slots__ = ("_call", "_lost", "_receipt")
 
-    def __init__(self, receipt: int, call: Callable[[], None]) -> None:
+    def __init__(self, receipt: int, call: Callable[[], None], lost: Callable[[], None]) -> None:
         self._receipt = receipt
         self._call = call
+        self._lost = lost
 
     def granted(self, receipt: int) -> bool:
         if receipt < self._receipt:
@@ -24,4 +25,4 @@ class Afterwards:
         pass  # the grant of all follows soon
 
     def lost(self) -> None:
-        pass
+        self._lost()

@@ -218,12 +218,19 @@ class Broker:
         if self.outgoing or self.dirty:
             self.wake()
 
-    def when_granted(self, call: Callable[[], None]) -> None:
-        """Call back when all that was written so far is as durable as promised; never, if it is lost."""
-        if self.log.issued <= self.last_granted:
+    def when_granted(
+        self, call: Callable[[], None], *, lost: Callable[[], None] = lambda: None, receipt: int | None = None
+    ) -> None:
+        """Call back when all that was written so far, or up to this receipt, is as durable as promised; ``lost``, if it
+        never will be."""
+        wanted = self.log.issued if receipt is None else receipt
+        if wanted <= self.last_granted:
             call()
+        elif self.is_lost:
+            lost()
         else:
-            self.awaiting[Afterwards(self.log.issued, call)] = None
+            self.awaiting[Afterwards(wanted, call, lost)] = None
+            self.wake()
 
     def granted_early(self, receipts: set[int]) -> None:
         """These were settled before they had to be on disk."""

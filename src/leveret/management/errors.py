@@ -34,6 +34,10 @@ class BadRequest(Problem):
     status, word = 400, "bad_request"
 
 
+class PageOutOfRange(Problem):
+    status, word = 400, "page_out_of_range"
+
+
 class NotLoggedIn(Problem):
     status, word = 401, "not_authorised"
     headers = {"WWW-Authenticate": 'Basic realm="Leveret", charset="UTF-8"'}

@@ -22,7 +22,6 @@ from leveret.broker.internal_queues import STAGE
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, PreconditionFailed, StoreError
 from leveret.logs import get_log
-from leveret.pipeline.grants import when_granted
 from leveret.pipeline.inflow import Look
 from leveret.pipeline.moving import LOST, Load, Move, Moved, Moves
 from leveret.pipeline.stages import Stage, Stages, discard, left_by
@@ -174,4 +173,4 @@ class Commits:
 
     def _answer(self, done: Done, outcome: Committed) -> None:
         broker = self._broker
-        when_granted(broker, broker.log.issued, lambda: done(outcome), lambda: done(StoreError(LOST)))
+        broker.when_granted(lambda: done(outcome), lost=lambda: done(StoreError(LOST)))

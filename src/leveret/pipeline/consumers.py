@@ -6,19 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.pipeline.doors import (
-    BadRequest,
-    NotThere,
-    json_answer,
-    json_of,
-    may,
-    query_of,
-    refuse_unless,
-    text_of,
-    truth_of,
-    vhost_of,
-    whole_number_of,
-)
+from leveret.management.answers import json_answer
+from leveret.management.doors import json_of, may, query_of, refuse_unless, text_of, truth_of, vhost_of, whole_number_of
+from leveret.management.errors import BadRequest, NotThere
 from leveret.pipeline.house import House
 from leveret.pipeline.receipts import all_granted
 from leveret.queues.stream import StreamQueue

@@ -7,20 +7,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.leases import Lease, Standing
+from leveret.management.answers import json_answer
+from leveret.management.doors import json_of, may, query_of, refuse_unless, text_of, vhost_of, whole_number_of
+from leveret.management.errors import BadRequest, NotThere
 from leveret.pipeline.arrow_batches import stream_of
 from leveret.pipeline.arrow_schema import chosen_columns
-from leveret.pipeline.doors import (
-    BadRequest,
-    NotThere,
-    json_answer,
-    json_of,
-    may,
-    query_of,
-    refuse_unless,
-    text_of,
-    vhost_of,
-    whole_number_of,
-)
 from leveret.pipeline.house import House
 from leveret.pipeline.lease_reading import jobs_of_lease, slice_of
 from leveret.pipeline.leases import Leases

@@ -18,7 +18,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, NotFound, StoreError
 from leveret.message import Message
-from leveret.pipeline.grants import Lead, when_granted
+from leveret.pipeline.grants import Lead
 from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, front
 from leveret.queues.classic import ClassicQueue
 
@@ -81,10 +81,10 @@ class Move:
             self._lost()
             return False
         if (receipt := self._lead.too_long()) is not None:
-            when_granted(broker, receipt, lambda: self._moves.go_on(self), self._lost)
+            broker.when_granted(lambda: self._moves.go_on(self), lost=self._lost, receipt=receipt)
             return False
         if not self._loads:
-            when_granted(broker, broker.log.issued, self._all_granted, self._lost)
+            broker.when_granted(self._all_granted, lost=self._lost)
             return False
         return self._move_some(*self._loads[0])
 

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.errors import AmqpError
-from leveret.pipeline.doors import Conflict, NotThere, Problem, Refused, json_answer
+from leveret.management.answers import json_answer
+from leveret.management.errors import Conflict, NotThere, Problem, Refused
 from leveret.pipeline.house import House
 from leveret.pipeline.inflow import Inflow
 from leveret.pipeline.receipts import all_granted

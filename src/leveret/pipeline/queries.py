@@ -11,8 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.clock import Clock
+from leveret.management.answers import json_answer
+from leveret.management.doors import json_of, text_of
+from leveret.management.errors import BadRequest
 from leveret.management.login import user_of
-from leveret.pipeline.doors import BadRequest, json_answer, json_of, text_of
 from leveret.pipeline.house import House
 
 MOST_BYTES = 64 << 10

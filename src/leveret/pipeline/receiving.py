@@ -11,13 +11,13 @@ from starlette.requests import Request
 
 from leveret.broker.broker import Broker
 from leveret.errors import StoreError
+from leveret.management.doors import parts_of, query_of, refuse_while_blocked, truth_of, vhost_of
 from leveret.management.login import user_of
 from leveret.message import Message
 from leveret.pipeline.admission import Admission, Publisher
 from leveret.pipeline.arrow_rows import runs_of
-from leveret.pipeline.doors import parts_of, query_of, refuse_while_blocked, truth_of, vhost_of
 from leveret.pipeline.gathering import joined
-from leveret.pipeline.grants import Lead, when_granted
+from leveret.pipeline.grants import Lead
 from leveret.pipeline.house import House
 from leveret.pipeline.inflow import RUN, RUN_BYTES, SLICE_COST, Incoming, Look, front, looked_at
 from leveret.pipeline.receipts import LOST
@@ -103,5 +103,5 @@ async def granted(broker: Broker, receipt: int) -> None:
         else:
             answer.set_exception(problem)
 
-    when_granted(broker, receipt, lambda: settle(None), lambda: settle(StoreError(LOST)))
+    broker.when_granted(lambda: settle(None), lost=lambda: settle(StoreError(LOST)), receipt=receipt)
     await answer

@@ -14,21 +14,12 @@ from starlette.routing import Route
 from leveret.auth.permissions import SECONDS_PER_MATCH, compile_pattern
 from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
+from leveret.management.answers import json_answer
+from leveret.management.doors import LARGEST, may, query_of, refuse_unless, text_of, vhost_of, whole_number_of
+from leveret.management.errors import BadRequest, NotThere
 from leveret.pipeline.arrow_batches import Job, jobs_of, stream_of
 from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
 from leveret.pipeline.browsing import Asked, rows_of
-from leveret.pipeline.doors import (
-    LARGEST,
-    BadRequest,
-    NotThere,
-    json_answer,
-    may,
-    query_of,
-    refuse_unless,
-    text_of,
-    vhost_of,
-    whole_number_of,
-)
 from leveret.pipeline.house import House
 from leveret.pipeline.topics import TopicFilter
 from leveret.queues.classic import ClassicQueue

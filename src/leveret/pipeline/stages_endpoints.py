@@ -11,18 +11,10 @@ from starlette.routing import Route
 
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
+from leveret.management.answers import json_answer
+from leveret.management.doors import json_of, may, query_of, refuse_unless, text_of, vhost_of, whole_number_of
+from leveret.management.errors import BadRequest
 from leveret.pipeline.commits import Commits, Committed
-from leveret.pipeline.doors import (
-    BadRequest,
-    json_answer,
-    json_of,
-    may,
-    query_of,
-    refuse_unless,
-    text_of,
-    vhost_of,
-    whole_number_of,
-)
 from leveret.pipeline.house import House
 from leveret.pipeline.receipts import all_granted
 from leveret.pipeline.receiving import Arrival

@@ -13,26 +13,18 @@ from typing import Literal
 from urllib.parse import unquote
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
 
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
-from leveret.management.errors import BadRequest as BadRequest
-from leveret.management.errors import Blocked as Blocked
-from leveret.management.errors import Conflict as Conflict
-from leveret.management.errors import Gone as Gone
-from leveret.management.errors import NotAvailable as NotAvailable
-from leveret.management.errors import NotThere as NotThere
-from leveret.management.errors import Problem as Problem
-from leveret.management.errors import Refused as Refused
-from leveret.management.errors import TooLarge as TooLarge
+from leveret.errors import StoreError
+from leveret.management.errors import BadRequest, Blocked, NotThere, Refused, TooLarge
 from leveret.management.login import broker_of, user_of
-from leveret.pipeline.house import House as House
 
 Kind = Literal["configure", "write", "read"]
 
 SILENCE = 60.0  # seconds that a client may take for its next bytes
 LARGEST = (1 << 63) - 1
+LOST = "not known to be stored: the disk failed, or the broker stopped; start it again and look"
 
 
 # ---- who asks
@@ -149,5 +141,17 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def json_answer(value: object, status: int = 200) -> Response:
-    return JSONResponse(value, status)
+async def settled(broker: Broker) -> None:
+    """Until all that was changed so far is on disk."""
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(problem: StoreError | None) -> None:
+        if answer.done():
+            return  # the client has gone
+        if problem is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(problem)
+
+    broker.when_granted(lambda: settle(None), lost=lambda: settle(StoreError(LOST)))
+    await answer

@@ -1,0 +1,34 @@
+"""Who may use the management at all, shown on its smallest resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from leveret import Broker
+from tests.support.http_api import QUIET, HttpApi
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(QUIET) as broker:
+        yield broker
+
+
+def add_user(broker: Broker, name: str, *tags: str) -> HttpApi:
+    broker.call(lambda: broker.node.broker.users.add(name, password="secret", tags=tags))
+    return HttpApi(broker.http_url, name, "secret")
+
+
+@pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring", "administrator"])
+def test_s4_72_whoever_has_a_tag_of_the_management_is_told_who_it_is(broker: Broker, tag: str) -> None:
+    status, answer = add_user(broker, "anna", tag, "other").get("/api/whoami")
+    assert (status, answer) == (200, {"name": "anna", "tags": sorted([tag, "other"]), "is_internal_user": True})
+
+
+def test_s4_72_a_user_without_a_tag_has_no_business_here(broker: Broker) -> None:
+    status, answer = add_user(broker, "anna", "impersonator").get("/api/whoami")
+    assert status == 401
+    assert answer["error"] == "not_authorised"
+    assert "'anna' has none of the tags administrator, monitoring, policymaker, management" in answer["reason"]
