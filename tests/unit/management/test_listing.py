@@ -1,0 +1,132 @@
+"""Lists as the query asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from leveret.management import listing
+from leveret.management.errors import BadRequest, PageOutOfRange
+from leveret.management.listing import arranged, asked_of, viewed
+
+ROWS: list[dict[str, Any]] = [
+    {"name": "orders.new", "messages": 5, "message_stats": {"publish": 7, "ack": 1}},
+    {"name": "orders.old", "messages": 11},
+    {"name": "Mail", "messages": 0, "message_stats": {"publish": 2}},
+    {"name": "audit", "messages": None},
+]
+
+
+def asked(query: str) -> listing.Asked:
+    return asked_of(Request({"type": "http", "query_string": query.encode(), "headers": []}))
+
+
+def names(query: str) -> list[str]:
+    found = arranged(ROWS, asked(query))
+    return [row["name"] for row in (found["items"] if isinstance(found, dict) else found)]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["orders.new", "orders.old", "Mail", "audit"]),
+        ("name=", ["orders.new", "orders.old", "Mail", "audit"]),
+        ("name=orders", ["orders.new", "orders.old"]),
+        ("name=mail", []),
+        ("name=a.dit", []),
+        ("name=^(mail|audit)$&use_regex=true", ["Mail", "audit"]),
+        ("sort=name", ["Mail", "audit", "orders.new", "orders.old"]),
+        ("sort=messages", ["audit", "Mail", "orders.new", "orders.old"]),
+        ("sort=messages&sort_reverse=true", ["orders.old", "orders.new", "Mail", "audit"]),
+        ("sort=message_stats.publish&sort_reverse=true", ["orders.new", "Mail", "orders.old", "audit"]),
+        ("sort=nothing.of.this", ["orders.new", "orders.old", "Mail", "audit"]),
+        ("page=2&page_size=3", ["audit"]),
+        ("page=1&page_size=2&sort=name", ["Mail", "audit"]),
+    ],
+)
+def test_filter_sort_and_page(query: str, found: list[str]) -> None:
+    assert names(query) == found
+
+
+def test_a_page_tells_of_the_others() -> None:
+    found = arranged(ROWS, asked("page=1&page_size=1&name=orders&columns=name"))
+    assert found == {
+        "filtered_count": 2,
+        "item_count": 1,
+        "items": [{"name": "orders.new"}],
+        "page": 1,
+        "page_count": 2,
+        "page_size": 1,
+        "total_count": 4,
+    }
+
+
+def test_an_empty_list_has_one_page() -> None:
+    found = arranged([], asked("page=1"))
+    assert isinstance(found, dict)
+    assert (found["page_count"], found["items"]) == (1, [])
+
+
+def test_a_page_that_is_not_there() -> None:
+    with pytest.raises(PageOutOfRange, match="page: 3 page size: 2, len: 4: ask for page 1 to 2"):
+        arranged(ROWS, asked("page=3&page_size=2"))
+
+
+def test_columns_keep_their_place_and_missing_ones_are_left_out() -> None:
+    found = arranged(ROWS, asked("columns=message_stats.publish,name,nothing"))
+    assert found[:2] == [{"message_stats": {"publish": 7}, "name": "orders.new"}, {"name": "orders.old"}]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("page=0", "page"),
+        ("page=one", "page"),
+        ("page=1&page_size=501", "page_size"),
+        ("page=1&page_size=0", "page_size"),
+        ("use_regex=perhaps", "use_regex"),
+        ("sort_reverse=2", "sort_reverse"),
+        (f"name={'x' * 1001}", "longer than 1000"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused(query: str, word: str) -> None:
+    with pytest.raises(BadRequest, match=word):
+        asked(query)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{2}{3}{4}**", "[z-a]"])
+def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
+    with pytest.raises(BadRequest, match="no regular expression"):
+        arranged(ROWS, asked_of_name(pattern))
+
+
+def test_a_pattern_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "SECONDS", 0.1)
+    with pytest.raises(BadRequest, match=r"takes longer than 0.1 s"):
+        arranged([{"name": "a" * 40 + "!"}] * 50, asked_of_name("^(a|a|a|a|aa)+$"))
+
+
+def asked_of_name(pattern: str) -> listing.Asked:
+    return listing.Asked(pattern, True, (), False, 0, 100, ())
+
+
+def test_a_view_may_leave_things_out_and_others_get_their_turn() -> None:
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def look() -> list[dict[str, Any]]:
+        beside = asyncio.ensure_future(others())
+        found = await viewed(range(1_000), lambda number: {"n": number} if number % 400 == 0 else None)
+        beside.cancel()
+        return found
+
+    assert asyncio.run(look()) == [{"n": 0}, {"n": 400}, {"n": 800}]
+    assert turns == 1_000 // listing.SLICE
