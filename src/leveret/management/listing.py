@@ -2,7 +2,7 @@
 
     ?name=ord&use_regex=false&sort=messages&sort_reverse=true&page=1&page_size=100&columns=name,message_stats.publish
 
-What is listed is looked at on the loop, some hundred objects a turn. All else works on plain values and is done in a
+What is listed is looked at on the loop, for some milliseconds a turn. All else works on plain values and is done in a
 thread: ten thousand rows hold nobody up. A regular expression of somebody else's is bounded in time.
 """
 
@@ -24,7 +24,8 @@ from leveret.management.office import Office
 Row = dict[str, Any]
 T = TypeVar("T")
 
-SLICE = 200  # objects that are looked at in one turn
+SLICE_SECONDS = 0.005  # of looking, before others get their turn
+LOOK_AT_CLOCK = 10  # objects between two looks at it
 LARGEST_PAGE = 500
 LONGEST_NAME = 1_000
 SECONDS = 1.0  # for a regular expression, over all rows
@@ -67,12 +68,14 @@ def _path(text: str) -> tuple[str, ...]:
 async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[Row]:
     """A row of each, without those of which the view gives none. Other work gets its turn in between."""
     rows: list[Row] = []
+    end = perf_counter() + SLICE_SECONDS
     for number, thing in enumerate(list(things), 1):
         row = view(thing)
         if row is not None:
             rows.append(row)
-        if number % SLICE == 0:
+        if number % LOOK_AT_CLOCK == 0 and perf_counter() >= end:
             await asyncio.sleep(0)
+            end = perf_counter() + SLICE_SECONDS
     return rows
 
 
