@@ -66,7 +66,7 @@ bench-compare: .venv/.installed ## the same benchmark for this tree and for REF 
 	@sh tools/bench_compare.sh "$(PYTHON)" "$(REF)" --amqpbench "$(AMQPBENCH)" $(ARGS)
 
 foreign: ## the programs of other languages that the tests talk to
-	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm cc=gcc mkfs.ext4=e2fsprogs java=openjdk-17-jre-headless
+	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm cc=gcc mkfs.ext4=e2fsprogs java=openjdk-17-jre-headless chromium=chromium
 	@sh tools/install_node_modules.sh $(NODE_DIR)
 
 clean: ## remove everything that make made

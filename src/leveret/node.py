@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
@@ -23,12 +24,15 @@ from leveret.logs import get_log
 from leveret.machine import resident_memory, usable_memory
 from leveret.management.http import HttpServer
 from leveret.pipeline.house import House
+from leveret.server.certificates import Certificates
+from leveret.server.first_login import FirstLogin, ShowFirstLogin, made_up, opens_to_a_network
 from leveret.server.flusher import Flusher
-from leveret.server.listener import Listener
+from leveret.server.listener import Listener, most_unfinished
 from leveret.server.logins import Logins
 from leveret.server.pulse import Pulse
+from leveret.server.readiness import Readiness
+from leveret.server.reloading import compare, tell
 from leveret.server.ticker import Ticker
-from leveret.server.tls import server_context
 from leveret.session.limits import Limits
 from leveret.sharding.sharding import Sharding
 from leveret.store.memory_log import MemoryLog
@@ -37,15 +41,31 @@ from leveret.store.store import Store
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
+    from leveret.management.office import Office
+
 EVERYTHING = ".*"
+NOBODY_LISTENS: Mapping[str, str] = MappingProxyType({})
 
 
 class Node:
-    """One running broker: ``await start()``, ``await stop()``. ``endpoints`` names what is listened on."""
+    """One running broker: ``await start()``, ``await stop()``. ``endpoints`` names what is listened on.
 
-    def __init__(self, settings: Settings, clock: Clock | None = None) -> None:
+    A process that is the broker and nothing else gives its environment, by which a service manager is told how it
+    goes, and a way to show the first administrator's password to whoever started it.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        *,
+        environ: Mapping[str, str] = NOBODY_LISTENS,
+        show_first_login: ShowFirstLogin | None = None,
+    ) -> None:
         self.settings = settings
         self.endpoints: dict[str, str] = {}
+        self._readiness = Readiness(environ)
+        self._show_first_login = show_first_login
         clock = clock or Clock()
         self.store: Store | None = None
         if settings.data_dir is not None:
@@ -69,6 +89,9 @@ class Node:
         self._pulse: Pulse | None = None
         self._listener: Listener | None = None
         self._http: HttpServer | None = None
+        self._certificates: Certificates | None = None
+        self._office: Office | None = None
+        self._first_login: FirstLogin | None = None
         self._house = House(self.broker, settings.max_message_bytes)
 
     async def start(self) -> None:
@@ -78,15 +101,23 @@ class Node:
             is_new = self.store is None or await self._open_store(self.store)
             self.sharding.start()
             self._house.commits.start()
+            if is_new:
+                self._first_login = await self._make_first_login()
             self._bootstrap(is_new)
             await self._written()
             await self._open_doors()
+            self._readiness.ready(f"listening on {', '.join(self.endpoints.values())}")
+            self._readiness.feed_watchdog(loop)
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
+        self._readiness.stopping()
+        self._readiness.leave()
         self.broker.is_stopping = True
+        if self._certificates is not None:
+            self._certificates.stop()
         await self._close_doors(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
         if self._logins is not None:
             self._logins.stop()
@@ -98,6 +129,38 @@ class Node:
             self._ticker.stop()
         self.endpoints.clear()
 
+    async def reload(self, load: Callable[[], Settings]) -> None:
+        """Take over what may change while running, and read the certificates again. All problems go to the log."""
+        self._readiness.reloading()
+        status = "reloaded"
+        try:
+            wanted = await asyncio.get_running_loop().run_in_executor(None, load)
+        except ConfigError as problem:
+            get_log("reload").error("settings not reloaded, nothing changed", reason=problem)
+            status = f"settings not reloaded: {problem}"
+        else:
+            before, reload = self.settings, compare(self.settings, wanted)
+            self._apply(reload.settings)
+            tell(reload, before, wanted)
+            if self._certificates is not None and not await self._certificates.reload():
+                status = "reloaded, but the certificate is the old one: see the log"
+        self._readiness.ready(status)
+
+    def _apply(self, settings: Settings) -> None:
+        """What is declared ``live``, to those who keep to it; the rest of ``settings`` is as before."""
+        self.settings = settings
+        self._house.max_message_bytes = settings.max_message_bytes
+        if self._office is not None:
+            self._office.settings = settings
+        if self._logins is not None:
+            self._logins.failure_delay = settings.login_failure_delay
+        if self._pulse is not None:
+            self._pulse.handshake_timeout = settings.handshake_timeout
+        if self._listener is not None:
+            self._listener.keep_to(settings.max_message_bytes, settings.max_connections)
+        self.broker.memory.mark = settings.memory_mark.of(usable_memory())
+        self.broker.check_memory()
+
     async def _open_store(self, store: Store) -> bool:
         """Read what an earlier life left, and put it back; whether there was none."""
         loop = asyncio.get_running_loop()
@@ -106,6 +169,7 @@ class Node:
 
         def progress(done: int, of: int) -> None:
             if of > 4 and done % max(of // 10, 1) == 0:
+                self._readiness.status(f"recovering, {done} of {of} segments")
                 log.info("recovering", segments=f"{done} of {of}")
 
         opened = await loop.run_in_executor(None, store.open, progress)
@@ -157,25 +221,46 @@ class Node:
                 return
         await asyncio.get_running_loop().run_in_executor(None, self.store.close)
 
+    @property
+    def url_user(self) -> str:
+        """The user that a URL for newcomers names: empty when the default user was never made, or is gone."""
+        first = self._first_login
+        name = self.settings.default_user if first is None else first.user
+        return name if name in self.broker.users else ""
+
+    async def _make_first_login(self) -> FirstLogin | None:
+        """Shown before it is kept: a start that fails in between must not leave a password that nobody knows."""
+        settings, show = self.settings, self._show_first_login
+        if show is None or not opens_to_a_network(settings.host):
+            return None
+        login, password = await asyncio.get_running_loop().run_in_executor(None, made_up, settings)
+        if password is not None:
+            show(login.user, password)
+        return login
+
     def _bootstrap(self, is_new: bool) -> None:
         """At the first start the first vhost and user; at every start what the configuration asks for."""
         settings, broker = self.settings, self.broker
         if is_new:
             broker.add_vhost(settings.default_vhost)
-            broker.users.add(settings.default_user, password=settings.default_password, tags=("administrator",))
-            broker.permissions.set(settings.default_user, settings.default_vhost, EVERYTHING, EVERYTHING, EVERYTHING)
+            first, tags = self._first_login, ("administrator",)
+            if first is None:
+                user = broker.users.add(settings.default_user, password=settings.default_password, tags=tags)
+            else:
+                user = broker.users.add(first.user, password_hash=first.password_hash, tags=tags)
+            broker.permissions.set(user.name, settings.default_vhost, EVERYTHING, EVERYTHING, EVERYTHING)
         wanted = settings.bootstrap
         for vhost in wanted.vhosts:
             broker.add_vhost(vhost.name)
             broker.limit_vhost(vhost.name, max_queues=vhost.max_queues, max_connections=vhost.max_connections)
-        for user in wanted.users:
+        for row in wanted.users:
             broker.users.add(
-                user.name,
-                password=user.password,
-                password_hash=user.password_hash,
-                tags=user.tags,
-                max_connections=user.max_connections,
-                max_channels=user.max_channels,
+                row.name,
+                password=row.password,
+                password_hash=row.password_hash,
+                tags=row.tags,
+                max_connections=row.max_connections,
+                max_channels=row.max_channels,
             )
         self._refuse_strangers()
         for rule in wanted.permissions:
@@ -208,7 +293,7 @@ class Node:
             channel_max=settings.channel_max,
             heartbeat=settings.heartbeat,
             max_message_bytes=settings.max_message_bytes,
-            max_partial_bytes=max(64 << 20, 2 * settings.max_message_bytes),
+            max_partial_bytes=most_unfinished(settings.max_message_bytes),
             write_high_mark=settings.write_high_mark,
             loopback_users=settings.loopback_users,
         )
@@ -217,12 +302,17 @@ class Node:
             port = await self._listener.listen(settings.host, settings.amqp_port, "--amqp-port", None)
             self.endpoints["amqp"] = f"amqp://{_authority(settings.host[0], port)}"
         if settings.tls_cert is not None and settings.amqps_port is not None:
-            context = server_context(settings.tls_cert, settings.tls_key, settings.tls_ca)
+            files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
+            self._certificates = Certificates(files, broker.timers, self._listener.renew)
+            context = self._certificates.context()
             port = await self._listener.listen(settings.host, settings.amqps_port, "--amqps-port", context)
+            self._certificates.watch()
             self.endpoints["amqps"] = f"amqps://{_authority(settings.host[0], port)}"
         if settings.http_port is not None:
             self._http = HttpServer(broker, self._logins.login, settings, self._http_routes)
             self.endpoints["http"] = f"http://{_authority(settings.host[0], await self._http.start())}"
+            assert self._office is not None
+            self._office.stats.start()
 
     def _http_routes(self) -> Sequence[BaseRoute]:
         from leveret.management.office import Office  # with all that HTTP needs: not before AMQP listens
@@ -231,6 +321,7 @@ class Node:
         from leveret.pipeline.routes import routes as pipeline_routes
 
         office = Office(self.broker, self.settings, self._house.in_worker, Stats(self.broker), endpoints=self.endpoints)
+        self._office = office
         return [*pipeline_routes(self._house), *management_routes(office)]
 
 

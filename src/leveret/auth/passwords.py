@@ -5,14 +5,20 @@ it in a thread pool, never on the loop. ``VerifiedLogins`` is the exception, a k
 
 The cost is OWASP's second choice for argon2id: 19 MiB, two passes, one lane. A pool of a few verifying at once then
 takes 76 MiB rather than the 256 MiB of argon2-cffi's defaults, and no verify spawns threads of its own.
+
+Hashes that RabbitMQ exports (four bytes of salt, then one SHA-2 of salt and password, in base64) are taken as they are,
+with their algorithm in front: ``$rabbitmq-sha256$...``. None is ever made here.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import secrets
 from collections import deque
 from functools import cache
-from hashlib import blake2b
+from hashlib import blake2b, sha256, sha512
+from hmac import compare_digest
 from typing import TYPE_CHECKING
 
 from leveret.errors import ConfigError
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
 
 NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$f9DMVK7dsZGrm96afPOzZw$ssrbO3Vm3FoMDHFYMWG/KZBj0u8m5DC3x3WSSMFnz18"
 """A hash to verify against when there is no user: same parameters, so the same time."""
+RABBITMQ = {"$rabbitmq-sha256$": sha256, "$rabbitmq-sha512$": sha512}
+SALT_BYTES = 4  # of RabbitMQ's hashes
 
 
 @cache
@@ -42,6 +50,12 @@ def verify_password(password_hash: str, password: str) -> bool:
     """Whether ``password`` is the one that was hashed. Blocks; a hash in another form is simply not a match."""
     from argon2.exceptions import InvalidHashError, VerificationError
 
+    for prefix in RABBITMQ:
+        if password_hash.startswith(prefix):
+            is_right = _verify_rabbitmq(password_hash, prefix, password)
+            if not is_right:
+                verify_nobody(password)  # or the time would tell who came from RabbitMQ
+            return is_right
     try:
         return hasher().verify(password_hash, password)
     except (VerificationError, InvalidHashError, UnicodeEncodeError):
@@ -53,8 +67,27 @@ def verify_nobody(password: str) -> None:
     verify_password(NOBODY, password)
 
 
+def _verify_rabbitmq(password_hash: str, prefix: str, password: str) -> bool:
+    salted = _decoded(password_hash, prefix)
+    if salted is None:
+        return False
+    given = password.encode("utf-8", "surrogatepass")
+    return compare_digest(salted[SALT_BYTES:], RABBITMQ[prefix](salted[:SALT_BYTES] + given).digest())
+
+
+def _decoded(password_hash: str, prefix: str) -> bytes | None:
+    """Salt and digest; None if they cannot be that."""
+    try:
+        salted = base64.b64decode(password_hash.removeprefix(prefix), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return salted if len(salted) == SALT_BYTES + RABBITMQ[prefix]().digest_size else None
+
+
 def refuse_unusable_hash(password_hash: str, owner: str) -> None:
     """A hash that can never match is a mistake to report when it is given, not at a login weeks later."""
+    if any(password_hash.startswith(prefix) and _decoded(password_hash, prefix) for prefix in RABBITMQ):
+        return
     if not password_hash.startswith(("$argon2id$", "$argon2i$", "$argon2d$")):
         raise ConfigError(f"password_hash of user {owner!r} cannot be used; accepted: an argon2 string ($argon2id$...)")
 

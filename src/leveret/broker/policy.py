@@ -76,7 +76,7 @@ def _check_head(name: object, pattern: object, apply_to: object, priority: objec
         raise PreconditionFailed(f"its name must be a text of 1 to {LONGEST_NAME} bytes")
     if not isinstance(pattern, str):
         raise PreconditionFailed(f"pattern {pattern!r} is not a string")
-    if apply_to not in APPLY_TO:
+    if not isinstance(apply_to, str) or apply_to not in APPLY_TO:
         raise PreconditionFailed(f"apply-to {apply_to!r} is not one of {', '.join(APPLY_TO)}")
     if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > LARGEST_PRIORITY:
         raise PreconditionFailed(f"priority {priority!r} is not a whole number of up to {LARGEST_PRIORITY}")

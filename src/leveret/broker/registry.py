@@ -50,6 +50,9 @@ class AwaitsReceipt(Protocol):
 class Registry:
     def __init__(self) -> None:
         self.connections: dict[LiveConnection, None] = {}
+        self.opened = self.closed = 0  # connections, counted from connection.open on
+        self.channels_opened = self.channels_closed = 0
+        self.past_received = self.past_sent = 0  # bytes, of connections that are gone
         self._per_user: Counter[str] = Counter()
         self._per_vhost: Counter[str] = Counter()
         self._channels_per_user: Counter[str] = Counter()
@@ -63,6 +66,11 @@ class Registry:
     def remove(self, connection: LiveConnection) -> None:
         self.connections.pop(connection, None)
 
+    def note_traffic(self, received: int, sent: int) -> None:
+        """Of a connection that is gone."""
+        self.past_received += received
+        self.past_sent += sent
+
     def enter(self, user: str, user_limit: int | None, vhost: str, vhost_limit: int | None) -> None:
         """A connection opened a vhost; NotAllowed if that is one too many."""
         if user_limit is not None and self._per_user[user] >= user_limit:
@@ -71,10 +79,12 @@ class Registry:
             raise NotAllowed(
                 f"access to vhost '{vhost}' refused for user '{user}': connection limit ({vhost_limit}) is reached"
             )
+        self.opened += 1
         self._per_user[user] += 1
         self._per_vhost[vhost] += 1
 
     def leave(self, user: str, vhost: str) -> None:
+        self.closed += 1
         self._per_user[user] -= 1
         self._per_vhost[vhost] -= 1
         self._per_user += Counter()  # drops the zeros, or names would pile up for ever
@@ -83,9 +93,11 @@ class Registry:
     def open_channel(self, user: str, limit: int | None) -> None:
         if limit is not None and self._channels_per_user[user] >= limit:
             raise NotAllowed(f"number of channels opened for user '{user}' has reached the maximum allowed ({limit})")
+        self.channels_opened += 1
         self._channels_per_user[user] += 1
 
     def close_channel(self, user: str) -> None:
+        self.channels_closed += 1
         self._channels_per_user[user] -= 1
         if not self._channels_per_user[user]:
             del self._channels_per_user[user]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Literal
 
-from leveret.broker.counters import ExchangeCounters
+from leveret.broker.counters import ExchangeCounters, VhostCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked
 from leveret.broker.internal_queues import InternalQueues
 from leveret.broker.parameters import Parameters
@@ -83,7 +83,8 @@ class Vhost:
         self.hidden: dict[str, ClassicQueue] = {}  # internal ones that exchanges lead to, by names nobody can guess
         self.moves = False  # what a key reaches may change while a message waits for its content
         self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by the name that stands for them
-        self._counters: dict[str, ExchangeCounters] = {}
+        self.counters = VhostCounters()
+        self.exchange_counters: dict[str, ExchangeCounters] = {}  # of those that were published to
         self._names_queues = False  # whether a remembered miss can end by declaring a queue
         self.exchanges[""] = DefaultExchange()
         for exchange, kind in PREDECLARED:
@@ -98,7 +99,7 @@ class Vhost:
         return found
 
     def counters_of(self, exchange: str) -> ExchangeCounters:
-        return self._counters.setdefault(exchange, ExchangeCounters())
+        return self.exchange_counters.setdefault(exchange, ExchangeCounters())
 
     def declare_exchange(
         self,
@@ -151,7 +152,7 @@ class Vhost:
             self.record(Drop(ExchangeRow, (self.name, name)))
         self.epoch += 1
         del self.exchanges[name]
-        self._counters.pop(name, None)
+        self.counters.past_exchanges.absorb(self.exchange_counters.pop(name, ExchangeCounters()))
         self.bindings.remove_source(name)
         for binding in self.bindings.remove_destination(own):
             self._unlink(binding)
@@ -183,6 +184,7 @@ class Vhost:
         owner: Owner | None = None,
     ) -> ClassicQueue:
         """Make it, or agree that it is there already just so. An empty name gets one made up."""
+        self.counters.queues_declared += 1
         arguments, is_named = arguments or {}, bool(name)
         if is_named:
             refuse_reserved(name, "queue", self.name)
@@ -208,10 +210,14 @@ class Vhost:
             owner=owner if exclusive else None,
             arguments=arguments,
         )
-        if made.stored:
-            self.record(Put(queue_row(made)))
-        self.enter(made)
+        self._add_queue(made)
         return made
+
+    def _add_queue(self, queue: ClassicQueue) -> None:
+        if queue.stored:
+            self.record(Put(queue_row(queue)))
+        self.enter(queue)
+        self.counters.queues_created += 1
 
     def enter(self, queue: ClassicQueue) -> None:
         self.queues[queue.name] = queue
@@ -262,6 +268,7 @@ class Vhost:
         for binding in self.bindings.remove_destination(own):
             self.epoch += 1
             self._unlink(binding)
+        self.counters.queue_gone(queue.counters)
         return queue.die()
 
     def _disown(self, queue: ClassicQueue) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import typer
 
 from leveret.cli.flags import with_settings
+from leveret.cli.later_commands import LaterGroup
 from leveret.cli.version import version
 from leveret.errors import ConfigError
 
 app = typer.Typer(
     name="leveret",
+    cls=LaterGroup,
     help="A message broker that any RabbitMQ client can use unchanged.",
     no_args_is_help=True,
     add_completion=False,
@@ -28,6 +30,10 @@ app.add_typer(pipeline_app, name="pipeline")
 
 def main() -> None:
     """The entry point: a setting that cannot be used is one line and exit code 2, never a trace."""
+    if "_LEVERET_COMPLETE" in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()  # a shell asks what could follow
     try:
         app()
     except ConfigError as problem:

@@ -2,6 +2,9 @@
 
 Signals are taken with ``signal.signal`` on every system rather than by the loop: the handler then also runs while
 the loop is stuck, so that a second signal always ends the process.
+
+SIGHUP, where there is one, reloads. It also comes when the terminal goes away that the broker was started in; then it
+ends the broker, which nobody could stop by Ctrl-C any more.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from leveret.cli.banner import banner
+from leveret.cli.banner import banner, first_login
 from leveret.cli.version import version
-from leveret.config import Settings, load_settings
-from leveret.errors import StoreError
+from leveret.config import Loaded, Settings, load_settings, load_with_sources
+from leveret.errors import ConfigError, StoreError
 from leveret.logs import configure_logs, get_log
 
 log = get_log(__name__)
@@ -31,36 +34,81 @@ MOST_FILES = 1 << 20
 class NodeLike(Protocol):
     """What ``serve`` needs of a node. ``start`` that fails or is cancelled has undone what it did."""
 
+    settings: Settings
     endpoints: dict[str, str]
+
+    @property
+    def url_user(self) -> str: ...
 
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...
 
+    async def reload(self, load: Callable[[], Settings]) -> None: ...
+
+
+class Terminal:
+    """Where the operator reads: the banner, and once in a broker's life a password."""
+
+    def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
+        self._out = out
+        self._environ = environ
+        self._has_shown_login_of = ""
+
+    def show_first_login(self, user: str, password: str) -> None:
+        """Not into a journal, which is kept and read by others: then there must be a password of the operator's."""
+        if _is_journal(self._out, self._environ):
+            raise ConfigError(
+                "a broker that is open to a network needs a first password, and a made-up one would be kept in the "
+                "journal: set default_password in the config file or LEVERET_DEFAULT_PASSWORD, and default_user with it"
+            )
+        self._out.write(first_login(user, password))
+        self._out.flush()
+        self._has_shown_login_of = user
+
+    def show_banner(self, node: NodeLike) -> None:
+        text = banner(node.settings, node.endpoints, version(), node.url_user, self._has_shown_login_of)
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except OSError as problem:  # nobody reads our output: no reason not to serve
+            log.warning("banner not shown", reason=problem)
+
 
 def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> int:
     """Run a node until a signal; gives the exit code. ConfigError passes through to ``main``."""
-    settings = load_settings(config, environ, flags)
-    configure_logs(settings.log_format, settings.log_level)
+    loaded = load_with_sources(config, environ, flags)
+    configure_logs(loaded.settings.log_format, loaded.settings.log_level)
     raise_file_limit()
-    from leveret.node import Node  # only now: a wrong flag should not wait for the whole house to be imported
-
+    terminal = Terminal(sys.stdout, environ)
     try:
-        return run(settings, Node(settings))
+        return run(_node(loaded, environ, terminal), terminal, lambda: load_settings(config, environ, flags))
     except (OSError, StoreError) as problem:
         sys.stderr.write(f"leveret: cannot start: {problem}\n")
         return 1
 
 
-def run(settings: Settings, node: NodeLike, exit_now: Callable[[int], object] = os._exit) -> int:
+def _node(loaded: Loaded, environ: Mapping[str, str], terminal: Terminal) -> NodeLike:
+    from leveret.node import Node  # only now: a wrong flag should not wait for the whole house to be imported
+
+    has_password = loaded.sources["default_password"] != "default"
+    show = None if has_password else terminal.show_first_login
+    return Node(loaded.settings, environ=environ, show_first_login=show)
+
+
+def run(
+    node: NodeLike, terminal: Terminal, load: Callable[[], Settings], exit_now: Callable[[int], object] = os._exit
+) -> int:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_live(settings, node, sys.stdout, exit_now))
+        return runner.run(_live(node, terminal, load, exit_now))
 
 
-async def _live(settings: Settings, node: NodeLike, out: TextIO, exit_now: Callable[[int], object]) -> int:
+async def _live(
+    node: NodeLike, terminal: Terminal, load: Callable[[], Settings], exit_now: Callable[[int], object]
+) -> int:
     """Start, wait for a signal, stop. A signal during a long start (recovery) cuts the start short."""
-    stopping = asyncio.Event()
-    with stop_signals(stopping, exit_now):
+    stopping, hung_up = asyncio.Event(), asyncio.Event()
+    with stop_signals(stopping, exit_now), hangup_signal(stopping, hung_up):
         told = asyncio.ensure_future(stopping.wait())
         starting = asyncio.ensure_future(node.start())
         try:
@@ -68,14 +116,29 @@ async def _live(settings: Settings, node: NodeLike, out: TextIO, exit_now: Calla
             if starting.done():
                 starting.result()
                 settle_garbage()
-                _show(out, banner(settings, node.endpoints, version()))
+                terminal.show_banner(node)
+                reloading = asyncio.ensure_future(reload_when(hung_up, node, load))
                 await told
+                reloading.cancel()
+                await asyncio.wait({reloading})
             else:
                 starting.cancel()
                 await asyncio.wait({starting})
         finally:
             told.cancel()
-        return await _stop(node, settings.shutdown_timeout, exit_now)
+        return await _stop(node, node.settings.shutdown_timeout, exit_now)
+
+
+async def reload_when(hung_up: asyncio.Event, node: NodeLike, load: Callable[[], Settings]) -> None:
+    """One reload at a time; signals that come during one make one more."""
+    while True:
+        await hung_up.wait()
+        hung_up.clear()
+        try:
+            await node.reload(load)
+        except Exception:
+            log.exception("reload failed by a bug")
+        configure_logs(node.settings.log_format, node.settings.log_level)
 
 
 async def _stop(node: NodeLike, seconds: float, exit_now: Callable[[int], object]) -> int:
@@ -117,6 +180,38 @@ def stop_signals(stopping: asyncio.Event, exit_now: Callable[[int], object]) -> 
             signal.signal(number, handler)
 
 
+@contextmanager
+def hangup_signal(stopping: asyncio.Event, hung_up: asyncio.Event) -> Iterator[None]:
+    """While inside: SIGHUP sets ``hung_up``, or ``stopping`` if it came because our terminal is gone."""
+    if not hasattr(signal, "SIGHUP"):
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    had_terminal = os.isatty(0)
+
+    def heard() -> None:
+        if had_terminal and not os.isatty(0):
+            log.info("stopping", reason="the terminal is gone")
+            stopping.set()
+        else:
+            hung_up.set()
+
+    before = signal.signal(signal.SIGHUP, lambda _signum, _frame: loop.call_soon_threadsafe(heard))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def _is_journal(out: TextIO, environ: Mapping[str, str]) -> bool:
+    """systemd says by number which stream of ours is its journal."""
+    try:
+        found = os.fstat(out.fileno())
+    except (OSError, ValueError):
+        return False
+    return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
+
+
 def settle_garbage() -> None:
     """What exists after the start stays: never scan it again, and look for cycles seldom."""
     gc.collect()
@@ -146,11 +241,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:
         return None
     return uvloop.new_event_loop
-
-
-def _show(out: TextIO, text: str) -> None:
-    try:
-        out.write(text)
-        out.flush()
-    except OSError as problem:  # nobody reads our output: no reason not to serve
-        log.warning("banner not shown", reason=problem)

@@ -69,7 +69,7 @@ class Consumer(Holder):
     ``take`` and ``take_again`` are called only when ``room()`` was above zero in the same turn.
     """
 
-    __slots__ = ("arguments", "exclusive", "no_ack", "one_shot", "priority", "selector", "tag")
+    __slots__ = ("arguments", "exclusive", "limit", "no_ack", "one_shot", "priority", "selector", "tag")
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class Consumer(Holder):
         unacked: Outstanding | None = None,
     ) -> None:
         super().__init__(queue, credit, unacked)
+        self.limit = credit  # the credit that it has when it holds nothing
         self.tag = tag
         self.no_ack = no_ack
         self.exclusive = exclusive

@@ -1,5 +1,8 @@
 """The application behind the HTTP port: one gate before all routes, which logs in, and answers for what goes wrong.
 
+Programs log in by basic authentication with each request, the page by the cookie of its session. The page's own files
+and its login are open to all.
+
 The path is matched as it came, percent-encoded, so that the virtual host ``/`` can be one segment of it.
 """
 
@@ -9,23 +12,20 @@ import asyncio
 from collections.abc import Sequence
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Router
 from starlette.types import Message, Receive, Scope, Send
 
+from leveret.auth.loopback import is_loopback
+from leveret.auth.users import User
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
+from leveret.management import pages
 from leveret.management.errors import NotLoggedIn, answer_of
 from leveret.management.login import BROKER, USER, Login, credentials_of, logged_in
-from leveret.version import VERSION
-
-OPEN_TO_ALL = {"/"}
+from leveret.management.metrics import PATHS as METRICS
+from leveret.management.sessions import LOGIN, PAGE_HEADER, Desk, Sessions, peer_of
 
 log = get_log("http")
-
-
-async def welcome(request: Request) -> Response:
-    return PlainTextResponse(f"Leveret {VERSION}, the pipeline API is under /api/pipeline\n")
 
 
 class Gate:
@@ -37,7 +37,10 @@ class Gate:
         self._broker = broker
         self._login = login
         self._loopback_users = loopback_users
-        self._router = Router([Route("/", welcome), *routes], redirect_slashes=False)
+        self._desk = Desk(Sessions(broker.clock, broker.users), login, loopback_users)
+        files = pages.routes()
+        self._open_to_all = {LOGIN, *(file.path for file in files)}
+        self._router = Router([*files, *self._desk.routes(), *routes], redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
@@ -54,7 +57,10 @@ class Gate:
             log.debug("client went away", method=method, path=path)
         except Exception as error:
             if not has_begun:
-                await answer_of(error, method, path)(scope, receive, send)
+                answer = answer_of(error, method, path)
+                if PAGE_HEADER in Request(scope).headers and "www-authenticate" in answer.headers:
+                    del answer.headers["www-authenticate"]  # the page has a login of its own: no browser's dialogue
+                await answer(scope, receive, send)
                 return
             # The status has gone out: without its end the answer is cut short, so that nobody takes it for whole.
             log.exception("answer cut short", method=method, path=path)
@@ -62,16 +68,28 @@ class Gate:
             log.debug("cut off at shutdown", method=method, path=path)  # this is the outermost call of the task
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] not in OPEN_TO_ALL:
-            request = Request(scope)
-            credentials = credentials_of(request.headers.get("authorization", ""))
-            if credentials is None:
-                raise NotLoggedIn("not logged in: send a user name and a password by basic authentication")
-            peer = request.client.host if request.client is not None else ""
-            user = await logged_in(self._login, credentials, peer, self._loopback_users)
-            if user is None:
-                raise NotLoggedIn("login refused: wrong user name or password; the broker's log says more")
-            scope[USER] = user
+        if scope["path"] not in self._open_to_all and not _may_measure(Request(scope)):
+            scope[USER] = await self._user_of(Request(scope))
         scope[BROKER] = self._broker
         scope["app"] = self  # starlette's router raises for an unknown path only when there is an application
         await self._router(scope, receive, send)
+
+    async def _user_of(self, request: Request) -> User:
+        header = request.headers.get("authorization", "")
+        user = self._desk.user_of(request) if not header else None
+        if user is not None:
+            return user
+        credentials = credentials_of(header)
+        if credentials is None:
+            raise NotLoggedIn("not logged in: send a user name and a password by basic authentication")
+        user = await logged_in(self._login, credentials, peer_of(request), self._loopback_users)
+        if user is None:
+            raise NotLoggedIn("login refused: wrong user name or password; the broker's log says more")
+        return user
+
+
+def _may_measure(request: Request) -> bool:
+    """Metrics are for whoever asks from this machine, without a login; with one it has to be right."""
+    if request.scope["path"] not in METRICS or "authorization" in request.headers:
+        return False
+    return request.client is not None and is_loopback(request.client.host)

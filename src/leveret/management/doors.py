@@ -91,6 +91,7 @@ async def json_of(request: Request, most_bytes: int = 1 << 20) -> dict[str, obje
             raise TooLarge(f"the body of {request.url.path} is larger than {most_bytes} bytes: send less at once")
     try:
         value = json.loads(bytes(body))
+        json.dumps(value, ensure_ascii=False).encode()  # halves of characters could not be told again
     except (ValueError, RecursionError) as problem:
         raise BadRequest(f"the body of {request.url.path} is not JSON: {problem}") from None
     if not isinstance(value, dict):

@@ -79,10 +79,22 @@ async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[R
     return rows
 
 
-async def list_answer(office: Office, request: Request, rows: list[Row]) -> Response:
-    """The rows as the query asks for them."""
+async def list_answer(
+    office: Office, request: Request, rows: list[Row], *, adding: Callable[[Row], Row] | None = None
+) -> Response:
+    """The rows as the query asks for them. ``adding`` what is costly is done for those that are shown."""
     asked = asked_of(request)
-    return json_bytes(await office.in_worker(lambda: encoded(arranged(rows, asked))))
+    shown = await office.in_worker(lambda: arranged(rows, asked))
+    if adding is not None:
+        await viewed(shown["items"] if isinstance(shown, dict) else shown, adding)
+    return json_bytes(await office.in_worker(lambda: encoded(narrowed(shown, asked.columns))))
+
+
+def narrowed(shown: list[Row] | Row, columns: tuple[tuple[str, ...], ...]) -> list[Row] | Row:
+    """With these columns alone."""
+    if isinstance(shown, dict):
+        return shown | {"items": [_only(row, columns) for row in shown["items"]]}
+    return [_only(row, columns) for row in shown]
 
 
 def object_answer(request: Request, row: Row) -> Response:
@@ -91,14 +103,14 @@ def object_answer(request: Request, row: Row) -> Response:
 
 
 def arranged(rows: list[Row], asked: Asked) -> list[Row] | Row:
-    """All of them in a list, or one page with what is to be known of the others."""
+    """All of them in a list, or one page with what is to be known of the others; with all their columns."""
     total = len(rows)
     if asked.name is not None:
         rows = _named(rows, asked.name, is_regex=asked.is_regex)
     if asked.sort:
         rows = sorted(rows, key=lambda row: _rank(_at(row, asked.sort)), reverse=asked.is_reversed)
     if not asked.page:
-        return [_only(row, asked.columns) for row in rows]
+        return rows
     pages = max(-(-len(rows) // asked.page_size), 1)
     if asked.page > pages:
         raise PageOutOfRange(
@@ -106,7 +118,7 @@ def arranged(rows: list[Row], asked: Asked) -> list[Row] | Row:
             f"{pages}"
         )
     start = (asked.page - 1) * asked.page_size
-    items = [_only(row, asked.columns) for row in rows[start : start + asked.page_size]]
+    items = rows[start : start + asked.page_size]
     return {
         "filtered_count": len(rows),
         "item_count": len(items),

@@ -13,6 +13,8 @@ class QueueCounters:
         "duplicates",
         "expired",
         "got",
+        "got_no_ack",
+        "got_nothing",
         "purged",
         "received",
         "redelivered",
@@ -26,6 +28,8 @@ class QueueCounters:
         self.delivered = 0  # pushed to consumers, acked or not
         self.delivered_no_ack = 0
         self.got = 0  # taken by basic.get
+        self.got_no_ack = 0  # of these, needed no ack
+        self.got_nothing = 0  # basic.get that found nothing
         self.redelivered = 0
         self.acked = 0
         self.requeued = 0
@@ -36,3 +40,7 @@ class QueueCounters:
         self.timed_out = 0  # not settled in time
         self.expired = 0
         self.purged = 0
+
+    def absorb(self, other: QueueCounters) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))

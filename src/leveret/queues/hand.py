@@ -17,10 +17,12 @@ def take_by_hand(queue: ClassicQueue, no_ack: bool) -> Taken | None:
     redelivered = bool(lane.returned)
     waiting = None if queue.consumers.paused else lane.pop()
     if waiting is None:
+        queue.counters.got_nothing += 1
         queue.account()
         return None
     sequence, count, message = waiting
     queue.counters.got += 1
+    queue.counters.got_no_ack += no_ack
     queue.counters.redelivered += redelivered
     if no_ack:
         queue.release(lane.number, sequence, 1, len(message[0]))

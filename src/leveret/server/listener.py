@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from dataclasses import replace
+from typing import Any
 
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
@@ -37,6 +40,8 @@ class Listener:
         self._pulse = pulse
         self._most = _most_connections(max_connections)
         self._servers: list[asyncio.Server] = []
+        self._sealed: list[asyncio.Server] = []  # those with TLS
+        self._is_over = False
         self._log = get_log("listener")
         self._gone = asyncio.Event()
 
@@ -44,20 +49,51 @@ class Listener:
         """Bind every host at one port; the port, which is a picked one if 0 was asked for."""
         for host in hosts:
             try:
-                server = await self.loop.create_server(
-                    lambda: Doorman(self),
-                    host or None,
-                    port,
-                    ssl=context,
-                    ssl_handshake_timeout=self._pulse.handshake_timeout if context else None,
-                    backlog=BACKLOG,
-                    reuse_address=reuse_address(),
-                )
+                server = await self._serve(context, host=host or None, port=port, reuse_address=reuse_address())
             except OSError as problem:
                 raise unusable(host, port, flag, problem) from problem
-            self._servers.append(server)
+            (self._servers if context is None else self._sealed).append(server)
             port = port or server.sockets[0].getsockname()[1]
         return port
+
+    async def _serve(self, context: ssl.SSLContext | None, **where: Any) -> asyncio.Server:
+        return await self.loop.create_server(
+            lambda: Doorman(self),
+            ssl=context,
+            ssl_handshake_timeout=self._pulse.handshake_timeout if context else None,
+            backlog=BACKLOG,
+            **where,
+        )
+
+    # ---- what may change while it listens
+
+    def keep_to(self, max_message_bytes: int, max_connections: int | None) -> None:
+        """From the next peer on; those who are here stay, with what they were promised."""
+        unfinished = most_unfinished(max_message_bytes)
+        self.limits = replace(self.limits, max_message_bytes=max_message_bytes, max_partial_bytes=unfinished)
+        self._most = _most_connections(max_connections)
+
+    async def renew(self, context: ssl.SSLContext) -> None:
+        """Receive new peers with ``context``; who is connected or shaking hands stays as it is.
+
+        The sockets stay too, under a second descriptor each, so nobody who knocks meanwhile is turned away.
+        """
+        made: list[asyncio.Server] = []
+        try:
+            for door in [door for server in self._sealed for door in server.sockets]:
+                again = socket.fromfd(door.fileno(), door.family, door.type)
+                try:
+                    made.append(await self._serve(context, sock=again))
+                except BaseException:
+                    again.close()
+                    raise
+        except BaseException:
+            _close(made)
+            raise
+        _close(self._sealed)
+        self._sealed = made
+        if self._is_over:  # the listener was stopped meanwhile
+            _close(made)
 
     # ---- the doormen call
 
@@ -73,6 +109,7 @@ class Listener:
 
     def dismiss(self, doorman: Doorman, error: Exception | None) -> None:
         self._pulse.doormen.discard(doorman)
+        self._broker.registry.note_traffic(doorman.received, doorman.sent)
         self._log.info("connection gone", connection=doorman.session.name, error=error)
         if not self._pulse.doormen:
             self._gone.set()
@@ -81,8 +118,8 @@ class Listener:
 
     async def stop(self, seconds: float) -> None:
         """No new peers; those that are here are told, and cut off when their time is up."""
-        for server in self._servers:
-            server.close()
+        self._is_over = True
+        _close(self._servers + self._sealed)
         self._gone.clear()
         for doorman in list(self._pulse.doormen):
             doorman.session.force_close("broker forced connection closure with reason 'shutdown'")
@@ -97,6 +134,16 @@ class Listener:
         if self._pulse.doormen:
             self._gone.clear()
             await asyncio.wait_for(self._gone.wait(), 1.0)
+
+
+def most_unfinished(max_message_bytes: int) -> int:
+    """Bytes of messages under way that one connection may have us keep."""
+    return max(64 << 20, 2 * max_message_bytes)
+
+
+def _close(servers: list[asyncio.Server]) -> None:
+    for server in servers:
+        server.close()
 
 
 def _most_connections(wanted: int | None) -> int:

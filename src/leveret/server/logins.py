@@ -25,7 +25,7 @@ class Logins:
     def __init__(self, loop: asyncio.AbstractEventLoop, broker: Broker, failure_delay: float) -> None:
         self._loop = loop
         self._broker = broker
-        self._failure_delay = failure_delay
+        self.failure_delay = failure_delay
         self._pool: ThreadPoolExecutor | None = None
         self._waiting = 0
         self._log = get_log("logins")
@@ -72,7 +72,7 @@ class Logins:
             done(user)
         else:
             self._log.warning("login refused", user=name)
-            self._loop.call_later(self._failure_delay, done, None)
+            self._loop.call_later(self.failure_delay, done, None)
 
     def stop(self) -> None:
         """No thread of ours is left; waits for the verifications that run, tens of milliseconds."""

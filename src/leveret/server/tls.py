@@ -12,7 +12,7 @@ def server_context(certificate: Path, key: Path | None, authorities: Path | None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context.load_cert_chain(certificate, key)
+        context.load_cert_chain(certificate, key, _refuse_to_ask)
     except (OSError, ssl.SSLError) as problem:
         raise ConfigError(
             f"cannot use the certificate {certificate} with key {key or certificate}: {problem}; "
@@ -25,3 +25,8 @@ def server_context(certificate: Path, key: Path | None, authorities: Path | None
             raise ConfigError(f"cannot use the authorities in {authorities}: {problem}; check --tls-ca") from problem
         context.verify_mode = ssl.CERT_OPTIONAL  # without a certificate a password is asked for
     return context
+
+
+def _refuse_to_ask() -> str:
+    """Or OpenSSL would ask at the terminal, and hold the broker as long as nobody answers."""
+    raise OSError("the key is encrypted, and nobody can be asked for its password; `openssl pkey` writes it in plain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
@@ -17,13 +18,28 @@ PATIENCE = 5.0  # seconds that a peer may take to read what is left, after we ha
 class Doorman(asyncio.Protocol):
     """One accepted socket. Implements session.connection.Peer."""
 
-    __slots__ = ("_listener", "_reaper", "_transport", "certificate", "host", "opened_at", "quiet", "session", "silent")
+    __slots__ = (
+        "_listener",
+        "_reaper",
+        "_transport",
+        "certificate",
+        "host",
+        "opened_at",
+        "quiet",
+        "reads",
+        "received",
+        "sent",
+        "session",
+        "silent",
+        "writes",
+    )
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
         self._reaper: asyncio.TimerHandle | None = None
         self.host = ""
         self.certificate: dict[str, object] | None = None
+        self.received = self.reads = self.sent = self.writes = 0
         self.silent = self.quiet = 0.0  # seconds without a byte in, without a byte out
         self.opened_at = listener.loop.time()  # accepted; behind TLS well before connection_made
 
@@ -37,6 +53,8 @@ class Doorman(asyncio.Protocol):
         self.session: Connection = self._listener.admit(self, name)
 
     def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        self.reads += 1
         self.session.receive(data)
 
     def eof_received(self) -> bool:
@@ -58,10 +76,14 @@ class Doorman(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         if not self._transport.is_closing():
+            self.sent += len(data)
+            self.writes += 1
             self._transport.write(data)
 
     def write_pieces(self, pieces: list[bytes]) -> None:
         if not self._transport.is_closing():
+            self.sent += self.session.outbox.size  # about: to add the pieces up would be work per message
+            self.writes += 1
             self._transport.writelines(pieces)
 
     def unsent(self) -> int:
@@ -79,6 +101,12 @@ class Doorman(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.close()
             self._reap(PATIENCE, self._transport.abort)
+
+    def tls(self) -> tuple[str, str] | None:
+        spoken: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        if spoken is None:
+            return None
+        return spoken.version() or "", (spoken.cipher() or ("", "", 0))[0]
 
     def close_after(self, seconds: float) -> None:
         self._reap(seconds, self.close)

@@ -242,6 +242,8 @@ class Channel:
             self.reply = None
         if self.guarded is not None:
             self.guarded.die()
+        if self.confirms is not None:
+            self.vhost.counters.channel_gone(self.confirms)
         self.tx = None
         if not self.deferred:
             self.connection.broker.awaiting.pop(self, None)

@@ -51,6 +51,10 @@ class Peer(Protocol):
     """The socket, as a connection sees it."""
 
     host: str  # address of the other end
+    received: int  # bytes, in so many reads
+    reads: int
+    sent: int  # bytes, in so many writes
+    writes: int
     certificate: dict[str, object] | None  # verified by TLS, as the ssl module gives it
 
     def write(self, data: bytes) -> None: ...
@@ -69,6 +73,9 @@ class Peer(Protocol):
     def close(self) -> None:
         """Write what is left and close."""
 
+    def tls(self) -> tuple[str, str] | None:
+        """Protocol and cipher, if there are any."""
+
 
 Login = Callable[[Credentials, Callable[[User | None], None]], None]
 
@@ -81,6 +88,8 @@ class Connection:
         self.limits = limits
         self.name = name
         self.log = get_log("session").bind(connection=name)
+        self.connected_at = broker.clock.wall()
+        self.mechanism = ""  # by which the peer logged in
         self.client_name: str | None = None
         self.client_properties: Table = {}
         self.capabilities: Table = {}

@@ -76,6 +76,7 @@ def _start_ok(connection: Connection, method: ConnectionStartOk) -> None:
         # Verified as nobody: the peer learns nothing of the password, neither by the answer nor by its time.
         log.warning("user may only come from localhost", user=credentials.name, connection=connection.name)
         credentials = replace(credentials, name="")
+    connection.mechanism = method.mechanism
     connection.halt("login")
     connection.login(credentials, lambda user: _logged_in(connection, method.mechanism, user))
 

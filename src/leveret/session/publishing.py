@@ -222,3 +222,4 @@ def give_back(channel: Channel, run: list[Message]) -> None:
         told = BasicReturn(NO_ROUTE, "NO_ROUTE", address.exchange, address.key)
         channel.connection.send(method_frame(channel.number, told) + content)
     channel.returned += len(run)
+    channel.vhost.counters_of(run[0][1].exchange).returned += len(run)

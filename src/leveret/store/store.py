@@ -71,7 +71,8 @@ class Store:
         )
         highest = max(definitions.highest_queue, recovered.highest_queue)
         self.writer = Writer(self.disk, self._db)
-        return Opened(definitions._replace(highest_queue=highest), recovered, not definitions.vhosts)
+        is_new = not definitions.vhosts and not definitions.users
+        return Opened(definitions._replace(highest_queue=highest), recovered, is_new)
 
     def adopt(self, recovered: Recovered) -> list[RecoveredLane]:
         """On the loop: the journal goes on from what was found; the lanes with messages or a past."""

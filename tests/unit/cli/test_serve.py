@@ -19,7 +19,8 @@ from leveret.errors import ConfigError
 MODE = sys.argv.pop()
 
 class Node:
-    def __init__(self, settings):
+    url_user = "guest"
+    def __init__(self, settings, environ, show_first_login):
         self.settings = settings
         self.endpoints = {}
     async def start(self):

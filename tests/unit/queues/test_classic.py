@@ -260,6 +260,8 @@ def test_counters_tell_everything_that_happened(house: QueueHouse) -> None:
         "delivered": 4,
         "delivered_no_ack": 0,
         "got": 0,
+        "got_no_ack": 0,
+        "got_nothing": 0,
         "redelivered": 0,
         "acked": 1,
         "requeued": 1,

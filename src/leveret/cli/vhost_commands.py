@@ -1,0 +1,69 @@
+"""``leveret vhosts``."""
+
+from __future__ import annotations
+
+import typer
+
+from leveret.cli.api_client import Api, Row
+from leveret.cli.broker_options import AS_JSON, YES, at_broker, confirm, group
+from leveret.cli.printing import made, print_json, say
+from leveret.cli.tables import Column, draw, facts
+
+app = group("Virtual hosts: houses of their own for queues, exchanges and permissions.")
+
+NAME = typer.Argument(metavar="NAME", help="the virtual host")
+TAGS = typer.Option([], "--tag", metavar="TAG", help="may be given several times")
+COLUMNS = (
+    Column("name", "name"),
+    Column("description", "description"),
+    Column("tags", "tags"),
+    Column("default queue type", "default_queue_type"),
+)
+
+
+@app.command("list")
+@at_broker
+def list_vhosts(api: Api, as_json: bool = AS_JSON) -> None:
+    """List virtual hosts."""
+    answer = api.get("vhosts")
+    if as_json:
+        print_json(answer)
+    else:
+        draw(COLUMNS, answer.rows, "There is no virtual host that you may see: leveret permissions set helps")
+
+
+@app.command("show")
+@at_broker
+def show_vhost(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
+    """Show a virtual host."""
+    answer = api.get("vhosts", name)
+    if as_json:
+        print_json(answer)
+    else:
+        facts(COLUMNS, answer.value)
+
+
+@app.command("create")
+@at_broker
+def create_vhost(
+    api: Api,
+    name: str = NAME,
+    description: str | None = typer.Option(None, "--description", metavar="TEXT"),
+    tag: list[str] = TAGS,
+) -> None:
+    """Create a virtual host; who may enter it is said by leveret permissions set."""
+    value: Row = {}
+    if description is not None:
+        value["description"] = description
+    if tag:
+        value["tags"] = ",".join(tag)
+    made(f"vhost '{name}'", api.put("vhosts", name, value=value))
+
+
+@app.command("delete")
+@at_broker
+def delete_vhost(api: Api, name: str = NAME, yes: bool = YES) -> None:
+    """Delete a virtual host with all its queues and messages; its connections are closed."""
+    confirm(f"Delete vhost '{name}' with all its queues and messages?", yes)
+    api.delete("vhosts", name)
+    say(f"vhost '{name}' deleted")

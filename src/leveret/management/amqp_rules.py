@@ -1,0 +1,165 @@
+"""What AMQP asks of whoever declares, binds, publishes and gets, asked of somebody who does it over HTTP.
+
+The permissions are those of a session (session/access.py). What a broker refuses by closing a channel with 405 or 406
+is wrong input here, as RabbitMQ's management has it: 400, with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal
+from urllib.parse import unquote
+
+from starlette.requests import Request
+
+from leveret.broker.broker import Broker
+from leveret.broker.vhost import Vhost
+from leveret.errors import FrameError, PreconditionFailed, ResourceLocked
+from leveret.management.doors import Kind, json_of, settled, text_of, vhost_of
+from leveret.management.errors import BadRequest, NotThere, Refused
+from leveret.management.login import broker_of, user_of
+from leveret.management.roles import MANAGEMENT, may_see, refuse_unless_role
+from leveret.queues.classic import ClassicQueue
+from leveret.routing.exchange import Exchange
+from leveret.wire.constants import MAX_SHORT_STRING
+from leveret.wire.fields import Table, decode_table, encode_short, encode_table
+
+DEFAULT_EXCHANGE = "amq.default"  # how the exchange without a name is written in a path
+
+What = Literal["queue", "exchange"]
+
+
+# ---- where
+
+
+def seen_vhost(request: Request) -> Vhost:
+    """The virtual host of the path, for somebody who looks."""
+    user = refuse_unless_role(request, MANAGEMENT)
+    name = unquote(request.path_params["vhost"])
+    vhost = broker_of(request).vhosts.get(name)
+    if vhost is None:
+        raise NotThere(f"vhost '{name}' not found: name an existing one, percent-encoded, in the path")
+    if not may_see(request, name):
+        raise Refused(f"access to vhost '{name}' refused for user '{user.name}': give it permissions there")
+    return vhost
+
+
+def entered_vhost(request: Request) -> Vhost:
+    """The virtual host of the path, for somebody who does something there."""
+    refuse_unless_role(request, MANAGEMENT)
+    return vhost_of(request)
+
+
+def path_name(request: Request, part: str = "name") -> str:
+    """A name in the path, which must fit into AMQP's."""
+    try:
+        name = unquote(request.path_params[part], errors="strict")
+        encode_short(name)
+    except UnicodeDecodeError:
+        raise BadRequest(f"the {part} in {request.url.path} is not UTF-8: percent-encode its bytes as such") from None
+    except FrameError as problem:
+        raise BadRequest(f"the {part} in {request.url.path} cannot be one: {problem.text}") from None
+    return name
+
+
+def exchange_name(request: Request, part: str = "name") -> str:
+    name = path_name(request, part)
+    return "" if name == DEFAULT_EXCHANGE else name
+
+
+def shown_queue(vhost: Vhost, name: str) -> ClassicQueue:
+    """Also one that is exclusive to a connection: looking does no harm."""
+    queue = vhost.queues.get(name)
+    if queue is None:
+        raise NotThere(f"no queue '{name}' in vhost '{vhost.name}': declare it first, or look into /api/queues")
+    return queue
+
+
+def shown_exchange(vhost: Vhost, name: str) -> Exchange:
+    exchange = vhost.exchanges.get(name)
+    if exchange is None:
+        raise NotThere(f"no exchange '{name}' in vhost '{vhost.name}': declare it first, or look into /api/exchanges")
+    return exchange
+
+
+# ---- who
+
+
+def refuse_access(request: Request, vhost: Vhost, kind: Kind, what: What, name: str) -> None:
+    user = user_of(request).name
+    if not broker_of(request).permissions.check(user, vhost.name, kind, name):
+        raise Refused(
+            f"{kind} access to {what} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost.name}' refused for user '{user}'"
+        )
+
+
+def refuse_topic(request: Request, vhost: Vhost, kind: Literal["write", "read"], exchange: str, key: str) -> None:
+    """Topic exchanges may be closed to some keys."""
+    found, user = vhost.exchanges.get(exchange), user_of(request).name
+    if found is None or found.kind != "topic":
+        return
+    if not broker_of(request).permissions.check_topic(user, vhost.name, exchange, kind, key):
+        raise Refused(
+            f"{kind} access to topic '{key}' in exchange '{exchange}' in vhost '{vhost.name}' refused for user '{user}'"
+        )
+
+
+def refuse_further(request: Request, vhost: Vhost, what: What, name: str, target: object) -> None:
+    """Messages will move on by themselves: as if the user read them here and published them there."""
+    if isinstance(target, str):
+        refuse_access(request, vhost, "read", what, name)
+        refuse_access(request, vhost, "write", "exchange", target)
+
+
+# ---- what
+
+
+async def declared(request: Request) -> dict[str, object]:
+    """The body of a PUT or POST that may have none."""
+    if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+        return {}
+    return await json_of(request)
+
+
+def short_text_of(given: Mapping[str, object], name: str, default: str | None = None) -> str:
+    """A name or a routing key: text that fits where AMQP has it."""
+    text = text_of(given, name, default)
+    if len(text.encode("utf-8", "replace")) > MAX_SHORT_STRING:
+        raise BadRequest(f"'{name}' is longer than {MAX_SHORT_STRING} bytes: shorten it")
+    try:
+        encode_short(text)
+    except FrameError as problem:
+        raise BadRequest(f"'{name}' cannot be sent: {problem.text}") from None
+    return text
+
+
+def table_of(given: Mapping[str, object], name: str) -> Table:
+    """A table as if it had come over the wire. Some clients write an empty one as a list."""
+    value = given.get(name, {})
+    if value in ([], None):
+        value = {}
+    if not isinstance(value, dict):
+        raise BadRequest(f"'{name}' must be an object with names and values: it is a {type(value).__name__}")
+    try:
+        data = encode_table(value)
+    except FrameError as problem:
+        raise BadRequest(f"'{name}' cannot be sent: {problem.text}") from None
+    return decode_table(data, 0, len(data))[0]
+
+
+# ---- how it ends
+
+
+@contextmanager
+def as_bad_request() -> Iterator[None]:
+    try:
+        yield
+    except (PreconditionFailed, ResourceLocked) as refusal:
+        raise BadRequest(refusal.text) from None
+
+
+async def finished(broker: Broker) -> None:
+    """Let the broker have its turn, and wait until all that was changed is as safe as promised."""
+    broker.wake()
+    await settled(broker)

@@ -1,0 +1,42 @@
+"""Who consumes from which queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.broker.vhost import Vhost
+from leveret.delivery.consumer import Consumer
+from leveret.management.amqp_rules import seen_vhost
+from leveret.management.connection_view import consumer_view
+from leveret.management.listing import Row, list_answer, viewed
+from leveret.management.office import Office
+from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.queues.classic import ClassicQueue
+
+
+def routes(office: Office) -> list[Route]:
+    async def list_all(request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return await _listed(office, request, visible_vhosts(request))
+
+    async def list_of_vhost(request: Request) -> Response:
+        return await _listed(office, request, [seen_vhost(request)])
+
+    return [Route("/api/consumers", list_all), Route("/api/consumers/{vhost}", list_of_vhost)]
+
+
+async def _listed(office: Office, request: Request, vhosts: Iterable[Vhost]) -> Response:
+    consumers: list[tuple[ClassicQueue, Consumer]] = []
+
+    def gather(queue: ClassicQueue) -> None:
+        consumers.extend((queue, consumer) for consumer in queue.consumers)
+
+    def view(pair: tuple[ClassicQueue, Consumer]) -> Row:
+        return consumer_view(office.broker.node_name, *pair)
+
+    await viewed([queue for vhost in vhosts for queue in vhost.queues.values()], gather)
+    return await list_answer(office, request, await viewed(consumers, view))

@@ -1,0 +1,127 @@
+"""Exchanges: list, look, declare, delete, and where a message would go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.broker.vhost import Vhost
+from leveret.management.amqp_rules import (
+    as_bad_request,
+    declared,
+    entered_vhost,
+    exchange_name,
+    finished,
+    refuse_access,
+    refuse_further,
+    seen_vhost,
+    shown_exchange,
+    table_of,
+)
+from leveret.management.answers import done, json_answer, made
+from leveret.management.doors import query_of, text_of, truth_of
+from leveret.management.exchange_view import Row, binding_row, default_binding, exchange_detail, exchange_row
+from leveret.management.listing import list_answer, object_answer, viewed
+from leveret.management.office import Office
+from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.management.route_view import headers_of, route_row
+from leveret.management.samples import windows_of
+from leveret.routing.bindings import Destination
+from leveret.routing.exchange import Exchange
+
+ONE = "/api/exchanges/{vhost}/{name}"
+
+
+def routes(office: Office) -> list[Route]:
+    api = _Exchanges(office)
+    return [
+        Route("/api/exchanges", api.list_all),
+        Route("/api/exchanges/{vhost}", api.list_of_vhost),
+        Route(ONE, api.show),
+        Route(ONE, api.declare, methods=["PUT"]),
+        Route(ONE, api.delete, methods=["DELETE"]),
+        Route(f"{ONE}/bindings/source", api.bindings_away),
+        Route(f"{ONE}/bindings/destination", api.bindings_to),
+        Route(f"{ONE}/route", api.where_to),
+    ]
+
+
+class _Exchanges:
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    # ---- looking
+
+    async def list_all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return await self._listed(request, visible_vhosts(request))
+
+    async def list_of_vhost(self, request: Request) -> Response:
+        return await self._listed(request, [seen_vhost(request)])
+
+    async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
+        stats, there = self._office.stats, self._office.broker.vhosts
+        windows = windows_of(request.query_params)
+
+        def row(found: tuple[Vhost, Exchange]) -> Row | None:
+            vhost, exchange = found
+            is_there = there.get(vhost.name) is vhost and vhost.exchanges.get(exchange.name) is exchange
+            return exchange_row(vhost, exchange, stats, windows) if is_there else None
+
+        all_of_them = [(vhost, vhost.exchanges[name]) for vhost in vhosts for name in sorted(vhost.exchanges)]
+        return await list_answer(self._office, request, await viewed(all_of_them, row))
+
+    async def show(self, request: Request) -> Response:
+        vhost = seen_vhost(request)
+        exchange = shown_exchange(vhost, exchange_name(request))
+        windows = windows_of(request.query_params)
+        return object_answer(request, exchange_detail(vhost, exchange, self._office.stats, windows))
+
+    async def bindings_away(self, request: Request) -> Response:
+        vhost, name = seen_vhost(request), exchange_name(request)
+        bindings = vhost.bindings.of_source(name) if name else [default_binding(queue) for queue in vhost.queues]
+        rows = await viewed(bindings, lambda binding: binding_row(vhost, binding))
+        return await list_answer(self._office, request, rows)
+
+    async def bindings_to(self, request: Request) -> Response:
+        vhost = seen_vhost(request)
+        bindings = vhost.bindings.of_destination(Destination("exchange", exchange_name(request)))
+        rows = await viewed(bindings, lambda binding: binding_row(vhost, binding))
+        return await list_answer(self._office, request, rows)
+
+    async def where_to(self, request: Request) -> Response:
+        """Which queues a message would reach, and by which bindings; nothing is published."""
+        vhost = seen_vhost(request)
+        exchange = shown_exchange(vhost, exchange_name(request))
+        key = query_of(request, "routing_key", "")
+        return json_answer(await route_row(vhost, exchange, key, headers_of(request.query_params)))
+
+    # ---- changing
+
+    async def declare(self, request: Request) -> Response:
+        given = await declared(request)  # first: while it comes, anything may happen to the virtual host
+        vhost, name = entered_vhost(request), exchange_name(request)
+        kind, arguments = text_of(given, "type", "direct"), table_of(given, "arguments")
+        options = {option: truth_of(given, option) for option in ("durable", "auto_delete", "internal")}
+        if name:
+            refuse_access(request, vhost, "configure", "exchange", name)
+        refuse_further(request, vhost, "exchange", name, arguments.get("alternate-exchange"))
+        is_new = name not in vhost.exchanges
+        with as_bad_request():
+            vhost.declare_exchange(name, kind, arguments=arguments, **options)
+        await finished(self._office.broker)
+        return made(is_new)
+
+    async def delete(self, request: Request) -> Response:
+        vhost, name = entered_vhost(request), exchange_name(request)
+        if_unused = truth_of(request.query_params, "if-unused")
+        if name:
+            refuse_access(request, vhost, "configure", "exchange", name)
+        shown_exchange(vhost, name)
+        with as_bad_request():
+            vhost.delete_exchange(name, if_unused=if_unused)
+        await finished(self._office.broker)
+        return done()

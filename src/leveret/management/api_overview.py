@@ -1,0 +1,122 @@
+"""Everything at a glance, and small facts that tools ask for before all else.
+
+Who may not see all virtual hosts is told of the sums over those that it may enter, and nothing of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.management.answers import done, json_answer
+from leveret.management.connection_view import Told
+from leveret.management.listing import object_answer
+from leveret.management.node_facts import (
+    ERLANG_VERSION,
+    RABBITMQ_VERSION,
+    contexts,
+    exchange_types,
+    listeners,
+    runtime,
+)
+from leveret.management.office import Office
+from leveret.management.roles import (
+    ADMINISTRATOR,
+    MANAGEMENT,
+    MONITORING,
+    has_role,
+    refuse_unless_role,
+    visible_vhosts,
+)
+from leveret.management.samples import windows_of
+from leveret.management.stats import INTERVAL, KEPT, MINUTES, RECENT
+from leveret.management.totals import Totals
+from leveret.version import VERSION
+
+LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
+KEPT_FOR = int(KEPT * INTERVAL), int(RECENT * INTERVAL), MINUTES * 60  # seconds
+
+
+def routes(office: Office) -> list[Route]:
+    async def overview(request: Request) -> Response:
+        return object_answer(request, _overview(office, request))
+
+    async def cluster_name(request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return json_answer({"name": office.broker.node_name})
+
+    async def nothing(request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return json_answer([])
+
+    async def auth(request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return json_answer({"oauth_enabled": False, "enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
+
+    async def rebalance(request: Request) -> Response:
+        """One node has every queue already."""
+        refuse_unless_role(request, ADMINISTRATOR)
+        return done()
+
+    return [
+        Route("/api/overview", overview),
+        Route("/api/cluster-name", cluster_name),
+        Route("/api/extensions", nothing),
+        Route("/api/feature-flags", nothing),
+        Route("/api/deprecated-features", nothing),
+        Route("/api/deprecated-features/used", nothing),
+        Route("/api/auth", auth),
+        Route("/api/rebalance/queues", rebalance, methods=["POST"]),
+    ]
+
+
+def _overview(office: Office, request: Request) -> Told:
+    user = refuse_unless_role(request, MANAGEMENT)
+    windows, totals = windows_of(request.query_params), office.stats.totals()
+    sees_all = has_role(user, MONITORING)
+    names = list(totals.vhosts) if sees_all else [vhost.name for vhost in visible_vhosts(request)]
+    counted = office.stats.of_node(windows, totals) if sees_all else office.stats.of_vhosts(names, windows, totals)
+    told = _versions() | {
+        "rates_mode": "basic",
+        "disable_stats": False,
+        "enable_queue_totals": False,
+        "sample_retention_policies": {
+            "global": list(KEPT_FOR[1:]),
+            "basic": [KEPT_FOR[0]],
+            "detailed": [KEPT_FOR[0]],
+        },
+        "exchange_types": exchange_types(office),
+        "cluster_name": office.broker.node_name,
+        "message_stats": counted["message_stats"],
+        "queue_totals": {key: value for key, value in counted.items() if key.removesuffix("_details") in LENGTHS},
+        "object_totals": _objects(totals, names),
+        "statistics_db_event_queue": 0,
+        "node": office.broker.node_name,
+    }
+    if sees_all:
+        told["churn_rates"] = counted["churn_rates"]
+        told["listeners"], told["contexts"] = listeners(office), contexts(office)
+    return told
+
+
+def _versions() -> Told:
+    return {
+        "product_name": "Leveret",
+        "product_version": VERSION,
+        "management_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "erlang_version": ERLANG_VERSION,
+        "erlang_full_version": runtime(),
+    }
+
+
+def _objects(totals: Totals, names: Iterable[str]) -> dict[str, Any]:
+    vhosts = [totals.vhosts[name] for name in names if name in totals.vhosts]
+    return {
+        name: sum(getattr(vhost, name) for vhost in vhosts)
+        for name in ("channels", "connections", "consumers", "exchanges", "queues")
+    }

@@ -1,0 +1,155 @@
+"""What users may do in virtual hosts: permissions, and those by routing key on topic exchanges."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.auth.permissions import Permission, TopicPermission
+from leveret.errors import ConfigError
+from leveret.management.answers import done, made
+from leveret.management.doors import settled, text_of
+from leveret.management.errors import BadRequest, NotThere
+from leveret.management.listing import Row, list_answer, object_answer, viewed
+from leveret.management.office import Office
+from leveret.management.roles import ADMINISTRATOR, refuse_unless_role
+from leveret.management.soundness import LONGEST_NAME, name_of, object_of, shown
+
+KINDS = ("configure", "write", "read")
+
+
+def rule_row(rule: Permission) -> Row:
+    return {
+        "user": rule.user,
+        "vhost": rule.vhost,
+        "configure": rule.configure,
+        "write": rule.write,
+        "read": rule.read,
+    }
+
+
+def topic_row(rule: TopicPermission) -> Row:
+    return {
+        "user": rule.user,
+        "vhost": rule.vhost,
+        "exchange": rule.exchange,
+        "write": rule.write,
+        "read": rule.read,
+    }
+
+
+def routes(office: Office) -> list[Route]:
+    rules = Rules(office)
+    topics = TopicRules(office)
+    one, one_topic = "/api/permissions/{vhost}/{user}", "/api/topic-permissions/{vhost}/{user}"
+    return [
+        Route("/api/permissions", rules.all),
+        Route(one, rules.show),
+        Route(one, rules.put, methods=["PUT"]),
+        Route(one, rules.delete, methods=["DELETE"]),
+        Route("/api/topic-permissions", topics.all),
+        Route(one_topic, topics.show),
+        Route(one_topic, topics.put, methods=["PUT"]),
+        Route(one_topic, topics.delete, methods=["DELETE"]),
+    ]
+
+
+class _Pairs:
+    """A user and a virtual host, both named in the path. Administrators only."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._broker = office.broker
+        self._permissions = office.broker.permissions
+
+    def _pair(self, request: Request) -> tuple[str, str]:
+        refuse_unless_role(request, ADMINISTRATOR)
+        return name_of(request, "user"), name_of(request, "vhost")
+
+    def _existing_pair(self, request: Request) -> tuple[str, str]:
+        """For a PUT, which RabbitMQ answers with 400 if one of them is not there."""
+        user, vhost = self._pair(request)
+        if user not in self._broker.users:
+            raise BadRequest(f"user '{user}' not found: permissions are for existing users, make it first")
+        if vhost not in self._broker.vhosts:
+            raise BadRequest(f"vhost '{vhost}' not found: permissions are for existing vhosts, make it first")
+        return user, vhost
+
+
+class Rules(_Pairs):
+    async def all(self, request: Request) -> Response:
+        refuse_unless_role(request, ADMINISTRATOR)
+        return await list_answer(self._office, request, await viewed(self._permissions.list(), rule_row))
+
+    async def show(self, request: Request) -> Response:
+        return object_answer(request, rule_row(self._rule(*self._pair(request))))
+
+    async def put(self, request: Request) -> Response:
+        self._existing_pair(request)
+        given = await object_of(request, required=KINDS)
+        patterns = [text_of(given, kind) for kind in KINDS]
+        user, vhost = self._existing_pair(request)  # one may have gone while the body came
+        is_new = self._permissions.get(user, vhost) is None
+        try:
+            self._permissions.set(user, vhost, *patterns)
+        except ConfigError as problem:
+            raise BadRequest(f"permissions of user '{user}' in vhost '{vhost}': {problem}") from None
+        await settled(self._broker)
+        return made(is_new)
+
+    async def delete(self, request: Request) -> Response:
+        rule = self._rule(*self._pair(request))
+        self._permissions.clear(rule.user, rule.vhost)
+        await settled(self._broker)
+        return done()
+
+    def _rule(self, user: str, vhost: str) -> Permission:
+        rule = self._permissions.get(user, vhost)
+        if rule is None:
+            raise NotThere(f"user '{user}' has no permissions in vhost '{vhost}': a PUT here gives it some")
+        return rule
+
+
+class TopicRules(_Pairs):
+    """A user has at most one rule for each exchange of a virtual host; they are shown and deleted together."""
+
+    async def all(self, request: Request) -> Response:
+        refuse_unless_role(request, ADMINISTRATOR)
+        return await list_answer(self._office, request, await viewed(self._permissions.list_topic(), topic_row))
+
+    async def show(self, request: Request) -> Response:
+        rules = self._rules(*self._pair(request))
+        return await list_answer(self._office, request, await viewed(rules, topic_row))
+
+    async def put(self, request: Request) -> Response:
+        self._existing_pair(request)
+        given = await object_of(request, required=("exchange", "write", "read"))
+        exchange, write, read = (text_of(given, name) for name in ("exchange", "write", "read"))
+        if len(exchange.encode()) > LONGEST_NAME:
+            raise BadRequest(f"'exchange' must be a text of at most {LONGEST_NAME} bytes: it is {shown(exchange)}")
+        user, vhost = self._existing_pair(request)
+        is_new = not self._found(user, vhost)
+        try:
+            self._permissions.set_topic(user, vhost, exchange, write, read)
+        except ConfigError as problem:
+            what = f"topic permissions of user '{user}' in vhost '{vhost}' for exchange '{exchange}'"
+            raise BadRequest(f"{what}: {problem}") from None
+        await settled(self._broker)
+        return made(is_new)
+
+    async def delete(self, request: Request) -> Response:
+        user, vhost = self._pair(request)
+        self._rules(user, vhost)
+        self._permissions.clear_topic(user, vhost)
+        await settled(self._broker)
+        return done()
+
+    def _found(self, user: str, vhost: str) -> list[TopicPermission]:
+        return [rule for rule in self._permissions.list_topic() if (rule.user, rule.vhost) == (user, vhost)]
+
+    def _rules(self, user: str, vhost: str) -> list[TopicPermission]:
+        rules = self._found(user, vhost)
+        if not rules:
+            raise NotThere(f"user '{user}' has no topic permissions in vhost '{vhost}': it may use any routing key")
+        return rules

@@ -1,0 +1,258 @@
+"""Long work on the messages of a queue: move, copy, delete, drive back; and pause and resume.
+
+A job is begun by a POST, which answers with its id; how far it is can be asked for, and it can be cancelled. Jobs live
+as long as the process: what a job has done stays done. It counts as done when all of that is on disk.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.broker.broker import Broker
+from leveret.broker.pausing import pause, resume
+from leveret.broker.queue_jobs import Delete, Filter, Forward, Job, Redrive, Scope, matching
+from leveret.broker.vhost import Vhost
+from leveret.management.amqp_rules import (
+    as_bad_request,
+    declared,
+    entered_vhost,
+    finished,
+    path_name,
+    refuse_access,
+    short_text_of,
+    shown_queue,
+)
+from leveret.management.answers import done, json_answer
+from leveret.management.doors import json_of, refuse_while_blocked, text_of, truth_of, whole_number_of
+from leveret.management.errors import BadRequest, Conflict, NotThere
+from leveret.management.listing import list_answer, viewed
+from leveret.management.office import Office
+from leveret.management.roles import MANAGEMENT, may_see, refuse_unless_role
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.lane import Waiting
+
+Row = dict[str, Any]
+
+KINDS = ("move", "copy", "delete", "redrive")
+MOST_RUNNING = 50
+MOST_KEPT = 200  # with those that are over
+MOST_RATE = 1_000_000
+
+RUNNING, DONE, CANCELLED, LOST = "running", "done", "cancelled", "lost"
+
+
+class Count(Job):
+    """What a job would do, without doing it."""
+
+    takes = False
+
+    def meet(self, lane: int, waiting: Waiting) -> bool:
+        self.done += 1
+        return False
+
+
+class Begun:
+    """A job as it is told of."""
+
+    __slots__ = ("began", "dry_run", "ended", "facts", "id", "job", "kind", "state", "vhost")
+
+    def __init__(self, kind: str, vhost: Vhost, dry_run: bool, facts: Row, began: float) -> None:
+        self.id = secrets.token_urlsafe(9)
+        self.kind = kind
+        self.vhost = vhost
+        self.dry_run = dry_run
+        self.facts = facts  # as it was asked for
+        self.began = began
+        self.ended: float | None = None
+        self.state = RUNNING
+        self.job: Job
+
+    def row(self) -> Row:
+        job = self.job
+        row: Row = {
+            "id": self.id,
+            "kind": self.kind,
+            "vhost": self.vhost.name,
+            "queue": job.queue.name,
+            "state": self.state,
+            "dry_run": self.dry_run,
+            "looked_at": job.looked_at,
+            "done": job.done,
+            "skipped": job.skipped,
+            "began": self.began,
+            "ended": self.ended,
+            **self.facts,
+        }
+        if isinstance(job, Redrive):
+            row["origins"] = dict(job.origins)
+        return row
+
+
+class _JobBook:
+    """The jobs that run, and those that ran lately."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.all: dict[str, Begun] = {}
+
+    def add(self, begun: Begun) -> None:
+        running = sum([each.state == RUNNING for each in self.all.values()])
+        if running >= MOST_RUNNING:
+            raise Conflict(f"{running} jobs are running already: wait until one is over, or cancel one")
+        over = [each.id for each in self.all.values() if each.state != RUNNING]
+        for id_ in over[: max(0, len(self.all) - MOST_KEPT + 1)]:
+            del self.all[id_]
+        self.all[begun.id] = begun
+
+    def over(self, begun: Begun) -> None:
+        """The job has come to its end: it is told as soon as what it did is safe."""
+        if begun.state == RUNNING and begun.ended is None:
+            begun.ended = self._broker.clock.wall()
+            self._broker.when_granted(lambda: self._close(begun, DONE), lost=lambda: self._close(begun, LOST))
+
+    def cancel(self, begun: Begun) -> None:
+        """One that is over already is forgotten."""
+        if begun.state != RUNNING:
+            del self.all[begun.id]
+            return
+        self._close(begun, CANCELLED)
+        begun.ended = self._broker.clock.wall()
+        begun.job.cancel()
+
+    def _close(self, begun: Begun, state: str) -> None:
+        if begun.state == RUNNING:
+            begun.state = state
+
+
+def routes(office: Office) -> list[Route]:
+    api = _QueueJobs(office)
+    one = "/api/queues/{vhost}/{name}"
+    return [
+        Route(f"{one}/jobs", api.begin, methods=["POST"]),
+        Route(f"{one}/pause", api.pause, methods=["POST"]),
+        Route(f"{one}/resume", api.resume, methods=["POST"]),
+        Route("/api/queue-jobs", api.list_all),
+        Route("/api/queue-jobs/{id}", api.show),
+        Route("/api/queue-jobs/{id}", api.cancel, methods=["DELETE"]),
+    ]
+
+
+class _QueueJobs:
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._book = _JobBook(office.broker)
+
+    # ---- jobs
+
+    async def begin(self, request: Request) -> Response:
+        given = await json_of(request)
+        vhost, name = entered_vhost(request), path_name(request)
+        kind = text_of(given, "kind")
+        if kind not in KINDS:
+            raise BadRequest(f"'kind' must be one of {', '.join(KINDS)}: it is '{kind}'")
+        broker = self._office.broker
+        refuse_access(request, vhost, "read", "queue", name)
+        if kind != "delete":
+            refuse_access(request, vhost, "write", "exchange", "")
+            refuse_while_blocked(broker)
+        shown_queue(vhost, name)
+        with as_bad_request():
+            begun = self._make(kind, vhost, vhost.queue(name), given)
+        self._book.add(begun)
+        begun.job.start()
+        broker.wake()
+        return json_answer({"id": begun.id}, 202)
+
+    def _make(self, kind: str, vhost: Vhost, queue: ClassicQueue, given: Mapping[str, object]) -> Begun:
+        """Everything is checked before anything begins."""
+        dry_run, rate, destination = truth_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
+        selector = text_of(given, "selector", "")
+        only: Filter | None = matching(selector) if selector.strip() else None
+        limit = whole_number_of(given, "limit", 1) if given.get("limit") is not None else None
+        facts: Row = {"selector": selector, "limit": limit, "destination": destination, "rate": rate}
+        begun = Begun(kind, vhost, dry_run, facts, self._office.clock.wall())
+        scope = Scope(only, limit, lambda job: self._book.over(begun))
+        broker = self._office.broker
+        if kind == "redrive":
+            timers = broker.timers
+            begun.job = Redrive(vhost, queue, broker.errands, timers, scope, rate=rate, dry_run=dry_run)
+            return begun
+        if destination is not None:
+            vhost.queue(destination)
+        if dry_run:
+            begun.job = Count(queue, broker.errands, scope)
+        elif kind == "delete":
+            begun.job = Delete(queue, broker.errands, scope)
+        else:
+            keeps = kind == "copy"
+            begun.job = Forward(vhost, queue, broker.errands, "", destination, scope, keeps=keeps)
+        return begun
+
+    async def list_all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        seen = [each for each in self._book.all.values() if may_see(request, each.vhost.name)]
+        return await list_answer(self._office, request, await viewed(seen, lambda begun: begun.row()))
+
+    async def show(self, request: Request) -> Response:
+        return json_answer(self._found(request).row())
+
+    async def cancel(self, request: Request) -> Response:
+        begun = self._found(request)
+        refuse_access(request, begun.vhost, "read", "queue", begun.job.queue.name)
+        self._book.cancel(begun)
+        await finished(self._office.broker)
+        return done()
+
+    def _found(self, request: Request) -> Begun:
+        """To those who may not see its virtual host a job is not there."""
+        refuse_unless_role(request, MANAGEMENT)
+        id_ = unquote(request.path_params["id"])
+        begun = self._book.all.get(id_)
+        if begun is None or not may_see(request, begun.vhost.name):
+            raise NotThere(f"no job '{id_}': jobs are forgotten some time after their end, and by a restart")
+        return begun
+
+    # ---- pause and resume
+
+    async def pause(self, request: Request) -> Response:
+        return await self._change(request, pause)
+
+    async def resume(self, request: Request) -> Response:
+        return await self._change(request, resume)
+
+    async def _change(self, request: Request, change: Callable[[Vhost, ClassicQueue], None]) -> Response:
+        await declared(request)
+        vhost, name = entered_vhost(request), path_name(request)
+        refuse_access(request, vhost, "configure", "queue", name)
+        shown_queue(vhost, name)
+        with as_bad_request():
+            change(vhost, vhost.queue(name))
+        await finished(self._office.broker)
+        return done()
+
+
+def _rate(kind: str, given: Mapping[str, object]) -> float | None:
+    rate = given.get("rate")
+    if rate is None:
+        return None
+    if kind != "redrive":
+        raise BadRequest(f"'rate' goes with redrive only, not with {kind}: leave it out, or set a 'limit'")
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= MOST_RATE:
+        raise BadRequest(f"'rate' must be messages a second, above 0 and up to {MOST_RATE}: it is {rate!r:.80}")
+    return float(rate)
+
+
+def _destination(kind: str, queue: ClassicQueue, given: Mapping[str, object]) -> str | None:
+    if kind not in ("move", "copy"):
+        return None
+    destination = short_text_of(given, "destination")
+    if destination == queue.name:
+        raise BadRequest(f"'destination' is queue '{queue.name}' itself: name another queue")
+    return destination

@@ -1,0 +1,144 @@
+"""Queues: list, look, declare, delete, purge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.broker.vhost import Vhost
+from leveret.management.amqp_rules import (
+    as_bad_request,
+    declared,
+    entered_vhost,
+    finished,
+    path_name,
+    refuse_access,
+    refuse_further,
+    seen_vhost,
+    shown_queue,
+    table_of,
+)
+from leveret.management.answers import done, made
+from leveret.management.doors import text_of, truth_of
+from leveret.management.errors import BadRequest
+from leveret.management.exchange_view import binding_row, default_binding
+from leveret.management.listing import list_answer, object_answer, viewed
+from leveret.management.office import Office
+from leveret.management.queue_view import QueueView, Row
+from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.management.samples import NO_WINDOWS, windows_of
+from leveret.queues.classic import ClassicQueue
+from leveret.routing.bindings import Destination
+
+ONE = "/api/queues/{vhost}/{name}"
+ACTIONS = ("sync", "cancel_sync")  # of mirrors, which we have none of: there is nothing to do
+
+
+def routes(office: Office) -> list[Route]:
+    api = _Queues(office)
+    return [
+        Route("/api/queues", api.list_all),
+        Route("/api/queues/{vhost}", api.list_of_vhost),
+        Route(ONE, api.show),
+        Route(ONE, api.declare, methods=["PUT"]),
+        Route(ONE, api.delete, methods=["DELETE"]),
+        Route(f"{ONE}/contents", api.purge, methods=["DELETE"]),
+        Route(f"{ONE}/bindings", api.bindings_to),
+        Route(f"{ONE}/actions", api.act, methods=["POST"]),
+    ]
+
+
+class _Queues:
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    # ---- looking
+
+    async def list_all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return await self._listed(request, visible_vhosts(request))
+
+    async def list_of_vhost(self, request: Request) -> Response:
+        return await self._listed(request, [seen_vhost(request)])
+
+    async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
+        """Samples are made of those queues alone that are shown."""
+        office, windows = self._office, windows_of(request.query_params)
+        view = QueueView(office.stats, office.broker.node_name)
+
+        def row(found: tuple[Vhost, ClassicQueue]) -> Row | None:
+            vhost, queue = found
+            return view.row(vhost, queue) if queue.alive else None
+
+        def with_samples(row: Row) -> Row:
+            vhost = office.broker.vhosts.get(row["vhost"])
+            queue = None if vhost is None else vhost.queues.get(row["name"])
+            row.update({} if queue is None else office.stats.of_queue(queue, windows))
+            return row
+
+        all_of_them = [(vhost, queue) for vhost in vhosts for queue in vhost.queues.values()]
+        rows = await viewed(all_of_them, row)
+        return await list_answer(office, request, rows, adding=None if windows == NO_WINDOWS else with_samples)
+
+    async def show(self, request: Request) -> Response:
+        vhost = seen_vhost(request)
+        queue = shown_queue(vhost, path_name(request))
+        return object_answer(request, self._view(request).detail(vhost, queue))
+
+    def _view(self, request: Request) -> QueueView:
+        return QueueView(self._office.stats, self._office.broker.node_name, windows_of(request.query_params))
+
+    async def bindings_to(self, request: Request) -> Response:
+        vhost, name = seen_vhost(request), path_name(request)
+        bindings = vhost.bindings.of_destination(Destination("queue", name))
+        if name in vhost.queues:
+            bindings = [default_binding(name), *bindings]
+        rows = await viewed(bindings, lambda binding: binding_row(vhost, binding))
+        return await list_answer(self._office, request, rows)
+
+    # ---- changing
+
+    async def declare(self, request: Request) -> Response:
+        given = await declared(request)  # first: while it comes, anything may happen to the virtual host
+        vhost, name = entered_vhost(request), path_name(request)
+        durable, auto_delete = truth_of(given, "durable"), truth_of(given, "auto_delete")
+        arguments = table_of(given, "arguments")
+        refuse_access(request, vhost, "configure", "queue", name)
+        refuse_further(request, vhost, "queue", name, arguments.get("x-dead-letter-exchange"))
+        is_new = name not in vhost.queues
+        with as_bad_request():
+            vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
+        await finished(self._office.broker)
+        return made(is_new)
+
+    async def delete(self, request: Request) -> Response:
+        vhost, name = entered_vhost(request), path_name(request)
+        if_empty = truth_of(request.query_params, "if-empty")
+        if_unused = truth_of(request.query_params, "if-unused")
+        refuse_access(request, vhost, "configure", "queue", name)
+        shown_queue(vhost, name)
+        with as_bad_request():
+            vhost.delete_queue(name, if_empty=if_empty, if_unused=if_unused)
+        await finished(self._office.broker)
+        return done()
+
+    async def purge(self, request: Request) -> Response:
+        vhost, name = entered_vhost(request), path_name(request)
+        refuse_access(request, vhost, "read", "queue", name)
+        shown_queue(vhost, name)
+        with as_bad_request():
+            vhost.purge_queue(name)
+        await finished(self._office.broker)
+        return done()
+
+    async def act(self, request: Request) -> Response:
+        action = text_of(await declared(request), "action")
+        vhost, name = entered_vhost(request), path_name(request)
+        refuse_access(request, vhost, "configure", "queue", name)
+        shown_queue(vhost, name)
+        if action not in ACTIONS:
+            raise BadRequest(f"unknown action '{action}' for queue '{name}': expected {' or '.join(ACTIONS)}")
+        return done()

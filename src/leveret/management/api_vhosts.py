@@ -1,0 +1,112 @@
+"""Virtual hosts, and who may do what in one."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.auth.permissions import EVERYTHING
+from leveret.broker.vhost import Vhost
+from leveret.management.answers import done, made
+from leveret.management.api_permissions import rule_row, topic_row
+from leveret.management.doors import settled, truth_of
+from leveret.management.errors import BadRequest, NotThere
+from leveret.management.global_parameters import carry_from
+from leveret.management.listing import Row, list_answer, object_answer, viewed
+from leveret.management.office import Office
+from leveret.management.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.management.samples import Windows, windows_of
+from leveret.management.soundness import known_vhost, name_of, object_of, vhost_seen
+from leveret.management.totals import Totals
+from leveret.management.vhost_facts import UNDEFINED, facts_given, facts_of, note_facts
+
+
+def routes(office: Office) -> list[Route]:
+    vhosts = Vhosts(office)
+    one = "/api/vhosts/{vhost}"
+    return [
+        Route("/api/vhosts", vhosts.all),
+        Route(one, vhosts.show),
+        Route(one, vhosts.put, methods=["PUT"]),
+        Route(one, vhosts.delete, methods=["DELETE"]),
+        Route(f"{one}/permissions", vhosts.permissions),
+        Route(f"{one}/topic-permissions", vhosts.topic_permissions),
+        Route(f"{one}/start/{{node}}", vhosts.start, methods=["POST"]),
+    ]
+
+
+class Vhosts:
+    def __init__(self, office: Office) -> None:
+        self._office = office
+        self._broker = office.broker
+
+    async def all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        view = partial(self._row, windows_of(request.query_params), self._office.stats.totals())
+        return await list_answer(self._office, request, await viewed(visible_vhosts(request), view))
+
+    async def show(self, request: Request) -> Response:
+        vhost = vhost_seen(request)
+        return object_answer(request, self._row(windows_of(request.query_params), self._office.stats.totals(), vhost))
+
+    async def put(self, request: Request) -> Response:
+        """Whoever makes a virtual host may do everything in it, as in RabbitMQ."""
+        user = refuse_unless_role(request, ADMINISTRATOR)
+        name = name_of(request, "vhost")
+        given = await object_of(request, may_be_empty=True)
+        if truth_of(given, "tracing"):
+            raise BadRequest(f"vhost '{name}' cannot be traced: this broker has no tracing; leave 'tracing' out")
+        facts = facts_given(given)
+        is_new = name not in self._broker.vhosts
+        vhost = self._broker.add_vhost(name)
+        if is_new:
+            self._broker.permissions.set(user.name, name, EVERYTHING, EVERYTHING, EVERYTHING)
+        note_facts(vhost, facts)
+        await settled(self._broker)
+        return made(is_new)
+
+    async def delete(self, request: Request) -> Response:
+        refuse_unless_role(request, ADMINISTRATOR)
+        vhost = known_vhost(self._broker, name_of(request, "vhost"))
+        carry_from(self._broker, vhost)
+        self._broker.delete_vhost(vhost.name)
+        await settled(self._broker)
+        return done()
+
+    async def permissions(self, request: Request) -> Response:
+        vhost = self._administered(request)
+        rules = [rule for rule in self._broker.permissions.list() if rule.vhost == vhost.name]
+        return await list_answer(self._office, request, await viewed(rules, rule_row))
+
+    async def topic_permissions(self, request: Request) -> Response:
+        vhost = self._administered(request)
+        rules = [rule for rule in self._broker.permissions.list_topic() if rule.vhost == vhost.name]
+        return await list_answer(self._office, request, await viewed(rules, topic_row))
+
+    async def start(self, request: Request) -> Response:
+        """A virtual host that is there runs."""
+        self._administered(request)
+        node = name_of(request, "node")
+        if node != self._broker.node_name:
+            raise NotThere(f"node '{node}' not found: this one is '{self._broker.node_name}'")
+        return done()
+
+    def _administered(self, request: Request) -> Vhost:
+        refuse_unless_role(request, ADMINISTRATOR)
+        return known_vhost(self._broker, name_of(request, "vhost"))
+
+    def _row(self, windows: Windows, totals: Totals, vhost: Vhost) -> Row:
+        facts = facts_of(vhost)
+        return {
+            "name": vhost.name,
+            "description": facts["description"],
+            "tags": facts["tags"],
+            "default_queue_type": facts.get("default_queue_type", UNDEFINED),
+            "metadata": facts,
+            "tracing": False,
+            "cluster_state": {self._broker.node_name: "running"},
+            **self._office.stats.of_vhosts([vhost.name], windows, totals),
+        }

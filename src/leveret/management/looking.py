@@ -1,0 +1,166 @@
+"""Looking at the messages of a queue without taking them, through a sieve that a query describes.
+
+    ?selector=colour = 'red'      the SQL of JMS over headers and properties
+    &headers.colour=red           a header with this value
+    &contains=text                somewhere in the body
+    &json=customer.id=42          in a body of JSON, at this path
+
+All of them must hold. A look has its end: by the messages it shows, those it looks at, their bytes, and its time. It
+takes fewer messages at a time where they are large, since each has to be read for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from leveret.broker.errands import Errands
+from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
+from leveret.management.doors import text_of
+from leveret.management.errors import BadRequest
+from leveret.management.message_view import plain
+from leveret.message import Message
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.walking import STEP
+from leveret.wire.content import body_of, properties_of
+
+HEADER = "headers."
+MOST_LOOKED_AT = 200_000  # messages
+MOST_BYTES = 16 << 20  # of what is shown
+STEP_BYTES = 128 << 10  # of what is looked into at once
+SECONDS = 30.0
+NOTHING = object()
+
+
+class JsonPath(NamedTuple):
+    """Names of an object, places of a list; and the value that must be there."""
+
+    path: tuple[str, ...]
+    text: str
+    value: object
+
+    def holds(self, body: bytes) -> bool:
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            return False
+        for part in self.path:
+            found = _inside(found, part)
+        return found == self.text if isinstance(found, str) else _is_same(found, self.value)
+
+
+class Sieve(NamedTuple):
+    selector: Filter | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    contains: bytes = b""
+    json: JsonPath | None = None
+
+    def takes(self, message: Message) -> bool:
+        if self.selector is not None and not self.selector(message):
+            return False
+        if self.headers and not self._has_headers(message):
+            return False
+        if not self.contains and self.json is None:
+            return True
+        body = body_of(message[0])
+        return self.contains in body and (self.json is None or self.json.holds(body))
+
+    def _has_headers(self, message: Message) -> bool:
+        headers = properties_of(message[0]).headers or {}
+        return all(name in headers and _shown(headers[name]) == text for name, text in self.headers)
+
+
+def sieve_of(query: Mapping[str, str]) -> Sieve | None:
+    """None: everything is wanted."""
+    selector, contains = text_of(query, "selector", ""), text_of(query, "contains", "")
+    headers = tuple((name.removeprefix(HEADER), text) for name, text in query.items() if name.startswith(HEADER))
+    path = text_of(query, "json", "")
+    if not (selector.strip() or contains or headers or path):
+        return None
+    return Sieve(
+        matching(selector) if selector.strip() else None,
+        headers,
+        contains.encode(),
+        _json_path(path) if path else None,
+    )
+
+
+def _json_path(text: str) -> JsonPath:
+    path, equals, value = text.partition("=")
+    if not path or not equals:
+        raise BadRequest(f"'json' must be a path and a value, as in customer.id=42: it is '{text[:80]}'")
+    return JsonPath(tuple(path.split(".")), value, _value(value))
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return NOTHING
+
+
+def _inside(value: object, part: str) -> object:
+    if isinstance(value, dict):
+        return value.get(part, NOTHING)
+    if isinstance(value, list) and part.isascii() and part.isdecimal() and len(part) < 10 and int(part) < len(value):
+        return value[int(part)]
+    return NOTHING
+
+
+def _is_same(found: object, value: object) -> bool:
+    """True is no 1 here, and what is not there equals nothing."""
+    if found is NOTHING or value is NOTHING or isinstance(found, bool) != isinstance(value, bool):
+        return False
+    return found == value
+
+
+def _shown(value: object) -> str:
+    simple = plain(value)
+    return simple if isinstance(simple, str) else json.dumps(simple)
+
+
+class Look(Browse):
+    """``await look.until_over()``, then ``found`` has the messages. ``is_complete``: it came to the queue's end."""
+
+    def __init__(self, queue: ClassicQueue, errands: Errands, sieve: Sieve | None, limit: int) -> None:
+        self._sieve = sieve
+        self._shown_bytes = self._seen_bytes = 0
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        super().__init__(queue, errands, Scope(self._wants, limit, lambda job: self._tell()))
+
+    @property
+    def is_complete(self) -> bool:
+        return self._walk.is_over
+
+    async def until_over(self) -> None:
+        self.start()
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._over
+        except TimeoutError:
+            pass
+        finally:
+            self.cancel()
+
+    def pace(self) -> int:
+        if self._sieve is None or not self.looked_at:
+            return STEP if self._sieve is None else 20
+        return max(1, min(STEP, STEP_BYTES * self.looked_at // max(self._seen_bytes, 1)))
+
+    def _tell(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    def _wants(self, message: Message) -> bool:
+        if self.looked_at > MOST_LOOKED_AT or self._shown_bytes > MOST_BYTES:
+            self.looked_at -= 1
+            self.cancel()
+            return False
+        size = len(message[0])
+        self._seen_bytes += size
+        if self._sieve is not None and not self._sieve.takes(message):
+            return False
+        self._shown_bytes += size
+        return True

@@ -1,0 +1,82 @@
+"""What messages look like in JSON: their properties, and their bodies as text, as JSON or as base64."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from leveret.wire.properties import LAYOUT, Properties
+
+Row = dict[str, Any]
+
+TEXT, BASE64 = "string", "base64"
+
+
+def plain(value: object) -> Any:
+    """A value of a table as JSON has it: a time in seconds since 1970, bytes as text if they are text."""
+    if isinstance(value, Mapping):
+        return {name: plain(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(member) for member in value]
+    if isinstance(value, datetime):
+        return int(value.timestamp())
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+        return data.decode() if _is_text(data) else base64.b64encode(data).decode()
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return int(value)  # a time beyond year 9999 is a number of its own kind
+    return value
+
+
+def properties_row(properties: Properties) -> Row:
+    """Those that are there."""
+    values = {name: getattr(properties, name) for _, name, _, _ in LAYOUT}
+    return {name: plain(value) for name, value in values.items() if value is not None}
+
+
+def payload_row(body: bytes, *, as_base64: bool, truncate: int | None) -> Row:
+    """As RabbitMQ tells it: ``payload_bytes`` is the size of the whole, also where only a part is shown."""
+    part = body if truncate is None else body[:truncate]
+    if as_base64 or not _is_text(body):
+        payload, encoding = base64.b64encode(part).decode(), BASE64
+    else:
+        payload, encoding = part.decode("utf-8", "ignore"), TEXT  # a cut may go through a character
+    return {"payload_bytes": len(body), "payload": payload, "payload_encoding": encoding}
+
+
+def decoded_row(body: bytes, truncate: int) -> Row:
+    """The same with what it is: ``payload_format`` is json, text or binary; what is JSON and whole comes as such."""
+    row = payload_row(body, as_base64=False, truncate=truncate)
+    is_whole = len(body) <= truncate
+    row["truncated"] = not is_whole
+    row["payload_format"] = "binary" if row["payload_encoding"] == BASE64 else "text"
+    if row["payload_format"] == "text" and is_whole and _is_json(body):
+        row["payload_format"] = "json"
+        row["payload_json"] = msgspec.Raw(body)
+    return row
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_json(body: bytes) -> bool:
+    """An object or an array: any number would be JSON, and most texts that are one are meant as text."""
+    if body.lstrip()[:1] not in (b"{", b"["):
+        return False
+    try:
+        msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

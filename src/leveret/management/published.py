@@ -1,0 +1,86 @@
+"""A message that is published over HTTP: its properties and its body as JSON gives them, checked field by field."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from leveret.auth.users import User
+from leveret.management.amqp_rules import short_text_of, table_of
+from leveret.management.doors import text_of, whole_number_of
+from leveret.management.errors import BadRequest
+from leveret.management.message_view import BASE64, TEXT
+from leveret.wire.fields import LAST_SECOND, FarTime
+from leveret.wire.properties import Properties
+
+IMPERSONATOR = "impersonator"
+MOST_SECONDS = (1 << 63) - 1
+TEXTS = (
+    "content_type",
+    "content_encoding",
+    "correlation_id",
+    "reply_to",
+    "expiration",
+    "message_id",
+    "type",
+    "user_id",
+    "app_id",
+    "cluster_id",
+)
+
+
+def body_from(given: Mapping[str, object]) -> bytes:
+    payload, encoding = text_in(given, "payload"), text_of(given, "payload_encoding", TEXT)
+    if encoding == TEXT:
+        return payload.encode()
+    if encoding != BASE64:
+        raise BadRequest(f"'payload_encoding' must be {TEXT} or {BASE64}: it is '{encoding}'")
+    try:
+        return base64.b64decode(payload, validate=True)
+    except (binascii.Error, ValueError) as problem:
+        raise BadRequest(f"'payload' is not base64: {problem}") from None
+
+
+def text_in(given: Mapping[str, object], name: str) -> str:
+    """Any text that has a form in bytes, zeros too."""
+    value = given.get(name)
+    if not isinstance(value, str):
+        raise BadRequest(f"'{name}' must be text: it is {'missing' if value is None else type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadRequest(f"'{name}' has half of a surrogate pair in it: send it as {BASE64}") from None
+    return value
+
+
+def properties_from(given: Mapping[str, object], user: User) -> Properties:
+    """What is no property is left out, as RabbitMQ does. A null is as good as nothing."""
+    value = given.get("properties") or {}
+    if not isinstance(value, dict):
+        raise BadRequest(f"'properties' must be an object with names and values: it is a {type(value).__name__}")
+    said = {name: each for name, each in value.items() if each is not None}
+    properties = Properties()
+    for name in TEXTS:
+        if name in said:
+            setattr(properties, name, short_text_of(said, name))
+    if "headers" in said:
+        properties.headers = table_of(said, "headers")
+    if "delivery_mode" in said:
+        properties.delivery_mode = whole_number_of(said, "delivery_mode", 1, 2)
+    if "priority" in said:
+        properties.priority = whole_number_of(said, "priority", 0, 255)
+    if "timestamp" in said:
+        properties.timestamp = _time(whole_number_of(said, "timestamp", 0, MOST_SECONDS))
+    _refuse_other_user(properties, user)
+    return properties
+
+
+def _time(seconds: int) -> datetime | FarTime:
+    return FarTime(seconds) if seconds > LAST_SECOND else datetime.fromtimestamp(seconds, UTC)
+
+
+def _refuse_other_user(properties: Properties, user: User) -> None:
+    if properties.user_id not in (None, user.name) and IMPERSONATOR not in user.tags:
+        raise BadRequest(f"user_id property set to '{properties.user_id}' but authenticated user was '{user.name}'")

@@ -1,0 +1,189 @@
+"""What queues look like in JSON: RabbitMQ's names, and beside them what we know more.
+
+Everything is read from what the queue holds in memory; no message is looked into but the first one, and nothing is read
+from disk. Ours in addition:
+
+    messages_delayed     wait for their next try
+    oldest_message_age   seconds, of the first message; null if nobody knows when it came
+    drain_estimate       seconds until it is empty if all goes on as now; null if it does not shrink
+    counters             all that the queue has counted since it was made
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leveret.broker.policy import Policy
+from leveret.broker.policy_keys import ARGUMENTS, KEYS
+from leveret.broker.policy_merge import effective_arguments, merged
+from leveret.broker.vhost import Vhost
+from leveret.delivery.single_active import SingleActive
+from leveret.management.connection_view import consumer_view
+from leveret.management.message_view import plain
+from leveret.management.samples import NO_WINDOWS, Windows
+from leveret.management.stats import Stats
+from leveret.message import Message
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.counters import QueueCounters
+from leveret.queues.stream import StreamQueue
+from leveret.wire.content import PROPERTIES_AT, body_at, properties_of
+from leveret.wire.properties import FLAG_EXPIRATION, FLAG_TIMESTAMP
+
+Row = dict[str, Any]
+
+LONGEST_PROPERTIES = 8 << 10  # bytes: the properties of a first message that has more are not looked into
+
+
+class QueueView:
+    """The queues of one answer. What policies come to is worked out once for all queues that follow the same ones."""
+
+    def __init__(self, stats: Stats, node: str, windows: Windows = NO_WINDOWS) -> None:
+        self._stats = stats
+        self._node = node
+        self._windows = windows
+        self._definitions: dict[tuple[int, ...], Row] = {}
+
+    def row(self, vhost: Vhost, queue: ClassicQueue) -> Row:
+        """For a list: thousands of them are made in one go."""
+        ready, unacked = queue.ready, queue.unacked
+        first = _first_message(queue)
+        row: Row = {
+            "name": queue.name,
+            "vhost": vhost.name,
+            "type": queue.options.kind,
+            "durable": queue.durable,
+            "auto_delete": queue.auto_delete,
+            "exclusive": queue.owner is not None,
+            "arguments": plain(queue.arguments),
+            "node": self._node,
+            "state": "paused" if queue.consumers.paused else "running",
+            "consumers": len(queue.consumers),
+            "messages": ready + unacked,
+            "messages_ready": ready,
+            "messages_unacknowledged": unacked,
+            "messages_delayed": 0 if queue.waiting is None else len(queue.waiting),
+            "memory": queue.accounted,
+            "head_message_timestamp": _timestamp(first),
+            "oldest_message_age": _oldest_age(queue, first),
+            "counters": {name: getattr(queue.counters, name) for name in QueueCounters.__slots__},
+            **_sizes(queue),
+            **_consumer_tags(queue),
+            **self._policies(vhost, queue),
+            **self._stats.of_queue(queue, self._windows),
+        }
+        row["drain_estimate"] = drain_estimate(ready + unacked, row.get("messages_details"))
+        return row
+
+    def detail(self, vhost: Vhost, queue: ClassicQueue) -> Row:
+        row = self.row(vhost, queue)
+        row["consumer_details"] = [consumer_view(self._node, queue, consumer) for consumer in queue.consumers]
+        row["deliveries"] = row["incoming"] = []
+        row["backing_queue_status"] = {"mode": "default", "len": row["messages_ready"]}
+        if isinstance(queue, StreamQueue):
+            row["first_offset"], row["next_offset"] = queue.first_offset, queue.end_offset
+        return row
+
+    def _policies(self, vhost: Vhost, queue: ClassicQueue) -> Row:
+        """The names of those that come first; the definition is what all that match come to."""
+        found = vhost.policies.matching(queue.options.kind, queue.name) if vhost.policies.in_order() else ([], [])
+        policies, operators = found
+        key = tuple(map(id, (*policies, None, *operators)))
+        definition = self._definitions.get(key)
+        if definition is None:
+            definition = self._definitions[key] = _definition(policies, operators)
+        return {
+            "policy": policies[0].name if policies else None,
+            "operator_policy": operators[0].name if operators else None,
+            "effective_policy_definition": definition,
+        }
+
+
+# ---- parts
+
+
+def _sizes(queue: ClassicQueue) -> Row:
+    held, waiting = queue.held, 0 if queue.waiting is None else queue.waiting.bytes
+    if isinstance(queue, StreamQueue):
+        total = queue.bytes + queue.files.bytes + held
+        return {
+            "message_bytes": total,
+            "message_bytes_ready": total - held,
+            "message_bytes_unacknowledged": held,
+            "message_bytes_ram": min(queue.accounted, total),
+        }
+    paged = 0 if queue.pager is None else queue.pager.bytes
+    on_disk = sum([lane.paged for lane in queue.lanes])
+    return {
+        "message_bytes": queue.bytes,
+        "message_bytes_ready": queue.bytes - held - waiting,
+        "message_bytes_unacknowledged": held,
+        "message_bytes_ram": queue.bytes - paged,
+        "message_bytes_paged_out": paged,
+        "messages_ram": queue.ready - on_disk + queue.unacked,
+        "messages_paged_out": on_disk,
+    }
+
+
+def _consumer_tags(queue: ClassicQueue) -> Row:
+    consumers = queue.consumers
+    first = next(iter(consumers), None)
+    active = consumers.active if isinstance(consumers, SingleActive) else None
+    return {
+        "exclusive_consumer_tag": first.tag if first is not None and first.exclusive else None,
+        "single_active_consumer_tag": None if active is None else active.tag,
+    }
+
+
+def _definition(policies: Sequence[Policy], operators: Sequence[Policy]) -> Row:
+    by_policy, by_operator = merged(policies), merged(operators)
+    effective = effective_arguments({}, by_policy, by_operator)
+    names = [name for name in {**by_policy, **by_operator} if KEYS[name].about == "queues"]
+    return {name: effective[ARGUMENTS[name]] for name in names}
+
+
+def drain_estimate(messages: int, details: Mapping[str, float] | None) -> float | None:
+    """Seconds. The details tell by how many messages a second the queue grows."""
+    if not messages:
+        return 0.0
+    rate = 0.0 if details is None else details.get("rate", 0.0)
+    return messages / -rate if rate < 0 else None
+
+
+# ---- the first message
+
+
+def _first_message(queue: ClassicQueue) -> Message | None:
+    """The one that would be delivered next, if it is in memory."""
+    if isinstance(queue, StreamQueue):
+        recent, first = queue.readers.recent, queue.first_offset
+        return recent.since(first, 1)[0].messages[0] if queue.ready and recent.covers(first) else None
+    waiting = queue.highest_lane().first()
+    return None if waiting is None else waiting[2]
+
+
+def _flags(message: Message) -> int:
+    return int.from_bytes(message[0][PROPERTIES_AT : PROPERTIES_AT + 2], "big")
+
+
+def _timestamp(message: Message | None) -> int | None:
+    """What its publisher says, in seconds since 1970."""
+    if message is None or not _flags(message) & FLAG_TIMESTAMP or body_at(message[0]) > LONGEST_PROPERTIES:
+        return None
+    time: int | None = plain(properties_of(message[0]).timestamp)
+    return time
+
+
+def _oldest_age(queue: ClassicQueue, first: Message | None) -> float | None:
+    """From the time of arrival in a stream, or what is left of the queue's TTL; else by the publisher's timestamp."""
+    surroundings = queue.surroundings
+    if first is None:
+        return None
+    if isinstance(queue, StreamQueue):
+        arrival = queue.readers.recent.since(queue.first_offset, 1)[0].time
+        return max(0.0, (queue.wall_time() - arrival) / 1_000_000)
+    ttl = queue.options.ttl
+    if ttl is not None and not _flags(first) & FLAG_EXPIRATION and first[2].deadline < float("inf"):
+        return max(0.0, surroundings.now() - (first[2].deadline - ttl))
+    said = _timestamp(first)
+    return None if said is None else max(0.0, surroundings.now() + surroundings.wall_ahead() - said)

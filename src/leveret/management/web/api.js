@@ -1,0 +1,81 @@
+// Calls of the broker. Whatever goes wrong is one kind of error, with what it was about, the cause and the remedy.
+
+export class ApiError extends Error {
+  constructor(status, title, reason) {
+    super(reason);
+    this.status = status;
+    this.title = title;
+    this.reason = reason;
+  }
+}
+
+const TITLES = {
+  0: "No answer from the broker",
+  400: "Not accepted",
+  401: "Not logged in",
+  403: "Not allowed",
+  404: "Not found",
+  409: "In conflict",
+  413: "Too large",
+  500: "A bug in the broker",
+  503: "Not possible at the moment",
+};
+
+let whenLoggedOut = () => {};
+
+/** Called when a session has ended. */
+export function onLoggedOut(call) {
+  whenLoggedOut = call;
+}
+
+export const get = (path, query, options) => call("GET", path, query, undefined, options);
+export const post = (path, body, options) => call("POST", path, undefined, body ?? {}, options);
+export const put = (path, body, options) => call("PUT", path, undefined, body ?? {}, options);
+export const remove = (path, options) => call("DELETE", path, undefined, undefined, options);
+
+/** path`/api/queues/${vhost}/${name}` with each part encoded. */
+export function path(texts, ...parts) {
+  return texts.reduce((all, text, at) => all + encodeURIComponent(parts[at - 1]) + text);
+}
+
+async function call(method, address, query, body, { signal, isLogin = false } = {}) {
+  const response = await sent(method, located(address, query), body, signal);
+  const answer = await readable(response);
+  if (response.ok) return answer;
+  if (response.status === 401 && !isLogin) whenLoggedOut();
+  const reason = answer?.reason ?? `${method} ${address} was answered with ${response.status}; the broker's log may say more`;
+  throw new ApiError(response.status, TITLES[response.status] ?? `Status ${response.status}`, String(reason));
+}
+
+async function sent(method, address, body, signal) {
+  const headers = { "X-Requested-With": "leveret", Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  try {
+    return await fetch(address, {
+      method,
+      headers,
+      signal,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      cache: "no-store",
+    });
+  } catch (problem) {
+    if (problem.name === "AbortError") throw problem;
+    throw new ApiError(0, TITLES[0], "It may be stopped, starting again or cut off from here; this page keeps trying.");
+  }
+}
+
+async function readable(response) {
+  const text = await response.text();
+  if (!text) return null;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null; // from something between us and the broker
+  }
+}
+
+function located(address, query) {
+  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return given.length ? `${address}?${new URLSearchParams(given)}` : address;
+}

@@ -1,0 +1,132 @@
+// Line charts and sparklines as SVG. A series is {label, points: [[milliseconds, value], ...]}, oldest first.
+
+import { fill, h, s } from "./dom.js";
+import { clockTime, short } from "./format.js";
+
+const USUAL = 640; // pixels, until the width is known
+const HEIGHT = 180;
+const LEFT = 44;
+const BOTTOM = 20;
+const TOP = 8;
+
+/** A chart that can be drawn again: {element, draw(series, show)}. `show` writes a value. */
+export function lineChart(title) {
+  const legend = h("div", { class: "legend" });
+  const drawing = s("svg", { class: "chart", role: "img", "aria-label": title });
+  const element = h("figure", { class: "card chart-card" }, h("figcaption", {}, h("h2", {}, title), legend), drawing);
+  let drawn = null;
+
+  function draw(series, show = short) {
+    const width = drawing.clientWidth || USUAL;
+    const scale = scaleOf(series, width);
+    drawn = { series, show, scale };
+    drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    fill(legend, series.map((one, at) => legendItem(one, at, show, one.points.length - 1)));
+    fill(drawing, axes(scale, show), series.map((one, at) => curve(one, at, scale)).reverse(), s("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }));
+    if (!series.some((one) => one.points.length > 1)) {
+      drawing.append(s("text", { x: (width + LEFT) / 2, y: HEIGHT / 2, class: "hint", "text-anchor": "middle" }, "Collecting …"));
+    }
+  }
+
+  function point(event) {
+    if (!drawn?.scale) return;
+    const box = drawing.getBoundingClientRect();
+    const x = event.clientX - box.left;
+    const time = drawn.scale.timeAt(x);
+    const cursor = drawing.querySelector(".cursor");
+    cursor?.setAttribute("x1", x);
+    cursor?.setAttribute("x2", x);
+    cursor?.setAttribute("visibility", x < LEFT ? "hidden" : "visible");
+    fill(legend, drawn.series.map((one, at) => legendItem(one, at, drawn.show, nearest(one.points, time))), h("span", { class: "at" }, clockTime(time)));
+  }
+
+  new ResizeObserver(() => drawn && draw(drawn.series, drawn.show)).observe(drawing);
+  drawing.addEventListener("pointermove", point);
+  drawing.addEventListener("pointerleave", () => drawn && draw(drawn.series, drawn.show));
+  return { element, draw };
+}
+
+function legendItem(series, at, show, index) {
+  const value = index >= 0 ? series.points[index]?.[1] : undefined;
+  return h("span", { class: `key line-${at}` }, h("i", {}), `${series.label} `, h("b", {}, show(value)));
+}
+
+function nearest(points, time) {
+  let best = -1;
+  let distance = Infinity;
+  for (const [index, [moment]] of points.entries()) {
+    if (Math.abs(moment - time) < distance) {
+      distance = Math.abs(moment - time);
+      best = index;
+    }
+  }
+  return best;
+}
+
+function scaleOf(series, width) {
+  const times = series.flatMap((one) => one.points.map(([time]) => time));
+  if (times.length < 2) return null;
+  const first = times.reduce((a, b) => Math.min(a, b));
+  const last = Math.max(times.reduce((a, b) => Math.max(a, b)), first + 1);
+  const top = roundUp(series.flatMap((one) => one.points.map(([, value]) => value)).reduce((a, b) => Math.max(a, b), 0));
+  return {
+    first,
+    last,
+    top,
+    width,
+    x: (time) => LEFT + ((time - first) / (last - first)) * (width - LEFT),
+    y: (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP),
+    timeAt: (x) => first + ((Math.max(x, LEFT) - LEFT) / (width - LEFT)) * (last - first),
+  };
+}
+
+/** The next of 1, 2, 5, 10, 20, ... */
+function roundUp(value) {
+  if (value <= 0) return 1;
+  const power = 10 ** Math.floor(Math.log10(value));
+  return [1, 2, 5, 10].find((step) => step * power >= value) * power;
+}
+
+function axes(scale, show) {
+  if (!scale) return [];
+  const lines = [0, 0.5, 1].map((part) => {
+    const y = scale.y(scale.top * part);
+    return [
+      s("line", { class: "grid", x1: LEFT, x2: scale.width, y1: y, y2: y }),
+      s("text", { class: "axis", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, show(scale.top * part)),
+    ];
+  });
+  const moments = [0, 0.5, 1].map((part) => {
+    const anchor = ["start", "middle", "end"][part * 2];
+    const time = scale.first + (scale.last - scale.first) * part;
+    return s("text", { class: "axis", x: scale.x(time), y: HEIGHT - 4, "text-anchor": anchor }, clockTime(time));
+  });
+  return [lines, moments];
+}
+
+function curve(series, at, scale) {
+  if (!scale || series.points.length < 2) return null;
+  const path = series.points.map(([time, value], index) => `${index ? "L" : "M"}${scale.x(time).toFixed(1)} ${scale.y(value).toFixed(1)}`).join("");
+  return s("path", { class: `line line-${at}`, d: path });
+}
+
+/** A small line without axes; values only. */
+export function sparkline(values, label) {
+  const known = values.filter((value) => typeof value === "number");
+  if (known.length < 2) return h("span", { class: "faint" }, "–");
+  const top = known.reduce((a, b) => Math.max(a, b), 1);
+  const step = 96 / (known.length - 1);
+  const path = known.map((value, at) => `${at ? "L" : "M"}${(2 + at * step).toFixed(1)} ${(22 - (value / top) * 19).toFixed(1)}`).join("");
+  return s("svg", { viewBox: "0 0 100 24", class: "spark", role: "img", "aria-label": label }, s("path", { class: "line line-0", d: path }));
+}
+
+/** RabbitMQ's samples, newest first, as points. */
+export function pointsOf(details, isRate) {
+  const samples = [...(details?.samples ?? [])].reverse();
+  const points = samples.map((one) => [one.timestamp, one.sample]);
+  if (!isRate) return points;
+  return points.slice(1).map(([time, value], at) => {
+    const seconds = (time - points[at][0]) / 1000;
+    return [time, seconds > 0 ? Math.max(value - points[at][1], 0) / seconds : 0];
+  });
+}

@@ -1,0 +1,67 @@
+// Numbers, sizes and times as people read them. What is not known is a dash.
+
+export const NONE = "–";
+
+const WHOLE = new Intl.NumberFormat("en-US");
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+export function isNumber(value) {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+export function number(value) {
+  return isNumber(value) ? WHOLE.format(Math.round(value)) : NONE;
+}
+
+/** 950, 12.3 k, 4.6 M: for charts and tight places. */
+export function short(value) {
+  if (!isNumber(value)) return NONE;
+  const size = Math.abs(value);
+  if (size < 10 && !Number.isInteger(value)) return value.toFixed(1);
+  if (size < 1000) return String(Math.round(value));
+  for (const [limit, unit] of [[1e6, "k"], [1e9, "M"], [1e12, "G"]]) {
+    if (size < limit) return `${(value / (limit / 1000)).toPrecision(3).replace(/\.?0+$/, "")} ${unit}`;
+  }
+  return `${(value / 1e12).toPrecision(3)} T`;
+}
+
+export function rate(value) {
+  if (!isNumber(value)) return NONE;
+  if (value === 0) return "0/s";
+  return `${Math.abs(value) < 100 ? value.toFixed(1).replace(/\.0$/, "") : WHOLE.format(Math.round(value))}/s`;
+}
+
+export function bytes(value) {
+  if (!isNumber(value)) return NONE;
+  let at = 0;
+  let size = value;
+  while (Math.abs(size) >= 1024 && at < UNITS.length - 1) {
+    size /= 1024;
+    at += 1;
+  }
+  return `${at === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${UNITS[at]}`;
+}
+
+/** 850 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h. */
+export function duration(seconds) {
+  if (!isNumber(seconds)) return NONE;
+  if (seconds > 0 && seconds < 1) return `${Math.max(Math.round(seconds * 1000), 1)} ms`;
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return two(whole, 60, "min", 1, "s");
+  if (whole < 86400) return two(whole, 3600, "h", 60, "min");
+  return two(whole, 86400, "d", 3600, "h");
+}
+
+function two(whole, large, largeName, small, smallName) {
+  const rest = Math.floor((whole % large) / small);
+  return `${Math.floor(whole / large)} ${largeName}${rest ? ` ${rest} ${smallName}` : ""}`;
+}
+
+export function clockTime(milliseconds) {
+  return new Date(milliseconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+}
+
+export function plural(count, one, many = `${one}s`) {
+  return `${number(count)} ${count === 1 ? one : many}`;
+}

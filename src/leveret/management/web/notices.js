@@ -1,0 +1,61 @@
+// Short messages at the edge of the page: what was done, what went wrong, what can still be undone.
+
+import { h } from "./dom.js";
+
+const SHOWN = 6000;
+export const UNDO = 5000;
+
+function place(kind, children, seconds) {
+  const notice = h("div", { class: `notice ${kind}` }, children);
+  const close = () => notice.remove();
+  notice.append(h("button", { class: "close", type: "button", "aria-label": "Dismiss", onclick: close }, "×"));
+  document.getElementById("notices").append(notice);
+  if (seconds) setTimeout(close, seconds);
+  return close;
+}
+
+export function tell(text) {
+  return place("good", [h("p", {}, text)], SHOWN);
+}
+
+/** An error stays until it is dismissed. */
+export function tellError(problem) {
+  if (problem.name === "AbortError") return;
+  place("bad", [h("div", {}, h("strong", {}, problem.title ?? "Something went wrong"), h("p", {}, problem.reason ?? String(problem)))]);
+}
+
+/** Waits before it acts; until then nothing has been sent, and a click takes it back. */
+export function undoable(text, act) {
+  const bar = h("progress", { max: UNDO, value: UNDO, "aria-hidden": "true" });
+  const count = h("span", { class: "count" });
+  const end = performance.now() + UNDO;
+  const left = () => Math.max(end - performance.now(), 0);
+  const show = () => {
+    bar.value = left();
+    count.textContent = ` in ${Math.ceil(left() / 1000)} s`;
+  };
+  const notice = h(
+    "div",
+    { class: "notice undo" },
+    h("div", {}, h("p", {}, text, count), bar),
+    h("button", { type: "button", class: "strong", onclick: () => settle(false) }, "Undo"),
+  );
+  const tick = setInterval(show, 250);
+  const timer = setTimeout(() => settle(true), UNDO);
+
+  function settle(isWanted) {
+    clearInterval(tick);
+    clearTimeout(timer);
+    notice.remove();
+    if (isWanted) act();
+    else tell("Undone: nothing was sent.");
+  }
+
+  show();
+  document.getElementById("notices").append(notice);
+}
+
+/** What to show in the place of something that could not be loaded. */
+export function problemBox(problem) {
+  return h("div", { class: "problem", role: "alert" }, h("strong", {}, problem.title ?? "Something went wrong"), h("p", {}, problem.reason ?? String(problem)));
+}

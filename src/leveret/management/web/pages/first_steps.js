@@ -1,0 +1,31 @@
+// What to do first, where there is nothing yet.
+
+import { h } from "../dom.js";
+import { tell } from "../notices.js";
+
+export function firstSteps(user, overview) {
+  const amqp = (overview?.listeners ?? []).find((one) => one.protocol === "amqp");
+  const login = user.name === "guest" ? "guest:guest" : `${encodeURIComponent(user.name)}:PASSWORD`;
+  const address = `amqp://${login}@${location.hostname || "localhost"}:${amqp?.port ?? 5672}/`;
+  const code = [
+    "import pika",
+    "",
+    `connection = pika.BlockingConnection(pika.URLParameters("${address}"))`,
+    "channel = connection.channel()",
+    'channel.queue_declare("hello", durable=True)',
+    'channel.basic_publish("", "hello", b"Hello, Leveret")',
+    "connection.close()",
+  ].join("\n");
+  const copy = async () => {
+    await navigator.clipboard.writeText(code);
+    tell("Copied.");
+  };
+  return h(
+    "div",
+    { class: "card first" },
+    h("h2", {}, "No queue yet: send the first message"),
+    h("p", {}, "Any client of RabbitMQ works unchanged. With Python: ", h("code", {}, "pip install pika"), ", then"),
+    h("pre", {}, code),
+    h("div", { class: "actions" }, navigator.clipboard && h("button", { type: "button", onclick: copy }, "Copy"), h("a", { class: "button", href: "#/queues" }, "Or make a queue here")),
+  );
+}

@@ -1,0 +1,30 @@
+// Log in. The page that was asked for is shown afterwards.
+
+import { post } from "../api.js";
+import { fill, h } from "../dom.js";
+import { field, form } from "../forms.js";
+import { mark } from "../shell.js";
+
+export function showLogin(place, enter, reason) {
+  document.title = "Log in · Leveret";
+  const name = h("input", { name: "username", autocomplete: "username", required: true, autocapitalize: "none", spellcheck: "false" });
+  const password = h("input", { name: "password", type: "password", autocomplete: "current-password", required: true });
+  const login = form([field("User name", name), field("Password", password)], "Log in", async (given) => {
+    const user = await post("/api/login", { username: given.get("username"), password: given.get("password") }, { isLogin: true });
+    enter(user);
+  });
+  fill(
+    place,
+    h(
+      "main",
+      { class: "login" },
+      h("div", { class: "card" }, h("h1", {}, mark(), "Leveret"), reason && h("p", { class: "faint" }, reason), login),
+      isHere() && h("p", { class: "faint hint" }, "A broker that was just started knows the user guest with the password guest, from this machine only."),
+    ),
+  );
+  name.focus();
+}
+
+function isHere() {
+  return /^(localhost|127(\.\d+){3}|\[::1\])$/.test(location.hostname);
+}

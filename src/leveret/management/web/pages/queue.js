@@ -1,0 +1,193 @@
+// One queue: how it does, who takes from it, where its messages come from, what is in it.
+
+import { get, path as at, post, remove } from "../api.js";
+import { lineChart, pointsOf } from "../chart.js";
+import { fill, h, setText } from "../dom.js";
+import { bytes, duration, number, plural, rate } from "../format.js";
+import { live } from "../live.js";
+import { problemBox, tell, tellError, undoable } from "../notices.js";
+import { Table, rowsSource } from "../table.js";
+import { messageBrowser } from "./queue_messages.js";
+import { publishDialogue } from "./queue_publish.js";
+import { drain } from "./queues.js";
+
+export const path = "/queues/:vhost/:name";
+export const under = "Queues";
+export const title = ({ name }) => name;
+
+const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
+
+export function show(place, { vhost, name }, signal) {
+  const address = at`/api/queues/${vhost}/${name}`;
+  const view = new View(vhost, name);
+  let queue = null;
+  const refresh = live(
+    signal,
+    async () => {
+      queue = await get(address, WINDOW, { signal });
+      view.show(queue);
+    },
+    (problem) => view.fail(problem),
+  );
+  const browser = messageBrowser(address, signal);
+  const changed = () => {
+    refresh();
+    browser.refresh();
+  };
+  view.pause.addEventListener("click", () => togglePause(address, name, queue, refresh));
+  view.publish.addEventListener("click", () => publishDialogue(vhost, name, changed));
+  view.purge.addEventListener("click", () => purge(address, name, queue, changed));
+  fill(
+    place,
+    view.head,
+    view.trouble,
+    view.tiles,
+    h("div", { class: "charts" }, view.lengths.element, view.rates.element),
+    h("div", { class: "two" }, section("Consumers", consumers(address, signal)), section("Bindings", bindings(address, signal))),
+    section("Messages", browser.element),
+    view.facts,
+  );
+}
+
+function section(name, content) {
+  return h("section", {}, h("h2", {}, name), content);
+}
+
+class View {
+  constructor(vhost, name) {
+    this.badges = h("span", { class: "badges" });
+    this.publish = h("button", { type: "button", class: "strong" }, "Publish …");
+    this.pause = h("button", { type: "button", disabled: true }, "Pause");
+    this.purge = h("button", { type: "button", class: "danger", disabled: true }, "Purge");
+    this.head = h(
+      "header",
+      { class: "page-head" },
+      h("div", {}, h("h1", { class: "object" }, name), h("p", { class: "faint" }, `queue in virtual host ${vhost} `, this.badges)),
+      h("div", { class: "buttons" }, this.publish, this.pause, this.purge),
+    );
+    this.trouble = h("div", {});
+    this.values = {};
+    this.tiles = h(
+      "div",
+      { class: "tiles" },
+      [["ready", "Ready"], ["unacked", "Unacked"], ["in", "In"], ["out", "Out"], ["oldest", "Oldest message"], ["drain", "Empty in"], ["size", "Size"]].map(([key, label]) => {
+        this.values[key] = h("b", {}, "–");
+        return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
+      }),
+    );
+    this.lengths = lineChart("Messages");
+    this.rates = lineChart("Rates");
+    this.facts = h("details", { class: "card facts" }, h("summary", {}, "Arguments, policy and counters"));
+    this.table = h("dl", {});
+    this.facts.append(this.table);
+  }
+
+  show(queue) {
+    fill(this.trouble);
+    const isPaused = queue.state === "paused";
+    fill(this.badges, badgesOf(queue).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
+    setText(this.pause, isPaused ? "Resume" : "Pause");
+    this.pause.disabled = this.purge.disabled = false;
+    if (queue.type === "stream") this.purge.hidden = true; // retention takes from streams
+    const stats = queue.message_stats ?? {};
+    const told = {
+      ready: number(queue.messages_ready),
+      unacked: number(queue.messages_unacknowledged),
+      in: rate(stats.publish_details?.rate),
+      out: rate(stats.deliver_get_details?.rate),
+      oldest: duration(queue.oldest_message_age),
+      drain: drain(queue.drain_estimate, queue),
+      size: bytes(queue.message_bytes),
+    };
+    for (const [key, text] of Object.entries(told)) setText(this.values[key], text);
+    this.lengths.draw([
+      { label: "Ready", points: pointsOf(queue.messages_ready_details) },
+      { label: "Unacked", points: pointsOf(queue.messages_unacknowledged_details) },
+    ]);
+    this.rates.draw([["In", "publish"], ["Out", "deliver_get"], ["Acked", "ack"]].map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
+    this.#showFacts(queue);
+  }
+
+  #showFacts(queue) {
+    const facts = {
+      ...queue.arguments,
+      policy: queue.policy ?? "none",
+      "operator policy": queue.operator_policy ?? "none",
+      ...queue.effective_policy_definition,
+      memory: bytes(queue.memory),
+      ...queue.counters,
+    };
+    fill(this.table, Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value) : typeof value === "number" ? number(value) : String(value))]));
+  }
+
+  fail(problem) {
+    this.pause.disabled = this.purge.disabled = true;
+    fill(this.trouble, problemBox(problem));
+  }
+}
+
+function badgesOf(queue) {
+  return [
+    [queue.type, ""],
+    queue.state !== "running" && [queue.state, "warn"],
+    queue.durable && ["durable", ""],
+    queue.auto_delete && ["auto-delete", ""],
+    queue.exclusive && ["exclusive", ""],
+    queue.policy && [`policy ${queue.policy}`, ""],
+  ].filter(Boolean);
+}
+
+async function togglePause(address, name, queue, refresh) {
+  const isPaused = queue.state === "paused";
+  try {
+    await post(`${address}/${isPaused ? "resume" : "pause"}`);
+    tell(isPaused ? `Queue ${name} hands out messages again.` : `Queue ${name} is paused: it takes messages and hands out none.`);
+  } catch (problem) {
+    tellError(problem);
+  }
+  refresh();
+}
+
+function purge(address, name, queue, changed) {
+  undoable(`${plural(queue.messages_ready, "message")} of queue ${name} will be deleted`, async () => {
+    try {
+      await remove(`${address}/contents`);
+      tell(`Queue ${name} is purged.`);
+    } catch (problem) {
+      tellError(problem);
+    }
+    changed();
+  });
+}
+
+function consumers(address, signal) {
+  const load = async (signal) => (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
+  return new Table({
+    columns: [
+      { title: "Tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
+      { title: "Connection", sort: "channel_details.connection_name", value: (row) => row.channel_details?.connection_name ?? "in the broker's process" },
+      { title: "Acks", rank: 2, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
+      { title: "Prefetch", rank: 2, align: "right", width: "s", value: (row) => row.prefetch_count || "no limit" },
+      { title: "State", rank: 2, width: "m", value: (row) => row.activity_status },
+    ],
+    source: rowsSource(load, (row) => row.consumer_tag),
+    signal,
+    noun: "consumer",
+    empty: () => h("p", { class: "empty" }, "Nobody takes messages from this queue. They wait until a client consumes it: channel.basic_consume in pika."),
+  }).element;
+}
+
+function bindings(address, signal) {
+  const load = (signal) => get(`${address}/bindings`, undefined, { signal });
+  return new Table({
+    columns: [
+      { title: "From exchange", sort: "source", width: "name", value: (row) => row.source || "(default)" },
+      { title: "Routing key", sort: "routing_key", value: (row) => row.routing_key },
+      { title: "Arguments", rank: 2, value: (row) => (Object.keys(row.arguments ?? {}).length ? JSON.stringify(row.arguments) : "") },
+    ],
+    source: rowsSource(load, (row) => `${row.source} ${row.routing_key}`),
+    signal,
+    noun: "binding",
+    empty: () => h("p", { class: "empty" }, "Bound to no exchange."),
+  }).element;
+}

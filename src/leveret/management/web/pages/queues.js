@@ -1,0 +1,149 @@
+// All queues.
+
+import { get, path as at, put } from "../api.js";
+import { sparkline } from "../chart.js";
+import { fill, h } from "../dom.js";
+import { check, choice, dialogue, field, form } from "../forms.js";
+import { duration, isNumber, number, rate } from "../format.js";
+import { tell } from "../notices.js";
+import { go, link } from "../router.js";
+import { Table } from "../table.js";
+import { firstSteps } from "./first_steps.js";
+
+export const path = "/queues";
+export const nav = "Queues";
+export const title = () => "Queues";
+
+const COLUMNS = [
+  "name", "vhost", "type", "durable", "state", "policy", "consumers", "messages", "messages_ready", "messages_unacknowledged",
+  "messages_details", "oldest_message_age", "drain_estimate", "message_stats.publish_details", "message_stats.deliver_get_details",
+].join(",");
+
+const SAMPLES = { lengths_age: 300, lengths_incr: 5 };
+const FEW = 500; // queues
+const KEPT = 60; // values of one queue
+const MOST_SEEN = 2000; // queues that were looked at
+
+export async function find(text, signal) {
+  const answer = await get("/api/queues", { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost" }, { signal });
+  return answer.items.map((one) => ({ title: one.name, hint: `queue in ${one.vhost}`, address: link`/queues/${one.vhost}/${one.name}`.slice(1) }));
+}
+
+export function show(place, parameters, signal, user) {
+  let vhost = "";
+  const depths = new Depths();
+  const vhosts = h("select", { "aria-label": "Virtual host", hidden: true });
+  const table = new Table({
+    columns: columns(depths),
+    source: queueSource(() => (vhost ? at`/api/queues/${vhost}` : "/api/queues"), depths),
+    signal,
+    sort: "name",
+    noun: "queue",
+    empty: () => h("div", {}, firstSteps(user)),
+  });
+  table.tools.append(vhosts);
+  vhosts.addEventListener("change", () => {
+    vhost = vhosts.value;
+    table.restart();
+  });
+  fill(
+    place,
+    h("header", { class: "page-head" }, h("h1", {}, "Queues"), h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add a queue")),
+    table.element,
+  );
+  offerVhosts(vhosts, signal);
+}
+
+async function offerVhosts(select, signal) {
+  const names = await vhostNames(signal);
+  if (names.length < 2) return;
+  fill(select, h("option", { value: "" }, "All virtual hosts"), names.map((name) => h("option", { value: name }, name)));
+  select.hidden = false;
+}
+
+async function vhostNames(signal) {
+  const vhosts = await get("/api/vhosts", { columns: "name" }, { signal }).catch(() => []); // the list works without
+  return (vhosts ?? []).map((one) => one.name).sort();
+}
+
+function columns(depths) {
+  return [
+    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("a", { href: link`/queues/${row.vhost}/${name}` }, name) },
+    { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
+    { title: "State", sort: "state", rank: 2, width: "m", value: (row) => [row.state, row.type], show: badges },
+    { title: "Ready", sort: "messages_ready", align: "right", width: "s", value: (row) => row.messages_ready, show: number },
+    { title: "Unacked", sort: "messages_unacknowledged", align: "right", rank: 2, width: "s", value: (row) => row.messages_unacknowledged, show: number },
+    { title: "Last 5 min", rank: 2, width: "m", value: (row) => depths.of(row), show: (values, row) => sparkline(values, `Messages in ${row.name}`) },
+    { title: "In", sort: "message_stats.publish_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_details?.rate, show: rate },
+    { title: "Out", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
+    { title: "Consumers", sort: "consumers", align: "right", rank: 3, width: "s", value: (row) => row.consumers, show: number },
+    { title: "Oldest", sort: "oldest_message_age", align: "right", rank: 3, width: "s", value: (row) => row.oldest_message_age, show: duration },
+    { title: "Empty in", sort: "drain_estimate", align: "right", rank: 3, width: "s", value: (row) => row.drain_estimate, show: drain },
+  ];
+}
+
+/** Asks for the samples of a few queues; those of thousands would take the broker seconds. */
+function queueSource(address, depths) {
+  let isFew = null;
+  return async (question, signal) => {
+    const ask = (samples) => get(address(), { ...question, columns: COLUMNS, ...samples }, { signal });
+    let answer = await ask(isFew ? SAMPLES : {});
+    if (isFew === null && answer.total_count <= FEW) answer = await ask(SAMPLES);
+    isFew = answer.total_count <= FEW;
+    answer.items.forEach((row) => depths.note(row));
+    return answer;
+  };
+}
+
+/** How many messages each queue had: by the broker's samples, or by what this page has seen itself. */
+class Depths {
+  #seen = new Map();
+
+  note(row) {
+    const key = JSON.stringify([row.vhost, row.name]);
+    const known = this.#seen.get(key) ?? [];
+    this.#seen.delete(key); // the one that was noted last stands at the end
+    this.#seen.set(key, [...known, row.messages].slice(-KEPT));
+    if (this.#seen.size > MOST_SEEN) this.#seen.delete(this.#seen.keys().next().value);
+  }
+
+  of(row) {
+    const samples = row.messages_details?.samples;
+    if (samples) return samples.map((one) => one.sample).reverse();
+    return this.#seen.get(JSON.stringify([row.vhost, row.name])) ?? [];
+  }
+}
+
+export function drain(seconds, row) {
+  if (row.messages === 0) return "empty";
+  return isNumber(seconds) ? duration(seconds) : "–";
+}
+
+function badges([state, type]) {
+  return [h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? "–"), type && type !== "classic" && h("span", { class: "badge" }, type)];
+}
+
+async function addQueue(vhost) {
+  const names = await vhostNames();
+  const options = names.length ? names : ["/"];
+  const close = dialogue(
+    "Add a queue",
+    form(
+      [
+        field("Name", h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })),
+        field("Virtual host", choice("vhost", options, vhost || options[0])),
+        field("Type", choice("type", ["classic", "stream"], "classic"), "A queue hands each message out once; a stream keeps them, and each reader has its own place."),
+        check("Durable: is still there after a restart", "durable", true),
+      ],
+      "Add",
+      async (given) => {
+        const [name, where, type] = [given.get("name"), given.get("vhost"), given.get("type")];
+        const body = { durable: given.has("durable") || type === "stream", auto_delete: false, arguments: { "x-queue-type": type } };
+        await put(at`/api/queues/${where}/${name}`, body);
+        close();
+        tell(`Queue ${name} is there.`);
+        go(link`/queues/${where}/${name}`.slice(1));
+      },
+    ),
+  );
+}

@@ -1,0 +1,88 @@
+// Ctrl-K: to any page or object. Each page may bring `find(text, signal)`, which gives [{title, hint, address}].
+
+import { ApiError } from "./api.js";
+import { fill, h } from "./dom.js";
+import { go } from "./router.js";
+
+const TYPING = 150;
+
+export class Search {
+  #pages;
+  #found = [];
+  #chosen = 0;
+  #asking = new AbortController();
+
+  constructor(pages) {
+    this.#pages = pages;
+    this.input = h("input", { type: "search", placeholder: "Go to a page, a queue, …", "aria-label": "Search", role: "combobox", "aria-expanded": "true", "aria-controls": "found", autocomplete: "off", spellcheck: "false" });
+    this.list = h("ul", { id: "found", role: "listbox" });
+    this.element = h("dialog", { class: "search", "aria-label": "Search" }, this.input, this.list, h("p", { class: "faint keys" }, "↑ ↓ to choose, Enter to go, Esc to close"));
+    this.input.addEventListener("input", () => this.#typed());
+    this.element.addEventListener("keydown", (event) => this.#pressed(event));
+    this.element.addEventListener("click", (event) => event.target === this.element && this.element.close());
+    this.element.addEventListener("close", () => this.#asking.abort());
+  }
+
+  open() {
+    if (this.element.open) return;
+    this.input.value = "";
+    this.element.showModal();
+    this.input.focus();
+    this.#look();
+  }
+
+  #typed() {
+    clearTimeout(this.typing);
+    this.typing = setTimeout(() => this.#look(), TYPING);
+  }
+
+  async #look() {
+    this.#asking.abort();
+    this.#asking = new AbortController();
+    const { signal } = this.#asking;
+    const text = this.input.value.trim();
+    const pages = this.#pages.filter((page) => page.nav && page.nav.toLowerCase().includes(text.toLowerCase()));
+    this.#show(pages.map((page) => ({ title: page.nav, hint: "page", address: page.path })));
+    if (!text) return;
+    const finders = this.#pages.filter((page) => page.find);
+    await Promise.all(finders.map((page) => this.#ask(page, text, signal)));
+    if (!signal.aborted && !this.#found.length) fill(this.list, h("li", { class: "faint" }, `Nothing is called “${text}”.`));
+  }
+
+  async #ask(page, text, signal) {
+    try {
+      const found = await page.find(text, signal);
+      if (!signal.aborted) this.#show([...this.#found, ...found]);
+    } catch (problem) {
+      if (!(problem instanceof ApiError) && problem.name !== "AbortError") throw problem;
+    }
+  }
+
+  #show(found) {
+    this.#found = found;
+    this.#chosen = Math.min(this.#chosen, Math.max(found.length - 1, 0));
+    if (found.length === 0) this.#chosen = 0;
+    fill(this.list, found.map((one, at) => h("li", { id: `found-${at}`, role: "option", "aria-selected": String(at === this.#chosen), onclick: () => this.#go(one) }, h("span", {}, one.title), h("small", { class: "faint" }, one.hint))));
+    this.#mark();
+  }
+
+  #mark() {
+    for (const [at, item] of [...this.list.children].entries()) item.setAttribute("aria-selected", String(at === this.#chosen));
+    this.list.children[this.#chosen]?.scrollIntoView({ block: "nearest" });
+    this.input.setAttribute("aria-activedescendant", `found-${this.#chosen}`);
+  }
+
+  #pressed(event) {
+    if (event.key === "ArrowDown") this.#chosen = Math.min(this.#chosen + 1, Math.max(this.#found.length - 1, 0));
+    else if (event.key === "ArrowUp") this.#chosen = Math.max(this.#chosen - 1, 0);
+    else if (event.key === "Enter" && this.#found[this.#chosen]) this.#go(this.#found[this.#chosen]);
+    else return;
+    event.preventDefault();
+    this.#mark();
+  }
+
+  #go(found) {
+    this.element.close();
+    go(found.address);
+  }
+}

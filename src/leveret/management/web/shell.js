@@ -1,0 +1,104 @@
+// What stands around every page: the menu, the search, light and dark, who is logged in.
+
+import { post } from "./api.js";
+import { fill, h, s } from "./dom.js";
+import { onHealth } from "./live.js";
+import { problemBox } from "./notices.js";
+import { Router } from "./router.js";
+import { Search } from "./search.js";
+import { THEMES, chooseTheme, chosenTheme } from "./theme.js";
+
+const THEME_NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
+
+export class Shell {
+  #pages;
+  #leaving = new AbortController();
+  #router;
+  #search;
+
+  /** `whenOut` is called after a logout. */
+  constructor(pages, user, whenOut) {
+    this.#pages = pages;
+    this.user = user;
+    this.#search = new Search(pages);
+    this.main = h("main", { id: "main", tabindex: "-1" });
+    this.health = h("div", { class: "health", role: "alert", hidden: true });
+    this.links = pages.filter((page) => page.nav).map((page) => h("a", { href: `#${page.path}` }, page.nav));
+    this.element = h("div", { class: "shell" }, this.#side(whenOut), h("div", { class: "content" }, this.health, this.main), this.#search.element);
+    this.#router = new Router(pages, (page, parameters) => this.#show(page, parameters));
+  }
+
+  start() {
+    document.addEventListener("keydown", this.#pressed);
+    onHealth((problem) => this.#tellHealth(problem));
+    this.#router.start();
+  }
+
+  stop() {
+    document.removeEventListener("keydown", this.#pressed);
+    this.#leaving.abort();
+    this.#router.stop();
+  }
+
+  #side(whenOut) {
+    const theme = h("button", { type: "button", class: "quiet theme", title: "Light or dark" });
+    const name = () => fill(theme, "◐", h("span", {}, ` ${THEME_NAMES[chosenTheme()]}`));
+    theme.addEventListener("click", () => {
+      chooseTheme(THEMES[(THEMES.indexOf(chosenTheme()) + 1) % THEMES.length]);
+      name();
+    });
+    name();
+    const out = async () => {
+      await post("/api/logout").catch(() => {}); // an ended session is out already
+      whenOut();
+    };
+    return h(
+      "header",
+      { class: "side" },
+      h("a", { class: "brand", href: "#/" }, mark(), "Leveret"),
+      h("button", { type: "button", class: "find", onclick: () => this.#search.open() }, h("span", {}, "Search"), h("kbd", {}, "Ctrl K")),
+      h("nav", { "aria-label": "Pages" }, this.links),
+      h("div", { class: "foot" }, h("span", { class: "user", title: this.user.tags?.join(", ") }, this.user.name), theme, h("button", { type: "button", class: "quiet", onclick: out }, "Log out")),
+    );
+  }
+
+  #pressed = (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      this.#search.open();
+    }
+  };
+
+  #show(page, parameters) {
+    this.#leaving.abort();
+    this.#leaving = new AbortController();
+    const current = page?.nav ?? page?.under;
+    for (const link of this.links) {
+      if (link.textContent === current) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+    const title = page ? page.title(parameters) : "Not found";
+    document.title = `${title} · Leveret`;
+    window.scrollTo(0, 0);
+    if (!page) {
+      fill(this.main, problemBox({ title: "No such page", reason: `Nothing is at ${location.hash}: choose a page from the menu, or search with Ctrl-K.` }));
+      return;
+    }
+    fill(this.main);
+    page.show(this.main, parameters, this.#leaving.signal, this.user);
+  }
+
+  #tellHealth(problem) {
+    this.health.hidden = !problem;
+    if (problem) fill(this.health, h("strong", {}, problem.title), " ", problem.reason);
+  }
+}
+
+/** Two ears and a head. */
+export function mark() {
+  return s(
+    "svg",
+    { viewBox: "0 0 32 32", class: "mark", "aria-hidden": "true" },
+    s("path", { d: "M11 15C8 9 8 4 10.500 4S14 9 14.500 14h3C18 9 19 4 21.500 4S24 9 21 15c2.500 1.500 4 4 4 6.500 0 4-4 6.500-9 6.500s-9-2.500-9-6.500c0-2.500 1.500-5 4-6.500z" }),
+  );
+}

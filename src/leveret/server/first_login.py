@@ -1,0 +1,44 @@
+"""The first administrator of a broker that opens to a network and was given no password.
+
+The well-known ``guest`` would then be made for nothing: it may come from this machine only. So nobody but an
+administrator with a password that nobody can guess is made. Its hash is kept; the password itself is shown once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from leveret.auth.loopback import is_loopback
+from leveret.auth.passwords import hash_password
+from leveret.config import Settings
+
+ADMINISTRATOR = "admin"
+LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # none that looks like another
+LENGTH = 24
+
+ShowFirstLogin = Callable[[str, str], None]
+"""Told the user and the password, for the eyes of whoever started the broker. What it raises ends the start."""
+
+
+@dataclass(slots=True, frozen=True)
+class FirstLogin:
+    user: str
+    password_hash: str | None = field(repr=False)
+
+
+def opens_to_a_network(hosts: Iterable[str]) -> bool:
+    """An empty host means every address; a name other than localhost may mean any."""
+    return any(not host or not (host.lower() == "localhost" or is_loopback(host)) for host in hosts)
+
+
+def made_up(settings: Settings) -> tuple[FirstLogin, str | None]:
+    """The login, and its password unless the configuration brings one. Blocks for tens of milliseconds."""
+    name = settings.default_user
+    if name in settings.loopback_users:  # who may not come over the network cannot administer from there
+        name = ADMINISTRATOR
+    if any(user.name == name for user in settings.bootstrap.users):
+        return FirstLogin(name, None), None
+    password = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
+    return FirstLogin(name, hash_password(password)), password

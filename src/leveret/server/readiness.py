@@ -1,0 +1,88 @@
+"""What the service manager is told: ready, reloading, stopping, and now and then that the loop still turns.
+
+The protocol is systemd's: datagrams of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Where nobody
+listens nothing is sent, and a manager that cannot be reached never harms the broker. A watchdog is fed from the loop
+itself and in real time: a loop that is stuck does not feed it, and the manager starts the broker again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from leveret.logs import get_log
+
+log = get_log("readiness")
+
+
+class Readiness:
+    """Speaks to the manager of this process, if ``environ`` names one; an embedded broker gives an empty one."""
+
+    def __init__(
+        self, environ: Mapping[str, str], monotonic_ns: Callable[[], int] = time.monotonic_ns, pid: int | None = None
+    ) -> None:
+        self._address = _address(environ.get("NOTIFY_SOCKET", ""))
+        self._monotonic_ns = monotonic_ns
+        self.watchdog = _watchdog_seconds(environ, os.getpid() if pid is None else pid)
+        self._feeding: asyncio.TimerHandle | None = None
+
+    def ready(self, status: str) -> None:
+        """Also ends a reload."""
+        self._send("READY=1", _status(status))
+
+    def reloading(self) -> None:
+        """With the moment, by which the manager knows that this is the reload it asked for, not an earlier one."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={self._monotonic_ns() // 1000}", _status("reloading"))
+
+    def stopping(self) -> None:
+        self._send("STOPPING=1", _status("stopping"))
+
+    def status(self, text: str) -> None:
+        """One line for people, such as ``systemctl status`` shows. May be called from any thread."""
+        self._send(_status(text))
+
+    def feed_watchdog(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on until ``leave``, twice in the time after which we would be taken for dead."""
+        if self.watchdog is not None and self._address is not None:
+            self._send("WATCHDOG=1")
+            self._feeding = loop.call_later(self.watchdog / 2, self.feed_watchdog, loop)
+
+    def leave(self) -> None:
+        if self._feeding is not None:
+            self._feeding.cancel()
+            self._feeding = None
+
+    def _send(self, *lines: str) -> None:
+        if self._address is None:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)  # a manager that does not read must not hold the loop
+                sender.sendto("\n".join(lines).encode(), self._address)
+        except OSError as problem:
+            log.warning("service manager not told", told=lines[0], reason=problem)
+
+
+def _address(given: str) -> str | None:
+    """``@name`` is an abstract socket; anything that is neither that nor a path is no address of ours."""
+    if not given:
+        return None
+    if given[0] not in "/@" or not hasattr(socket, "AF_UNIX"):
+        log.warning("NOTIFY_SOCKET cannot be used; accepted: a path, or @name", address=given)
+        return None
+    return "\0" + given[1:] if given[0] == "@" else given
+
+
+def _watchdog_seconds(environ: Mapping[str, str], pid: int) -> float | None:
+    """None also when the watchdog is meant for another process, whose environment we inherited."""
+    given, meant_for = environ.get("WATCHDOG_USEC", ""), environ.get("WATCHDOG_PID", "")
+    if not given.isdecimal() or int(given) == 0 or (meant_for and meant_for != str(pid)):
+        return None
+    return int(given) / 1_000_000
+
+
+def _status(text: str) -> str:
+    return "STATUS=" + " ".join(text.split())  # a line break would begin another field

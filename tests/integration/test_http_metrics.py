@@ -1,0 +1,259 @@
+"""S4-77: metrics for Prometheus by RabbitMQ's names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from leveret import Broker, FrozenClock
+from leveret.management import app, metrics
+from leveret.management.metric_families import Family
+from leveret.management.metrics import written
+from tests.support.http_api import QUIET, HttpApi
+from tests.support.management_api import as_user
+from tests.support.running_clients import client
+
+LINE = re.compile(r'^([a-z_:][a-z0-9_:]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? (-?[0-9][0-9.e+-]*)$')
+OVERVIEW_DASHBOARD = [
+    "rabbitmq_queue_messages_ready",
+    "rabbitmq_queue_messages_unacked",
+    "rabbitmq_global_messages_received_total",
+    "rabbitmq_global_messages_redelivered_total",
+    "rabbitmq_global_messages_delivered_consume_auto_ack_total",
+    "rabbitmq_global_messages_delivered_consume_manual_ack_total",
+    "rabbitmq_global_messages_delivered_get_auto_ack_total",
+    "rabbitmq_global_messages_delivered_get_manual_ack_total",
+    "rabbitmq_global_messages_acknowledged_total",
+    "rabbitmq_global_messages_confirmed_total",
+    "rabbitmq_global_messages_routed_total",
+    "rabbitmq_global_messages_received_confirm_total",
+    "rabbitmq_global_messages_unroutable_dropped_total",
+    "rabbitmq_global_messages_unroutable_returned_total",
+    "rabbitmq_global_messages_get_empty_total",
+    "rabbitmq_global_publishers",
+    "rabbitmq_channel_messages_unconfirmed",
+    "rabbitmq_channel_consumers",
+    "rabbitmq_consumers",
+    "rabbitmq_connections",
+    "rabbitmq_connections_opened_total",
+    "rabbitmq_connections_closed_total",
+    "rabbitmq_channels",
+    "rabbitmq_channels_opened_total",
+    "rabbitmq_channels_closed_total",
+    "rabbitmq_queues",
+    "rabbitmq_queues_declared_total",
+    "rabbitmq_queues_created_total",
+    "rabbitmq_queues_deleted_total",
+    "rabbitmq_build_info",
+    "rabbitmq_identity_info",
+    "rabbitmq_resident_memory_limit_bytes",
+    "rabbitmq_process_resident_memory_bytes",
+    "rabbitmq_disk_space_available_bytes",
+    "rabbitmq_process_max_fds",
+    "rabbitmq_process_open_fds",
+    "rabbitmq_process_max_tcp_sockets",
+    "rabbitmq_process_open_tcp_sockets",
+]
+
+
+class Scraped:
+    """The text, read as Prometheus reads it: every line must be one that it knows."""
+
+    def __init__(self, text: str) -> None:
+        self.values: dict[str, float] = {}
+        self.kinds: dict[str, str] = {}
+        for line in text.splitlines():
+            if line.startswith("# TYPE "):
+                _, _, name, kind = line.split(" ")
+                assert name not in self.kinds, f"{name} is told twice"
+                self.kinds[name] = kind
+            elif not line.startswith("# HELP "):
+                found = LINE.match(line)
+                assert found, line
+                assert found[1] in self.kinds
+                self.values[found[1] + (found[2] or "")] = float(found[3])
+
+    def __getitem__(self, name: str) -> float:
+        return self.values[name]
+
+    @property
+    def names(self) -> set[str]:
+        return {name.partition("{")[0] for name in self.values}
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(QUIET, clock=FrozenClock()) as broker:
+        yield broker
+
+
+def scrape(broker: Broker, path: str = "/metrics") -> Scraped:
+    response, body = HttpApi(broker.http_url, None).send("GET", path)
+    assert response.status == 200, body
+    assert response.getheader("content-type") == "text/plain; version=0.0.4; charset=utf-8"
+    return Scraped(body.decode())
+
+
+def test_s4_77_the_overview_dashboard_of_rabbitmq_finds_all_its_metrics(broker: Broker) -> None:
+    seen = scrape(broker)
+    assert set(OVERVIEW_DASHBOARD) - seen.names == set()
+    assert seen.names >= {"process_resident_memory_bytes", "process_start_time_seconds"}
+    node = broker.node.broker.node_name
+    (identity,) = [name for name in seen.values if name.startswith("rabbitmq_identity_info")]
+    assert f'rabbitmq_node="{node}"' in identity
+    assert f'rabbitmq_cluster="{node}"' in identity
+
+
+def test_s4_77_sums_are_those_of_everything(broker: Broker) -> None:
+    with client(broker) as channel:
+        channel.confirm_delivery()
+        for queue in ("a", "b"):
+            channel.queue_declare(queue)
+            channel.queue_bind(queue, "amq.fanout")
+        for _ in range(3):
+            channel.basic_publish("amq.fanout", "", b"x")
+        channel.basic_publish("", "nobody", b"x")
+        channel.basic_get("a")
+        channel.basic_get("b", auto_ack=True)
+        channel.basic_consume("b", lambda *_: None, auto_ack=True)
+        seen = scrape(broker)
+    amqp = '{protocol="amqp091"}'
+    assert (seen["rabbitmq_queue_messages_ready"], seen["rabbitmq_queue_messages_unacked"]) == (2, 1)
+    assert (seen["rabbitmq_connections"], seen["rabbitmq_channels"], seen["rabbitmq_consumers"]) == (1, 1, 1)
+    assert (seen["rabbitmq_queues"], seen["rabbitmq_queue_messages_published_total"]) == (2, 6)
+    assert seen[f"rabbitmq_global_messages_received_total{amqp}"] == 4
+    assert seen[f"rabbitmq_global_messages_confirmed_total{amqp}"] == 4
+    assert seen[f"rabbitmq_global_messages_routed_total{amqp}"] == 6
+    assert seen[f"rabbitmq_global_messages_unroutable_dropped_total{amqp}"] == 1
+    assert seen[f"rabbitmq_global_messages_delivered_get_manual_ack_total{amqp}"] == 1
+    assert seen[f"rabbitmq_global_messages_delivered_get_auto_ack_total{amqp}"] == 1
+    assert seen[f"rabbitmq_global_messages_delivered_consume_auto_ack_total{amqp}"] == 2
+    assert seen["rabbitmq_connection_incoming_bytes_total"] > 100
+
+
+def test_counters_never_shrink(broker: Broker) -> None:
+    with client(broker) as channel:
+        channel.confirm_delivery()
+        channel.queue_declare("a")
+        channel.exchange_declare("e", "fanout")
+        channel.queue_bind("a", "e")
+        channel.basic_publish("e", "", b"x")
+        channel.basic_get("a", auto_ack=True)
+        channel.basic_get("a", auto_ack=True)
+        during = scrape(broker)
+        channel.queue_delete("a")
+        channel.exchange_delete("e")
+    after = scrape(broker)
+    counters = [name for name in during.values if during.kinds[name.partition("{")[0]] == "counter"]
+    assert len(counters) > 30
+    assert {name: (during[name], after[name]) for name in counters if after[name] < during[name]} == {}
+
+
+def test_alarms_are_told(broker: Broker) -> None:
+    assert scrape(broker)["rabbitmq_alarms_memory_used_watermark"] == 0
+    broker.call(lambda: broker.node.broker.set_alarm("memory", "too much"))
+    assert scrape(broker)["rabbitmq_alarms_memory_used_watermark"] == 1
+
+
+# ---- objects
+
+
+def test_s4_77_each_queue_connection_and_channel_has_its_lines(broker: Broker) -> None:
+    with client(broker) as channel:
+        channel.queue_declare("a")
+        channel.queue_declare("b")
+        channel.basic_publish("", "b", b"four")
+        channel.basic_qos(prefetch_count=4)
+        channel.queue_declare("b", passive=True)
+        seen = scrape(broker, "/metrics/per-object")
+    ready = "rabbitmq_queue_messages_ready"
+    assert (seen[f'{ready}{{vhost="/",queue="a"}}'], seen[f'{ready}{{vhost="/",queue="b"}}']) == (0, 1)
+    assert seen['rabbitmq_queue_messages_published_total{vhost="/",queue="b"}'] == 1
+    (prefetch,) = [value for name, value in seen.values.items() if name.startswith("rabbitmq_consumer_prefetch{")]
+    assert prefetch == 4
+    assert sum(name.startswith("rabbitmq_connection_incoming_bytes_total{connection=") for name in seen.values) == 1
+    assert seen["leveret_metrics_queues_left_out"] == 0
+
+
+def test_lines_of_queues_are_bounded_and_the_rest_is_added_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST", 3)
+    monkeypatch.setattr(metrics, "SLICE", 2)
+    local = broker.vhost()
+    for number in range(7):
+        local.declare_queue(f"q{number}")
+        for _ in range(number):
+            local.publish("", f"q{number}", b"x")
+    seen = scrape(broker, "/metrics/detailed?family=queue_coarse_metrics")
+    ready = "rabbitmq_detailed_queue_messages_ready"
+    assert {name: value for name, value in seen.values.items() if name.startswith(f"{ready}{{")} == {
+        f'{ready}{{vhost="/",queue="q0"}}': 0,
+        f'{ready}{{vhost="/",queue="q1"}}': 1,
+        f'{ready}{{vhost="/",queue="q2"}}': 2,
+        f'{ready}{{vhost="",queue=""}}': 3 + 4 + 5 + 6,
+    }
+    assert seen["leveret_metrics_queues_left_out"] == 4
+
+
+def test_details_are_told_by_group_and_virtual_host(broker: Broker) -> None:
+    broker.call(lambda: broker.node.broker.add_vhost("other"))
+    broker.vhost().declare_queue("a")
+    broker.vhost("other").declare_queue("b")
+    seen = scrape(broker, "/metrics/detailed?family=queue_coarse_metrics&family=no_such&vhost=other")
+    assert {name for name in seen.values if "queue=" in name} == {
+        f'rabbitmq_detailed_{name}{{vhost="other",queue="b"}}'
+        for name in ("queue_messages_ready", "queue_messages_unacked", "queue_messages")
+    }
+    nothing = scrape(broker, "/metrics/detailed")
+    assert nothing.names == {"rabbitmq_build_info", "rabbitmq_identity_info"}
+    churn = scrape(broker, "/metrics/detailed?family=connection_churn_metrics")
+    assert churn["rabbitmq_detailed_queues_created_total"] == 2
+
+
+def test_names_that_would_break_a_line_are_escaped(broker: Broker) -> None:
+    broker.vhost().declare_queue('a"b\\c\nd')
+    seen = scrape(broker, "/metrics/per-object")
+    assert seen['rabbitmq_queue_messages_ready{vhost="/",queue="a\\"b\\\\c\\nd"}'] == 0
+
+
+def test_the_text_has_help_and_kind_before_the_samples() -> None:
+    family = Family("x", "gauge", "What it is")
+    assert written([("p_", family, [((("a", "b"),), 1), ((), 2.5)])]) == (
+        b'# HELP p_x What it is\n# TYPE p_x gauge\np_x{a="b"} 1\np_x 2.5\n'
+    )
+
+
+# ---- who may ask
+
+
+def status_of(api: HttpApi, path: str) -> int:
+    return api.send("GET", path)[0].status
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/per-object", "/metrics/detailed"])
+def test_s4_72_from_elsewhere_it_takes_a_monitoring_user(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    assert status_of(HttpApi(broker.http_url, None), path) == 200
+    monkeypatch.setattr(app, "is_loopback", lambda address: False)
+    assert status_of(HttpApi(broker.http_url, None), path) == 401
+    assert status_of(as_user(broker, "anna", "management").http, path) == 403
+    assert status_of(as_user(broker, "max", "monitoring").http, path) == 200
+
+
+def test_s4_72_a_login_that_is_given_must_be_right(broker: Broker) -> None:
+    assert status_of(HttpApi(broker.http_url, "guest", "wrong"), "/metrics") == 401
+
+
+def test_other_paths_are_not_open_to_this_machine(broker: Broker) -> None:
+    for path in ("/metrics/other", "/metrics/", "/api/overview", "/metrics%2Fper-object"):
+        assert status_of(HttpApi(broker.http_url, None), path) == 401
+
+
+def test_no_password_is_ever_told(broker: Broker) -> None:
+    broker.call(lambda: broker.node.broker.users.add("anna", password="sesame-open"))
+    for path in ("/metrics", "/metrics/per-object"):
+        _, body = HttpApi(broker.http_url, None).send("GET", path)
+        assert b"sesame-open" not in body
+        assert b"amqp://" not in body

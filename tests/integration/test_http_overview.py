@@ -1,0 +1,165 @@
+"""S4-77: everything at a glance, and how fast it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from leveret import Broker, FrozenClock
+from tests.support.http_api import QUIET
+from tests.support.management_api import ManagementApi, as_guest, as_user
+from tests.support.running_clients import client
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(QUIET, clock=FrozenClock()) as broker:
+        yield broker
+
+
+@pytest.fixture
+def api(broker: Broker) -> ManagementApi:
+    return as_guest(broker)
+
+
+def test_s4_77_tools_learn_what_they_talk_to(broker: Broker, api: ManagementApi) -> None:
+    status, told = api.get("overview")
+    assert status == 200
+    assert (told["product_name"], told["rabbitmq_version"], told["management_version"]) == (
+        "Leveret",
+        "3.13.7",
+        "3.13.7",
+    )
+    assert told["rates_mode"] == "basic"
+    assert int(told["erlang_version"].split(".")[0]) >= 26
+    assert told["node"] == told["cluster_name"] == broker.node.broker.node_name
+    assert {kind["name"] for kind in told["exchange_types"]} >= {"direct", "fanout", "topic", "headers"}
+    ports = {row["protocol"]: row["port"] for row in told["listeners"]}
+    assert ports.keys() == {"amqp", "http"}
+    assert broker.http_url.endswith(f":{ports['http']}")
+    assert told["contexts"][0]["port"] == str(ports["http"])
+    assert told["statistics_db_event_queue"] == 0
+
+
+def test_s4_77_objects_are_counted(broker: Broker, api: ManagementApi) -> None:
+    before = api.get("overview")[1]["object_totals"]
+    with client(broker) as channel:
+        channel.queue_declare("a")
+        channel.exchange_declare("e")
+        channel.basic_consume("a", lambda *_: None)
+        channel.connection.channel()
+        after = api.get("overview")[1]["object_totals"]
+    assert {name: after[name] - before[name] for name in after} == {
+        "channels": 2,
+        "connections": 1,
+        "consumers": 1,
+        "exchanges": 1,
+        "queues": 1,
+    }
+
+
+def test_s4_77_messages_and_their_rates_are_told(broker: Broker, api: ManagementApi) -> None:
+    with client(broker) as channel:
+        channel.confirm_delivery()
+        channel.queue_declare("a")
+        for _ in range(10):
+            channel.basic_publish("", "a", b"x")
+        for _ in range(5):
+            channel.basic_publish("", "nobody", b"x")
+        channel.basic_get("a", auto_ack=True)
+        broker.clock.advance(5)
+        told = api.get("overview")[1]
+    stats, lengths = told["message_stats"], told["queue_totals"]
+    assert (stats["publish"], stats["publish_details"]) == (15, {"rate": 3.0})
+    assert (stats["confirm"], stats["drop_unroutable"], stats["return_unroutable"]) == (15, 5, 0)
+    assert (stats["deliver_get"], stats["get_no_ack_details"]) == (1, {"rate": 0.2})
+    assert (lengths["messages"], lengths["messages_ready"], lengths["messages_unacknowledged"]) == (9, 9, 0)
+    assert lengths["messages_details"] == {"rate": 1.8}
+
+
+def test_what_was_returned_and_confirmed_is_known_after_its_channel_is_gone(broker: Broker, api: ManagementApi) -> None:
+    with client(broker) as channel:
+        channel.basic_publish("", "nobody", b"x", mandatory=True)
+        channel.queue_declare("a")  # the return has come before the answer
+        confirming = channel.connection.channel()
+        confirming.confirm_delivery()
+        confirming.basic_publish("", "a", b"x")
+        during = api.get("overview")[1]["message_stats"]
+    after = api.get("overview")[1]["message_stats"]
+    for stats in (during, after):
+        assert (stats["return_unroutable"], stats["drop_unroutable"], stats["confirm"]) == (1, 0, 1)
+
+
+def test_samples_of_the_past_are_told_when_asked_for(broker: Broker, api: ManagementApi) -> None:
+    with client(broker) as channel:
+        channel.queue_declare("a")
+        channel.basic_publish("", "a", b"x")
+        channel.queue_declare("a", passive=True)
+        broker.clock.advance(10)
+        told = api.get("overview", msg_rates_age=10, msg_rates_incr=5, lengths_age=5, lengths_incr=5)[1]
+    now = int(broker.clock.core.wall() * 1000)
+    assert told["message_stats"]["publish_details"] == {
+        "avg": 2 / 3,
+        "avg_rate": 0.1,
+        "rate": 0.0,
+        "samples": [{"sample": sample, "timestamp": now - ago} for sample, ago in ((1, 0), (1, 5_000), (0, 10_000))],
+    }
+    assert [sample["sample"] for sample in told["queue_totals"]["messages_details"]["samples"]] == [1, 1]
+    assert "samples" in told["churn_rates"]["queue_created_details"]
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({"msg_rates_age": "-1", "msg_rates_incr": "5"}, "'msg_rates_age' must be a whole number"),
+        ({"lengths_age": "60", "lengths_incr": "often"}, "'lengths_incr' must be a whole number"),
+        ({"lengths_age": "100000", "lengths_incr": "1"}, "more than 1000 samples"),
+    ],
+)
+def test_windows_that_make_no_sense_are_refused(api: ManagementApi, query: dict[str, object], named: str) -> None:
+    status, answer = api.get("overview", **query)
+    assert (status, answer["error"]) == (400, "bad_request")
+    assert named in answer["reason"]
+
+
+def test_churn_is_counted(broker: Broker, api: ManagementApi) -> None:
+    with client(broker) as channel:
+        for _ in range(2):
+            channel.queue_declare("a")
+        channel.queue_delete("a")
+        broker.clock.advance(5)
+        churn = api.get("overview")[1]["churn_rates"]
+    assert (churn["queue_declared"], churn["queue_created"], churn["queue_deleted"]) == (2, 1, 1)
+    assert (churn["connection_created"], churn["connection_closed"]) == (1, 0)
+    assert (churn["channel_created"], churn["queue_declared_details"]) == (1, {"rate": 0.4})
+    churn = api.get("overview")[1]["churn_rates"]
+    assert (churn["connection_closed"], churn["channel_closed"]) == (1, 1)
+
+
+def test_s4_72_who_may_not_see_all_is_told_of_its_own_virtual_hosts(broker: Broker) -> None:
+    broker.call(lambda: broker.node.broker.add_vhost("own"))
+    anna = as_user(broker, "anna", "management", vhosts=("own",))
+    with client(broker) as channel:
+        channel.queue_declare("a")
+        channel.basic_publish("", "a", b"x")
+        channel.queue_declare("a", passive=True)
+        told = anna.get("overview")[1]
+    assert (told["queue_totals"]["messages"], told["object_totals"]["queues"]) == (0, 0)
+    assert told["message_stats"]["publish"] == 0
+    assert not told.keys() & {"listeners", "contexts", "churn_rates"}
+    assert as_user(broker, "max", "monitoring").get("overview")[1]["queue_totals"]["messages"] == 1
+
+
+def test_small_facts_that_tools_ask_for(broker: Broker, api: ManagementApi) -> None:
+    assert api.get("cluster-name") == (200, {"name": broker.node.broker.node_name})
+    for path in ("extensions", "feature-flags", "deprecated-features"):
+        assert api.get(path) == (200, [])
+    assert api.get("auth")[1]["oauth_enabled"] is False
+    assert api.post("rebalance/queues", {}) == (204, None)
+    assert as_user(broker, "anna", "management").post("rebalance/queues", {})[0] == 403
+
+
+@pytest.mark.parametrize("path", ["overview", "cluster-name", "extensions", "auth", "feature-flags"])
+def test_s4_72_strangers_are_told_nothing(broker: Broker, path: str) -> None:
+    assert as_user(broker, "nobody").get(path)[0] == 401

@@ -1,0 +1,166 @@
+"""The files of the page, and logging in at it, over a socket."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import leveret
+from leveret.management import pages
+from tests.support.http_api import QUIET, HttpApi
+
+STRANGER = {"X-Requested-With": "leveret"}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[leveret.Broker]:
+    with leveret.Broker(QUIET) as running:
+        yield running
+
+
+def api_of(broker: leveret.Broker, **headers: str) -> HttpApi:
+    api = HttpApi(broker.http_url, user=None)
+    api.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return api
+
+
+def log_in(broker: leveret.Broker) -> str:
+    api = api_of(broker, X_Requested_With="leveret")
+    response, answer = api.send("POST", "/api/login", b'{"username": "guest", "password": "guest"}')
+    assert (response.status, json.loads(answer)) == (200, {"name": "guest", "tags": ["administrator"]})
+    return response.getheader("Set-Cookie", "").partition(";")[0]
+
+
+# ---- files
+
+
+def test_s4_78_the_front_page_is_open_to_all_and_strict(broker: leveret.Broker) -> None:
+    response, body = api_of(broker).send("GET", "/")
+    assert response.status == 200
+    assert response.getheader("Content-Type") == "text/html; charset=utf-8"
+    assert b"/web/main.js" in body
+    policy = dict(part.split(" ", 1) for part in response.getheader("Content-Security-Policy", "").split("; "))
+    assert policy == {
+        "default-src": "'none'",
+        "script-src": "'self'",
+        "style-src": "'self'",
+        "img-src": "'self' data:",
+        "connect-src": "'self'",
+        "form-action": "'self'",
+        "frame-ancestors": "'none'",
+        "base-uri": "'none'",
+    }
+    assert response.getheader("X-Content-Type-Options") == "nosniff"
+    assert response.getheader("Referrer-Policy") == "no-referrer"
+
+
+def test_every_file_has_its_kind_and_is_asked_for_once(broker: leveret.Broker) -> None:
+    kinds = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml"}
+    served = [file for file in pages.files() if file.path != "/"]
+    assert len(served) > 10
+    for file in served:
+        response, body = api_of(broker).send("GET", file.path)
+        assert (response.status, body) == (200, file.body)
+        assert response.getheader("Content-Type") == kinds[Path(file.path).suffix]
+        assert response.getheader("Cache-Control") == "no-cache"
+        again, nothing = api_of(broker, If_None_Match=response.getheader("ETag", "")).send("GET", file.path)
+        assert (again.status, nothing) == (304, b"")
+        changed, whole = api_of(broker, If_None_Match='"other"').send("GET", file.path)
+        assert (changed.status, whole) == (200, file.body)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/web/../app.py", "/web/%2e%2e/app.py", "/web/", "/web", "/web/nothing.js", "/index.html", "/web/index.html"],
+)
+def test_nothing_else_is_served(broker: leveret.Broker, path: str) -> None:
+    response, body = HttpApi(broker.http_url).send("GET", path)
+    assert response.status == 404
+    assert b"import" not in body
+
+
+def test_a_file_takes_no_other_method(broker: leveret.Broker) -> None:
+    assert api_of(broker).send("POST", "/", b"")[0].status == 405
+    response, body = api_of(broker).send("HEAD", "/web/main.js")
+    assert (response.status, body) == (200, b"")
+
+
+def test_files_of_other_kinds_are_left_alone(tmp_path: Path) -> None:
+    for name in ("index.html", "main.js", "notes.txt", "main.js.bak"):
+        (tmp_path / name).write_text("x")
+    assert [file.path for file in pages.files(tmp_path)] == ["/", "/web/main.js"]
+
+
+def test_modules_import_only_what_is_there_and_no_code_takes_html() -> None:
+    """S4-78: nothing from elsewhere, no markup made of names, no inline script or style."""
+    served = {file.path: file.body.decode() for file in pages.files()}
+    for path, text in served.items():
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
+            path
+        )
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", ""), path
+        assert "https://" not in text, path
+        for name in re.findall(r'(?:from|import) "(\.[^"]+)"', text):
+            target = Path(path).parent.joinpath(name)
+            assert str(Path("/" + "/".join(_resolved(target)))) in served, (path, name)
+    assert not re.search(r"<style|style=|<script(?![^>]*src=)| on[a-z]+=", served["/"])
+
+
+def _resolved(path: Path) -> list[str]:
+    parts: list[str] = []
+    for part in path.parts[1:]:
+        if part == "..":
+            parts.pop()
+        elif part != ".":
+            parts.append(part)
+    return parts
+
+
+# ---- sessions
+
+
+def test_s4_72_a_cookie_stands_for_the_password(broker: leveret.Broker) -> None:
+    cookie = log_in(broker)
+    assert api_of(broker, Cookie=cookie).get("/api/whoami")[1]["name"] == "guest"
+    assert api_of(broker, Cookie=cookie).get("/api/login") == (200, {"name": "guest", "tags": ["administrator"]})
+    assert api_of(broker).get("/api/login") == (200, None)
+    page = api_of(broker, Cookie=cookie, **STRANGER)
+    assert page.send("POST", "/api/logout")[0].status == 204
+    assert page.get("/api/whoami")[0] == 401
+
+
+def test_s4_72_another_site_cannot_use_the_cookie(broker: leveret.Broker) -> None:
+    cookie = log_in(broker)
+    address = "/api/queues/%2F/made"
+    status, answer = api_of(broker, Cookie=cookie, Origin="http://evil.example").put(address, {})
+    assert (status, answer["error"]) == (403, "access_refused")
+    assert "X-Requested-With" in answer["reason"]
+    assert "made" not in broker.call(lambda: broker.node.broker.vhosts["/"].queues)
+    own = api_of(broker, Cookie=cookie, Origin=broker.http_url)
+    assert own.send("PUT", address, b"{}")[0].status == 201
+
+
+def test_a_password_in_the_request_counts_more_than_a_cookie(broker: leveret.Broker) -> None:
+    api = HttpApi(broker.http_url, "guest", "wrong")
+    api.headers["Cookie"] = log_in(broker)
+    assert api.get("/api/whoami")[0] == 401
+
+
+def test_the_page_is_spared_the_dialogue_of_the_browser(broker: leveret.Broker) -> None:
+    assert api_of(broker).send("GET", "/api/whoami")[0].getheader("WWW-Authenticate", "").startswith("Basic")
+    response, answer = api_of(broker, **STRANGER).send("GET", "/api/whoami")
+    assert response.status == 401
+    assert response.getheader("WWW-Authenticate") is None
+    response, answer = api_of(broker, **STRANGER).send("POST", "/api/login", b'{"username": "guest", "password": "no"}')
+    assert (response.status, response.getheader("Set-Cookie")) == (401, None)
+    assert "wrong user name or password" in json.loads(answer)["reason"]
+
+
+def test_a_login_is_bounded(broker: leveret.Broker) -> None:
+    api = api_of(broker, X_Requested_With="leveret")
+    assert api.send("POST", "/api/login", b'{"username": "' + b"x" * 9000)[0].status == 413
+    assert api.send("POST", "/api/login", b"nonsense")[0].status == 400

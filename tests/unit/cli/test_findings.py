@@ -1,0 +1,108 @@
+"""What the doctor finds in the JSON of the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leveret.cli.findings import Finding, graveyards, node_findings, queue_findings
+
+Row = dict[str, Any]
+
+HEALTHY: Row = {
+    "name": "n",
+    "running": True,
+    "mem_used": 10,
+    "mem_limit": 100,
+    "mem_alarm": False,
+    "disk_free": 1000,
+    "disk_free_limit": 100,
+    "disk_free_alarm": False,
+    "fd_used": 10,
+    "fd_total": 100,
+}
+
+
+def queue(name: str = "q", vhost: str = "/", **facts: Any) -> Row:
+    return {"name": name, "vhost": vhost, "state": "running", "messages_ready": 0, "consumers": 0, **facts}
+
+
+def binding(source: str, destination: str, kind: str = "queue", vhost: str = "/") -> Row:
+    return {"vhost": vhost, "source": source, "destination": destination, "destination_type": kind}
+
+
+def found(*queues: Row, bindings: tuple[Row, ...] = ()) -> list[Finding]:
+    return list(queue_findings(queues, bindings))
+
+
+def test_a_healthy_broker_has_nothing_to_find() -> None:
+    assert list(node_findings([HEALTHY])) == []
+    assert found(queue(), queue("r", messages_ready=5, consumers=1)) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "weight", "part"),
+    [
+        ({"mem_alarm": True}, "alarm", "memory alarm on node 'n': 10 B of 100 B"),
+        ({"mem_used": 80}, "warning", "memory of node 'n' is near its mark"),
+        ({"disk_free_alarm": True}, "alarm", "disk alarm on node 'n'"),
+        ({"disk_free": 199}, "warning", "disk of node 'n' is near its mark"),
+        ({"fd_used": 80}, "warning", "80 of 100 file descriptors"),
+        ({"running": False}, "alarm", "does not run"),
+    ],
+)
+def test_the_node_is_near_a_mark_or_beyond(facts: Row, weight: str, part: str) -> None:
+    [finding] = node_findings([{**HEALTHY, **facts}])
+    assert finding.weight == weight
+    assert part in finding.what
+    assert "leveret" in finding.remedy
+
+
+@pytest.mark.parametrize("facts", [{"mem_used": 79}, {"disk_free": 200}, {"fd_used": 79}, {"fd_total": 0}])
+def test_what_is_far_enough_from_its_mark_is_passed_over(facts: Row) -> None:
+    assert list(node_findings([{**HEALTHY, **facts}])) == []
+
+
+def test_a_queue_that_grows_without_consumers_is_an_alarm() -> None:
+    growing = queue(messages_ready=7, messages_details={"rate": 2.0})
+    [finding] = found(growing)
+    assert finding.weight == "alarm"
+    assert "queue 'q' in vhost '/' grows by 2.0/s and nobody consumes: 7 wait" in finding.what
+    assert found({**growing, "consumers": 1}) == []
+    assert found({**growing, "messages_details": {"rate": -1.0}}) == []
+
+
+def test_a_paused_queue_is_told_with_the_command_that_resumes_it() -> None:
+    [finding] = found(queue("a b", "shop", state="paused", messages_ready=3))
+    assert finding.remedy == "leveret queues resume 'a b' --vhost shop"
+
+
+def test_dead_letters_are_found_where_they_go_by_arguments_and_by_policies() -> None:
+    queues = [
+        queue("work", arguments={"x-dead-letter-exchange": "dead"}),
+        queue("more", effective_policy_definition={"dead-letter-exchange": "", "dead-letter-routing-key": "late"}),
+        queue("graves", messages_ready=4),
+        queue("late", messages_ready=1),
+        queue("graves", "other", messages_ready=4),
+    ]
+    bindings = (binding("dead", "graves"), binding("dead", "x", "exchange"), binding("amq.topic", "work"))
+    assert graveyards(queues, bindings) == {("/", "graves"), ("/", "late")}
+    first, second = found(*queues, bindings=bindings)
+    assert first == ("warning", "4 dead letters wait in queue 'graves' in vhost '/'", first.remedy)
+    assert first.remedy == "leveret browse graves, then leveret redrive graves"
+    assert "'late'" in second.what
+
+
+def test_the_arguments_of_a_queue_win_over_its_policies() -> None:
+    both = queue(
+        arguments={"x-dead-letter-exchange": "mine"}, effective_policy_definition={"dead-letter-exchange": "theirs"}
+    )
+    assert graveyards([both], [binding("mine", "a"), binding("theirs", "b")]) == {("/", "a")}
+
+
+def test_consumers_that_hold_messages_and_acknowledge_none_are_told() -> None:
+    held = queue(messages_unacknowledged=5, consumers=1, messages_ready=2)
+    [finding] = found(held)
+    assert "hold 5 messages and acknowledge none, 2 wait behind them" in finding.what
+    assert found({**held, "message_stats": {"ack_details": {"rate": 0.5}}}) == []

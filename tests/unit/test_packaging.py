@@ -1,0 +1,172 @@
+"""The unit file and the container file: what they claim, checked against the program that they run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from leveret.cli.main import app
+from leveret.cli.serve import MOST_FILES
+from leveret.config import DECLARED, Settings
+
+PACKAGING = Path(__file__).parents[2] / "packaging"
+UNIT = PACKAGING / "systemd" / "leveret.service"
+CONTAINER = PACKAGING / "container" / "Containerfile"
+ANALYZE = shutil.which("systemd-analyze")
+VARIABLES = {declared.env for declared in DECLARED}
+
+
+def unit() -> dict[str, dict[str, list[str]]]:
+    """Section, name, values: a name may come more than once."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for line in UNIT.read_text().splitlines():
+        if line.startswith("["):
+            section = found.setdefault(line.strip("[]"), {})
+        elif line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            section.setdefault(name, []).append(value)
+    return found
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Of the container file, in order, with continued lines joined."""
+    text = re.sub(r"^#.*\n", "", CONTAINER.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    return [(word, rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line)]
+
+
+def last_stage() -> list[tuple[str, str]]:
+    every = instructions()
+    begin = max(place for place, (word, _) in enumerate(every) if word == "FROM")
+    return every[begin:]
+
+
+def seconds(text: str) -> float:
+    return float("inf") if text == "infinity" else float(text)
+
+
+# ---- systemd
+
+
+def test_the_service_runs_a_command_that_exists_and_says_when_it_is_ready() -> None:
+    service = unit()["Service"]
+    assert service["Type"] == ["notify"]
+    assert service["NotifyAccess"] == ["main"]
+    command = service["ExecStart"][0].split()
+    assert Path(command[0]).is_absolute()
+    assert Path(command[0]).name == "leveret"
+    assert CliRunner().invoke(app, [command[1], "--help"]).exit_code == 0
+    offered = CliRunner(env={"COLUMNS": "200"}).invoke(app, [command[1], "--help"]).output
+    assert all(word in offered for word in command if word.startswith("--"))
+
+
+def test_the_service_reloads_by_sighup() -> None:
+    assert unit()["Service"]["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
+
+
+def test_the_service_keeps_its_data_where_it_may_write() -> None:
+    service = unit()["Service"]
+    name, _, value = service["Environment"][0].partition("=")
+    assert name in VARIABLES
+    assert value == f"%S/{service['StateDirectory'][0]}"
+    assert service["StateDirectoryMode"] == ["0700"]
+    assert service["ProtectSystem"] == ["strict"]
+    assert service["User"] != ["root"]
+
+
+def test_the_service_has_the_files_and_the_time_that_the_broker_takes() -> None:
+    service = unit()["Service"]
+    assert int(service["LimitNOFILE"][0]) == MOST_FILES
+    assert seconds(service["TimeoutStopSec"][0]) > Settings().shutdown_timeout
+    assert seconds(service["TimeoutStartSec"][0]) == float("inf")
+    assert service["RestartPreventExitStatus"] == ["2"]
+    assert seconds(service["WatchdogSec"][0]) > 0
+
+
+def test_the_service_is_given_no_more_than_it_needs() -> None:
+    service = unit()["Service"]
+    assert service["CapabilityBoundingSet"] == service["AmbientCapabilities"] == [""]
+    assert service["RestrictAddressFamilies"] == ["AF_INET AF_INET6 AF_UNIX"]
+    assert service["SystemCallFilter"] == ["@system-service", "~@privileged"]
+    for name in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "MemoryDenyWriteExecute"):
+        assert service[name] == ["yes"], name
+
+
+if ANALYZE is not None:
+
+    def analyzed(tmp_path: Path, *arguments: str) -> str:
+        copy = tmp_path / UNIT.name
+        copy.write_text(UNIT.read_text().replace("/opt/leveret/bin/leveret", sys.executable))  # it must exist
+        done = subprocess.run(
+            [ANALYZE or "", *arguments, str(copy)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+        assert "leveret.service" not in analyzed(tmp_path, "verify", "--man=no")
+
+    def test_systemd_thinks_the_unit_well_confined(tmp_path: Path) -> None:
+        told = analyzed(tmp_path, "security", "--offline=true", "--no-pager")
+        exposure = re.search(r"exposure level for leveret.service: ([\d.]+)", told)
+        assert exposure is not None, told
+        assert float(exposure[1]) <= 2.0
+
+
+# ---- container
+
+
+def test_the_image_comes_from_plain_names_and_takes_only_what_is_installed() -> None:
+    for word, rest in instructions():
+        if word == "FROM":
+            image = rest.split()[0]
+            assert "/" not in image, f"{image} names a registry"
+            assert re.fullmatch(r"python:3\.\d+-slim", image)
+        assert word != "ADD"
+    copied = [rest for word, rest in last_stage() if word == "COPY"]
+    assert copied == ["--from=build /opt/leveret /opt/leveret"]
+    needed = [rest.split()[:-1] for word, rest in instructions() if word == "COPY" and "--from" not in rest]
+    assert all((PACKAGING.parent / name).exists() for names in needed for name in names)
+
+
+def test_the_container_is_not_root_and_keeps_its_data_in_a_volume() -> None:
+    found = dict(last_stage())
+    user, _, group = found["USER"].partition(":")
+    assert int(user) > 0
+    assert int(group) > 0
+    assert f"--uid {user}" in found["RUN"]
+    given = dict(pair.partition("=")[::2] for pair in found["ENV"].split())
+    assert given["LEVERET_DATA_DIR"] == found["VOLUME"]
+    assert f"install -d -o leveret -g leveret -m 0700 {found['VOLUME']}" in found["RUN"]
+    assert {name for name in given if name.startswith("LEVERET_")} <= VARIABLES
+    order = [word for word, _ in last_stage()]
+    assert order.index("RUN") < order.index("USER"), "after it, nothing could be set up"
+
+
+def test_the_container_shows_the_ports_of_the_broker_and_stops_by_its_signal() -> None:
+    found, settings = dict(last_stage()), Settings()
+    assert {int(port) for port in found["EXPOSE"].split()} == {
+        settings.amqp_port,
+        settings.amqps_port,
+        settings.http_port,
+    }
+    assert found["STOPSIGNAL"] == "SIGTERM"
+    command = json.loads(found["ENTRYPOINT"]) + json.loads(found["CMD"])
+    assert command == ["leveret", "serve"]
+
+
+def test_the_health_check_is_bounded_and_asks_the_http_port() -> None:
+    options, _, command = dict(last_stage())["HEALTHCHECK"].partition("CMD ")
+    given = dict(option.partition("=")[::2] for option in options.split())
+    assert given.keys() == {"--interval", "--timeout", "--start-period", "--retries"}
+    program, flag, code = json.loads(command)
+    assert (program, flag) == ("python", "-c")
+    own_limit = re.search(r"timeout=(\d+)", code)
+    assert own_limit is not None
+    assert int(own_limit[1]) < int(given["--timeout"].rstrip("s"))
+    assert f"'127.0.0.1', {Settings().http_port}" in code

@@ -1,0 +1,83 @@
+"""A broker and a real Chromium in front of its page. What the browser complains about fails the test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+import leveret
+from tests.support.http_api import QUIET
+from tests.support.programs import require_program
+from tests.support.web_page import Complaints, LogIn, Picture
+
+SCREENSHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+PATIENCE = 15_000.0  # milliseconds that something may take to show
+
+
+@pytest.fixture
+def broker() -> Iterator[leveret.Broker]:
+    with leveret.Broker(QUIET) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """Of a module, not of the session: while it is there, nobody else in this thread can have an event loop."""
+    program = require_program("chromium")
+    expect.set_options(timeout=PATIENCE)
+    root = os.name == "posix" and os.geteuid() == 0  # Chromium has no sandbox for root
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"] if root else [])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def complaints() -> Complaints:
+    return Complaints()
+
+
+@pytest.fixture
+def page(chromium: Browser, broker: leveret.Broker, complaints: Complaints) -> Iterator[Page]:
+    """At the broker's page, logged in by nobody."""
+    context = chromium.new_context(base_url=broker.http_url, viewport={"width": 1600, "height": 900}, locale="en-US")
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    complaints.watch(page)
+    yield page
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def log_in(page: Page) -> LogIn:
+    def log_in(name: str = "guest", password: str = "guest", address: str = "/") -> Page:
+        page.goto(address)
+        page.get_by_label("User name").fill(name)
+        page.get_by_label("Password").fill(password)
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("navigation", name="Pages").wait_for()
+        return page
+
+    return log_in
+
+
+@pytest.fixture
+def picture(page: Page) -> Picture:
+    """Keeps what the page looks like at 360 and 1600 pixels, light and dark."""
+
+    def take(name: str) -> Path:
+        for width, height in ((360, 740), (1600, 900)):
+            page.set_viewport_size({"width": width, "height": height})
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                page.screenshot(path=SCREENSHOTS / f"{name}-{width}-{scheme}.png", full_page=True)
+        page.set_viewport_size({"width": 1600, "height": 900})
+        page.emulate_media(color_scheme="light")
+        return SCREENSHOTS
+
+    return take

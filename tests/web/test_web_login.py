@@ -1,0 +1,73 @@
+"""Logging in at the page, and out."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+import leveret
+from leveret.management.sessions import IDLE
+from tests.support.web_page import Complaints, LogIn, Picture, stand_still
+
+
+def test_s4_78_a_user_logs_in_and_lands_where_it_wanted(log_in: LogIn, picture: Picture) -> None:
+    page = log_in(address="/#/queues")
+    expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
+    page.reload()  # the session goes on
+    expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Password")).to_be_visible()
+    picture("login")
+    page.reload()
+    expect(page.get_by_label("Password")).to_be_visible()
+
+
+def test_a_wrong_password_is_told_and_may_be_typed_again(page: Page, complaints: Complaints) -> None:
+    page.goto("/")
+    page.get_by_label("User name").fill("guest")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("wrong user name or password")
+    assert len(complaints) == 1, complaints
+    assert "401" in complaints.pop()
+    page.get_by_label("Password").fill("guest")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
+def test_no_script_can_read_the_cookie(log_in: LogIn) -> None:
+    page = log_in()
+    assert page.evaluate("document.cookie") == ""
+    (cookie,) = page.context.cookies()
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+
+
+def test_an_ended_session_asks_for_the_password_and_goes_on(
+    page: Page, log_in: LogIn, broker: leveret.Broker, complaints: Complaints
+) -> None:
+    stand_still(page)
+    log_in(address="/#/queues")
+    expect(page.get_by_role("heading", name="No queue yet")).to_be_visible()
+    broker.clock.advance(IDLE)
+    page.clock.run_for(5_000)
+    expect(page.get_by_text("Your session has ended")).to_be_visible()
+    complaints.clear()
+    page.get_by_label("User name").fill("guest")
+    page.get_by_label("Password").fill("guest")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
+
+
+def test_light_and_dark_can_be_chosen_and_stay(log_in: LogIn) -> None:
+    page = log_in()
+    ground = "getComputedStyle(document.body).backgroundColor"
+    page.emulate_media(color_scheme="light")
+    light = page.evaluate(ground)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(ground)
+    assert light != dark
+    page.get_by_title("Light or dark").click()
+    assert page.evaluate(ground) == light
+    page.reload()
+    expect(page.get_by_title("Light or dark")).to_have_text("◐ Light")
+    assert page.evaluate(ground) == light
