@@ -1,7 +1,8 @@
 """Bytes of the journal that are not what they were: the broker starts, and misses nothing but what was in them.
 
-Each test alters the files of a journal of which every record is known (tests/support/known_journal.py). By default some
-thousand images, chosen by a fixed seed; LEVERET_CRASH_ALL=1 takes many more.
+Each test alters the files of a journal of which every record is known (tests/support/known_journal.py). By default a
+thousand images, chosen by a fixed seed; LEVERET_CRASH_MORE=1 takes more, as ``make crash`` does, LEVERET_CRASH_ALL=1
+many more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from tests.support.store_house import StoreHouse, look
 from tests.support.virtual_disk import VirtualDisk
 
 ALL = bool(os.environ.get("LEVERET_CRASH_ALL"))
+MORE = ALL or bool(os.environ.get("LEVERET_CRASH_MORE"))
 TIMES = 20 if ALL else 1
+SEED = int(os.environ.get("LEVERET_CRASH_SEED", "0"))
+IMAGES = 250 * TIMES if MORE else 100  # of each kind of damage and seed
+CUTS = 1 if ALL else 16 if MORE else 128  # every so many bytes; near the edges of records every byte anyway
 
 pytestmark = [pytest.mark.timeout(3600)] if ALL else []
 
@@ -96,7 +101,7 @@ def test_s4_17_the_last_segment_may_end_at_any_byte() -> None:
     edges = {record.end for record in known.records} | {record.at + HEAD_SIZE for record in known.records}
     near = {edge + n for edge in edges for n in (-HEAD_SIZE, -9, -2, -1, 0, 1, 2, 19, 20, 21, HEAD_SIZE)}
     for cut in range(len(data) - (64 << 10), len(data)):
-        if ALL or cut % 16 == 0 or cut in near:
+        if cut % CUTS == 0 or cut in near:
             image = altered(known, known.last, data[:cut])
             found = recover(image, image.queues(), known.full_size, mend=False)
             known.assert_left(found, image)
@@ -152,16 +157,16 @@ def lost_pages(known: KnownJournal, random: Random, number: int) -> Iterator[tup
 @pytest.mark.parametrize("seed", range(4))
 def test_s4_21_a_flipped_bit_costs_its_record_only(seed: int) -> None:
     """S4-21: in heads, bodies, marks and lengths, in the last segment and in older ones."""
-    known, random = journal(), Random(seed)
-    for n, (path, data) in enumerate(flips(known, random, 250 * TIMES)):
+    known, random = journal(), Random(SEED + seed)
+    for n, (path, data) in enumerate(flips(known, random, IMAGES)):
         judge(known, altered(known, path, data), closely=n % 20 == 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_s4_21_a_lost_page_costs_the_records_in_it_only(seed: int) -> None:
     """S4-21: zeros, ones and rubbish where a page was."""
-    known, random = journal(), Random(seed)
-    for n, (path, data) in enumerate(lost_pages(known, random, 250 * TIMES)):
+    known, random = journal(), Random(SEED + seed)
+    for n, (path, data) in enumerate(lost_pages(known, random, IMAGES)):
         judge(known, altered(known, path, data), closely=n % 20 == 0)
 
 

@@ -19,6 +19,7 @@ from tests.support.mounts import Mount
 from tests.support.publishing import Publishing, bodies_of, declare_at
 from tests.support.raw_client import RawClient
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -29,7 +30,7 @@ BALLAST = 16 << 20
 
 def serve(folder: Path, disk: Mount, mark: int) -> Serving:
     data = str(disk.place / "data")
-    return Serving(folder, "--data-dir", data, "--segment-size", "4MiB", "--disk-mark", str(mark))
+    return WarmServing(folder, "--data-dir", data, "--segment-size", "4MiB", "--disk-mark", str(mark))
 
 
 def new_bodies() -> Iterator[bytes]:

@@ -13,6 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 CYCLES = 3
 TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
@@ -58,7 +59,7 @@ def test_s4_76_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -
     """S4-76, S0-24, S1-20: rejected, delivered too often, and pushed out by the limit."""
     confirmed: set[bytes] = set()
     for cycle in range(CYCLES):
-        with Serving(tmp_path) as serving, opened(serving) as channel:
+        with WarmServing(tmp_path) as serving, opened(serving) as channel:
             declare(channel)
             channel.confirm_delivery()
             for number in range(150):
@@ -69,7 +70,7 @@ def test_s4_76_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -
                     spoil(channel, 8)
             spoil(channel, 20)
             serving.process.kill()
-    with Serving(tmp_path) as serving, opened(serving) as channel:
+    with WarmServing(tmp_path) as serving, opened(serving) as channel:
         declare(channel)
         waiting, dead = drained(channel, "q"), drained(channel, "dead")
     found = Counter(waiting + dead)
@@ -83,7 +84,7 @@ def test_s4_76_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -
 def test_counts_and_waits_survive_a_kill(tmp_path: Path) -> None:
     """S1-14: what was on disk before a later confirm is known to the next life."""
     limited, patient = {"x-delivery-limit": 5}, {"x-retry-delays": [3_600_000]}
-    with Serving(tmp_path) as serving, opened(serving) as channel:
+    with WarmServing(tmp_path) as serving, opened(serving) as channel:
         channel.confirm_delivery()
         for queue, arguments in (("limited", limited), ("patient", patient)):
             channel.queue_declare(queue, durable=True, arguments=arguments)
@@ -94,7 +95,7 @@ def test_counts_and_waits_survive_a_kill(tmp_path: Path) -> None:
                 channel.basic_nack(method.delivery_tag)
         channel.basic_publish("", "patient", b"behind", KEPT)
         serving.process.kill()
-    with Serving(tmp_path) as serving, opened(serving) as channel:
+    with WarmServing(tmp_path) as serving, opened(serving) as channel:
         _, properties, _ = channel.basic_get("limited")
         assert properties.headers == {"x-delivery-count": 2}
         assert drained(channel, "patient") == [b"behind"]

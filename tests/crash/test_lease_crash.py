@@ -14,6 +14,7 @@ import pytest
 from tests.support.http_api import HttpApi, vhost_path
 from tests.support.publishing import bodies_of, declare_at, fill
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 LEASES, MESSAGES, COMMIT = vhost_path("leases"), vhost_path("leases/messages"), vhost_path("leases/commit")
 MINE = {"consumer": "job", "queue": "q"}
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @contextmanager
 def serve(folder: Path) -> Iterator[Serving]:
-    with Serving(folder, "--http-port", "0", "--queue-memory", "64KiB", "--segment-size", "256KiB") as serving:
+    with WarmServing(folder, "--http-port", "0", "--queue-memory", "64KiB", "--segment-size", "256KiB") as serving:
         serving.banner(60)
         yield serving
 

@@ -19,9 +19,9 @@ from leveret.wire.properties import Properties
 from tests.support.peer_pair import Client
 from tests.support.publishing import Publishing, declare_at, take_all
 from tests.support.raw_client import eventually
-from tests.support.serving import Serving
 from tests.support.stored_house import StoredHouse
 from tests.support.virtual_disk import VirtualDisk
+from tests.support.warm_serving import WarmServing
 
 ID = "x-deduplication-header"
 SEED = 4
@@ -44,24 +44,24 @@ def publish(url: str, properties: list[Properties]) -> None:
 
 
 def test_s0_15_a_duplicate_is_one_after_a_kill(tmp_path: Path) -> None:
-    with Serving(tmp_path) as serving:
+    with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q", x_message_deduplication=True)
         publish(serving.url(), [with_id(number) for number in range(50)])
         serving.process.kill()
         serving.exit_code()
-    with Serving(tmp_path) as serving:
+    with WarmServing(tmp_path) as serving:
         publish(serving.url(), [with_id(number) for number in range(60)])
         found = [int(each.body) for each in take_all(serving.url(), "q")]
         assert found == list(range(60))
         serving.terminate()
         assert serving.exit_code(15) == 0, serving.log()
-    with Serving(tmp_path) as serving:
+    with WarmServing(tmp_path) as serving:
         publish(serving.url(), [with_id(number) for number in range(60)])
         assert take_all(serving.url(), "q") == [], "the trace stays when the messages are consumed"
 
 
 def test_what_is_scheduled_survives_a_kill_and_comes_in_time(tmp_path: Path) -> None:
-    with Serving(tmp_path) as serving:
+    with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q")
         soon = round((time.time() + 3) * 1000)
         moments = [soon, soon - 1_000_000, soon + 3_600_000]
@@ -69,7 +69,7 @@ def test_what_is_scheduled_survives_a_kill_and_comes_in_time(tmp_path: Path) -> 
         assert [each.body for each in take_all(serving.url(), "q")] == [b"1"]
         serving.process.kill()
         serving.exit_code()
-    with Serving(tmp_path) as serving:
+    with WarmServing(tmp_path) as serving:
         found: list[bytes] = []
 
         def has_come() -> bool:

@@ -17,6 +17,7 @@ from tests.support.serving import Serving
 from tests.support.shards import Shards, send
 from tests.support.stored_house import StoredHouse, StoredLife
 from tests.support.virtual_disk import VirtualDisk
+from tests.support.warm_serving import WarmServing
 
 # ---- any order of events
 
@@ -269,8 +270,8 @@ def test_killed_while_it_is_resized_nothing_confirmed_is_lost_and_keys_stay_in_o
     order = KeyOrder()
     for number, kill_at in ((4, 3000), (8, 50), (8, 1500), (2, 50), (2, 1500)):
         resize(tmp_path, number)
-        with Serving(tmp_path) as serving:
+        with WarmServing(tmp_path) as serving:
             load(serving, order, kill_at=kill_at)
-    with Serving(tmp_path) as serving:
+    with WarmServing(tmp_path) as serving:
         load(serving, order, kill_at=None)
     order.assert_kept()

@@ -22,10 +22,10 @@ from leveret.pipeline import inflow
 from leveret.pipeline.commits import Committed
 from tests.support.fault_shim import Shim
 from tests.support.http_api import HttpApi, arrow_stream, vhost_path
-from tests.support.serving import Serving
 from tests.support.sinks import Sink, drained
 from tests.support.stored_house import StoredHouse
 from tests.support.virtual_disk import VirtualDisk
+from tests.support.warm_serving import WarmServing
 
 SEGMENT = 4 << 10
 
@@ -219,7 +219,7 @@ class Broker:
     """``leveret serve`` with HTTP, on the same data in each life."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
-        self.serving = Serving(folder, "--http-port", "0", environ=environ)
+        self.serving = WarmServing(folder, "--http-port", "0", environ=environ)
         self.api = HttpApi(self.serving.url("http"))
 
     def __enter__(self) -> Broker:

@@ -15,6 +15,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.serving import SRC, Serving
+from tests.support.warm_serving import WarmServing
 
 SECONDS = 40  # for whatever is waited for
 
@@ -94,7 +95,7 @@ def stop(serving: Serving) -> None:
 
 def stopped_broker(folder: Path, *bodies: bytes) -> Path:
     """The data directory of a broker with a durable queue ``q`` that was stopped in good order."""
-    with Serving(folder) as serving:
+    with WarmServing(folder) as serving:
         fill(serving, *bodies)
         stop(serving)
     return folder / "data"

@@ -30,6 +30,7 @@ from tests.support.loads import (
     run_life,
 )
 from tests.support.serving import Serving
+from tests.support.warm_serving import WarmServing
 
 Serve = Callable[[], Serving]
 End = Callable[[Serving], None]
@@ -157,6 +158,6 @@ def serving_from(folder: Path, random: Random, *flags: str) -> Serve:
     def serve() -> Serving:
         segment = random.choice(("64KiB", "1MiB", "64MiB"))
         memory = random.choice(("64KiB", "64MiB"))
-        return Serving(folder, "--segment-size", segment, "--queue-memory", memory, *flags)
+        return WarmServing(folder, "--segment-size", segment, "--queue-memory", memory, *flags)
 
     return serve

@@ -9,10 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 SRC = Path(__file__).parents[2] / "src"
 OFF = ("--http-port", "off", "--stomp-port", "off")
@@ -35,13 +35,20 @@ class Serving:
         self._heard = ""
         self.begun = time.monotonic()
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "leveret.cli.main", "serve", *given],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env={**_clean_environment(), "PYTHONPATH": str(SRC), **(environ or {})},
-                preexec_fn=before,
+            self.process = self.begin(
+                ["serve", *given], log, {**_clean_environment(), "PYTHONPATH": str(SRC), **(environ or {})}, before
             )
+
+    def begin(
+        self, arguments: Sequence[str], log: BinaryIO, environ: Mapping[str, str], before: Callable[[], None] | None
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "leveret.cli.main", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=environ,
+            preexec_fn=before,
+        )
 
     def __enter__(self) -> Self:
         return self

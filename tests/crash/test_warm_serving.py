@@ -1,0 +1,54 @@
+"""A broker out of a warm room ends like any other process, and two in a row come out of different rooms."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.raw_client import eventually
+from tests.support.warm_serving import IS_COLD, WarmServing
+
+pytestmark = pytest.mark.skipif(IS_COLD, reason="each broker is started like any program")
+
+
+def parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_exit_codes_and_signals_are_told_as_of_any_process(tmp_path: Path) -> None:
+    with WarmServing(tmp_path) as serving:
+        serving.banner()
+        assert serving.process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            serving.exit_code(0)
+        serving.process.kill()
+        assert serving.exit_code() == -signal.SIGKILL
+        serving.process.kill()  # nobody is hit
+    with WarmServing(tmp_path) as serving:
+        serving.banner()
+        serving.terminate()
+        assert serving.exit_code() == 0
+    with WarmServing(tmp_path, "--frame-max", "none") as serving:
+        assert serving.exit_code() == 2
+
+
+def test_lives_in_a_row_come_out_of_rooms_with_different_hashes(tmp_path: Path) -> None:
+    rooms = []
+    for _ in range(2):
+        with WarmServing(tmp_path) as serving:
+            serving.banner()
+            rooms.append(parent(parent(serving.process.pid)))
+    assert rooms[0] != rooms[1]
+    for room in rooms:
+        assert b"PYTHONHASHSEED" not in Path(f"/proc/{room}/environ").read_bytes()
+
+
+def test_a_broker_does_not_outlive_whoever_started_it(tmp_path: Path) -> None:
+    serving = WarmServing(tmp_path)
+    with serving.process.stdout:
+        serving.banner()
+        serving.process.abandon()
+        eventually(lambda: not Path(f"/proc/{serving.process.pid}").exists(), 20)
