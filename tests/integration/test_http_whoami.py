@@ -35,7 +35,7 @@ def test_s4_72_a_user_without_a_tag_has_no_business_here(broker: Broker) -> None
 
 
 def test_half_a_character_is_refused_at_the_door(broker: Broker) -> None:
-    body = b'{"name": "\\ud800", "run_id": "r"}'
+    body = b'{"queue": "\\ud800", "consumer": "c"}'
     status, answer = HttpApi(broker.http_url).post("/api/pipeline/%2F/leases", body)
     assert (status, answer["error"]) == (400, "bad_request")
-    assert "is not JSON" in answer["reason"]
+    assert "'queue' must be text" in answer["reason"]

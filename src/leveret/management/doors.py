@@ -91,7 +91,6 @@ async def json_of(request: Request, most_bytes: int = 1 << 20) -> dict[str, obje
             raise TooLarge(f"the body of {request.url.path} is larger than {most_bytes} bytes: send less at once")
     try:
         value = json.loads(bytes(body))
-        json.dumps(value, ensure_ascii=False).encode()  # halves of characters could not be told again
     except (ValueError, RecursionError) as problem:
         raise BadRequest(f"the body of {request.url.path} is not JSON: {problem}") from None
     if not isinstance(value, dict):
@@ -101,9 +100,14 @@ async def json_of(request: Request, most_bytes: int = 1 << 20) -> dict[str, obje
 
 def text_of(given: Mapping[str, object], name: str, default: str | None = None) -> str:
     value = given.get(name, default)
-    if not isinstance(value, str) or "\x00" in value:
+    if not isinstance(value, str) or not is_sound(value):
         raise BadRequest(f"'{name}' must be text: it is {_shown(value)}")
     return value
+
+
+def is_sound(text: str) -> bool:
+    """No zero byte, and no half of a character, which could not be stored and told again."""
+    return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def whole_number_of(

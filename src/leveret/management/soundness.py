@@ -15,7 +15,7 @@ from starlette.requests import Request
 
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
-from leveret.management.doors import parts_of
+from leveret.management.doors import is_sound, parts_of
 from leveret.management.errors import BadRequest, NotThere, Refused, TooLarge
 from leveret.management.login import broker_of, user_of
 from leveret.management.roles import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, has_role, may_see, refuse_unless_role
@@ -38,13 +38,8 @@ def name_of(request: Request, key: str) -> str:
 
 
 def refuse_bad_name(name: object, what: str) -> None:
-    if not isinstance(name, str) or not is_text(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
+    if not isinstance(name, str) or not is_sound(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
         raise BadRequest(f"'{what}' must be a text of 1 to {LONGEST_NAME} bytes: it is {shown(name)}")
-
-
-def is_text(value: str) -> bool:
-    """No zero byte, and no half of a character."""
-    return "\x00" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
 
 
 def shown(value: object) -> str:
@@ -128,7 +123,7 @@ def _refuse_unsound(value: object, what: str) -> None:
     for _ in range(DEEPEST):
         inner: list[object] = []
         for each in level:
-            if isinstance(each, str) and not is_text(each):
+            if isinstance(each, str) and not is_sound(each):
                 raise BadRequest(f"{what} has a text with a zero byte or half a character: {shown(each)}")
             if isinstance(each, Mapping):
                 inner += [*each.keys(), *each.values()]
