@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from leveret import Broker, FrozenClock
-from leveret.management import app, metrics
+from leveret.management import app, metrics, turns
 from leveret.management.metric_families import Family
 from leveret.management.metrics import written
 from tests.support.http_api import QUIET, HttpApi
@@ -179,7 +179,7 @@ def test_s4_77_each_queue_connection_and_channel_has_its_lines(broker: Broker) -
 
 def test_lines_of_queues_are_bounded_and_the_rest_is_added_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "MOST", 3)
-    monkeypatch.setattr(metrics, "SLICE", 2)
+    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
     local = broker.vhost()
     for number in range(7):
         local.declare_queue(f"q{number}")

@@ -51,11 +51,17 @@ def matching(selector: str) -> Filter:
 
 
 class Scope(NamedTuple):
-    """What a job is about, when it ends early, and who is told of its end."""
+    """What a job is about, when it ends early, and who is told of its end.
+
+    ``places`` picks single messages, by lane and sequence. ``step_bytes``: of content looked at in one step; a filter
+    that reads bodies asks for less.
+    """
 
     only: Filter | None = None
     limit: int | None = None
     on_done: Callable[[Job], None] = lambda job: None
+    places: frozenset[tuple[int, int]] | None = None
+    step_bytes: int = MOST_BYTES
 
 
 class Job:
@@ -70,7 +76,7 @@ class Job:
         self.skipped = 0  # wanted, but something was against it
         self.is_over = False
         self._bytes = 0  # of what this step has looked at
-        self._only, self._limit, self._on_done = scope or Scope()
+        self._only, self._limit, self._on_done, self._places, self._step_bytes = scope or Scope()
         self._errands = errands
         if isinstance(queue, StreamQueue):
             if self.takes:
@@ -116,8 +122,10 @@ class Job:
             self._walk.enough = True
             return False
         self.looked_at += 1
+        if self._places is not None and (lane, waiting[0]) not in self._places:
+            return False
         self._bytes += len(waiting[2][0])
-        if self._bytes > MOST_BYTES:
+        if self._bytes > self._step_bytes:
             self._walk.enough = True
         if self._only is not None and not self._only(waiting[2]):
             return False

@@ -13,13 +13,12 @@ from urllib.parse import unquote
 
 from starlette.requests import Request
 
-from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.errors import FrameError, PreconditionFailed, ResourceLocked
-from leveret.management.doors import Kind, json_of, settled, text_of, vhost_of
+from leveret.management.bodies import json_of, text_of
+from leveret.management.doors import Kind
 from leveret.management.errors import BadRequest, NotThere, Refused
 from leveret.management.login import broker_of, user_of
-from leveret.management.roles import MANAGEMENT, may_see, refuse_unless_role
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.exchange import Exchange
 from leveret.wire.constants import MAX_SHORT_STRING
@@ -30,25 +29,7 @@ DEFAULT_EXCHANGE = "amq.default"  # how the exchange without a name is written i
 What = Literal["queue", "exchange"]
 
 
-# ---- where
-
-
-def seen_vhost(request: Request) -> Vhost:
-    """The virtual host of the path, for somebody who looks."""
-    user = refuse_unless_role(request, MANAGEMENT)
-    name = unquote(request.path_params["vhost"])
-    vhost = broker_of(request).vhosts.get(name)
-    if vhost is None:
-        raise NotThere(f"vhost '{name}' not found: name an existing one, percent-encoded, in the path")
-    if not may_see(request, name):
-        raise Refused(f"access to vhost '{name}' refused for user '{user.name}': give it permissions there")
-    return vhost
-
-
-def entered_vhost(request: Request) -> Vhost:
-    """The virtual host of the path, for somebody who does something there."""
-    refuse_unless_role(request, MANAGEMENT)
-    return vhost_of(request)
+# ---- what is named
 
 
 def path_name(request: Request, part: str = "name") -> str:
@@ -157,9 +138,3 @@ def as_bad_request() -> Iterator[None]:
         yield
     except (PreconditionFailed, ResourceLocked) as refusal:
         raise BadRequest(refusal.text) from None
-
-
-async def finished(broker: Broker) -> None:
-    """Let the broker have its turn, and wait until all that was changed is as safe as promised."""
-    broker.wake()
-    await settled(broker)

@@ -14,22 +14,21 @@ from leveret.broker.vhost import Vhost
 from leveret.management.amqp_rules import (
     as_bad_request,
     declared,
-    entered_vhost,
     exchange_name,
-    finished,
     path_name,
     refuse_access,
     refuse_topic,
-    seen_vhost,
     short_text_of,
     table_of,
 )
 from leveret.management.answers import done
+from leveret.management.doors import entered_vhost, seen_vhost
 from leveret.management.errors import NotThere
 from leveret.management.exchange_view import Row, binding_row, default_binding, named_by, properties_key
 from leveret.management.listing import list_answer, object_answer, viewed
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.management.settling import settled
 from leveret.routing.bindings import Binding, Destination
 
 TO_QUEUE, TO_EXCHANGE = "/api/bindings/{vhost}/e/{source}/q/{queue}", "/api/bindings/{vhost}/e/{source}/e/{exchange}"
@@ -86,7 +85,7 @@ class _BindingsApi:
         with as_bad_request():
             _refuse_if_locked(vhost, destination)
             vhost.bind(binding)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         # As RabbitMQ has it: relative to the path, and each part percent-encoded for it.
         where = f"{quote(destination.name, safe='')}/{quote(properties_key(binding), safe='~')}"
         return Response(status_code=201, headers={"Location": where})
@@ -98,7 +97,7 @@ class _BindingsApi:
         with as_bad_request():
             _refuse_if_locked(vhost, binding.destination)
             vhost.unbind(binding)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return done()
 
 

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.auth.users import User
-from leveret.management.amqp_rules import seen_vhost
 from leveret.management.answers import done
 from leveret.management.connection_view import channel_name, channel_view, connection_view, consumer_view
+from leveret.management.doors import seen_vhost
 from leveret.management.errors import NotThere, Refused
 from leveret.management.listing import Row, list_answer, object_answer, viewed
 from leveret.management.office import Office

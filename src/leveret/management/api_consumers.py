@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import Consumer
-from leveret.management.amqp_rules import seen_vhost
 from leveret.management.connection_view import consumer_view
+from leveret.management.doors import seen_vhost
 from leveret.management.listing import Row, list_answer, viewed
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts

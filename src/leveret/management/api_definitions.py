@@ -10,14 +10,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.management.answers import done, encoded, json_bytes
+from leveret.management.bodies import body_of, parsed, query_of, truth_of
 from leveret.management.definitions_export import exported, exported_vhost
 from leveret.management.definitions_import import carry_out, planned, refuse_problems, report
-from leveret.management.doors import query_of, truth_of
+from leveret.management.doors import known_vhost, name_of
 from leveret.management.errors import BadRequest
 from leveret.management.listing import Row
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, refuse_unless_role
-from leveret.management.soundness import body_of, known_vhost, name_of, parsed
 
 LARGEST_FILE = 64 << 20
 FILE = "file"  # the field of a form

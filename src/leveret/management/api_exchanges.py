@@ -12,23 +12,22 @@ from leveret.broker.vhost import Vhost
 from leveret.management.amqp_rules import (
     as_bad_request,
     declared,
-    entered_vhost,
     exchange_name,
-    finished,
     refuse_access,
     refuse_further,
-    seen_vhost,
     shown_exchange,
     table_of,
 )
 from leveret.management.answers import done, json_answer, made
-from leveret.management.doors import query_of, text_of, truth_of
+from leveret.management.bodies import query_of, text_of, truth_of
+from leveret.management.doors import entered_vhost, seen_vhost
 from leveret.management.exchange_view import Row, binding_row, default_binding, exchange_detail, exchange_row
 from leveret.management.listing import list_answer, object_answer, viewed
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.route_view import headers_of, route_row
 from leveret.management.samples import windows_of
+from leveret.management.settling import settled
 from leveret.routing.bindings import Destination
 from leveret.routing.exchange import Exchange
 
@@ -112,7 +111,7 @@ class _Exchanges:
         is_new = name not in vhost.exchanges
         with as_bad_request():
             vhost.declare_exchange(name, kind, arguments=arguments, **options)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return made(is_new)
 
     async def delete(self, request: Request) -> Response:
@@ -123,5 +122,5 @@ class _Exchanges:
         shown_exchange(vhost, name)
         with as_bad_request():
             vhost.delete_exchange(name, if_unused=if_unused)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return done()

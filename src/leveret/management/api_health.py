@@ -18,11 +18,12 @@ from leveret.broker.local import LocalSession
 from leveret.management.amqp_rules import refuse_access
 from leveret.management.answers import json_answer
 from leveret.management.certificate_dates import certificate_end
-from leveret.management.doors import settled, vhost_of
+from leveret.management.doors import vhost_of
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.node_facts import listeners
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, MONITORING, refuse_unless_role
+from leveret.management.settling import settled
 
 ALIVENESS = "aliveness-test"
 ALONE = "single node cluster"

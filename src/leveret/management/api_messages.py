@@ -19,9 +19,7 @@ from leveret.broker.local import Delivered, LocalSession
 from leveret.broker.queue_jobs import Seen
 from leveret.management.amqp_rules import (
     as_bad_request,
-    entered_vhost,
     exchange_name,
-    finished,
     path_name,
     refuse_access,
     refuse_topic,
@@ -29,13 +27,16 @@ from leveret.management.amqp_rules import (
     shown_queue,
 )
 from leveret.management.answers import encoded, json_answer, json_bytes
-from leveret.management.doors import json_of, refuse_while_blocked, text_of, whole_number_of
+from leveret.management.bodies import json_of, text_of, whole_number_of
+from leveret.management.doors import entered_vhost, refuse_while_blocked
 from leveret.management.errors import BadRequest
 from leveret.management.login import user_of
 from leveret.management.looking import Look, sieve_of
 from leveret.management.message_view import BASE64, decoded_row, payload_row, properties_row
 from leveret.management.office import Office
 from leveret.management.published import body_from, properties_from
+from leveret.management.settling import settled
+from leveret.management.turns import Turn
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
 from leveret.wire.content import body_of, properties_of
@@ -75,7 +76,7 @@ class _Messages:
         session = LocalSession(vhost, lambda tag, delivered: None, max_message_bytes=most)
         with as_bad_request():
             routed = session.publish(exchange, key, body, properties)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return json_answer({"routed": routed})
 
     # ---- get
@@ -94,7 +95,7 @@ class _Messages:
                 _settle(session, mode)
         finally:
             session.close()  # gives back whatever is not settled
-        await finished(self._office.broker)
+        await settled(self._office.broker)
 
         def made() -> bytes:
             return encoded(
@@ -109,7 +110,7 @@ class _Messages:
     async def _take(self, session: LocalSession, queue: ClassicQueue, count: int) -> list[tuple[Delivered, int]]:
         """Each with the number of messages that were ready behind it."""
         got: list[tuple[Delivered, int]] = []
-        size = 0
+        size, turn = 0, Turn()
         while len(got) < count and size < MOST_BYTES:
             await self._loaded(queue)
             message = session.get(queue.name)
@@ -117,8 +118,7 @@ class _Messages:
                 break
             got.append((message, queue.ready))
             size += len(message.body)
-            if len(got) % 100 == 0:
-                await asyncio.sleep(0)
+            await turn.rest()
         return got
 
     async def _loaded(self, queue: ClassicQueue) -> None:

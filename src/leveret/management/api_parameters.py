@@ -15,7 +15,8 @@ from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
 from leveret.management.answers import done, made
-from leveret.management.doors import settled
+from leveret.management.bodies import object_of
+from leveret.management.doors import name_of, role_to_change, seen_vhost, vhost_to_change
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.global_parameters import drop_global, global_parameters, put_global
 from leveret.management.listing import Row, list_answer, object_answer, viewed
@@ -38,7 +39,7 @@ from leveret.management.roles import (
     refuse_unless_role,
     visible_vhosts,
 )
-from leveret.management.soundness import name_of, object_of, role_to_change, vhost_seen, vhost_to_change
+from leveret.management.settling import settled
 from leveret.management.user_facts import USER_LIMITS, limit_of, limits_of
 
 
@@ -87,14 +88,14 @@ class Parameters:
 
     async def of_vhost(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
-        return await self._listed(request, parameters_of(vhost_seen(request), name_of(request, "component")))
+        return await self._listed(request, parameters_of(seen_vhost(request), name_of(request, "component")))
 
     async def _listed(self, request: Request, rows: list[Row]) -> Response:
         return await list_answer(self._office, request, rows)
 
     async def show(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
-        return object_answer(request, self._row(request, vhost_seen(request)))
+        return object_answer(request, self._row(request, seen_vhost(request)))
 
     async def put(self, request: Request) -> Response:
         vhost = self._to_change(request)
@@ -184,7 +185,7 @@ class Limits:
         return await list_answer(self._office, request, rows)
 
     async def of_vhost(self, request: Request) -> Response:
-        return await list_answer(self._office, request, await viewed([vhost_seen(request)], _vhost_row))
+        return await list_answer(self._office, request, await viewed([seen_vhost(request)], _vhost_row))
 
     async def put_of_vhost(self, request: Request) -> Response:
         name = self._limit(request, VHOST_LIMITS)

@@ -9,12 +9,13 @@ from starlette.routing import Route
 from leveret.auth.permissions import Permission, TopicPermission
 from leveret.errors import ConfigError
 from leveret.management.answers import done, made
-from leveret.management.doors import settled, text_of
+from leveret.management.bodies import object_of, shown, text_of
+from leveret.management.doors import LONGEST_NAME, name_of
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.listing import Row, list_answer, object_answer, viewed
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, refuse_unless_role
-from leveret.management.soundness import LONGEST_NAME, name_of, object_of, shown
+from leveret.management.settling import settled
 
 KINDS = ("configure", "write", "read")
 

@@ -15,12 +15,13 @@ from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
 from leveret.management.answers import done, made
-from leveret.management.doors import settled, text_of
+from leveret.management.bodies import object_of, text_of
+from leveret.management.doors import name_of, role_to_change, seen_vhost, vhost_to_change
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.listing import Row, list_answer, object_answer, viewed
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
-from leveret.management.soundness import name_of, object_of, role_to_change, vhost_seen, vhost_to_change
+from leveret.management.settling import settled
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.exchange import Exchange
 
@@ -81,10 +82,10 @@ class Policies:
         return await list_answer(self._office, request, await viewed(policies, policy_row))
 
     async def of_vhost(self, request: Request) -> Response:
-        return await list_answer(self._office, request, await viewed(self._of(vhost_seen(request)), policy_row))
+        return await list_answer(self._office, request, await viewed(self._of(seen_vhost(request)), policy_row))
 
     async def show(self, request: Request) -> Response:
-        return object_answer(request, policy_row(self._policy(request, vhost_seen(request))))
+        return object_answer(request, policy_row(self._policy(request, seen_vhost(request))))
 
     async def put(self, request: Request) -> Response:
         self._to_change(request)
@@ -126,7 +127,7 @@ class Policies:
 
 async def explained(request: Request) -> Response:
     """Every value that an argument, a policy or a default gives, and which of them holds."""
-    vhost = vhost_seen(request)
+    vhost = seen_vhost(request)
     kind, name = name_of(request, "kind"), name_of(request, "name")
     values = vhost.policies.explain(_thing(vhost, kind, name))
     return object_answer(

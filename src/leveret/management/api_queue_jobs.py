@@ -2,6 +2,9 @@
 
 A job is begun by a POST, which answers with its id; how far it is can be asked for, and it can be cancelled. Jobs live
 as long as the process: what a job has done stays done. It counts as done when all of that is on disk.
+
+A job is about all messages, about those that pass a sieve (looking.py), or about single ones: ``ids`` are those that
+browsing tells.
 """
 
 from __future__ import annotations
@@ -17,24 +20,18 @@ from starlette.routing import Route
 
 from leveret.broker.broker import Broker
 from leveret.broker.pausing import pause, resume
-from leveret.broker.queue_jobs import Delete, Filter, Forward, Job, Redrive, Scope, matching
+from leveret.broker.queue_jobs import MOST_BYTES, Delete, Forward, Job, Redrive, Scope
 from leveret.broker.vhost import Vhost
-from leveret.management.amqp_rules import (
-    as_bad_request,
-    declared,
-    entered_vhost,
-    finished,
-    path_name,
-    refuse_access,
-    short_text_of,
-    shown_queue,
-)
+from leveret.management.amqp_rules import as_bad_request, declared, path_name, refuse_access, short_text_of, shown_queue
 from leveret.management.answers import done, json_answer
-from leveret.management.doors import json_of, refuse_while_blocked, text_of, truth_of, whole_number_of
+from leveret.management.bodies import json_of, text_of, truth_of, whole_number_of
+from leveret.management.doors import entered_vhost, refuse_while_blocked
 from leveret.management.errors import BadRequest, Conflict, NotThere
 from leveret.management.listing import list_answer, viewed
+from leveret.management.looking import STEP_BYTES, sieve_of, sieve_texts
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, may_see, refuse_unless_role
+from leveret.management.settling import settled
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.lane import Waiting
 
@@ -44,6 +41,7 @@ KINDS = ("move", "copy", "delete", "redrive")
 MOST_RUNNING = 50
 MOST_KEPT = 200  # with those that are over
 MOST_RATE = 1_000_000
+MOST_IDS = 10_000
 
 RUNNING, DONE, CANCELLED, LOST = "running", "done", "cancelled", "lost"
 
@@ -173,12 +171,11 @@ class _QueueJobs:
     def _make(self, kind: str, vhost: Vhost, queue: ClassicQueue, given: Mapping[str, object]) -> Begun:
         """Everything is checked before anything begins."""
         dry_run, rate, destination = truth_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
-        selector = text_of(given, "selector", "")
-        only: Filter | None = matching(selector) if selector.strip() else None
-        limit = whole_number_of(given, "limit", 1) if given.get("limit") is not None else None
-        facts: Row = {"selector": selector, "limit": limit, "destination": destination, "rate": rate}
+        asked, limit, places = sieve_texts(given), _limit(given), _places(queue, given)
+        facts: Row = {"selector": "", **asked, "limit": limit, "destination": destination, "rate": rate}
+        facts |= {"ids": None if places is None else len(places), "messages": queue.ready}
         begun = Begun(kind, vhost, dry_run, facts, self._office.clock.wall())
-        scope = Scope(only, limit, lambda job: self._book.over(begun))
+        scope = _scope(asked, limit, places)._replace(on_done=lambda job: self._book.over(begun))
         broker = self._office.broker
         if kind == "redrive":
             timers = broker.timers
@@ -207,7 +204,7 @@ class _QueueJobs:
         begun = self._found(request)
         refuse_access(request, begun.vhost, "read", "queue", begun.job.queue.name)
         self._book.cancel(begun)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return done()
 
     def _found(self, request: Request) -> Begun:
@@ -234,8 +231,42 @@ class _QueueJobs:
         shown_queue(vhost, name)
         with as_bad_request():
             change(vhost, vhost.queue(name))
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return done()
+
+
+def _scope(asked: Mapping[str, str], limit: int | None, places: frozenset[tuple[int, int]] | None) -> Scope:
+    """With the last of its single messages a job is over, though the walk is not."""
+    if places is not None:
+        limit = min(len(places), limit or len(places))
+    sieve = sieve_of(asked)
+    if sieve is None:
+        return Scope(limit=limit, places=places)
+    step_bytes = STEP_BYTES if sieve.reads_bodies else MOST_BYTES
+    return Scope(sieve.takes, limit, places=places, step_bytes=step_bytes)
+
+
+def _limit(given: Mapping[str, object]) -> int | None:
+    return whole_number_of(given, "limit", 1) if given.get("limit") is not None else None
+
+
+def _places(queue: ClassicQueue, given: Mapping[str, object]) -> frozenset[tuple[int, int]] | None:
+    ids = given.get("ids")
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not 0 < len(ids) <= MOST_IDS:
+        raise BadRequest(f"'ids' must be a list of 1 to {MOST_IDS} ids of messages, as browsing tells them")
+    return frozenset(_place(queue, id_) for id_ in ids)
+
+
+def _place(queue: ClassicQueue, id_: object) -> tuple[int, int]:
+    """An id names the queue as well: it has not been deleted and declared again in between."""
+    parts = id_.split("-") if isinstance(id_, str) else []
+    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 20 for part in parts):
+        raise BadRequest(f"'ids' has {id_!r:.80}, which is no id of a message: take them from browsing the queue")
+    if int(parts[0]) != queue.id:
+        raise BadRequest(f"'ids' has '{id_}', which is of another queue than '{queue.name}': browse it again")
+    return int(parts[1]), int(parts[2])
 
 
 def _rate(kind: str, given: Mapping[str, object]) -> float | None:

@@ -12,17 +12,15 @@ from leveret.broker.vhost import Vhost
 from leveret.management.amqp_rules import (
     as_bad_request,
     declared,
-    entered_vhost,
-    finished,
     path_name,
     refuse_access,
     refuse_further,
-    seen_vhost,
     shown_queue,
     table_of,
 )
 from leveret.management.answers import done, made
-from leveret.management.doors import text_of, truth_of
+from leveret.management.bodies import text_of, truth_of
+from leveret.management.doors import entered_vhost, seen_vhost
 from leveret.management.errors import BadRequest
 from leveret.management.exchange_view import binding_row, default_binding
 from leveret.management.listing import list_answer, object_answer, viewed
@@ -30,6 +28,7 @@ from leveret.management.office import Office
 from leveret.management.queue_view import QueueView, Row
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.samples import NO_WINDOWS, windows_of
+from leveret.management.settling import settled
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.bindings import Destination
 
@@ -111,7 +110,7 @@ class _Queues:
         is_new = name not in vhost.queues
         with as_bad_request():
             vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return made(is_new)
 
     async def delete(self, request: Request) -> Response:
@@ -122,7 +121,7 @@ class _Queues:
         shown_queue(vhost, name)
         with as_bad_request():
             vhost.delete_queue(name, if_empty=if_empty, if_unused=if_unused)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return done()
 
     async def purge(self, request: Request) -> Response:
@@ -131,7 +130,7 @@ class _Queues:
         shown_queue(vhost, name)
         with as_bad_request():
             vhost.purge_queue(name)
-        await finished(self._office.broker)
+        await settled(self._office.broker)
         return done()
 
     async def act(self, request: Request) -> Response:

@@ -16,11 +16,13 @@ from starlette.routing import Route
 from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.schedules import Page
 from leveret.broker.vhost import Vhost
-from leveret.management.amqp_rules import entered_vhost, finished, refuse_access
+from leveret.management.amqp_rules import refuse_access
 from leveret.management.answers import done, json_answer
-from leveret.management.doors import query_of, whole_number_of
+from leveret.management.bodies import query_of, whole_number_of
+from leveret.management.doors import entered_vhost
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.office import Office
+from leveret.management.settling import settled
 
 MOST = 1_000  # messages in one answer
 MOST_GAPS = 20  # that are looked over for one page
@@ -44,7 +46,7 @@ def routes(office: Office) -> list[Route]:
             raise NotThere(
                 f"no message '{id_}' is scheduled in vhost '{vhost.name}': it was sent or cancelled, or never was"
             )
-        await finished(office.broker)
+        await settled(office.broker)
         return done()
 
     return [

@@ -13,12 +13,13 @@ from leveret.auth.users import User
 from leveret.broker.broker import Broker
 from leveret.management.answers import done, made
 from leveret.management.api_permissions import rule_row, topic_row
-from leveret.management.doors import settled
+from leveret.management.bodies import object_of, shown
+from leveret.management.doors import name_of
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.listing import list_answer, object_answer, viewed
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, refuse_unless_role
-from leveret.management.soundness import name_of, object_of, shown
+from leveret.management.settling import settled
 from leveret.management.user_facts import limits_of, user_given, user_row
 from leveret.session.connection import Connection
 

@@ -12,14 +12,15 @@ from leveret.auth.permissions import EVERYTHING
 from leveret.broker.vhost import Vhost
 from leveret.management.answers import done, made
 from leveret.management.api_permissions import rule_row, topic_row
-from leveret.management.doors import settled, truth_of
+from leveret.management.bodies import object_of, truth_of
+from leveret.management.doors import known_vhost, name_of, seen_vhost
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.global_parameters import carry_from
 from leveret.management.listing import Row, list_answer, object_answer, viewed
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.samples import Windows, windows_of
-from leveret.management.soundness import known_vhost, name_of, object_of, vhost_seen
+from leveret.management.settling import settled
 from leveret.management.totals import Totals
 from leveret.management.vhost_facts import UNDEFINED, facts_given, facts_of, note_facts
 
@@ -49,7 +50,7 @@ class Vhosts:
         return await list_answer(self._office, request, await viewed(visible_vhosts(request), view))
 
     async def show(self, request: Request) -> Response:
-        vhost = vhost_seen(request)
+        vhost = seen_vhost(request)
         return object_answer(request, self._row(windows_of(request.query_params), self._office.stats.totals(), vhost))
 
     async def put(self, request: Request) -> Response:

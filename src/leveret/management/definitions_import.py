@@ -12,13 +12,12 @@ fails ends the import, and the answer says how far it came. Imports wait for eac
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 from leveret.auth.passwords import hash_password
 from leveret.errors import AmqpError, LeveretError
-from leveret.management.doors import settled
+from leveret.management.bodies import shown
 from leveret.management.errors import BadRequest, Conflict
 from leveret.management.import_checks import (
     check_global_parameter,
@@ -33,7 +32,8 @@ from leveret.management.import_plan import Impossible, Plan, Step
 from leveret.management.import_topology import check_binding, check_exchange, check_queue, too_many_queues
 from leveret.management.listing import Row
 from leveret.management.office import Office
-from leveret.management.soundness import shown
+from leveret.management.settling import settled
+from leveret.management.turns import Turn
 
 CHECKS: dict[str, Callable[[Plan, Row], Step]] = {
     "vhosts": check_vhost,
@@ -47,7 +47,6 @@ CHECKS: dict[str, Callable[[Plan, Row], Step]] = {
     "queues": check_queue,
     "bindings": check_binding,
 }
-SLICE = 20  # objects that are looked at, or made, in one turn
 OF_A_VHOST = ("parameters", "policies", "exchanges", "queues", "bindings")
 FACTS = {  # of the export itself
     "rabbit_version",
@@ -79,7 +78,7 @@ async def planned(office: Office, definitions: Row, into: str | None, *, hashes:
     plan = Plan(office.broker, office.settings.default_vhost, into)
     wanted = [section for section in CHECKS if into is None or section in OF_A_VHOST]
     plan.ignored = sorted(definitions.keys() - FACTS - {*wanted})
-    looked_at = 0
+    turn = Turn()
     for section in wanted:
         rows = definitions.get(section) or []
         if not isinstance(rows, list):
@@ -88,9 +87,7 @@ async def planned(office: Office, definitions: Row, into: str | None, *, hashes:
             _look_at(plan, section, row)
             if plan.to_hash is not None:
                 await _hash(office, plan, hashes=hashes)
-            looked_at += 1
-            if looked_at % SLICE == 0 or section in ("policies", "parameters"):
-                await asyncio.sleep(0)
+            await turn.rest()
     plan.problems += [
         _problem("vhosts", {"name": name}, cause, remedy) for name, cause, remedy in too_many_queues(plan)
     ]
@@ -139,11 +136,11 @@ def refuse_problems(plan: Plan) -> None:
 async def carry_out(office: Office, plan: Plan) -> None:
     """All changes of a plan without problems, on disk when it returns."""
     changes = [step for step in plan.steps if step.apply is not None]
-    for number, step in enumerate(changes, 1):
-        _carry_out(step, number - 1)
-        if number % SLICE == 0 or step.kind == "policies":
-            office.broker.wake()
-            await asyncio.sleep(0)
+    turn = Turn()
+    for number, step in enumerate(changes):
+        _carry_out(step, number)
+        office.broker.wake()
+        await turn.rest()
     await settled(office.broker)
 
 

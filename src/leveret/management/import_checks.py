@@ -15,7 +15,7 @@ from leveret.broker.policy import EXCHANGE, Policy, make_policy
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.management.api_policies import policy_given
-from leveret.management.doors import text_of
+from leveret.management.bodies import text_of
 from leveret.management.errors import BadRequest
 from leveret.management.global_parameters import put_global
 from leveret.management.import_plan import Impossible, Plan, Step, name_in, short_text_in, step_to

@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import PREDECLARED, Vhost
 from leveret.errors import LeveretError
-from leveret.management.doors import text_of
+from leveret.management.bodies import shown, text_of
+from leveret.management.doors import LONGEST_NAME, refuse_bad_name
 from leveret.management.errors import BadRequest
 from leveret.management.global_parameters import global_parameters
 from leveret.management.listing import Row
-from leveret.management.soundness import LONGEST_NAME, refuse_bad_name, shown
 from leveret.routing.exchange import Exchange
 
 State = Literal["created", "changed", "existing"]

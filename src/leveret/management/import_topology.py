@@ -11,12 +11,11 @@ from typing import Any
 
 from leveret.broker.equivalence import check_same_exchange, check_same_queue
 from leveret.broker.vhost import refuse_reserved
-from leveret.management.doors import text_of, truth_of
+from leveret.management.bodies import shown, text_of, truth_of
 from leveret.management.errors import BadRequest
 from leveret.management.import_plan import Impossible, Plan, Step, name_in, short_text_in
 from leveret.management.listing import Row
 from leveret.management.parameter_facts import vhost_limits_of
-from leveret.management.soundness import shown
 from leveret.queues.kinds import refuse_kind
 from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Binding, Destination

@@ -8,7 +8,6 @@ thread: ten thousand rows hold nobody up. A regular expression of somebody else'
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
@@ -17,15 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from leveret.management.answers import encoded, json_bytes
-from leveret.management.doors import text_of, truth_of, whole_number_of
+from leveret.management.bodies import text_of, truth_of, whole_number_of
 from leveret.management.errors import BadRequest, PageOutOfRange
 from leveret.management.office import Office
+from leveret.management.turns import Turn
 
 Row = dict[str, Any]
 T = TypeVar("T")
 
-SLICE_SECONDS = 0.005  # of looking, before others get their turn
-LOOK_AT_CLOCK = 10  # objects between two looks at it
 LARGEST_PAGE = 500
 LONGEST_NAME = 1_000
 SECONDS = 1.0  # for a regular expression, over all rows
@@ -68,14 +66,12 @@ def _path(text: str) -> tuple[str, ...]:
 async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[Row]:
     """A row of each, without those of which the view gives none. Other work gets its turn in between."""
     rows: list[Row] = []
-    end = perf_counter() + SLICE_SECONDS
-    for number, thing in enumerate(list(things), 1):
+    turn = Turn()
+    for thing in list(things):
         row = view(thing)
         if row is not None:
             rows.append(row)
-        if number % LOOK_AT_CLOCK == 0 and perf_counter() >= end:
-            await asyncio.sleep(0)
-            end = perf_counter() + SLICE_SECONDS
+        await turn.rest()
     return rows
 
 

@@ -4,6 +4,7 @@
     &headers.colour=red           a header with this value
     &contains=text                somewhere in the body
     &json=customer.id=42          in a body of JSON, at this path
+    &death.reason=rejected        how it died first: reason, queue, exchange, routing_key
 
 All of them must hold. A look has its end: by the messages it shows, those it looks at, their bytes, and its time. It
 takes fewer messages at a time where they are large, since each has to be read for it.
@@ -18,7 +19,9 @@ from typing import NamedTuple
 
 from leveret.broker.errands import Errands
 from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
-from leveret.management.doors import text_of
+from leveret.management.bodies import text_of
+from leveret.management.deaths import QUERY as DEATH
+from leveret.management.deaths import WantedDeath, wanted_death
 from leveret.management.errors import BadRequest
 from leveret.management.message_view import plain
 from leveret.message import Message
@@ -26,6 +29,7 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.walking import STEP
 from leveret.wire.content import body_of, properties_of
 
+TEXTS = ("selector", "contains", "json")
 HEADER = "headers."
 MOST_LOOKED_AT = 200_000  # messages
 MOST_BYTES = 16 << 20  # of what is shown
@@ -56,13 +60,20 @@ class Sieve(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     contains: bytes = b""
     json: JsonPath | None = None
+    death: WantedDeath | None = None
+
+    @property
+    def reads_bodies(self) -> bool:
+        return bool(self.contains) or self.json is not None
 
     def takes(self, message: Message) -> bool:
         if self.selector is not None and not self.selector(message):
             return False
         if self.headers and not self._has_headers(message):
             return False
-        if not self.contains and self.json is None:
+        if self.death is not None and not self.death.is_of(message):
+            return False
+        if not self.reads_bodies:
             return True
         body = body_of(message[0])
         return self.contains in body and (self.json is None or self.json.holds(body))
@@ -76,15 +87,22 @@ def sieve_of(query: Mapping[str, str]) -> Sieve | None:
     """None: everything is wanted."""
     selector, contains = text_of(query, "selector", ""), text_of(query, "contains", "")
     headers = tuple((name.removeprefix(HEADER), text) for name, text in query.items() if name.startswith(HEADER))
-    path = text_of(query, "json", "")
-    if not (selector.strip() or contains or headers or path):
+    path, death = text_of(query, "json", ""), wanted_death(query)
+    if not (selector.strip() or contains or headers or path or death):
         return None
     return Sieve(
         matching(selector) if selector.strip() else None,
         headers,
         contains.encode(),
         _json_path(path) if path else None,
+        death,
     )
+
+
+def sieve_texts(given: Mapping[str, object]) -> dict[str, str]:
+    """What of a JSON object describes a sieve, under the names that a query has."""
+    names = [name for name in given if name in TEXTS or name.startswith((HEADER, DEATH))]
+    return {name: text_of(given, name) for name in names}
 
 
 def _json_path(text: str) -> JsonPath:

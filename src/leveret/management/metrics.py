@@ -13,7 +13,6 @@ may read metrics, as Prometheus expects; from elsewhere it takes a login of a mo
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,13 +48,13 @@ from leveret.management.node_facts import ERLANG_VERSION, RABBITMQ_VERSION, Read
 from leveret.management.office import Office
 from leveret.management.roles import MONITORING, refuse_unless_role
 from leveret.management.totals import open_connections
+from leveret.management.turns import Turn
 from leveret.queues.classic import ClassicQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.version import VERSION
 
 MOST = 1_000  # queues, connections, channels with lines of their own
-SLICE = 100  # objects that are looked at in one turn
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = frozenset({"/metrics", "/metrics/per-object", "/metrics/detailed"})
 PLAIN, DETAILED = "rabbitmq_", "rabbitmq_detailed_"
@@ -214,7 +213,7 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
         return []
     samples: list[list[Sample]] = [[] for _ in kind.families]
     others: list[Value] = [0] * len(kind.families)
-    number = 0
+    number, turn = 0, Turn()
     for number, (thing, labels) in enumerate(kind.objects, 1):
         row = [each.read(thing) for each in kind.families]
         if number <= MOST:
@@ -222,8 +221,7 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
                 samples[place].append((labels, value))
         else:
             others = [one + other for one, other in zip(others, row, strict=True)]
-        if number % SLICE == 0:
-            await asyncio.sleep(0)
+        await turn.rest()
     if number > MOST:
         for place, value in enumerate(others):
             samples[place].append((kind.others, value))

@@ -9,9 +9,9 @@ from leveret.broker.broker import Broker
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.management.api_policies import policy_given, policy_value
+from leveret.management.bodies import shown
 from leveret.management.errors import BadRequest
 from leveret.management.listing import Row
-from leveret.management.soundness import shown
 from leveret.management.user_facts import limits_given
 
 LIMITS, LIMITS_NAME = "vhost-limits", "limits"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from leveret.auth.users import User
 from leveret.management.amqp_rules import short_text_of, table_of
-from leveret.management.doors import text_of, whole_number_of
+from leveret.management.bodies import text_of, whole_number_of
 from leveret.management.errors import BadRequest
 from leveret.management.message_view import BASE64, TEXT
 from leveret.wire.fields import LAST_SECOND, FarTime

@@ -5,7 +5,6 @@ Which bindings of an exchange take a message is asked of an exchange of the same
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from leveret.delivery.selector import selectable
 from leveret.management.amqp_rules import table_of
 from leveret.management.exchange_view import binding_row
 from leveret.management.message_view import plain
+from leveret.management.turns import Turn
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.choosing import RandomExchange
 from leveret.routing.exchange import Exchange
@@ -24,7 +24,6 @@ from leveret.wire.properties import Properties
 Row = dict[str, Any]
 
 HEADER = "headers."
-SLICE = 200  # bindings that are asked in one turn
 STAND_IN = Destination("exchange", "\x00")  # no queue or exchange is named so
 
 
@@ -85,11 +84,11 @@ async def _bindings_taken(
     """The bindings that lead to what was reached, each as a row; without one it was reached by its name."""
     bindings = [binding for binding in vhost.bindings.of_source(exchange.name) if binding.destination in set(reached)]
     taken: list[Binding] = []
-    for number, binding in enumerate(bindings, 1):
+    turn = Turn()
+    for binding in bindings:
         if _takes(exchange, binding, key, fields):
             taken.append(binding)
-        if number % SLICE == 0:
-            await asyncio.sleep(0)
+        await turn.rest()
     rows = [binding_row(vhost, binding) | {"by": "binding"} for binding in taken]
     explained = {binding.destination for binding in taken}
     return rows + [_step(vhost, exchange.name, stop, "name") for stop in reached if stop not in explained]

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from leveret.management.doors import whole_number_of
+from leveret.management.bodies import whole_number_of
 from leveret.management.errors import BadRequest
 
 MOST_SAMPLES = 1_000  # of one number in one answer

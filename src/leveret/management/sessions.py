@@ -23,7 +23,7 @@ from leveret.auth.users import Secret, User, Users
 from leveret.clock import Clock
 from leveret.logs import get_log
 from leveret.management.answers import done, json_answer
-from leveret.management.doors import json_of, text_of
+from leveret.management.bodies import json_of, text_of
 from leveret.management.errors import NotLoggedIn, Refused
 from leveret.management.login import Login, logged_in
 from leveret.management.roles import MANAGEMENT, ROLES, has_role

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from leveret.auth.passwords import refuse_unusable_hash
 from leveret.auth.users import User
 from leveret.errors import ConfigError
-from leveret.management.doors import LARGEST
+from leveret.management.bodies import LARGEST, shown
 from leveret.management.errors import BadRequest
 from leveret.management.office import Office
-from leveret.management.soundness import shown
 from leveret.management.vhost_facts import tags_of
 
 SHA256, SHA512 = "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512"

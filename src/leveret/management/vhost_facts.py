@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from leveret.broker.vhost import Vhost
+from leveret.management.bodies import shown
 from leveret.management.errors import BadRequest
-from leveret.management.soundness import shown
 from leveret.queues.options import QUEUE_TYPES
 
 COMPONENT, NAME = "vhost-metadata", "metadata"

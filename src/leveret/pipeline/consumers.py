@@ -7,10 +7,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.management.answers import json_answer
-from leveret.management.doors import json_of, may, query_of, refuse_unless, text_of, truth_of, vhost_of, whole_number_of
+from leveret.management.bodies import json_of, query_of, text_of, truth_of, whole_number_of
+from leveret.management.doors import may, refuse_unless, vhost_of
 from leveret.management.errors import BadRequest, NotThere
+from leveret.management.settling import settled
 from leveret.pipeline.house import House
-from leveret.pipeline.receipts import all_granted
 from leveret.queues.stream import StreamQueue
 
 LONGEST_NAME = 255
@@ -49,7 +50,7 @@ class ConsumersEndpoints:
                 f"queue '{name}' in vhost '{vhost.name}' is no stream: only streams have offsets of readers"
             )
         vhost.stream_offsets.put(name, consumer, offset, pinned)
-        await all_granted(self._house.broker)
+        await settled(self._house.broker)
         return json_answer({"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned})
 
     async def drop(self, request: Request) -> Response:
@@ -59,7 +60,7 @@ class ConsumersEndpoints:
         if vhost.stream_offsets.get(name, consumer) is None:
             raise NotThere(f"no consumer '{consumer}' of stream '{name}' in vhost '{vhost.name}' has an offset")
         vhost.stream_offsets.drop(name, consumer)
-        await all_granted(self._house.broker)
+        await settled(self._house.broker)
         return json_answer({"consumer": consumer, "queue": name})
 
 

@@ -14,8 +14,8 @@ from typing import TypeVar
 from leveret.broker.lease_rows import Committed
 from leveret.broker.leases import Lease
 from leveret.errors import PreconditionFailed, ResourceFault
+from leveret.management.settling import settled
 from leveret.pipeline.house import House
-from leveret.pipeline.receipts import all_granted
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.leasing import Next, Taking
 
@@ -38,7 +38,7 @@ class Leases:
             if lease is None:
                 self._book.refuse_unleasable(queue)
                 lease = await self._take(queue, consumer, after + 1, Taking(queue, most, most_bytes))
-        await all_granted(self._broker)
+        await settled(self._broker)
         return lease
 
     async def _take(self, queue: ClassicQueue, consumer: str, number: int, taking: Taking) -> Lease | None:
@@ -66,7 +66,7 @@ class Leases:
             if outcome is Next.MORE:
                 await asyncio.sleep(0)
             elif outcome is Next.UNSYNCED and not taking.number:
-                await all_granted(self._broker)
+                await settled(self._broker)
             elif outcome is Next.UNREAD:
                 if not await _loaded(queue):
                     return
@@ -79,16 +79,16 @@ class Leases:
                 return
 
     async def commit(self, queue: ClassicQueue, consumer: str, through: int) -> Committed:
-        committed, settled = self._begin(lambda done: self._book.commit(queue, consumer, through, lambda: done(None)))
-        await settled
-        await all_granted(self._broker)
+        committed, over = self._begin(lambda done: self._book.commit(queue, consumer, through, lambda: done(None)))
+        await over
+        await settled(self._broker)
         return committed
 
     async def release(self, queue: ClassicQueue, consumer: str, number: int | None) -> int:
         """How many messages are back in the queue."""
         _, released = self._begin(lambda done: self._book.release(queue, consumer, number, done))
         messages = await released
-        await all_granted(self._broker)
+        await settled(self._broker)
         return messages or 0
 
     def _begin(self, job: Callable[[Callable[[int | None], None]], T]) -> tuple[T, asyncio.Future[int | None]]:

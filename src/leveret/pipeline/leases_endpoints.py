@@ -8,7 +8,8 @@ from starlette.routing import Route
 
 from leveret.broker.leases import Lease, Standing
 from leveret.management.answers import json_answer
-from leveret.management.doors import json_of, may, query_of, refuse_unless, text_of, vhost_of, whole_number_of
+from leveret.management.bodies import json_of, query_of, text_of, whole_number_of
+from leveret.management.doors import may, refuse_unless, vhost_of
 from leveret.management.errors import BadRequest, NotThere
 from leveret.pipeline.arrow_batches import stream_of
 from leveret.pipeline.arrow_schema import chosen_columns

@@ -11,9 +11,9 @@ from starlette.routing import Route
 from leveret.errors import AmqpError
 from leveret.management.answers import json_answer
 from leveret.management.errors import Conflict, NotThere, Problem, Refused
+from leveret.management.settling import settled
 from leveret.pipeline.house import House
 from leveret.pipeline.inflow import Inflow
-from leveret.pipeline.receipts import all_granted
 from leveret.pipeline.receiving import Arrival
 
 PROBLEMS: dict[int, type[Problem]] = {403: Refused, 404: NotThere}
@@ -33,9 +33,9 @@ class PublishingEndpoint:
                     inflow.publish(run, look, has_traits=True)
                     self._refuse_if_refused(inflow)
         except (Problem, AmqpError) as problem:
-            await all_granted(self._broker)
+            await settled(self._broker)
             raise told(problem, inflow) from None
-        await all_granted(self._broker)
+        await settled(self._broker)
         return json_answer({"messages": inflow.published, "unroutable": inflow.unroutable})
 
     def _refuse_if_refused(self, inflow: Inflow) -> None:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from leveret.clock import Clock
 from leveret.management.answers import json_answer
-from leveret.management.doors import json_of, text_of
+from leveret.management.bodies import json_of, text_of
 from leveret.management.errors import BadRequest
 from leveret.management.login import user_of
 from leveret.pipeline.house import House

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from leveret.broker.broker import Broker
-from leveret.errors import StoreError
-from leveret.management.doors import parts_of, query_of, refuse_while_blocked, truth_of, vhost_of
+from leveret.management.bodies import parts_of, query_of, truth_of
+from leveret.management.doors import refuse_while_blocked, vhost_of
 from leveret.management.login import user_of
+from leveret.management.settling import settled
 from leveret.message import Message
 from leveret.pipeline.admission import Admission, Publisher
 from leveret.pipeline.arrow_rows import runs_of
@@ -20,7 +20,6 @@ from leveret.pipeline.gathering import joined
 from leveret.pipeline.grants import Lead
 from leveret.pipeline.house import House
 from leveret.pipeline.inflow import RUN, RUN_BYTES, SLICE_COST, Incoming, Look, front, looked_at
-from leveret.pipeline.receipts import LOST
 
 Cost = Callable[[Sequence[Message], Look], int]  # of a run: about how much work it is
 
@@ -73,7 +72,7 @@ class Arrival:
                         left = SLICE_COST
                         await asyncio.sleep(0)
                     if (receipt := lead.too_long()) is not None:
-                        await granted(self._broker, receipt)
+                        await settled(self._broker, receipt)
 
     async def _runs(self) -> AsyncGenerator[Incoming]:
         """Small runs are gathered as they come."""
@@ -90,18 +89,3 @@ class Arrival:
                     small, number, size = [], 0, 0
         for each in joined(small, self.admission.ways):
             yield each
-
-
-async def granted(broker: Broker, receipt: int) -> None:
-    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def settle(problem: StoreError | None) -> None:
-        if answer.done():
-            return
-        if problem is None:
-            answer.set_result(None)
-        else:
-            answer.set_exception(problem)
-
-    broker.when_granted(lambda: settle(None), lost=lambda: settle(StoreError(LOST)), receipt=receipt)
-    await answer

@@ -15,7 +15,8 @@ from leveret.auth.permissions import SECONDS_PER_MATCH, compile_pattern
 from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
 from leveret.management.answers import json_answer
-from leveret.management.doors import LARGEST, may, query_of, refuse_unless, text_of, vhost_of, whole_number_of
+from leveret.management.bodies import LARGEST, query_of, text_of, whole_number_of
+from leveret.management.doors import may, refuse_unless, vhost_of
 from leveret.management.errors import BadRequest, NotThere
 from leveret.pipeline.arrow_batches import Job, jobs_of, stream_of
 from leveret.pipeline.arrow_schema import chosen_columns, need_arrow

@@ -12,11 +12,12 @@ from starlette.routing import Route
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.management.answers import json_answer
-from leveret.management.doors import json_of, may, query_of, refuse_unless, text_of, vhost_of, whole_number_of
+from leveret.management.bodies import json_of, query_of, text_of, whole_number_of
+from leveret.management.doors import may, refuse_unless, vhost_of
 from leveret.management.errors import BadRequest
+from leveret.management.settling import settled
 from leveret.pipeline.commits import Commits, Committed
 from leveret.pipeline.house import House
-from leveret.pipeline.receipts import all_granted
 from leveret.pipeline.receiving import Arrival
 from leveret.pipeline.stages import Stage, Ticket
 
@@ -49,7 +50,7 @@ class StagesEndpoints:
                 async for run, look in pieces:
                     self._stages.add(stage, run, look)
             self._stages.seal(stage)
-            await all_granted(self._broker)
+            await settled(self._broker)
             self._stages.mark_whole(stage)
         except BaseException:  # also when the client has gone: of a stage, all or nothing
             self._stages.drop(stage)
@@ -69,7 +70,7 @@ class StagesEndpoints:
             refuse_unless_writable(request, stage)
         for stage in gone:
             self._stages.drop(stage)
-        await all_granted(self._broker)
+        await settled(self._broker)
         return json_answer({"dropped": len(gone)})
 
     # ---- commits
@@ -106,7 +107,7 @@ class StagesEndpoints:
     async def last(self, request: Request) -> Response:
         vhost, transaction = vhost_of(request), query_of(request, "transaction")
         batch = self._commits.last_batch(vhost, transaction)
-        await all_granted(self._broker)  # whoever builds on the answer finds it true after a crash
+        await settled(self._broker)  # whoever builds on the answer finds it true after a crash
         return json_answer({"transaction": transaction, "last_batch": batch})
 
 

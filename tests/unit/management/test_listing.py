@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from leveret.management import listing
+from leveret.management import turns as turns_of_work
 from leveret.management.errors import BadRequest, PageOutOfRange
 from leveret.management.listing import arranged, asked_of, narrowed, viewed
 
@@ -117,8 +118,8 @@ def asked_of_name(pattern: str) -> listing.Asked:
 
 def test_a_view_may_leave_things_out_and_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = 0
-    times = count(0, listing.SLICE_SECONDS / 4)  # time passes only when somebody looks
-    monkeypatch.setattr(listing, "perf_counter", lambda: next(times))
+    times = count(0, turns_of_work.TURN_SECONDS / 40)  # time passes only when somebody looks
+    monkeypatch.setattr(turns_of_work, "perf_counter", lambda: next(times))
 
     async def others() -> None:
         nonlocal turns

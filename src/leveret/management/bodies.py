@@ -1,0 +1,149 @@
+"""What a request says: its body, and the values in it and in its query.
+
+JSON can say more than can be stored and told again: half characters, texts with a zero byte, tables nested without
+end. All of that is refused here, with the name of what was wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from leveret.management.errors import BadRequest, TooLarge
+
+Json = dict[str, Any]
+
+SILENCE = 60.0  # seconds that a client may take for its next bytes
+LARGEST = (1 << 63) - 1
+LARGEST_BODY = 1 << 20
+DEEPEST = 32  # tables and lists within each other
+
+
+# ---- bodies
+
+
+async def parts_of(request: Request) -> AsyncIterator[bytes]:
+    """The body as it comes. A client that falls silent in the middle is given up."""
+    stream = aiter(request.stream())
+    while True:
+        try:
+            async with asyncio.timeout(SILENCE):
+                part = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise ClientDisconnect from None
+        if part:
+            yield part
+
+
+async def body_of(request: Request, most_bytes: int = LARGEST_BODY) -> bytes:
+    body = bytearray()
+    async for part in parts_of(request):
+        body += part
+        if len(body) > most_bytes:
+            raise TooLarge(f"the body of {request.url.path} is larger than {most_bytes} bytes: send less at once")
+    return bytes(body)
+
+
+async def json_of(request: Request, most_bytes: int = LARGEST_BODY) -> Json:
+    """The JSON object in the body. Whoever takes a value out of it looks whether it is sound."""
+    return _object(await body_of(request, most_bytes), f"the body of {request.url.path}")
+
+
+async def object_of(request: Request, *, required: Iterable[str] = (), may_be_empty: bool = False) -> Json:
+    """The JSON object in the body; with ``may_be_empty`` no body is an empty one. Null is the same as not there."""
+    body = await body_of(request)
+    given = {} if may_be_empty and not body.strip() else parsed(body, f"the body of {request.url.path}")
+    given = {name: value for name, value in given.items() if value is not None}
+    missing = [name for name in required if name not in given]
+    if missing:
+        raise BadRequest(f"the body of {request.url.path} lacks {', '.join(repr(name) for name in missing)}: add it")
+    return given
+
+
+def parsed(body: bytes, what: str) -> Json:
+    """The JSON object, sound all through. Works on plain values: may run in a thread."""
+    value = _object(body, what)
+    _refuse_unsound(value, what)
+    return value
+
+
+def _object(body: bytes, what: str) -> Json:
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as problem:
+        raise BadRequest(f"{what} is not JSON: {problem}") from None
+    if not isinstance(value, dict):
+        raise BadRequest(f"{what} must be a JSON object, not a {type(value).__name__}")
+    return value
+
+
+def _refuse_unsound(value: object, what: str) -> None:
+    level: list[object] = [value]
+    for _ in range(DEEPEST):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, str) and not is_sound(each):
+                raise BadRequest(f"{what} has a text with a zero byte or half a character: {shown(each)}")
+            if isinstance(each, Mapping):
+                inner += [*each.keys(), *each.values()]
+            elif isinstance(each, list):
+                inner += each
+        level = inner
+    if level:
+        raise BadRequest(f"{what} is nested deeper than {DEEPEST} levels: make it flatter")
+
+
+# ---- values
+
+
+def text_of(given: Mapping[str, object], name: str, default: str | None = None) -> str:
+    value = given.get(name, default)
+    if not isinstance(value, str) or not is_sound(value):
+        raise BadRequest(f"'{name}' must be text: it is {shown(value)}")
+    return value
+
+
+def is_sound(text: str) -> bool:
+    """No zero byte, and no half of a character, which could not be stored and told again."""
+    return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def whole_number_of(
+    given: Mapping[str, object], name: str, smallest: int = 0, largest: int = LARGEST, default: int | None = None
+) -> int:
+    """From JSON a number, from a query its digits."""
+    value = given.get(name, default)
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and value.isascii() and len(value) < 21:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not smallest <= value <= largest:
+        raise BadRequest(f"'{name}' must be a whole number from {smallest} to {largest}: it is {shown(value)}")
+    return value
+
+
+def truth_of(given: Mapping[str, object], name: str, default: bool = False) -> bool:
+    value = given.get(name, default)
+    if isinstance(value, str):
+        value = {"true": True, "false": False}.get(value, value)
+    if not isinstance(value, bool):
+        raise BadRequest(f"'{name}' must be true or false: it is {shown(value)}")
+    return value
+
+
+def query_of(request: Request, name: str, default: str | None = None) -> str:
+    """One parameter of the query; without a default it must be there."""
+    value = request.query_params.get(name, default)
+    if value is None:
+        raise BadRequest(f"'{name}' is missing in the query of {request.url.path}")
+    return text_of({name: value}, name)
+
+
+def shown(value: object) -> str:
+    """In an error; short, and as JSON."""
+    text = json.dumps(value, default=str)
+    return "missing" if value is None else text if len(text) <= 80 else f"{text[:77]}..."
