@@ -5,6 +5,7 @@ BIN := .venv/bin
 ARGS ?=
 ROOM ?=
 TIME ?= 60
+EXAMPLES ?= 200
 REF ?= main
 PYTEST_ARGS ?=
 AMQPBENCH ?=
@@ -14,7 +15,7 @@ NODE_DIR := tests/compat/node
 PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo check lint test compat spark-long fuzz crash bench bench-spark bench-deps bench-compare foreign clean
+.PHONY: help run demo check lint test compat spark-long fuzz fuzz-http permissions-page crash bench bench-spark bench-polling bench-deps bench-compare foreign clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -50,6 +51,12 @@ spark-long: .venv/.installed-dev ## the long tests of the pipeline: random kills
 fuzz: .venv/.installed-dev ## property and fuzz tests with fresh seeds for TIME seconds
 	@sh tools/fuzz.sh $(BIN)/python $(TIME)
 
+fuzz-http: .venv/.installed-dev ## EXAMPLES fresh requests to each endpoint of the HTTP API, right and wrong ones
+	LEVERET_SCHEMATHESIS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q tests/integration/test_schemathesis.py $(PYTEST_ARGS)
+
+permissions-page: .venv/.installed-dev ## write docs/guide/permissions.md from the rules that the tests hold the broker to
+	$(BIN)/python -m tests.support.permission_page
+
 crash: .venv/.installed-dev ## kill -9 cycles and power cuts under load, round by round for TIME seconds; cuts need root
 	@sh tools/crash.sh $(BIN)/python $(TIME)
 
@@ -58,6 +65,9 @@ bench: .venv/.installed ## speed and memory against RabbitMQ (AMQPBENCH=path/to/
 
 bench-spark: .venv/.installed-dev ## the pipeline on Spark against its targets and RabbitMQ with pika (AMQPBENCH=..., ARGS="--scenarios noop")
 	@$(BIN)/python -m benchmarks.pipeline.run --amqpbench "$(AMQPBENCH)" $(ARGS)
+
+bench-polling: .venv/.installed ## what 10,000 queues polled every 5 s cost others (AMQPBENCH=...)
+	@$(BIN)/python -m benchmarks.polling --amqpbench "$(AMQPBENCH)" $(ARGS)
 
 bench-deps: ## install RabbitMQ for the comparison (Debian, as root)
 	@LEVERET_REQUIRE_ALL=1 sh tools/install_debian.sh /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server cc=gcc
@@ -68,6 +78,7 @@ bench-compare: .venv/.installed ## the same benchmark for this tree and for REF 
 foreign: ## the programs of other languages that the tests talk to
 	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm cc=gcc mkfs.ext4=e2fsprogs java=openjdk-17-jre-headless chromium=chromium
 	@sh tools/install_node_modules.sh $(NODE_DIR)
+	@sh tools/fetch_rabbitmqadmin.sh build/foreign/rabbitmqadmin
 
 clean: ## remove everything that make made
 	rm -rf .venv .bench dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov $(NODE_DIR)/node_modules

@@ -103,8 +103,11 @@ class Settings:
     host: tuple[str, ...] = setting(("127.0.0.1",), HOSTS, section="listeners", help="addresses to listen on")
     amqp_port: int | None = setting(5672, PORT, section="listeners", help="AMQP 0-9-1")
     amqps_port: int | None = setting(5671, PORT, section="listeners", help="AMQP over TLS, once --tls-cert is given")
-    http_port: int | None = setting(15672, PORT, section="listeners", help="HTTP: the API of the pipeline")
-    stomp_port: int | None = setting(61613, PORT, section="listeners", help="STOMP")
+    http_port: int | None = setting(15672, PORT, section="listeners", help="HTTP: the page, the API, the pipeline")
+    https_port: int | None = setting(15671, PORT, section="listeners", help="HTTP over TLS, once --tls-cert is given")
+    stomp_port: int | None = setting(
+        None, PORT, section="listeners", help="STOMP 1.0 to 1.2, usually 61613; off unless given"
+    )
     tls_cert: Path | None = setting(None, FILE, section="listeners", help="the server's certificate chain (PEM)")
     tls_key: Path | None = setting(None, FILE, section="listeners", help="its private key, if not in the same file")
     tls_ca: Path | None = setting(

@@ -40,7 +40,7 @@ class Broker:
     """
 
     def __init__(self, settings: Settings | None = None, *, clock: Clock | None = None) -> None:
-        quiet = Settings(amqp_port=0, http_port=None, stomp_port=None, shutdown_timeout=QUICKLY)
+        quiet = Settings(amqp_port=0, http_port=None, https_port=None, stomp_port=None, shutdown_timeout=QUICKLY)
         self.settings = settings or quiet
         self.clock = EmbeddedClock(self, clock or Clock())
         self._node: Node | None = None
@@ -133,6 +133,16 @@ class Broker:
     def http_url(self) -> str:
         """Where the HTTP API is, without a login. There is none unless the settings give an ``http_port``."""
         return self._endpoint("http")
+
+    @property
+    def stomp_url(self) -> str:
+        """Where STOMP is spoken, without a login. It is nowhere unless the settings give a ``stomp_port``."""
+        return self._endpoint("stomp")
+
+    @property
+    def https_url(self) -> str:
+        """The same over TLS. There is none unless the settings give a ``tls_cert``."""
+        return self._endpoint("https")
 
     def _endpoint(self, scheme: str) -> str:
         endpoints = self.node.endpoints

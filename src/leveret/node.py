@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
 from leveret.broker.broker import Broker
+from leveret.broker.global_parameters import gather_global_parameters
 from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
 from leveret.broker.restoring_streams import (
     close_streams,
@@ -23,6 +24,7 @@ from leveret.errors import ConfigError
 from leveret.logs import get_log
 from leveret.machine import resident_memory, usable_memory
 from leveret.management.http import HttpServer
+from leveret.management.stream_doors import AMQP, STOMP, StreamDoors
 from leveret.pipeline.house import House
 from leveret.server.certificates import Certificates
 from leveret.server.first_login import FirstLogin, ShowFirstLogin, made_up, opens_to_a_network
@@ -32,7 +34,9 @@ from leveret.server.logins import Logins
 from leveret.server.pulse import Pulse
 from leveret.server.readiness import Readiness
 from leveret.server.reloading import compare, tell
+from leveret.server.stomp_doorman import StompDoorman
 from leveret.server.ticker import Ticker
+from leveret.server.transport import Doorman
 from leveret.session.limits import Limits
 from leveret.sharding.sharding import Sharding
 from leveret.store.memory_log import MemoryLog
@@ -89,6 +93,7 @@ class Node:
         self._pulse: Pulse | None = None
         self._listener: Listener | None = None
         self._http: HttpServer | None = None
+        self._doors = StreamDoors()
         self._certificates: Certificates | None = None
         self._office: Office | None = None
         self._first_login: FirstLogin | None = None
@@ -156,6 +161,8 @@ class Node:
             self._logins.failure_delay = settings.login_failure_delay
         if self._pulse is not None:
             self._pulse.handshake_timeout = settings.handshake_timeout
+        if self._http is not None:
+            self._http.keep_to(settings.handshake_timeout)
         if self._listener is not None:
             self._listener.keep_to(settings.max_message_bytes, settings.max_connections)
         self.broker.memory.mark = settings.memory_mark.of(usable_memory())
@@ -195,6 +202,7 @@ class Node:
             found = {"messages": messages, "queues": len(opened.definitions.queues)}
             state = "clean" if opened.recovered.clean else "after a crash"
             log.info("recovered", state=state, seconds=round(loop.time() - begun, 2), **found)
+        gather_global_parameters(broker.parameters, broker.vhosts.values())
         broker.wake()
         return opened.is_new
 
@@ -298,21 +306,45 @@ class Node:
             loopback_users=settings.loopback_users,
         )
         self._listener = Listener(loop, broker, self._logins, self._pulse, limits, settings.max_connections)
-        if settings.amqp_port is not None:
-            port = await self._listener.listen(settings.host, settings.amqp_port, "--amqp-port", None)
-            self.endpoints["amqp"] = f"amqp://{_authority(settings.host[0], port)}"
-        if settings.tls_cert is not None and settings.amqps_port is not None:
+        listener = self._listener
+        self._doors.register(AMQP, lambda: Doorman(listener), is_known=Doorman.is_known)
+        for name in STOMP:
+            self._doors.register(name, lambda: StompDoorman(listener), is_text=True, is_known=Doorman.is_known)
+        if settings.tls_cert is not None:
             files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
-            self._certificates = Certificates(files, broker.timers, self._listener.renew)
-            context = self._certificates.context()
-            port = await self._listener.listen(settings.host, settings.amqps_port, "--amqps-port", context)
+            self._certificates = Certificates(files, broker.timers)
+        await self._open_amqp(self._listener)
+        if settings.stomp_port is not None:
+            port = await self._listener.listen_for_stomp(settings.host, settings.stomp_port, "--stomp-port")
+            self.endpoints["stomp"] = f"stomp://{_authority(settings.host[0], port)}"
+        if settings.http_port is not None or (self._certificates is not None and settings.https_port is not None):
+            await self._open_http(self._logins)
+        if self._certificates is not None:
             self._certificates.watch()
+
+    async def _open_amqp(self, listener: Listener) -> None:
+        settings = self.settings
+        if settings.amqp_port is not None:
+            port = await listener.listen(settings.host, settings.amqp_port, "--amqp-port", None)
+            self.endpoints["amqp"] = f"amqp://{_authority(settings.host[0], port)}"
+        if self._certificates is not None and settings.amqps_port is not None:
+            context = self._certificates.seal(listener.renew, asks_clients=True)
+            port = await listener.listen(settings.host, settings.amqps_port, "--amqps-port", context)
             self.endpoints["amqps"] = f"amqps://{_authority(settings.host[0], port)}"
+
+    async def _open_http(self, logins: Logins) -> None:
+        settings = self.settings
+        self._http = http = HttpServer(self.broker, logins.login, settings, self._http_routes, self._doors)
+        await http.start()
         if settings.http_port is not None:
-            self._http = HttpServer(broker, self._logins.login, settings, self._http_routes)
-            self.endpoints["http"] = f"http://{_authority(settings.host[0], await self._http.start())}"
-            assert self._office is not None
-            self._office.stats.start()
+            port = await http.listen(settings.http_port, "--http-port", None)
+            self.endpoints["http"] = f"http://{_authority(settings.host[0], port)}"
+        if self._certificates is not None and settings.https_port is not None:
+            context = self._certificates.seal(http.renew, asks_clients=False)
+            port = await http.listen(settings.https_port, "--https-port", context)
+            self.endpoints["https"] = f"https://{_authority(settings.host[0], port)}"
+        assert self._office is not None
+        self._office.stats.start()
 
     def _http_routes(self) -> Sequence[BaseRoute]:
         from leveret.management.office import Office  # with all that HTTP needs: not before AMQP listens
@@ -320,7 +352,8 @@ class Node:
         from leveret.management.stats import Stats
         from leveret.pipeline.routes import routes as pipeline_routes
 
-        office = Office(self.broker, self.settings, self._house.in_worker, Stats(self.broker), endpoints=self.endpoints)
+        facts = {"endpoints": self.endpoints, "spark_queries": self._house.queries, "doors": self._doors}
+        office = Office(self.broker, self.settings, self._house.in_worker, Stats(self.broker), **facts)
         self._office = office
         return [*pipeline_routes(self._house), *management_routes(office)]
 

@@ -182,6 +182,19 @@ def test_what_is_not_there_and_what_does_not_fit_is_told_as_json(api: HttpApi) -
     assert (status, "'from' must be a whole number" in answer["reason"]) == (400, True)
 
 
+def test_a_refused_method_is_told_with_all_that_are_taken(api: HttpApi) -> None:
+    response, _ = api.send("PATCH", "/api/queues/%2F/q", b"")
+    assert (response.status, response.headers["allow"]) == (405, "DELETE, GET, HEAD, PUT")
+
+
+def test_s4_77_a_slash_at_the_end_of_a_path_changes_nothing(api: HttpApi) -> None:
+    for path in ("/api/exchanges", "/api/exchanges/%2F", "/api/exchanges/%2F/amq.topic"):
+        answer = api.get(path)
+        assert answer[0] == 200
+        assert api.get(f"{path}/") == answer
+    assert api.get("/api/exchanges//")[0] == 404
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"id": 3}', b'{"id": "a", "strange": 1}', b"[" * 70_000])
 def test_broken_json_is_answered_with_400(api: HttpApi, body: bytes) -> None:
     response, answer = api.send("POST", "/api/pipeline/queries", body)

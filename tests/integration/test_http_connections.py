@@ -184,6 +184,7 @@ def test_s4_77_a_connection_over_tls_tells_how_it_is_encrypted(tmp_path: Path) -
         amqp_port=None,
         amqps_port=0,
         http_port=0,
+        https_port=None,
         stomp_port=None,
         tls_cert=tmp_path / "server.pem",
         tls_ca=tmp_path / "authority.pem",

@@ -106,7 +106,13 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_s4_77_a_certificate_that_ends_soon_is_reported(certificate: Path) -> None:
     settings = Settings(
-        amqp_port=0, amqps_port=0, http_port=0, stomp_port=None, tls_cert=certificate, shutdown_timeout=0.5
+        amqp_port=0,
+        amqps_port=0,
+        http_port=0,
+        https_port=0,
+        stomp_port=None,
+        tls_cert=certificate,
+        shutdown_timeout=0.5,
     )
     with Broker(settings) as broker:
         api = as_guest(broker)

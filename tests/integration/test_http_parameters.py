@@ -12,6 +12,7 @@ import pika.exceptions
 import pytest
 
 from leveret import Broker
+from leveret.broker.global_parameters import COMPONENT
 from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user
 
@@ -158,6 +159,40 @@ def test_s4_71_global_parameters_outlive_the_vhost_and_the_broker(tmp_path: Path
         assert admin.get("global-parameters") == (200, [{"name": "g", "value": 1}])
         assert admin.put("global-parameters/g", {"value": 2}) == (204, None)
         assert admin.get("global-parameters") == (200, [{"name": "g", "value": 2}])
+
+
+def test_s4_71_global_parameters_outlive_a_vhost_that_is_deleted_in_the_process(tmp_path: Path) -> None:
+    settings = replace(QUIET, data_dir=tmp_path)
+    with Broker(settings) as broker:
+        as_guest(broker).put("global-parameters/g", {"value": 1})
+        broker.call(lambda: broker.node.broker.delete_vhost("/"))
+        assert as_guest(broker).get("global-parameters") == (200, [{"name": "g", "value": 1}])
+        as_guest(broker).put("vhosts/other")
+    with Broker(settings) as broker:
+        assert as_guest(broker).get("global-parameters") == (200, [{"name": "g", "value": 1}])
+
+
+def test_s4_71_global_parameters_of_earlier_versions_are_moved_out_of_their_vhost(tmp_path: Path) -> None:
+    """They were rows of a virtual host. Where both places have a name, the new one counts."""
+    settings = replace(QUIET, data_dir=tmp_path)
+    with Broker(settings) as broker:
+        old = broker.node.broker.vhost("/").parameters
+        broker.call(lambda: old.put(COMPONENT, "kept", b'{"a": [1]}'))
+        broker.call(lambda: old.put(COMPONENT, "both", b'"old"'))
+        broker.call(lambda: old.put("component", "kept", b"is another's"))
+        as_guest(broker).put("global-parameters/both", {"value": "new"})
+    expected = [{"name": "both", "value": "new"}, {"name": "kept", "value": {"a": [1]}}]
+    for _ in range(2):
+        with Broker(settings) as broker:
+            assert as_guest(broker).get("global-parameters") == (200, expected)
+            left = broker.node.broker.vhost("/").parameters
+            assert left.names(COMPONENT) == []
+            assert left.get("component", "kept") == b"is another's"
+    with Broker(settings) as broker:
+        as_guest(broker).put("vhosts/other")
+        broker.call(lambda: broker.node.broker.delete_vhost("/"))
+    with Broker(settings) as broker:
+        assert as_guest(broker).get("global-parameters") == (200, expected)
 
 
 # ---- limits

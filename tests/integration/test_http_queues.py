@@ -9,8 +9,10 @@ import pytest
 
 from leveret import Broker, FrozenClock
 from leveret.management.queue_view import drain_estimate
+from leveret.wire.methods import BasicPublish
 from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user
+from tests.support.raw_client import RawClient
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +92,7 @@ def test_s4_77_a_queue_in_use_stays(api: ObjectsApi, broker: Broker) -> None:
         channel = connection.channel()
         channel.basic_qos(prefetch_count=7)
         channel.basic_consume("used", lambda *_: None, consumer_tag="eats", exclusive=True)
+        channel.basic_qos(prefetch_count=9)  # is for consumers to come
         assert api.delete(api.at("queues", "used"), **{"if-unused": "true"})[0] == 400
         row = api.queue("used")
         assert (row["consumers"], row["exclusive_consumer_tag"]) == (1, "eats")
@@ -242,3 +245,17 @@ def test_s4_72_a_user_without_a_tag_has_no_business_with_queues(broker: Broker) 
     nobody = limited_user(broker, "plain", ".*", ".*", ".*", "other")
     assert nobody.get("/api/queues")[0] == 401
     assert nobody.put(nobody.at("queues", "x"), {})[0] == 401
+
+
+def test_s4_77_a_message_whose_headers_cannot_be_read_has_no_timestamp(broker: Broker, api: ObjectsApi) -> None:
+    """Nobody looks into them when they come; the list of queues must not fail for it."""
+    api.declare_queue("unreadable")
+    properties = b"\x20\x40" + b"\x00\x00\x00\x05\x03abcZ" + (7).to_bytes(8, "big")  # headers, timestamp
+    with RawClient.open(broker.amqp_url) as client:
+        client.send(BasicPublish(routing_key="unreadable"))
+        client.send_frame(2, 1, b"\x00\x3c\x00\x00" + (4).to_bytes(8, "big") + properties)
+        client.send_frame(3, 1, b"body")
+        client.is_alive()
+    status, queues = api.get("/api/queues")
+    found = [queue for queue in queues if queue["name"] == "unreadable"]
+    assert (status, [(queue["messages"], queue["head_message_timestamp"]) for queue in found]) == (200, [(1, None)])

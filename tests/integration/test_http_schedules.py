@@ -52,7 +52,7 @@ def listed(api: ObjectsApi, **query: object) -> dict[str, Any]:
 def test_s4_77_schedules_are_listed_by_the_moment_they_are_due(broker: Broker, api: ObjectsApi) -> None:
     now = broker.clock.core.wall()
     answer = listed(api)
-    assert (answer["count"], answer["next"]) == (3, None)
+    assert (answer["count"], answer["next"], answer["now"]) == (3, None, now)
     assert [round(each["due"] - now) for each in answer["messages"]] == [10, 20, 30]
     assert {(each["exchange"], each["routing_key"]) for each in answer["messages"]} == {("", "q")}
     assert all(each["size"] > 0 for each in answer["messages"])

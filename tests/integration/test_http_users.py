@@ -84,6 +84,14 @@ def test_s4_72_a_hash_without_an_algorithm_is_sha256(broker: Broker, admin: Mana
     assert may_log_in(broker, "anna", "secret")
 
 
+def test_s4_72_a_password_that_nobody_used_yet_survives_a_change_of_tags(broker: Broker, admin: ManagementApi) -> None:
+    broker.call(lambda: broker.node.broker.users.add("anna", password="tea", tags=()))
+    status, shown = admin.get("users/anna")
+    assert status == 200
+    assert admin.put("users/anna", shown | {"tags": "management"})[0] == 204
+    assert may_log_in(broker, "anna", "tea")
+
+
 def test_s4_72_our_own_hash_moves_a_password_to_another_user(broker: Broker, admin: ManagementApi) -> None:
     admin.put("users/anna", {"password": "secret", "tags": "management"})
     ours = admin.get("users/anna")[1]

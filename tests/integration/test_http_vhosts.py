@@ -108,7 +108,6 @@ def test_s4_71_what_is_not_there_is_not_found(admin: ManagementApi) -> None:
         ({"tags": 5}, "tags"),
         ({"tags": [5]}, "tags"),
         ({"default_queue_type": "lazy"}, "default_queue_type"),
-        ({"tracing": True}, "tracing"),
         ({"tracing": "often"}, "tracing"),
         ([], "JSON object"),
         (b"{", "not JSON"),

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -194,7 +195,7 @@ def test_a_terminal_that_goes_away_ends_the_broker(tmp_path: Path) -> None:
 PROBES: dict[str, tuple[object, Callable[[Any], object]]] = {
     "shutdown_timeout": (3.5, lambda node: node.settings.shutdown_timeout),
     "log_level": ("warning", lambda node: node.settings.log_level),  # the process keeps to it: see above
-    "handshake_timeout": (4.5, lambda node: node._pulse.handshake_timeout),
+    "handshake_timeout": (4.5, lambda node: max(node._pulse.handshake_timeout, node._http._peers.head_timeout)),
     "max_message_bytes": (999, lambda node: node._listener.limits.max_message_bytes),
     "max_connections": (2, lambda node: node._listener._most),
     "memory_mark": (MemoryMark(size=12 << 20), lambda node: MemoryMark(size=node.broker.memory.mark)),
@@ -207,7 +208,7 @@ def test_each_live_setting_is_kept_to_after_a_reload_and_named_in_the_guide() ->
     assert PROBES.keys() == live_names
     table = GUIDE.read_text().partition("\n## Reload")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == live_names
-    quiet = Settings(amqp_port=0, http_port=None, stomp_port=None)
+    quiet = Settings(amqp_port=0, http_port=0, stomp_port=None)
     wanted = replace(quiet, **{name: value for name, (value, _) in PROBES.items()})  # type: ignore[arg-type]
 
     async def live() -> dict[str, object]:
@@ -220,6 +221,27 @@ def test_each_live_setting_is_kept_to_after_a_reload_and_named_in_the_guide() ->
         return found
 
     assert asyncio.run(live()) == {name: value for name, (value, _) in PROBES.items()}
+
+
+def test_a_shorter_handshake_timeout_ends_the_next_silent_peer_of_http() -> None:
+    patient = Settings(amqp_port=None, http_port=0, stomp_port=None, handshake_timeout=3600)
+
+    async def live() -> bytes:
+        node = Node(patient)
+        await node.start()
+        await node.reload(lambda: replace(patient, handshake_timeout=0.1))
+        where = urlsplit(node.endpoints["http"])
+        reader, writer = await asyncio.open_connection(where.hostname, where.port)
+        writer.write(b"GET / HTTP/1.1\r\n")
+        try:
+            return await asyncio.wait_for(reader.read(), 10)
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+            await node.stop()
+
+    assert asyncio.run(live()) == b""
 
 
 def test_a_lower_memory_mark_holds_publishers_at_once_and_a_higher_one_lets_them_go() -> None:

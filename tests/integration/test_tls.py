@@ -40,7 +40,14 @@ class Papers:
         bootstrap = Bootstrap(
             users=(BootstrapUser("ann"),), permissions=(BootstrapPermission("ann", "/", ".*", ".*", ".*"),)
         )
-        quiet = {"amqp_port": None, "amqps_port": 0, "http_port": None, "stomp_port": None, "bootstrap": bootstrap}
+        quiet = {
+            "amqp_port": None,
+            "amqps_port": 0,
+            "http_port": None,
+            "https_port": None,
+            "stomp_port": None,
+            "bootstrap": bootstrap,
+        }
         return Settings(**(quiet | files | {"login_failure_delay": 0.05} | given))  # type: ignore[arg-type]
 
 

@@ -4,80 +4,23 @@ from __future__ import annotations
 
 import logging
 import signal
-import socket
-import ssl
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
 import leveret
-from leveret.bootstrap import Bootstrap, BootstrapPermission, BootstrapUser
-from leveret.config import Settings
 from leveret.errors import ConfigError
+from leveret.server.certificates import Certificates, Seen
+from tests.support.papers import Papers, der, shown
 from tests.support.raw_client import RawClient, eventually
 from tests.support.serving import Serving
 from tests.support.supervisor import Supervisor
 
 MINUTE = 60
-
-
-class Papers:
-    """The files of a server, written anew as often as one likes, and clients that trust their authority."""
-
-    def __init__(self, folder: Path) -> None:
-        self.certificate, self.key, self.clients = (folder / name for name in ("server.pem", "server.key", "ca.pem"))
-        self.authority = trustme.CA()
-        self.trust_clients_of(self.authority)
-        self.renew()
-
-    def renew(self) -> bytes:
-        """The new certificate, in the form in which a peer sees it."""
-        issued = self.authority.issue_cert("127.0.0.1")
-        self.write_certificate(issued)
-        self.write_key(issued)
-        return der(issued)
-
-    def write_certificate(self, issued: trustme.LeafCert) -> None:
-        self.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-
-    def write_key(self, issued: trustme.LeafCert) -> None:
-        self.key.write_bytes(issued.private_key_pem.bytes())
-
-    def trust_clients_of(self, authority: trustme.CA) -> None:
-        self.clients.write_bytes(authority.cert_pem.bytes())
-
-    def client(self, user: str | None = None, authority: trustme.CA | None = None) -> ssl.SSLContext:
-        context = ssl.create_default_context()
-        self.authority.configure_trust(context)
-        if user is not None:
-            (authority or self.authority).issue_cert(common_name=user).configure_cert(context)
-        return context
-
-    def flags(self) -> tuple[str, ...]:
-        files = ("--tls-cert", str(self.certificate), "--tls-key", str(self.key), "--tls-ca", str(self.clients))
-        return ("--amqps-port", "0", *files)
-
-    def settings(self, **given: object) -> Settings:
-        ann = Bootstrap(users=(BootstrapUser("ann"),), permissions=(BootstrapPermission("ann", "/", "", "", ".*"),))
-        ports = {"amqp_port": None, "amqps_port": 0, "http_port": None, "stomp_port": None}
-        files = {"tls_cert": self.certificate, "tls_key": self.key, "tls_ca": self.clients}
-        return Settings(**(ports | files | {"bootstrap": ann, "shutdown_timeout": 0.5} | given))  # type: ignore[arg-type]
-
-
-def der(issued: trustme.LeafCert) -> bytes:
-    return ssl.PEM_cert_to_DER_cert(issued.cert_chain_pems[0].bytes().decode())
-
-
-def shown(url: str, papers: Papers) -> bytes:
-    """The certificate that a new peer meets."""
-    address = urlsplit(url)
-    with socket.create_connection((address.hostname or "", address.port or 0), 5) as plain:
-        with papers.client().wrap_socket(plain, server_hostname="127.0.0.1") as sealed:
-            return sealed.getpeercert(binary_form=True) or b""
 
 
 @pytest.fixture
@@ -116,6 +59,29 @@ def test_files_that_did_not_change_are_not_read_again(
         eventually(lambda: shown(broker.amqps_url, papers) == new)
         eventually(lambda: shown(broker.amqps_url, papers) and "certificate renewed" in caplog.text)
     assert caplog.text.count("certificate renewed") == 1
+
+
+def test_a_change_behind_the_back_of_who_still_looks_is_noticed(
+    broker: leveret.Broker, papers: Papers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is slow: the look of one minute is not over when that of the next is due."""
+    looked, go_on = threading.Event(), threading.Event()
+    look = Certificates._look_at_files
+
+    def look_slowly(files: Certificates) -> Seen:
+        found = look(files)
+        looked.set()
+        assert go_on.wait(10)
+        return found
+
+    monkeypatch.setattr(Certificates, "_look_at_files", look_slowly)
+    broker.clock.advance(MINUTE)
+    assert looked.wait(10)
+    monkeypatch.setattr(Certificates, "_look_at_files", look)
+    new = papers.renew()
+    broker.clock.advance(MINUTE)
+    go_on.set()
+    eventually(lambda: shown(broker.amqps_url, papers) == new)
 
 
 def test_a_broken_file_keeps_the_old_certificate_and_is_logged_once(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
+
+FETCHED = Path(__file__).resolve().parents[2] / "build" / "foreign"
 
 
 def everything_is_required() -> bool:
@@ -20,6 +23,12 @@ def require_program(name: str) -> str:
     if path is None:
         missing(f"{name} is not installed (`make foreign` installs it)")
     return path
+
+
+def require_script(name: str) -> str:
+    """The same for a script that `make foreign` has fetched, or that is installed."""
+    fetched = FETCHED / name
+    return str(fetched) if fetched.is_file() else require_program(name)
 
 
 def require_java() -> None:

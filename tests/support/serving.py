@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 SRC = Path(__file__).parents[2] / "src"
-OFF = ("--http-port", "off", "--stomp-port", "off")
+OFF = ("--http-port", "off", "--https-port", "off", "--stomp-port", "off")
 
 
 class Serving:

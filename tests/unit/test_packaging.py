@@ -154,6 +154,7 @@ def test_the_container_shows_the_ports_of_the_broker_and_stops_by_its_signal() -
         settings.amqp_port,
         settings.amqps_port,
         settings.http_port,
+        settings.https_port,
     }
     assert found["STOPSIGNAL"] == "SIGTERM"
     command = json.loads(found["ENTRYPOINT"]) + json.loads(found["CMD"])

@@ -24,7 +24,8 @@ def test_s4_78_queues_are_listed_sorted_and_filtered(broker: leveret.Broker, log
     rows = page.locator(".rows tr")
     expect(rows).to_have_count(5)
     assert names(page) == ["audit.log", "invoices", "mails", "orders", "returns"]
-    expect(rows.filter(has_text="orders").locator("svg.spark path")).to_be_visible()
+    expect(rows.filter(has_text="orders").locator("svg.spark:not(.rates) path")).to_be_visible()
+    expect(rows.filter(has_text="orders").get_by_label("Rates in and out of orders").locator("path")).to_have_count(2)
     picture("queues")
     page.get_by_role("button", name="Ready").click()
     expect(rows.first).to_contain_text("invoices")  # the one that nobody takes from

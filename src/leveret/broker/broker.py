@@ -19,8 +19,10 @@ from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.errands import Errands
 from leveret.broker.events import Events
+from leveret.broker.global_parameters import GlobalParameters
 from leveret.broker.interceptors import Interceptors
 from leveret.broker.leases import LeaseBook
+from leveret.broker.plugins import Plugins
 from leveret.broker.policies import Policies
 from leveret.broker.registry import AwaitsReceipt, Outgoing, Registry
 from leveret.broker.rows import rule_dropped, rule_saved, user_row
@@ -83,7 +85,10 @@ class Broker:
         self.exchange_types = ExchangeTypes(secrets.randbits(64))
         self.registry = Registry()
         self.vhosts: dict[str, Vhost] = {}
+        self.parameters = GlobalParameters(self.record)
         self.policies = Policies(self.vhost, self.record, lambda: self.wake())
+        self.plugins = Plugins(self.record)
+        self.policies.refuse = self.plugins.refuse_policy
         self.dirty: list[Queue] = []
         self._unsynced: dict[Queue, None] = {}
         self.outgoing: list[Outgoing] = []  # those with something to write
@@ -134,6 +139,7 @@ class Broker:
         surroundings.dead_letter = DeadLetters(vhost, self.clock).send
         surroundings.chance = lambda: secrets.randbelow(CHANCES) / CHANCES
         vhost.record = self.record
+        vhost.refuse_exchange = self.plugins.refuse_exchange
         self.policies.attend(vhost)
         self.record(Put(VhostRow(name, max_queues, max_connections)))
         self.vhosts[name] = vhost

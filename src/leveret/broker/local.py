@@ -19,7 +19,7 @@ from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, PreconditionFailed
 from leveret.message import Address, Message
-from leveret.queues.choosy import hand_over, offer
+from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.wire.constants import DEFAULT_FRAME_MAX, MAX_BODY_SIZE
@@ -131,8 +131,10 @@ class LocalSession:
         queues = vhost.live_queues(vhost.route(source, keys, fields).queues)
         if not queues:
             counters.unroutable += 1
+            if vhost.trace_points.tracer is not None:
+                vhost.trace_points.tracer.unroutable(message)
             return False
-        if hand_over(queues, vhost.surroundings.log, message).refused:
+        if vhost.trace_points.hand_over(queues, vhost.surroundings.log, message).refused:
             raise PreconditionFailed(f"a queue that '{routing_key}' leads to is full and refuses the message")
         return True
 
@@ -179,7 +181,7 @@ class LocalSession:
 
     def get(self, queue: str, *, auto_ack: bool = False) -> Delivered | None:
         target = self.vhost.queue(queue, self)
-        taken = target.get(auto_ack)
+        taken = target.get(auto_ack, self)
         if taken is None:
             return None
         holder = self._getters.get(queue)

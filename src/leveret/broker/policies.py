@@ -34,6 +34,7 @@ class Policies:
         self._record = record
         self._wake = wake
         self.on_exchange_changed: list[ExchangeHook] = []
+        self.refuse: Callable[[Policy, Policy | None], None] = lambda policy, before: None  # its plugin may be off
 
     def set(
         self,
@@ -49,8 +50,9 @@ class Policies:
         """In place of one with its name. PreconditionFailed says what is wrong with it."""
         home = self._vhost(vhost)
         policy = make_policy(vhost, name, pattern, definition, apply_to, priority, operator)
-        touched = _touched_by_new(home, policy)
         before = home.policies.get(name, operator)
+        self.refuse(policy, before)
+        touched = _touched_by_new(home, policy)
         if before is not None and (before.pattern, before.apply_to) != (pattern, apply_to):
             touched = _both(touched, _touched_by_known(home, before))
         self._record(Put(policy_row(policy)))

@@ -28,5 +28,8 @@ class Pool(Protocol):
     def local(self) -> list[ClassicQueue]:
         """The queues of this node, in order."""
 
+    def draining(self) -> list[ClassicQueue]:
+        """Queues that get no more messages, and still have some."""
+
     def first(self) -> ClassicQueue:
         """The one that a declare of the pool's name is about; NotFound if there is none."""

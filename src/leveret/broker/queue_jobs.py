@@ -15,7 +15,7 @@ from leveret.broker.errands import Errands
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import compile_selector, selectable
-from leveret.errors import PreconditionFailed
+from leveret.errors import FrameError, PreconditionFailed
 from leveret.message import NEVER, Address, Message, Traits
 from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
@@ -23,8 +23,10 @@ from leveret.queues.dying import Dead, leave
 from leveret.queues.lane import Waiting
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_walking import StreamWalk
+from leveret.queues.traced import Place
 from leveret.queues.walking import STEP, Walk
 from leveret.wire.content import properties_of
+from leveret.wire.properties import Properties
 from leveret.wire.splicing import long, spliced
 
 REDRIVEN = "x-redrive-count"
@@ -47,7 +49,15 @@ class Seen(NamedTuple):
 def matching(selector: str) -> Filter:
     """A filter by headers and properties, in the language of selectors."""
     matches = compile_selector(selector).matches
-    return lambda message: matches(selectable(properties_of(message[0])))
+    return lambda message: matches(selectable(readable_properties(message)))
+
+
+def readable_properties(message: Message) -> Properties:
+    """Nobody checked them when they came: a message whose headers cannot be read has none for us."""
+    try:
+        return properties_of(message[0])
+    except FrameError:
+        return Properties()
 
 
 class Scope(NamedTuple):
@@ -129,7 +139,11 @@ class Job:
             self._walk.enough = True
         if self._only is not None and not self._only(waiting[2]):
             return False
-        return self.meet(lane, waiting)
+        witness = self.queue.surroundings.witness
+        if witness is None:
+            return self.meet(lane, waiting)
+        with witness.carrying(self.queue, Place(lane, waiting[0], waiting[2])):
+            return self.meet(lane, waiting)
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
         """Do what is to be done with a message that is wanted; whether it leaves its queue."""
@@ -233,8 +247,7 @@ class Redrive(Job):
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
         sequence, _, message = waiting
-        properties = properties_of(message[0])
-        headers = properties.headers or {}
+        headers = readable_properties(message).headers or {}
         origin, count = headers.get("x-first-death-queue"), headers.get(REDRIVEN, 0)
         if not isinstance(origin, str) or not isinstance(count, int) or count >= MOST_REDRIVES:
             self.skipped += 1
@@ -257,7 +270,7 @@ class Redrive(Job):
 def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, away_from: ClassicQueue) -> bool:
     """As if published now, with its priority and persistence; False if no queue but ``away_from`` would take it."""
     content, address, traits = message
-    routed = vhost.route(vhost.exchange(exchange), (key,), selectable(properties_of(content)))
+    routed = vhost.route(vhost.exchange(exchange), (key,), selectable(readable_properties(message)))
     queues = [queue for queue in vhost.live_queues(routed.queues) if queue is not away_from and queue.guard is None]
     if not queues:
         return False

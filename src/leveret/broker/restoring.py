@@ -11,8 +11,12 @@ from functools import partial
 from typing import Protocol
 
 from leveret.broker.broker import Broker
+from leveret.broker.global_parameters import COMPONENT as GLOBAL
+from leveret.broker.global_parameters import NO_VHOST
 from leveret.broker.internal_queues import PREFIX as INTERNAL
+from leveret.broker.plugins import COMPONENT as PLUGIN
 from leveret.broker.rows import POLICY_COMPONENTS, policy_facts
+from leveret.broker.tracing import resume_tracing
 from leveret.errors import LeveretError
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
@@ -55,10 +59,15 @@ def restore_definitions(broker: Broker, rows: Definitions, default_user: str, de
         with _costs_itself("topic permission", user=topic.user, vhost=topic.vhost):
             broker.permissions.set_topic(*topic)
     for parameter in rows.parameters:  # before the queues and exchanges that they hold for
+        if parameter.component == PLUGIN:
+            continue
         with _costs_itself(parameter.component, vhost=parameter.vhost, name=parameter.name):
             _restore_parameter(broker, parameter)
     broker.reserve_ids(rows.highest_queue)
     _restore_topology(broker, rows)
+    resume_tracing(broker)
+    # The last: a plugin that is off refuses what is new, not what was there.
+    broker.plugins.restore(row.name for row in rows.parameters if row.component == PLUGIN)
 
 
 def _restore_user(broker: Broker, user: UserRow, configured_password: str | None) -> None:
@@ -76,6 +85,8 @@ def _restore_user(broker: Broker, user: UserRow, configured_password: str | None
 def _restore_parameter(broker: Broker, row: ParameterRow) -> None:
     if row.component in POLICY_COMPONENTS.values():
         broker.policies.set(row.vhost, row.name, **policy_facts(row))
+    elif (row.vhost, row.component) == (NO_VHOST, GLOBAL):
+        broker.parameters.restore(row.name, row.value)
     else:
         broker.vhost(row.vhost).parameters.put(row.component, row.name, row.value)
 

@@ -21,6 +21,7 @@ from leveret.broker.pools import Pool
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
 from leveret.broker.stream_offsets import StreamOffsets
+from leveret.broker.trace_points import TRACE_EXCHANGE, TracePoints
 from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
@@ -43,6 +44,7 @@ PREDECLARED = (
     ("amq.topic", "topic"),
     ("amq.headers", "headers"),
     ("amq.match", "headers"),
+    (TRACE_EXCHANGE, "topic"),
 )
 
 PAUSED = "paused"  # the component of the parameters that name paused queues
@@ -67,6 +69,7 @@ class Vhost:
         self.max_queues = max_queues
         self.max_connections = max_connections
         self.record: Callable[[Change], None] = lambda change: None  # to disk, before anything changes here
+        self.refuse_exchange: Callable[[Exchange, str], None] = lambda exchange, vhost: None  # its plugin may be off
         self.parameters = Parameters(name, lambda change: self.record(change))
         self.epoch = 0
         self.deaths = 0  # queues that are gone; routes that name one of them are out of date
@@ -83,12 +86,12 @@ class Vhost:
         self.hidden: dict[str, ClassicQueue] = {}  # internal ones that exchanges lead to, by names nobody can guess
         self.moves = False  # what a key reaches may change while a message waits for its content
         self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by the name that stands for them
-        self.counters = VhostCounters()
+        self.trace_points, self.counters = TracePoints(), VhostCounters()
         self.exchange_counters: dict[str, ExchangeCounters] = {}  # of those that were published to
         self._names_queues = False  # whether a remembered miss can end by declaring a queue
         self.exchanges[""] = DefaultExchange()
         for exchange, kind in PREDECLARED:
-            self.exchanges[exchange] = types.make(kind, exchange, durable=True)
+            self.exchanges[exchange] = types.make(kind, exchange, durable=True, internal=exchange == TRACE_EXCHANGE)
 
     # ---- exchanges
 
@@ -119,6 +122,7 @@ class Vhost:
             check_same_exchange(current, wanted, self.name)
             return current
         refuse_reserved(name, "exchange", self.name)
+        self.refuse_exchange(wanted, self.name)
         if durable:
             self.record(Put(exchange_row(self.name, wanted)))
         self.exchanges[name] = wanted
@@ -221,6 +225,7 @@ class Vhost:
 
     def enter(self, queue: ClassicQueue) -> None:
         self.queues[queue.name] = queue
+        self.trace_points.attend(queue)
         queue.consumers.paused = self.parameters.get(PAUSED, queue.name) is not None
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None

@@ -10,6 +10,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -89,6 +90,7 @@ class Login(NamedTuple):
     username: str
     password: Callable[[], str]
     vhost: str | None = None
+    ca_file: str | None = None
 
 
 class Answer(NamedTuple):
@@ -119,8 +121,8 @@ class Api:
         self.address = login.address
         self.username = login.username
         self.vhost = login.vhost
-        self._password = login.password
-        self._authorization = ""
+        self._ask_password = login.password
+        self.ca_file = login.ca_file
 
     def get(self, *path: str, query: Query | None = None) -> Answer:
         return self.send("GET", path, query)
@@ -154,7 +156,8 @@ class Api:
     ) -> Answer:
         """``value`` is sent as JSON, or as it is if it is bytes. A status from 400 on is a Refusal."""
         place = self.address.prefix + located(path, query)
-        headers = {"Authorization": self._login(), "Accept": "application/json"}
+        pair = f"{self.username}:{self.password}".encode(errors=BYTES)
+        headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}", "Accept": "application/json"}
         if reason is not None:
             headers["X-Reason"] = quote(reason, safe=" ,;:!?'()[]/@")  # a header holds no other letters
         body = None
@@ -166,17 +169,15 @@ class Api:
             raise self._refusal(status, answer, method, place)
         return Answer(status, answer, self.address.url)
 
-    def _login(self) -> str:
-        if not self._authorization:
-            pair = f"{self.username}:{self._password()}".encode(errors=BYTES)
-            self._authorization = f"Basic {base64.b64encode(pair).decode()}"
-        return self._authorization
+    @cached_property
+    def password(self) -> str:
+        """Asked for when it is first needed."""
+        return self._ask_password()
 
     def _exchange(
         self, method: str, place: str, body: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> tuple[int, bytes]:
-        kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
-        connection = kind(self.address.host, self.address.port, timeout=seconds)
+        connection = self._connection(seconds)
         try:
             connection.request(method, place, body=body, headers=dict(headers))
             response = connection.getresponse()
@@ -186,12 +187,18 @@ class Api:
         finally:
             connection.close()
 
+    def _connection(self, seconds: float) -> http.client.HTTPConnection:
+        host, port = self.address.host, self.address.port
+        if self.address.scheme != "https":
+            return http.client.HTTPConnection(host, port, timeout=seconds)
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=trusting(self.ca_file))
+
     def _not_reachable(self, problem: Exception, seconds: float) -> NotReachable:
         url = self.address.url
         if isinstance(problem, ssl.SSLCertVerificationError):
             return NotReachable(
                 f"the certificate of {url} is not trusted: {problem.verify_message}; name the file of the authority "
-                "that signed it in SSL_CERT_FILE"
+                "that signed it by --ca-file, or in SSL_CERT_FILE"
             )
         if isinstance(problem, TimeoutError):
             return NotReachable(f"the broker at {url} gives no answer in {seconds:g} s: try again, or look at its log")
@@ -216,6 +223,15 @@ class Api:
         elif len(reason) < 16:  # a mere "Not Found" tells nobody what was meant
             reason = f"{method} {place}: {reason}"
         return Refusal(" ".join(reason.split()), status, told)
+
+
+def trusting(ca_file: str | None) -> ssl.SSLContext:
+    """Believes the authorities in the file, or those that this machine believes."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as problem:
+        cause = "it holds no certificate" if isinstance(problem, ssl.SSLError) else problem.strerror
+        raise Misuse(f"--ca-file {ca_file} cannot be used: {cause}; name a file of certificates (PEM)") from None
 
 
 def located(path: tuple[str, ...], query: Query | None = None) -> str:

@@ -51,13 +51,14 @@ This is shown only now:
 
 
 def _change_password(user: str, endpoints: Mapping[str, str]) -> list[str]:
-    if "http" not in endpoints:
+    url = endpoints.get("http") or endpoints.get("https")
+    if url is None:
         return [
             f'    give it another in a [[bootstrap.users]] table of the config file (name = "{user}"), then restart'
         ]
     body = '{"password": "THE NEW ONE", "tags": "administrator"}'
     return [
-        f"    curl -u {shlex.quote(user)} -X PUT {endpoints['http']}/api/users/{quote(user, safe='')} \\",
+        f"    curl -u {shlex.quote(user)} -X PUT {url}/api/users/{quote(user, safe='')} \\",
         f"      -H 'content-type: application/json' -d '{body}'",
     ]
 

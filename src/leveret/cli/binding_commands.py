@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import typer
 
 from leveret.cli.api_client import Api, Refusal, Row
@@ -16,23 +18,34 @@ from leveret.cli.broker_options import (
     pairs,
     vhost_in,
 )
-from leveret.cli.printing import print_json, say
-from leveret.cli.tables import Column, draw, name
+from leveret.cli.printing import print_list, say
+from leveret.cli.tables import Column, name
 
 app = group("Bindings: from an exchange to queues and other exchanges.")
 
-SOURCE = typer.Argument(metavar="EXCHANGE", help="from")
-DESTINATION = typer.Argument(metavar="DESTINATION", help="to: a queue, or an exchange with --to-exchange")
-KEY = typer.Option("", "--routing-key", metavar="KEY")
-TO_EXCHANGE = typer.Option(False, "--to-exchange", help="the destination is an exchange")
-COLUMNS = (
-    Column("vhost", "vhost"),
+BINDINGS = (
     Column("from", "source", name),
     Column("to", "destination"),
     Column("kind", "destination_type"),
     Column("routing key", "routing_key"),
     Column("arguments", "arguments"),
 )
+COLUMNS = (Column("vhost", "vhost"), *BINDINGS)
+
+
+class Ends(NamedTuple):
+    """What a binding joins, and by what."""
+
+    exchange: str = typer.Argument(metavar="EXCHANGE", help="from")
+    destination: str = typer.Argument(metavar="DESTINATION", help="to: a queue, or an exchange with --to-exchange")
+    routing_key: str = typer.Option("", "--routing-key", metavar="KEY")
+    to_exchange: bool = typer.Option(False, "--to-exchange", help="the destination is an exchange")
+    vhost: str | None = VHOST
+    argument: list[str] = ARGUMENTS
+
+    def path(self, api: Api) -> tuple[str, ...]:
+        kind = "e" if self.to_exchange else "q"
+        return "bindings", vhost_in(api, self.vhost), "e", self.exchange, kind, self.destination
 
 
 @app.command("list")
@@ -51,54 +64,31 @@ def list_bindings(
     elif exchange is not None:
         path = ("exchanges", vhost_in(api, vhost), exchange, "bindings", "source")
     answer = api.get(*path)
-    if as_json:
-        print_json(answer)
-    else:
-        draw(COLUMNS, answer.rows, "There are no such bindings. Make one: leveret bindings create EXCHANGE QUEUE")
+    print_list(answer, COLUMNS, "There are no such bindings. Make one: leveret bindings create EXCHANGE QUEUE", as_json)
 
 
 @app.command("create")
 @at_broker
-def create_binding(
-    api: Api,
-    exchange: str = SOURCE,
-    destination: str = DESTINATION,
-    routing_key: str = KEY,
-    to_exchange: bool = TO_EXCHANGE,
-    vhost: str | None = VHOST,
-    argument: list[str] = ARGUMENTS,
-) -> None:
+def create_binding(api: Api, ends: Ends) -> None:
     """Bind a queue, or an exchange, to an exchange."""
-    value = {"routing_key": routing_key, "arguments": pairs(argument, "--argument")}
-    api.post(*_between(vhost_in(api, vhost), exchange, destination, to_exchange), value=value)
-    say(f"'{destination}' is bound to exchange '{exchange}' by key '{routing_key}'")
+    value = {"routing_key": ends.routing_key, "arguments": pairs(ends.argument, "--argument")}
+    api.post(*ends.path(api), value=value)
+    say(f"'{ends.destination}' is bound to exchange '{ends.exchange}' by key '{ends.routing_key}'")
 
 
 @app.command("delete")
 @at_broker
-def delete_binding(
-    api: Api,
-    exchange: str = SOURCE,
-    destination: str = DESTINATION,
-    routing_key: str = KEY,
-    to_exchange: bool = TO_EXCHANGE,
-    vhost: str | None = VHOST,
-    argument: list[str] = ARGUMENTS,
-) -> None:
+def delete_binding(api: Api, ends: Ends) -> None:
     """Remove the binding with this routing key and these arguments."""
-    place = vhost_in(api, vhost)
-    path = _between(place, exchange, destination, to_exchange)
-    arguments = pairs(argument, "--argument")
-    rows: list[Row] = [row for row in api.get(*path).rows if row["routing_key"] == routing_key]
+    path, key = ends.path(api), ends.routing_key
+    arguments = pairs(ends.argument, "--argument")
+    rows: list[Row] = [row for row in api.get(*path).rows if row["routing_key"] == key]
     found = next((row for row in rows if row["arguments"] == arguments), None)
     if found is None:
         raise Refusal(
-            f"no binding from exchange '{exchange}' to '{destination}' in vhost '{place}' with key '{routing_key}' and "
-            f"arguments {arguments}: leveret bindings list --exchange {exchange}"
+            f"no binding from exchange '{ends.exchange}' to '{ends.destination}' in vhost "
+            f"'{vhost_in(api, ends.vhost)}' with key '{key}' and arguments {arguments}: leveret bindings list "
+            f"--exchange {ends.exchange}"
         )
     api.delete(*path, found["properties_key"])
-    say(f"'{destination}' is no longer bound to exchange '{exchange}' by key '{routing_key}'")
-
-
-def _between(vhost: str, exchange: str, destination: str, to_exchange: bool) -> tuple[str, ...]:
-    return "bindings", vhost, "e", exchange, "e" if to_exchange else "q", destination
+    say(f"'{ends.destination}' is no longer bound to exchange '{ends.exchange}' by key '{key}'")

@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 import typer
 
@@ -32,6 +32,9 @@ WHERE = {
     "password_file": typer.Option(
         None, "--password-file", metavar="FILE", help="a file with mode 600  [or LEVERET_PASSWORD]"
     ),
+    "ca_file": typer.Option(
+        None, "--ca-file", metavar="FILE", help="the authority that signed the broker's certificate, for https"
+    ),
 }
 
 
@@ -52,22 +55,39 @@ def alone() -> typer.Typer:
 
 
 def at_broker(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options above; it is given the API, then its own parameters by name."""
+    """A command with the options above; it is given the API, then its own parameters by name.
+
+    A parameter that is a NamedTuple stands for an option per field: commands share options so.
+    """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    bundles = {item.name: item.annotation for item in own if hasattr(item.annotation, "_fields")}
 
     def run(**given: Any) -> None:
         where = {name: given.pop(name) for name in WHERE}
+        for name, bundle in bundles.items():
+            given[name] = bundle(**{field: given.pop(field) for field in bundle._fields})
 
         told(lambda: command(Api(login_of(os.environ, **where)), **given))
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [item.replace(kind=keyword) for item in own]
-    parameters += [inspect.Parameter(name, keyword, default=WHERE[name], annotation=str | None) for name in WHERE]
+    parameters = [each for item in own for each in _options_of(item)]
+    parameters += [_option(name, str | None, default) for name, default in WHERE.items()]
     run.__name__ = command.__name__
     run.__doc__ = command.__doc__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def _options_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    bundle = parameter.annotation
+    if not hasattr(bundle, "_fields"):
+        return [_option(parameter.name, bundle, parameter.default)]
+    kinds = get_type_hints(bundle)
+    return [_option(field, kinds[field], bundle._field_defaults[field]) for field in bundle._fields]
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def told(command: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ import typer
 
 from leveret.cli.api_client import Api
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, at_broker, group, listed_at
-from leveret.cli.printing import print_json, say
+from leveret.cli.printing import print_json, print_list, say
 from leveret.cli.tables import Column, count, draw, duration, facts, size
 
 app = group("Connections of clients.")
@@ -43,9 +43,7 @@ CHANNELS = (
     Column("prefetch", "prefetch_count", count),
     Column("state", "state"),
 )
-CONSUMERS = (
-    Column("vhost", "queue.vhost"),
-    Column("queue", "queue.name"),
+CONSUMER = (
     Column("consumer", "consumer_tag"),
     Column("user", "channel_details.user"),
     Column("connection", "channel_details.connection_name"),
@@ -53,6 +51,7 @@ CONSUMERS = (
     Column("prefetch", "prefetch_count", count),
     Column("active", "active"),
 )
+CONSUMERS = (Column("vhost", "queue.vhost"), Column("queue", "queue.name"), *CONSUMER)
 
 
 @app.command("list")
@@ -70,10 +69,7 @@ def list_connections(
     elif vhost or api.vhost:
         path = ("vhosts", vhost or api.vhost or "/", "connections")
     answer = api.get(*path)
-    if as_json:
-        print_json(answer)
-    else:
-        draw(COLUMNS, answer.rows, "Nobody is connected.")
+    print_list(answer, COLUMNS, "Nobody is connected.", as_json)
 
 
 @app.command("show")
@@ -108,10 +104,7 @@ def close_connection(
 def list_consumers(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
     """List consumers."""
     answer = api.get(*listed_at(api, "consumers", vhost))
-    if as_json:
-        print_json(answer)
-    else:
-        draw(CONSUMERS, answer.rows, "Nobody consumes.")
+    print_list(answer, CONSUMERS, "Nobody consumes.", as_json)
 
 
 @consumers_app.callback()

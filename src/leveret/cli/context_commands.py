@@ -23,7 +23,13 @@ COLUMNS = (
     Column("username", "username"),
     Column("vhost", "vhost"),
     Column("password file", "password_file"),
+    Column("ca file", "ca_file"),
 )
+
+
+def _full(path: str | None) -> str | None:
+    """From wherever the next command is given."""
+    return None if path is None else os.path.abspath(os.path.expanduser(path))
 
 
 def _known() -> Contexts:
@@ -54,6 +60,9 @@ def add_context(
     username: str = typer.Option(USERNAME, "--username", metavar="NAME"),
     vhost: str | None = typer.Option(None, "--vhost", metavar="NAME", help="used where none is named"),
     password_file: str | None = typer.Option(None, "--password-file", metavar="FILE", help="a file with mode 600"),
+    ca_file: str | None = typer.Option(
+        None, "--ca-file", metavar="FILE", help="the authority that signed the broker's certificate, for https"
+    ),
 ) -> None:
     """Give a broker a name, or change what is kept under it; the first is used from then on."""
 
@@ -62,8 +71,7 @@ def add_context(
         if not name:
             raise Misuse("a context needs a name: leveret context add NAME")
         known = _known()
-        file = None if password_file is None else os.path.abspath(os.path.expanduser(password_file))
-        known.named[name] = Context(url, username, vhost, file)
+        known.named[name] = Context(url, username, vhost, _full(password_file), _full(ca_file))
         known.current = known.current or name
         known.save()
         say(f"context '{name}' is {username} at {url}")

@@ -7,6 +7,7 @@
     username = "anna"
     vhost = "orders"
     password_file = "/home/anna/.shop-password"
+    ca_file = "/home/anna/shop-ca.pem"
 
 There is never a password in it. A password comes from LEVERET_PASSWORD, from a file that nobody else may read, or from
 the terminal; ``guest`` has the one that everybody knows.
@@ -36,6 +37,7 @@ class Context:
     username: str = USERNAME
     vhost: str | None = None
     password_file: str | None = None
+    ca_file: str | None = None
 
 
 @dataclass(slots=True)
@@ -116,6 +118,7 @@ def login_of(
     username: str | None = None,
     context: str | None = None,
     password_file: str | None = None,
+    ca_file: str | None = None,
 ) -> Login:
     """From the flags, then the context. With ``--url`` alone no context counts: its password is for another place."""
     source = "--url"
@@ -128,8 +131,10 @@ def login_of(
             source = f"context '{name}'" if url is None else source
     user = username or chosen.username
     address = address_of(url or chosen.url, source)
-    files = (password_file, chosen.password_file if user == chosen.username and url in (None, chosen.url) else None)
-    return Login(address, user, lambda: _password(environ, address.url, user, files), chosen.vhost)
+    is_its_place = url in (None, chosen.url)
+    files = (password_file, chosen.password_file if user == chosen.username and is_its_place else None)
+    authorities = ca_file or (chosen.ca_file if is_its_place else None)
+    return Login(address, user, lambda: _password(environ, address.url, user, files), chosen.vhost, authorities)
 
 
 def _password(environ: Mapping[str, str], url: str, username: str, files: tuple[str | None, str | None]) -> str:

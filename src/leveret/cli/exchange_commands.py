@@ -7,6 +7,7 @@ import sys
 import typer
 
 from leveret.cli.api_client import Api, Row
+from leveret.cli.binding_commands import BINDINGS
 from leveret.cli.broker_options import (
     ANY_VHOST,
     ARGUMENTS,
@@ -18,7 +19,7 @@ from leveret.cli.broker_options import (
     pairs,
     vhost_in,
 )
-from leveret.cli.printing import made, print_json, say
+from leveret.cli.printing import made, print_json, print_list, say
 from leveret.cli.tables import Column, count, draw, facts, name, text
 
 app = group("Exchanges: they take messages and hand them to queues.")
@@ -36,13 +37,6 @@ COLUMNS = (
     Column("routed", "message_stats.publish_out", count),
     Column("policy", "policy"),
 )
-BINDINGS = (
-    Column("from", "source", name),
-    Column("to", "destination"),
-    Column("kind", "destination_type"),
-    Column("routing key", "routing_key"),
-    Column("arguments", "arguments"),
-)
 STEPS = (*BINDINGS[:3], Column("by", "by"), *BINDINGS[3:])
 
 
@@ -51,10 +45,7 @@ STEPS = (*BINDINGS[:3], Column("by", "by"), *BINDINGS[3:])
 def list_exchanges(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
     """List exchanges."""
     answer = api.get(*listed_at(api, "exchanges", vhost), query={"sort": "name"})
-    if as_json:
-        print_json(answer)
-    else:
-        draw(COLUMNS, answer.rows, "There are no exchanges that you may see.")
+    print_list(answer, COLUMNS, "There are no exchanges that you may see.", as_json)
 
 
 @app.command("show")

@@ -6,13 +6,14 @@ A command begins a job and watches it. Ctrl-C cancels the job; what it has done 
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import typer
 
 from leveret.cli.api_client import Answer, Api, Refusal, Row
 from leveret.cli.broker_options import AS_JSON, VHOST, alone, at_broker, group, vhost_in
-from leveret.cli.printing import print_json, progress, say
-from leveret.cli.tables import Column, count, draw, facts, text
+from leveret.cli.printing import print_json, print_list, progress, say
+from leveret.cli.tables import Column, count, facts, text
 
 app = group("Moves, copies, redrives and deletions that the broker is doing or has done.")
 move_app, copy_app, redrive_app = alone(), alone(), alone()
@@ -20,10 +21,6 @@ move_app, copy_app, redrive_app = alone(), alone(), alone()
 POLL = 0.2  # seconds between two looks at a job
 RUNNING, CANCELLED, LOST = "running", "cancelled", "lost"
 ID = typer.Argument(metavar="ID")
-SELECTOR = typer.Option(None, "--selector", metavar="TEXT", help="only these, such as: kind = 'order' AND size > 3")
-LIMIT = typer.Option(None, "--limit", metavar="N", min=1, help="at most so many")
-DRY_RUN = typer.Option(False, "--dry-run", help="say how many, and change nothing")
-NO_WAIT = typer.Option(False, "--no-wait", help="print the id of the job and go; see leveret jobs")
 COLUMNS = (
     Column("id", "id"),
     Column("kind", "kind"),
@@ -37,74 +34,69 @@ COLUMNS = (
 )
 
 
+class Choice(NamedTuple):
+    """Which messages, and how the work is watched."""
+
+    selector: str | None = typer.Option(
+        None, "--selector", metavar="TEXT", help="only these, such as: kind = 'order' AND size > 3"
+    )
+    limit: int | None = typer.Option(None, "--limit", metavar="N", min=1, help="at most so many")
+    dry_run: bool = typer.Option(False, "--dry-run", help="say how many, and change nothing")
+    no_wait: bool = typer.Option(False, "--no-wait", help="print the id of the job and go; see leveret jobs")
+    vhost: str | None = VHOST
+    as_json: bool = AS_JSON
+
+
 @move_app.command()
 @at_broker
 def move(
     api: Api,
+    choice: Choice,
     source: str = typer.Argument(metavar="FROM", help="a queue"),
     destination: str = typer.Argument(metavar="TO", help="another queue"),
-    selector: str | None = SELECTOR,
-    limit: int | None = LIMIT,
-    dry_run: bool = DRY_RUN,
-    no_wait: bool = NO_WAIT,
-    vhost: str | None = VHOST,
-    as_json: bool = AS_JSON,
 ) -> None:
     """Move messages from one queue to another: each is in exactly one of them at any time."""
-    asked: Row = {"kind": "move", "destination": destination, "selector": selector, "limit": limit}
-    _run(api, vhost_in(api, vhost), source, asked, dry_run, no_wait, as_json)
+    _run(api, "move", source, choice, destination=destination)
 
 
 @copy_app.command()
 @at_broker
 def copy(
     api: Api,
+    choice: Choice,
     source: str = typer.Argument(metavar="FROM", help="a queue or stream"),
     destination: str = typer.Argument(metavar="TO", help="another queue"),
-    selector: str | None = SELECTOR,
-    limit: int | None = LIMIT,
-    dry_run: bool = DRY_RUN,
-    no_wait: bool = NO_WAIT,
-    vhost: str | None = VHOST,
-    as_json: bool = AS_JSON,
 ) -> None:
     """Copy messages from one queue to another."""
-    asked: Row = {"kind": "copy", "destination": destination, "selector": selector, "limit": limit}
-    _run(api, vhost_in(api, vhost), source, asked, dry_run, no_wait, as_json)
+    _run(api, "copy", source, choice, destination=destination)
 
 
 @redrive_app.command()
 @at_broker
 def redrive(
     api: Api,
+    choice: Choice,
     queue: str = typer.Argument(metavar="QUEUE", help="where the dead letters wait"),
     rate: float | None = typer.Option(None, "--rate", metavar="N", min=0.001, help="so many messages a second"),
-    selector: str | None = SELECTOR,
-    limit: int | None = LIMIT,
-    dry_run: bool = DRY_RUN,
-    no_wait: bool = NO_WAIT,
-    vhost: str | None = VHOST,
-    as_json: bool = AS_JSON,
 ) -> None:
     """Send dead letters back to the queues they died in."""
-    asked: Row = {"kind": "redrive", "rate": rate, "selector": selector, "limit": limit}
-    _run(api, vhost_in(api, vhost), queue, asked, dry_run, no_wait, as_json)
+    _run(api, "redrive", queue, choice, rate=rate)
 
 
-def _run(api: Api, vhost: str, queue: str, asked: Row, dry_run: bool, no_wait: bool, as_json: bool) -> None:
-    kind: str = asked["kind"]
+def _run(api: Api, kind: str, queue: str, choice: Choice, **more: object) -> None:
+    vhost, limit = vhost_in(api, choice.vhost), choice.limit
     waiting: int = api.get("queues", vhost, queue).value.get("messages_ready", 0)
-    value = {name: given for name, given in asked.items() if given is not None} | {"dry_run": dry_run}
+    asked = {"kind": kind, "selector": choice.selector, "limit": limit, "dry_run": choice.dry_run, **more}
+    value = {name: given for name, given in asked.items() if given is not None}
     begun = api.post("queues", vhost, queue, "jobs", value=value)
     id_: str = begun.value["id"]
-    if no_wait:
-        print_json(begun) if as_json else say(id_)
+    if choice.no_wait:
+        print_json(begun) if choice.as_json else say(id_)
         return
-    limit = asked.get("limit")
     ended = _watched(api, id_, f"{kind} from '{text(queue)}'", waiting if limit is None else min(waiting, limit))
-    if as_json:
+    if choice.as_json:
         print_json(ended)
-    _tell_end(ended.value, is_quiet=as_json)
+    _tell_end(ended.value, is_quiet=choice.as_json)
 
 
 def _watched(api: Api, id_: str, what: str, expected: int) -> Answer:
@@ -146,10 +138,7 @@ def _tell_end(row: Row, is_quiet: bool) -> None:
 def list_jobs(api: Api, as_json: bool = AS_JSON) -> None:
     """List jobs that run, and those that ran lately."""
     answer = api.get("queue-jobs")
-    if as_json:
-        print_json(answer)
-    else:
-        draw(COLUMNS, answer.rows, "There are no jobs. Begin one: leveret move, copy or redrive")
+    print_list(answer, COLUMNS, "There are no jobs. Begin one: leveret move, copy or redrive", as_json)
 
 
 @app.command("show")

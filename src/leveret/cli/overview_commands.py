@@ -80,7 +80,7 @@ def overview(api: Api, as_json: bool = AS_JSON) -> None:
         if key in stats
     ]
     draw((Column("messages", "what"), Column("count", "count", count), Column("rate", "rate", rate)), rows, "")
-    nodes = _nodes(api)
+    nodes = nodes_seen(api)
     if nodes:
         say("")
         draw(NODES, nodes, "")
@@ -102,7 +102,7 @@ NODES = (
 )
 
 
-def _nodes(api: Api) -> list[Row]:
+def nodes_seen(api: Api) -> list[Row]:
     """None for those who may not see them."""
     try:
         rows = api.get("nodes").rows

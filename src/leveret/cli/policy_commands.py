@@ -8,7 +8,7 @@ import typer
 
 from leveret.cli.api_client import Api, Misuse
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, listed_at, vhost_in
-from leveret.cli.printing import made, print_json, say
+from leveret.cli.printing import made, print_json, print_list, say
 from leveret.cli.tables import Column, count, draw
 
 app = group("Policies: values for all queues and exchanges whose names match.")
@@ -40,10 +40,7 @@ def _kind(operator: bool) -> str:
 def list_policies(api: Api, vhost: str | None = ANY_VHOST, operator: bool = OPERATOR, as_json: bool = AS_JSON) -> None:
     """List policies."""
     answer = api.get(*listed_at(api, _kind(operator), vhost))
-    if as_json:
-        print_json(answer)
-    else:
-        draw(COLUMNS, answer.rows, "There are no such policies: leveret policies set NAME PATTERN DEFINITION")
+    print_list(answer, COLUMNS, "There are no such policies: leveret policies set NAME PATTERN DEFINITION", as_json)
 
 
 @app.command("set")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 import typer
 
 from leveret.cli.api_client import Answer
-from leveret.cli.tables import cut
+from leveret.cli.tables import Column, cut, draw
 
 LONGEST = 24  # letters before a bar: it shall fit beside them
 
@@ -18,6 +18,14 @@ LONGEST = 24  # letters before a bar: it shall fit beside them
 def print_json(answer: Answer) -> None:
     """The very bytes of the answer, and the end of the line."""
     typer.echo(answer.body.rstrip(b"\n"))
+
+
+def print_list(answer: Answer, columns: Sequence[Column], empty: str, as_json: bool) -> None:
+    """As a table, or as it was answered; ``empty`` is what to tell a person when there is nothing."""
+    if as_json:
+        print_json(answer)
+    else:
+        draw(columns, answer.rows, empty)
 
 
 def say(line: str) -> None:

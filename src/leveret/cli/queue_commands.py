@@ -19,7 +19,8 @@ from leveret.cli.broker_options import (
     pairs,
     vhost_in,
 )
-from leveret.cli.printing import made, print_json, say
+from leveret.cli.connection_commands import CONSUMER
+from leveret.cli.printing import made, print_json, print_list, say
 from leveret.cli.tables import Column, count, draw, duration, facts, rate, size, text
 
 app = group("Queues: what waits in them, who takes it, and how fast.")
@@ -53,14 +54,6 @@ FACTS = (
     Column("dead-lettered", "counters.dead_lettered", count),
     Column("expired", "counters.expired", count),
 )
-CONSUMERS = (
-    Column("consumer", "consumer_tag"),
-    Column("user", "channel_details.user"),
-    Column("connection", "channel_details.connection_name"),
-    Column("acks", "ack_required"),
-    Column("prefetch", "prefetch_count", count),
-    Column("active", "active"),
-)
 
 
 @app.command("list")
@@ -79,10 +72,7 @@ def list_queues(
     if not as_json:
         query["columns"] = ",".join(column.path for column in COLUMNS)
     answer = api.get(*listed_at(api, "queues", vhost), query=query)
-    if as_json:
-        print_json(answer)
-    else:
-        draw(COLUMNS, answer.rows, "There are no such queues. Make one: leveret queues create NAME")
+    print_list(answer, COLUMNS, "There are no such queues. Make one: leveret queues create NAME", as_json)
 
 
 @app.command("show")
@@ -97,7 +87,7 @@ def show_queue(api: Api, name: str = NAME, vhost: str | None = VHOST, as_json: b
     facts(FACTS, row)
     if row.get("consumer_details"):
         say("")
-        draw(CONSUMERS, row["consumer_details"], "")
+        draw(CONSUMER, row["consumer_details"], "")
 
 
 @app.command("create")

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol, TextIO
 
 from leveret.cli.banner import banner, first_login
+from leveret.cli.event_loop import loop_factory
 from leveret.cli.version import version
 from leveret.config import Loaded, Settings, load_settings, load_with_sources
 from leveret.errors import ConfigError, StoreError
@@ -99,7 +100,7 @@ def _node(loaded: Loaded, environ: Mapping[str, str], terminal: Terminal) -> Nod
 def run(
     node: NodeLike, terminal: Terminal, load: Callable[[], Settings], exit_now: Callable[[int], object] = os._exit
 ) -> int:
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_live(node, terminal, load, exit_now))
 
 
@@ -233,11 +234,3 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (ValueError, OSError) as problem:
         log.warning("file limit stays", files=soft, wanted=wanted, reason=problem)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.new_event_loop

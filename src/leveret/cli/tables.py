@@ -66,6 +66,10 @@ def size(value: Any) -> str:
     return f"{amount:.1f} TiB"
 
 
+def traffic(value: Any) -> str:
+    return UNKNOWN if value is None else f"{size(value)}/s"
+
+
 def duration(value: Any) -> str:
     """Seconds, in the two largest units that tell something."""
     if value is None:
@@ -79,7 +83,7 @@ def duration(value: Any) -> str:
     return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
-NUMBERS = (count, rate, size, duration)
+NUMBERS = (count, rate, size, traffic, duration)
 
 
 def printable(value: str) -> str:
@@ -100,35 +104,41 @@ def at(row: Any, path: str) -> Any:
 def draw(columns: Sequence[Column], rows: Iterable[dict[str, Any]], empty: str, out: TextIO | None = None) -> None:
     """``empty``: what to tell a person when there is no row."""
     out = out or sys.stdout
-    cells = [[column.shown(at(row, column.path)) for column in columns] for row in rows]
-    if not cells:
+    width = shutil.get_terminal_size().columns if out.isatty() else None
+    (heads, *lines), left_out = laid_out(columns, rows, width, CUT if "utf" in (out.encoding or "").lower() else "~")
+    if not lines:
         sys.stderr.write(f"{empty}\n")
         return
-    from rich.cells import cell_len
+    if width is None:
+        out.write(f"{heads}\n")
+    else:
+        from rich.console import Console
+        from rich.text import Text
 
-    widths = [max(cell_len(column.head), *map(cell_len, texts)) for column, *texts in zip(columns, *cells, strict=True)]
-    if not out.isatty():
-        out.write("".join(f"{_line(columns, row, widths)}\n" for row in _with_heads(columns, cells)))
-        return
-    is_number = [column.is_number for column in columns]
-    widths = fitted(widths, is_number, shutil.get_terminal_size().columns)
-    mark = CUT if "utf" in (out.encoding or "").lower() else "~"
-    cells = [[cut(cell, width, mark) for cell, width in zip(row, widths, strict=False)] for row in cells]
-    _show(columns[: len(widths)], cells, widths, out)
-    left_out = [column.head for column in columns[len(widths) :]]
+        console = Console(file=out, force_terminal=True, markup=False, highlight=False, emoji=False)
+        console.print(Text(heads, style="bold"), soft_wrap=True)
+    out.write("".join(f"{line}\n" for line in lines))
     if left_out:
         sys.stderr.write(f"Not shown for lack of room: {', '.join(left_out)}\n")
 
 
-def _show(columns: Sequence[Column], cells: list[list[str]], widths: list[int], out: TextIO) -> None:
-    """On a terminal. The lines are made here: tables of rich take a millisecond a row, and there may be thousands."""
-    from rich.console import Console
-    from rich.text import Text
+def laid_out(
+    columns: Sequence[Column], rows: Iterable[dict[str, Any]], width: int | None, mark: str = CUT
+) -> tuple[list[str], list[str]]:
+    """Heads and rows as lines of at most ``width`` cells, and the heads that found no room; None: nothing is cut.
 
-    console = Console(file=out, force_terminal=True, markup=False, highlight=False, emoji=False)
-    heads, *lines = (_line(columns, row, widths) for row in _with_heads(columns, cells))
-    console.print(Text(heads, style="bold"), soft_wrap=True)
-    out.write("".join(f"{line}\n" for line in lines))
+    The lines are made here: tables of rich take a millisecond a row, and there may be thousands.
+    """
+    from rich.cells import cell_len
+
+    cells = [[column.shown(at(row, column.path)) for column in columns] for row in rows]
+    widths = [max(map(cell_len, texts)) for texts in zip(*_with_heads(columns, cells), strict=True)]
+    if width is not None:
+        widths = fitted(widths, [column.is_number for column in columns], width)
+        cells = [[cut(cell, room, mark) for cell, room in zip(row, widths, strict=False)] for row in cells]
+    fitting = columns[: len(widths)]
+    lines = [_line(fitting, row, widths) for row in _with_heads(fitting, cells)]
+    return lines, [column.head for column in columns[len(widths) :]]
 
 
 def _with_heads(columns: Sequence[Column], cells: list[list[str]]) -> Iterator[list[str]]:

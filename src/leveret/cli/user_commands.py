@@ -8,7 +8,7 @@ import typer
 
 from leveret.cli.api_client import Api, Misuse, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, group
-from leveret.cli.printing import made, print_json, say
+from leveret.cli.printing import made, print_json, print_list, say
 from leveret.cli.tables import Column, draw, facts
 
 app = group("Users: who may log in, and as what.")
@@ -23,10 +23,7 @@ COLUMNS = (Column("name", "name"), Column("tags", "tags"), Column("limits", "lim
 def list_users(api: Api, as_json: bool = AS_JSON) -> None:
     """List users."""
     answer = api.get("users")
-    if as_json:
-        print_json(answer)
-    else:
-        draw(COLUMNS, answer.rows, "There are no users: leveret users create NAME")
+    print_list(answer, COLUMNS, "There are no users: leveret users create NAME", as_json)
 
 
 @app.command("show")

@@ -6,8 +6,8 @@ import typer
 
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import AS_JSON, YES, at_broker, confirm, group
-from leveret.cli.printing import made, print_json, say
-from leveret.cli.tables import Column, draw, facts
+from leveret.cli.printing import made, print_json, print_list, say
+from leveret.cli.tables import Column, facts
 
 app = group("Virtual hosts: houses of their own for queues, exchanges and permissions.")
 
@@ -26,10 +26,7 @@ COLUMNS = (
 def list_vhosts(api: Api, as_json: bool = AS_JSON) -> None:
     """List virtual hosts."""
     answer = api.get("vhosts")
-    if as_json:
-        print_json(answer)
-    else:
-        draw(COLUMNS, answer.rows, "There is no virtual host that you may see: leveret permissions set helps")
+    print_list(answer, COLUMNS, "There is no virtual host that you may see: leveret permissions set helps", as_json)
 
 
 @app.command("show")

@@ -25,7 +25,7 @@ from leveret.management.answers import done
 from leveret.management.doors import entered_vhost, seen_vhost
 from leveret.management.errors import NotThere
 from leveret.management.exchange_view import Row, binding_row, default_binding, named_by, properties_key
-from leveret.management.listing import list_answer, object_answer, viewed
+from leveret.management.listing import as_it_is, list_answer, object_answer, viewed
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.settling import settled
@@ -64,12 +64,13 @@ class _BindingsApi:
         rows: list[Row] = []
         for vhost in vhosts:
             rows += await _rows_of(vhost)
-        return await list_answer(self._office, request, rows)
+        return await list_answer(self._office, request, rows, as_it_is)
 
     async def list_between(self, request: Request) -> Response:
         vhost = seen_vhost(request)
-        rows = await viewed(_between(request, vhost), lambda binding: binding_row(vhost, binding))
-        return await list_answer(self._office, request, rows)
+        return await list_answer(
+            self._office, request, _between(request, vhost), lambda binding: binding_row(vhost, binding)
+        )
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)

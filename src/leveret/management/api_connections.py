@@ -17,7 +17,7 @@ from leveret.management.answers import done
 from leveret.management.connection_view import channel_name, channel_view, connection_view, consumer_view
 from leveret.management.doors import seen_vhost
 from leveret.management.errors import NotThere, Refused
-from leveret.management.listing import Row, list_answer, object_answer, viewed
+from leveret.management.listing import Row, list_answer, object_answer
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
 from leveret.management.samples import windows_of
@@ -96,7 +96,7 @@ class ConnectionPages:
             """It may have gone while others were looked at."""
             return connection_view(stats, connection, windows) if has_vhost(connection) else None
 
-        return await list_answer(self._office, request, await viewed(connections, view))
+        return await list_answer(self._office, request, connections, view)
 
     def _visible(self, request: Request) -> list[Connection]:
         user = refuse_unless_role(request, MANAGEMENT)
@@ -148,5 +148,4 @@ class ConnectionPages:
     async def _list_channels(self, request: Request, connections: Iterable[Connection]) -> Response:
         stats, windows = self._office.stats, windows_of(request.query_params)
         channels = [channel for connection in connections for channel in connection.channels.values()]
-        rows = await viewed(channels, lambda channel: channel_view(stats, channel, windows))
-        return await list_answer(self._office, request, rows)
+        return await list_answer(self._office, request, channels, lambda channel: channel_view(stats, channel, windows))

@@ -39,4 +39,4 @@ async def _listed(office: Office, request: Request, vhosts: Iterable[Vhost]) -> 
         return consumer_view(office.broker.node_name, *pair)
 
     await viewed([queue for vhost in vhosts for queue in vhost.queues.values()], gather)
-    return await list_answer(office, request, await viewed(consumers, view))
+    return await list_answer(office, request, consumers, view)

@@ -22,7 +22,7 @@ from leveret.management.answers import done, json_answer, made
 from leveret.management.bodies import query_of, text_of, truth_of
 from leveret.management.doors import entered_vhost, seen_vhost
 from leveret.management.exchange_view import Row, binding_row, default_binding, exchange_detail, exchange_row
-from leveret.management.listing import list_answer, object_answer, viewed
+from leveret.management.listing import list_answer, object_answer
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.route_view import headers_of, route_row
@@ -71,7 +71,7 @@ class _Exchanges:
             return exchange_row(vhost, exchange, stats, windows) if is_there else None
 
         all_of_them = [(vhost, vhost.exchanges[name]) for vhost in vhosts for name in sorted(vhost.exchanges)]
-        return await list_answer(self._office, request, await viewed(all_of_them, row))
+        return await list_answer(self._office, request, all_of_them, row)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
@@ -82,14 +82,12 @@ class _Exchanges:
     async def bindings_away(self, request: Request) -> Response:
         vhost, name = seen_vhost(request), exchange_name(request)
         bindings = vhost.bindings.of_source(name) if name else [default_binding(queue) for queue in vhost.queues]
-        rows = await viewed(bindings, lambda binding: binding_row(vhost, binding))
-        return await list_answer(self._office, request, rows)
+        return await list_answer(self._office, request, bindings, lambda binding: binding_row(vhost, binding))
 
     async def bindings_to(self, request: Request) -> Response:
         vhost = seen_vhost(request)
         bindings = vhost.bindings.of_destination(Destination("exchange", exchange_name(request)))
-        rows = await viewed(bindings, lambda binding: binding_row(vhost, binding))
-        return await list_answer(self._office, request, rows)
+        return await list_answer(self._office, request, bindings, lambda binding: binding_row(vhost, binding))
 
     async def where_to(self, request: Request) -> Response:
         """Which queues a message would reach, and by which bindings; nothing is published."""

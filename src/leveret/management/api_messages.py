@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.local import Delivered, LocalSession
-from leveret.broker.queue_jobs import Seen
+from leveret.broker.queue_jobs import Seen, readable_properties
 from leveret.management.amqp_rules import (
     as_bad_request,
     exchange_name,
@@ -39,7 +39,7 @@ from leveret.management.settling import settled
 from leveret.management.turns import Turn
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
-from leveret.wire.content import body_of, properties_of
+from leveret.wire.content import body_of
 
 Row = dict[str, Any]
 
@@ -185,14 +185,14 @@ def _got_row(message: Delivered, left: int) -> Row:
 
 
 def _seen_row(queue: ClassicQueue, seen: Seen) -> Row:
-    content, address, _ = seen.message
+    address = seen.message[1]
     row: Row = {
         "id": f"{queue.id}-{seen.lane}-{seen.sequence}",
         "exchange": address.exchange,
         "routing_key": address.key,
         "redelivered": seen.tries > 0,
         "delivery_count": seen.tries,
-        "properties": properties_row(properties_of(content)),
+        "properties": properties_row(readable_properties(seen.message)),
     }
     if isinstance(queue, StreamQueue):
         row["offset"] = seen.sequence - 1

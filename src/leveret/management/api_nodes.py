@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from leveret.management.connection_view import Told
 from leveret.management.errors import NotThere
-from leveret.management.listing import list_answer, object_answer
+from leveret.management.listing import as_it_is, list_answer, object_answer
 from leveret.management.node_facts import (
     MOST_PROCESSES,
     Reading,
@@ -33,7 +33,7 @@ def routes(office: Office) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
-        return await list_answer(office, request, [await _node(office, readings, request)])
+        return await list_answer(office, request, [await _node(office, readings, request)], as_it_is)
 
     async def show(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)

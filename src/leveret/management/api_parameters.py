@@ -18,8 +18,7 @@ from leveret.management.answers import done, made
 from leveret.management.bodies import object_of
 from leveret.management.doors import name_of, role_to_change, seen_vhost, vhost_to_change
 from leveret.management.errors import BadRequest, NotThere
-from leveret.management.global_parameters import drop_global, global_parameters, put_global
-from leveret.management.listing import Row, list_answer, object_answer, viewed
+from leveret.management.listing import Row, as_it_is, list_answer, object_answer
 from leveret.management.office import Office
 from leveret.management.parameter_facts import (
     COMPONENTS,
@@ -91,7 +90,7 @@ class Parameters:
         return await self._listed(request, parameters_of(seen_vhost(request), name_of(request, "component")))
 
     async def _listed(self, request: Request, rows: list[Row]) -> Response:
-        return await list_answer(self._office, request, rows)
+        return await list_answer(self._office, request, rows, as_it_is)
 
     async def show(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
@@ -141,31 +140,31 @@ class GlobalParameters:
 
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
-        rows = [{"name": name, "value": value} for name, value in global_parameters(self._broker).items()]
-        return await list_answer(self._office, request, rows)
+        rows = [{"name": name, "value": value} for name, value in self._broker.parameters.all().items()]
+        return await list_answer(self._office, request, rows, as_it_is)
 
     async def show(self, request: Request) -> Response:
         name = self._existing(request)
-        return object_answer(request, {"name": name, "value": global_parameters(self._broker)[name]})
+        return object_answer(request, {"name": name, "value": self._broker.parameters.all()[name]})
 
     async def put(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
         name = name_of(request, "name")
         value = (await object_of(request, required=["value"]))["value"]
-        is_new = name not in global_parameters(self._broker)
-        put_global(self._broker, self._office.settings.default_vhost, name, value)
+        is_new = name not in self._broker.parameters
+        self._broker.parameters.put(name, value)
         await settled(self._broker)
         return made(is_new)
 
     async def delete(self, request: Request) -> Response:
-        drop_global(self._broker, self._existing(request))
+        self._broker.parameters.drop(self._existing(request))
         await settled(self._broker)
         return done()
 
     def _existing(self, request: Request) -> str:
         refuse_unless_role(request, POLICYMAKER)
         name = name_of(request, "name")
-        if name not in global_parameters(self._broker):
+        if name not in self._broker.parameters:
             raise NotThere(f"no global parameter '{name}': a PUT here makes it")
         return name
 
@@ -181,11 +180,10 @@ class Limits:
 
     async def of_vhosts(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        rows = await viewed(visible_vhosts(request), _vhost_row)
-        return await list_answer(self._office, request, rows)
+        return await list_answer(self._office, request, visible_vhosts(request), _vhost_row)
 
     async def of_vhost(self, request: Request) -> Response:
-        return await list_answer(self._office, request, await viewed([seen_vhost(request)], _vhost_row))
+        return await list_answer(self._office, request, [seen_vhost(request)], _vhost_row)
 
     async def put_of_vhost(self, request: Request) -> Response:
         name = self._limit(request, VHOST_LIMITS)
@@ -209,7 +207,7 @@ class Limits:
         asking = refuse_unless_role(request, MANAGEMENT)
         sees_all = has_role(asking, MONITORING)
         names = [user.name for user in self._broker.users.list() if sees_all or user.name == asking.name]
-        return await list_answer(self._office, request, await viewed(names, self._user_row))
+        return await list_answer(self._office, request, names, self._user_row)
 
     async def of_user(self, request: Request) -> Response:
         asking = refuse_unless_role(request, MANAGEMENT)
@@ -218,7 +216,7 @@ class Limits:
             refuse_unless_role(request, MONITORING)
         if name not in self._broker.users:
             raise NotThere(f"user '{name}' not found: name an existing one, percent-encoded, in the path")
-        return await list_answer(self._office, request, await viewed([name], self._user_row))
+        return await list_answer(self._office, request, [name], self._user_row)
 
     async def put_of_user(self, request: Request) -> Response:
         name = self._limit(request, USER_LIMITS)

@@ -12,7 +12,7 @@ from leveret.management.answers import done, made
 from leveret.management.bodies import object_of, shown, text_of
 from leveret.management.doors import LONGEST_NAME, name_of
 from leveret.management.errors import BadRequest, NotThere
-from leveret.management.listing import Row, list_answer, object_answer, viewed
+from leveret.management.listing import Row, list_answer, object_answer
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, refuse_unless_role
 from leveret.management.settling import settled
@@ -81,7 +81,7 @@ class _Pairs:
 class Rules(_Pairs):
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_answer(self._office, request, await viewed(self._permissions.list(), rule_row))
+        return await list_answer(self._office, request, self._permissions.list(), rule_row)
 
     async def show(self, request: Request) -> Response:
         return object_answer(request, rule_row(self._rule(*self._pair(request))))
@@ -117,11 +117,11 @@ class TopicRules(_Pairs):
 
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_answer(self._office, request, await viewed(self._permissions.list_topic(), topic_row))
+        return await list_answer(self._office, request, self._permissions.list_topic(), topic_row)
 
     async def show(self, request: Request) -> Response:
         rules = self._rules(*self._pair(request))
-        return await list_answer(self._office, request, await viewed(rules, topic_row))
+        return await list_answer(self._office, request, rules, topic_row)
 
     async def put(self, request: Request) -> Response:
         self._existing_pair(request)

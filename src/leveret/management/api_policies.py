@@ -18,7 +18,7 @@ from leveret.management.answers import done, made
 from leveret.management.bodies import object_of, text_of
 from leveret.management.doors import name_of, role_to_change, seen_vhost, vhost_to_change
 from leveret.management.errors import BadRequest, NotThere
-from leveret.management.listing import Row, list_answer, object_answer, viewed
+from leveret.management.listing import Row, list_answer, object_answer
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.settling import settled
@@ -79,10 +79,10 @@ class Policies:
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         policies = [policy for vhost in visible_vhosts(request) for policy in self._of(vhost)]
-        return await list_answer(self._office, request, await viewed(policies, policy_row))
+        return await list_answer(self._office, request, policies, policy_row)
 
     async def of_vhost(self, request: Request) -> Response:
-        return await list_answer(self._office, request, await viewed(self._of(seen_vhost(request)), policy_row))
+        return await list_answer(self._office, request, self._of(seen_vhost(request)), policy_row)
 
     async def show(self, request: Request) -> Response:
         return object_answer(request, policy_row(self._policy(request, seen_vhost(request))))

@@ -27,7 +27,7 @@ from leveret.management.answers import done, json_answer
 from leveret.management.bodies import json_of, text_of, truth_of, whole_number_of
 from leveret.management.doors import entered_vhost, refuse_while_blocked
 from leveret.management.errors import BadRequest, Conflict, NotThere
-from leveret.management.listing import list_answer, viewed
+from leveret.management.listing import list_answer
 from leveret.management.looking import STEP_BYTES, sieve_of, sieve_texts
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, may_see, refuse_unless_role
@@ -195,7 +195,7 @@ class _QueueJobs:
     async def list_all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         seen = [each for each in self._book.all.values() if may_see(request, each.vhost.name)]
-        return await list_answer(self._office, request, await viewed(seen, lambda begun: begun.row()))
+        return await list_answer(self._office, request, seen, lambda begun: begun.row())
 
     async def show(self, request: Request) -> Response:
         return json_answer(self._found(request).row())

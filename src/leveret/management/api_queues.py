@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,9 +23,9 @@ from leveret.management.bodies import text_of, truth_of
 from leveret.management.doors import entered_vhost, seen_vhost
 from leveret.management.errors import BadRequest
 from leveret.management.exchange_view import binding_row, default_binding
-from leveret.management.listing import list_answer, object_answer, viewed
+from leveret.management.listing import list_answer, object_answer
 from leveret.management.office import Office
-from leveret.management.queue_view import QueueView, Row
+from leveret.management.queue_view import QueueView, Row, state_of
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.samples import NO_WINDOWS, windows_of
 from leveret.management.settling import settled
@@ -33,6 +33,19 @@ from leveret.queues.classic import ClassicQueue
 from leveret.routing.bindings import Destination
 
 ONE = "/api/queues/{vhost}/{name}"
+Found = tuple[Vhost, ClassicQueue]
+AT_HAND: dict[str, Callable[[Found], object]] = {
+    "name": lambda found: found[1].name,
+    "vhost": lambda found: found[0].name,
+    "type": lambda found: found[1].options.kind,
+    "durable": lambda found: found[1].durable,
+    "state": lambda found: state_of(found[1]),
+    "consumers": lambda found: len(found[1].consumers),
+    "messages": lambda found: found[1].ready + found[1].unacked,
+    "messages_ready": lambda found: found[1].ready,
+    "messages_unacknowledged": lambda found: found[1].unacked,
+    "memory": lambda found: found[1].accounted,
+}
 ACTIONS = ("sync", "cancel_sync")  # of mirrors, which we have none of: there is nothing to do
 
 
@@ -68,9 +81,8 @@ class _Queues:
         office, windows = self._office, windows_of(request.query_params)
         view = QueueView(office.stats, office.broker.node_name)
 
-        def row(found: tuple[Vhost, ClassicQueue]) -> Row | None:
-            vhost, queue = found
-            return view.row(vhost, queue) if queue.alive else None
+        def row(found: Found) -> Row | None:
+            return view.row(*found) if found[1].alive else None
 
         def with_samples(row: Row) -> Row:
             vhost = office.broker.vhosts.get(row["vhost"])
@@ -79,8 +91,8 @@ class _Queues:
             return row
 
         all_of_them = [(vhost, queue) for vhost in vhosts for queue in vhost.queues.values()]
-        rows = await viewed(all_of_them, row)
-        return await list_answer(office, request, rows, adding=None if windows == NO_WINDOWS else with_samples)
+        adding = None if windows == NO_WINDOWS else with_samples
+        return await list_answer(office, request, all_of_them, row, at_hand=AT_HAND, adding=adding)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
@@ -95,8 +107,7 @@ class _Queues:
         bindings = vhost.bindings.of_destination(Destination("queue", name))
         if name in vhost.queues:
             bindings = [default_binding(name), *bindings]
-        rows = await viewed(bindings, lambda binding: binding_row(vhost, binding))
-        return await list_answer(self._office, request, rows)
+        return await list_answer(self._office, request, bindings, lambda binding: binding_row(vhost, binding))
 
     # ---- changing
 

@@ -37,7 +37,8 @@ def routes(office: Office) -> list[Route]:
         page = await _filled_page(vhost, limit, _after(request))
         following = None if page.next is None else str(page.next)  # too large for the numbers of a browser
         rows = [scheduled._asdict() for scheduled in page.messages]
-        return json_answer({"messages": rows, "next": following, "count": vhost.schedules.count})
+        now = office.clock.wall()  # for countdowns: the clock of whoever asks may be wrong
+        return json_answer({"messages": rows, "next": following, "count": vhost.schedules.count, "now": now})
 
     async def cancel(request: Request) -> Response:
         vhost, id_ = entered_vhost(request), unquote(request.path_params["id"])

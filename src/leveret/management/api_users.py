@@ -16,11 +16,11 @@ from leveret.management.api_permissions import rule_row, topic_row
 from leveret.management.bodies import object_of, shown
 from leveret.management.doors import name_of
 from leveret.management.errors import BadRequest, NotThere
-from leveret.management.listing import list_answer, object_answer, viewed
+from leveret.management.listing import list_answer, object_answer
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, refuse_unless_role
 from leveret.management.settling import settled
-from leveret.management.user_facts import limits_of, user_given, user_row
+from leveret.management.user_facts import keep_pending_hash, limits_of, user_given, user_row
 from leveret.session.connection import Connection
 
 
@@ -63,10 +63,13 @@ class Users:
         return await self._listed(request, [user for user in self._broker.users.list() if user.name not in allowed])
 
     async def _listed(self, request: Request, users: Sequence[User]) -> Response:
-        return await list_answer(self._office, request, await viewed(users, user_row))
+        return await list_answer(self._office, request, users, user_row)
 
     async def show(self, request: Request) -> Response:
-        return object_answer(request, user_row(self._user(request)))
+        """With the hash of a password that nobody has used yet, too: who puts back what it got must not lose it."""
+        user = self._user(request)
+        await keep_pending_hash(self._office, user)
+        return object_answer(request, user_row(self._broker.users.get(user.name) or user))
 
     async def put(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
@@ -110,12 +113,12 @@ class Users:
     async def permissions(self, request: Request) -> Response:
         name = self._user(request).name
         rules = [rule for rule in self._broker.permissions.list() if rule.user == name]
-        return await list_answer(self._office, request, await viewed(rules, rule_row))
+        return await list_answer(self._office, request, rules, rule_row)
 
     async def topic_permissions(self, request: Request) -> Response:
         name = self._user(request).name
         rules = [rule for rule in self._broker.permissions.list_topic() if rule.user == name]
-        return await list_answer(self._office, request, await viewed(rules, topic_row))
+        return await list_answer(self._office, request, rules, topic_row)
 
     def _user(self, request: Request) -> User:
         refuse_unless_role(request, ADMINISTRATOR)

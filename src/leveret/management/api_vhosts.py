@@ -9,14 +9,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.auth.permissions import EVERYTHING
+from leveret.broker.tracing import is_traced, set_tracing
 from leveret.broker.vhost import Vhost
 from leveret.management.answers import done, made
 from leveret.management.api_permissions import rule_row, topic_row
 from leveret.management.bodies import object_of, truth_of
 from leveret.management.doors import known_vhost, name_of, seen_vhost
-from leveret.management.errors import BadRequest, NotThere
-from leveret.management.global_parameters import carry_from
-from leveret.management.listing import Row, list_answer, object_answer, viewed
+from leveret.management.errors import NotThere
+from leveret.management.listing import Row, list_answer, object_answer
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.samples import Windows, windows_of
@@ -47,7 +47,7 @@ class Vhosts:
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         view = partial(self._row, windows_of(request.query_params), self._office.stats.totals())
-        return await list_answer(self._office, request, await viewed(visible_vhosts(request), view))
+        return await list_answer(self._office, request, visible_vhosts(request), view)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
@@ -58,21 +58,22 @@ class Vhosts:
         user = refuse_unless_role(request, ADMINISTRATOR)
         name = name_of(request, "vhost")
         given = await object_of(request, may_be_empty=True)
-        if truth_of(given, "tracing"):
-            raise BadRequest(f"vhost '{name}' cannot be traced: this broker has no tracing; leave 'tracing' out")
+        is_traced_now = truth_of(given, "tracing")
         facts = facts_given(given)
         is_new = name not in self._broker.vhosts
         vhost = self._broker.add_vhost(name)
         if is_new:
             self._broker.permissions.set(user.name, name, EVERYTHING, EVERYTHING, EVERYTHING)
-        note_facts(vhost, facts)
+        if "tracing" in given:
+            set_tracing(self._broker, vhost, is_traced_now)
+        if given.keys() != {"tracing"}:  # who only switches tracing says nothing of the rest
+            note_facts(vhost, facts)
         await settled(self._broker)
         return made(is_new)
 
     async def delete(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
         vhost = known_vhost(self._broker, name_of(request, "vhost"))
-        carry_from(self._broker, vhost)
         self._broker.delete_vhost(vhost.name)
         await settled(self._broker)
         return done()
@@ -80,12 +81,12 @@ class Vhosts:
     async def permissions(self, request: Request) -> Response:
         vhost = self._administered(request)
         rules = [rule for rule in self._broker.permissions.list() if rule.vhost == vhost.name]
-        return await list_answer(self._office, request, await viewed(rules, rule_row))
+        return await list_answer(self._office, request, rules, rule_row)
 
     async def topic_permissions(self, request: Request) -> Response:
         vhost = self._administered(request)
         rules = [rule for rule in self._broker.permissions.list_topic() if rule.vhost == vhost.name]
-        return await list_answer(self._office, request, await viewed(rules, topic_row))
+        return await list_answer(self._office, request, rules, topic_row)
 
     async def start(self, request: Request) -> Response:
         """A virtual host that is there runs."""
@@ -107,7 +108,7 @@ class Vhosts:
             "tags": facts["tags"],
             "default_queue_type": facts.get("default_queue_type", UNDEFINED),
             "metadata": facts,
-            "tracing": False,
+            "tracing": is_traced(vhost),
             "cluster_state": {self._broker.node_name: "running"},
             **self._office.stats.of_vhosts([vhost.name], windows, totals),
         }

@@ -3,7 +3,8 @@
 Programs log in by basic authentication with each request, the page by the cookie of its session. The page's own files
 and its login are open to all.
 
-The path is matched as it came, percent-encoded, so that the virtual host ``/`` can be one segment of it.
+The path is matched as it came, percent-encoded, so that the virtual host ``/`` can be one segment of it. A slash at the
+end changes nothing, as with RabbitMQ: tools such as Celery's Flower ask so.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.routing import BaseRoute, Router
+from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
 from leveret.auth.loopback import is_loopback
@@ -20,10 +22,15 @@ from leveret.auth.users import User
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
 from leveret.management import pages
+from leveret.management.api_tunnel import is_tunnel
 from leveret.management.errors import NotLoggedIn, answer_of
 from leveret.management.login import BROKER, USER, Login, credentials_of, logged_in
 from leveret.management.metrics import PATHS as METRICS
 from leveret.management.sessions import LOGIN, PAGE_HEADER, Desk, Sessions, peer_of
+from leveret.management.websocket import PATH as WEBSOCKET
+from leveret.management.websocket import ask_for_upgrade
+
+API = "/api/"
 
 log = get_log("http")
 
@@ -39,8 +46,9 @@ class Gate:
         self._loopback_users = loopback_users
         self._desk = Desk(Sessions(broker.clock, broker.users), login, loopback_users)
         files = pages.routes()
-        self._open_to_all = {LOGIN, *(file.path for file in files)}
-        self._router = Router([*files, *self._desk.routes(), *routes], redirect_slashes=False)
+        self._open_to_all = {LOGIN, WEBSOCKET, *(file.path for file in files)}
+        upgrade = Route(WEBSOCKET, ask_for_upgrade)
+        self._router = Router([*files, upgrade, *self._desk.routes(), *routes], redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
@@ -50,7 +58,7 @@ class Gate:
             has_begun = True
             await send(message)
 
-        method, path = scope["method"], scope["raw_path"].decode("latin-1")
+        method, path = scope["method"], _plain(scope["raw_path"].decode("latin-1"))
         try:
             await self._answer({**scope, "path": path}, receive, send_noting)
         except ClientDisconnect:
@@ -68,11 +76,22 @@ class Gate:
             log.debug("cut off at shutdown", method=method, path=path)  # this is the outermost call of the task
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] not in self._open_to_all and not _may_measure(Request(scope)):
+        path = scope["path"]
+        if path not in self._open_to_all and not is_tunnel(path) and not _may_measure(Request(scope)):
             scope[USER] = await self._user_of(Request(scope))
         scope[BROKER] = self._broker
         scope["app"] = self  # starlette's router raises for an unknown path only when there is an application
-        await self._router(scope, receive, send)
+        try:
+            await self._router(scope, receive, send)
+        except HTTPException as refusal:
+            if refusal.status_code == 405:
+                refusal.headers = {"Allow": ", ".join(self._methods_at(scope))}
+            raise
+
+    def _methods_at(self, scope: Scope) -> list[str]:
+        """All that are taken there; each has a route of its own."""
+        there = [route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE]
+        return sorted({method for route in there if isinstance(route, Route) for method in route.methods or ()})
 
     async def _user_of(self, request: Request) -> User:
         header = request.headers.get("authorization", "")
@@ -86,6 +105,10 @@ class Gate:
         if user is None:
             raise NotLoggedIn("login refused: wrong user name or password; the broker's log says more")
         return user
+
+
+def _plain(path: str) -> str:
+    return path.removesuffix("/") if path.startswith(API) and path != API else path
 
 
 def _may_measure(request: Request) -> bool:

@@ -49,7 +49,7 @@ def connection_view(stats: Stats, connection: Connection, windows: Windows = NO_
         "name": connection.name,
         "node": connection.broker.node_name,
         "type": "network",
-        "protocol": "AMQP 0-9-1",
+        "protocol": connection.protocol,
         "user": user,
         "user_who_performed_action": user,
         "vhost": connection.vhost.name,

@@ -12,7 +12,6 @@ from leveret.broker.broker import Broker
 from leveret.broker.vhost import PREDECLARED, Vhost
 from leveret.management.api_permissions import rule_row, topic_row
 from leveret.management.api_policies import policy_row
-from leveret.management.global_parameters import global_parameters
 from leveret.management.listing import Row, viewed
 from leveret.management.office import Office
 from leveret.management.parameter_facts import parameters_of
@@ -42,7 +41,7 @@ async def exported(office: Office) -> Row:
         "vhosts": await viewed(vhosts, _vhost_row),
         "permissions": await viewed(broker.permissions.list(), rule_row),
         "topic_permissions": await viewed(broker.permissions.list_topic(), topic_row),
-        "global_parameters": [{"name": name, "value": value} for name, value in global_parameters(broker).items()],
+        "global_parameters": [{"name": name, "value": value} for name, value in broker.parameters.all().items()],
         **await _contents(broker, vhosts),
     }
 

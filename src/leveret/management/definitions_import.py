@@ -75,7 +75,7 @@ REMEDIES = {
 async def planned(office: Office, definitions: Row, into: str | None, *, hashes: bool) -> Plan:
     """``into``: the virtual host that all is meant for; only what belongs to one is looked at then. Without ``hashes``
     passwords in plain are not hashed, and the plan must not be carried out."""
-    plan = Plan(office.broker, office.settings.default_vhost, into)
+    plan = Plan(office.broker, into)
     wanted = [section for section in CHECKS if into is None or section in OF_A_VHOST]
     plan.ignored = sorted(definitions.keys() - FACTS - {*wanted})
     turn = Turn()

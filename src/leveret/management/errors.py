@@ -101,7 +101,7 @@ def answer_of(error: Exception, method: str, path: str) -> Response:
 
 def _spoken(error: HTTPException, method: str, path: str) -> dict[str, str]:
     if error.status_code == 404:
-        return {"error": "not_found", "reason": f"nothing is at {path}: the pipeline API is under /api/pipeline"}
+        return {"error": "not_found", "reason": f"nothing is at {path}: /api/openapi.json lists what there is"}
     if error.status_code == 405:
         return {"error": "method_not_allowed", "reason": f"{path} does not take {method}"}
     return {"error": "bad_request", "reason": error.detail}

@@ -17,7 +17,6 @@ from leveret.broker.vhost import Vhost
 from leveret.management.api_policies import policy_given
 from leveret.management.bodies import text_of
 from leveret.management.errors import BadRequest
-from leveret.management.global_parameters import put_global
 from leveret.management.import_plan import Impossible, Plan, Step, name_in, short_text_in, step_to
 from leveret.management.listing import Row
 from leveret.management.parameter_facts import (
@@ -160,8 +159,6 @@ def check_global_parameter(plan: Plan, row: Row) -> Step:
     name = name_in(row)
     if "value" not in row:
         raise BadRequest(f"global parameter '{name}' has no 'value'")
-    if not plan.vhosts:
-        raise Impossible(f"global parameter '{name}' has no place: there is no vhost", "make a vhost first")
     value = row["value"]
     return step_to(
         "global_parameters",
@@ -169,7 +166,7 @@ def check_global_parameter(plan: Plan, row: Row) -> Step:
         None,
         plan.globals.get(name),
         value,
-        lambda: put_global(plan.broker, plan.default_vhost, name, value),
+        lambda: plan.broker.parameters.put(name, value),
     )
 
 
@@ -185,6 +182,7 @@ def _policy_step(plan: Plan, kind: str, vhost: str, name: str, given: dict[str, 
     if here is not None:
         before = here.policies.get(name, operator)
         _refuse_slow(policy, here)
+    plan.broker.plugins.refuse_policy(policy, before)
 
     def apply() -> None:
         plan.broker.policies.set(vhost, name, **given, operator=operator)

@@ -11,7 +11,6 @@ from leveret.errors import LeveretError
 from leveret.management.bodies import shown, text_of
 from leveret.management.doors import LONGEST_NAME, refuse_bad_name
 from leveret.management.errors import BadRequest
-from leveret.management.global_parameters import global_parameters
 from leveret.management.listing import Row
 from leveret.routing.exchange import Exchange
 
@@ -39,9 +38,8 @@ class Step(NamedTuple):
 class Plan:
     """What was found so far. Names in it are of what is here, or will be."""
 
-    def __init__(self, broker: Broker, default_vhost: str, into: str | None) -> None:
+    def __init__(self, broker: Broker, into: str | None) -> None:
         self.broker = broker
-        self.default_vhost = default_vhost
         self.into = into
         self.steps: list[Step] = []
         self.problems: list[Row] = []
@@ -52,7 +50,7 @@ class Plan:
         self.queues: dict[Key, tuple[object, ...]] = {}
         self.limits: dict[str, Mapping[str, int]] = {}
         self.topic_rules = {(rule.user, rule.vhost, rule.exchange): rule for rule in broker.permissions.list_topic()}
-        self.globals = global_parameters(broker)
+        self.globals = broker.parameters.all()
         self.to_hash: str | None = None  # the password of the user that was looked at last
         self.made_hashes: dict[str, str] = {}
 

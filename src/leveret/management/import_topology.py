@@ -32,6 +32,7 @@ def check_exchange(plan: Plan, row: Row) -> Step:
         check_same_exchange(current, wanted, vhost)
         return Step("exchanges", name, vhost, "existing", None)
     refuse_reserved(name, "exchange", vhost)
+    plan.broker.plugins.refuse_exchange(wanted, vhost)
     plan.exchanges[vhost, name] = wanted
 
     def apply() -> None:

@@ -2,13 +2,14 @@
 
     ?name=ord&use_regex=false&sort=messages&sort_reverse=true&page=1&page_size=100&columns=name,message_stats.publish
 
-What is listed is looked at on the loop, for some milliseconds a turn. All else works on plain values and is done in a
-thread: ten thousand rows hold nobody up. A regular expression of somebody else's is bounded in time.
+What is listed is looked at and written on the loop, for a millisecond a turn, so that ten thousand rows hold nobody up;
+names are matched in a thread. A regular expression of somebody else's is bounded in time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,6 +29,7 @@ LARGEST_PAGE = 500
 LONGEST_NAME = 1_000
 SECONDS = 1.0  # for a regular expression, over all rows
 MISSING = object()
+RANK, THING = "\0rank", "\0thing"  # no columns of anything
 
 
 class Asked(NamedTuple):
@@ -76,21 +78,76 @@ async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[R
 
 
 async def list_answer(
-    office: Office, request: Request, rows: list[Row], *, adding: Callable[[Row], Row] | None = None
+    office: Office,
+    request: Request,
+    things: Iterable[T],
+    view: Callable[[T], Row | None],
+    *,
+    at_hand: Mapping[str, Callable[[T], Any]] | None = None,
+    adding: Callable[[Row], Row] | None = None,
 ) -> Response:
-    """The rows as the query asks for them. ``adding`` what is costly is done for those that are shown."""
+    """The rows of these things, as the query asks for them.
+
+    ``at_hand`` gives columns without making a row: if it has the name and what is sorted by, rows are made of those
+    things alone that are shown. It is for things whose view leaves none out. ``adding`` what is costly is done for what
+    is shown.
+    """
     asked = asked_of(request)
-    shown = await office.in_worker(lambda: arranged(rows, asked))
-    if adding is not None:
-        await viewed(shown["items"] if isinstance(shown, dict) else shown, adding)
-    return json_bytes(await office.in_worker(lambda: encoded(narrowed(shown, asked.columns))))
+    if asked.name is None and not asked.sort and not asked.page:
+        return json_bytes(b"[%b]" % await _written(things, view, adding, asked.columns))
+    slim, made = await _ranked(things, view, asked.sort, at_hand or {})
+    shown = await office.in_worker(lambda: arranged(slim, asked))
+    items = await _written(shown.pop("items"), made, adding, asked.columns)
+    if not asked.page:
+        return json_bytes(b"[%b]" % items)
+    return json_bytes(b'{"items":[%b],%b' % (items, encoded(shown)[1:]))
 
 
-def narrowed(shown: list[Row] | Row, columns: tuple[tuple[str, ...], ...]) -> list[Row] | Row:
-    """With these columns alone."""
-    if isinstance(shown, dict):
-        return shown | {"items": [_only(row, columns) for row in shown["items"]]}
-    return [_only(row, columns) for row in shown]
+async def _ranked(
+    things: Iterable[T],
+    view: Callable[[T], Row | None],
+    sort: tuple[str, ...],
+    at_hand: Mapping[str, Callable[[T], Any]],
+) -> tuple[list[Row], Callable[[Row], Row | None]]:
+    """What is arranged by: each with a name and a rank. And how one of them becomes a row."""
+    name, rank = at_hand.get("name"), at_hand.get(".".join(sort) or "name")
+    if name is None or rank is None:
+        rows = await viewed(things, view)
+        turn = Turn()
+        for row in rows:
+            row[RANK] = _rank(_at(row, sort))
+            await turn.rest()
+        return rows, _without_rank
+    slim = await viewed(things, lambda thing: {"name": name(thing), RANK: _rank(rank(thing)), THING: thing})
+    return slim, lambda row: view(row[THING])
+
+
+def _without_rank(row: Row) -> Row:
+    del row[RANK]
+    return row
+
+
+async def _written(
+    things: Iterable[T],
+    view: Callable[[T], Row | None],
+    adding: Callable[[Row], Row] | None,
+    columns: tuple[tuple[str, ...], ...],
+) -> bytes:
+    """The rows as JSON, with commas in between. Each is thrown away before the next is made: to write, or to free, ten
+    thousand at once would hold the interpreter, and so the loop, for longer than a message may wait."""
+    parts: list[bytes] = []
+    turn = Turn()
+    for thing in list(things):
+        row = view(thing)
+        if row is not None:
+            parts.append(encoded(_only(row if adding is None else adding(row), columns)))
+        await turn.rest()
+    return b",".join(parts)
+
+
+def as_it_is(row: Row) -> Row:
+    """The view of what is a row already."""
+    return row
 
 
 def object_answer(request: Request, row: Row) -> Response:
@@ -98,15 +155,15 @@ def object_answer(request: Request, row: Row) -> Response:
     return json_bytes(encoded(_only(row, asked_of(request).columns)))
 
 
-def arranged(rows: list[Row], asked: Asked) -> list[Row] | Row:
-    """All of them in a list, or one page with what is to be known of the others; with all their columns."""
+def arranged(rows: list[Row], asked: Asked) -> Row:
+    """Those that are asked for as ``items``, and of a page what is to be known of the others. Each row has its rank."""
     total = len(rows)
     if asked.name is not None:
         rows = _named(rows, asked.name, is_regex=asked.is_regex)
     if asked.sort:
-        rows = sorted(rows, key=lambda row: _rank(_at(row, asked.sort)), reverse=asked.is_reversed)
+        rows = sorted(rows, key=itemgetter(RANK), reverse=asked.is_reversed)
     if not asked.page:
-        return rows
+        return {"items": rows}
     pages = max(-(-len(rows) // asked.page_size), 1)
     if asked.page > pages:
         raise PageOutOfRange(

@@ -21,13 +21,13 @@ from leveret.broker.errands import Errands
 from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
 from leveret.management.bodies import text_of
 from leveret.management.deaths import QUERY as DEATH
-from leveret.management.deaths import WantedDeath, wanted_death
+from leveret.management.deaths import WantedDeath, headers_of, wanted_death
 from leveret.management.errors import BadRequest
 from leveret.management.message_view import plain
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.walking import STEP
-from leveret.wire.content import body_of, properties_of
+from leveret.wire.content import body_of
 
 TEXTS = ("selector", "contains", "json")
 HEADER = "headers."
@@ -79,7 +79,7 @@ class Sieve(NamedTuple):
         return self.contains in body and (self.json is None or self.json.holds(body))
 
     def _has_headers(self, message: Message) -> bool:
-        headers = properties_of(message[0]).headers or {}
+        headers = headers_of(message)
         return all(name in headers and _shown(headers[name]) == text for name, text in self.headers)
 
 

@@ -24,6 +24,16 @@ from starlette.routing import Route
 
 from leveret.broker.broker import Broker
 from leveret.management.connection_view import channel_name
+from leveret.management.lag_metrics import (
+    OF_READERS,
+    OF_SPARK_QUERIES,
+    OF_STREAMS,
+    OTHER_QUERIES,
+    OTHER_READERS,
+    lags_of_readers,
+    lags_of_streams,
+    told_lags,
+)
 from leveret.management.login import USER
 from leveret.management.metric_families import (
     ALARMS,
@@ -57,7 +67,7 @@ from leveret.version import VERSION
 MOST = 1_000  # queues, connections, channels with lines of their own
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = frozenset({"/metrics", "/metrics/per-object", "/metrics/detailed"})
-PLAIN, DETAILED = "rabbitmq_", "rabbitmq_detailed_"
+PLAIN, DETAILED, OURS = "rabbitmq_", "rabbitmq_detailed_", "leveret_"
 NOBODY: Labels = (("vhost", ""), ("queue", ""))
 
 T = TypeVar("T")
@@ -187,6 +197,18 @@ class Exposition:
             *await _expose(queues, "queues", prefix),
             *await _expose(peers, "connections", prefix),
             *await _expose(channels, "channels", prefix),
+            *await self._lags(groups, vhosts, prefix),
+        ]
+
+    async def _lags(self, groups: frozenset[str] | None, vhosts: frozenset[str] | None, prefix: str) -> list[Metric]:
+        broker, known = self._office.broker, self._office.facts["spark_queries"]
+        streams = Kind(_chosen(OF_STREAMS, groups), lags_of_streams(broker, vhosts), NOBODY)
+        readers = Kind(_chosen(OF_READERS, groups), lags_of_readers(broker, vhosts), OTHER_READERS)
+        queries = Kind(_chosen(OF_SPARK_QUERIES, groups), told_lags(broker, known, vhosts), OTHER_QUERIES)
+        return [
+            *await _expose(streams, "streams", prefix),
+            *await _expose(readers, "stream_readers", OURS),
+            *await _expose(queries, "spark_queries", OURS),
         ]
 
 
@@ -228,7 +250,7 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
     left_out = Family(f"metrics_{name}_left_out", GAUGE, f"How many {name} are added up under an empty name")
     return [
         *((prefix, each.family, found) for each, found in zip(kind.families, samples, strict=True)),
-        ("leveret_", left_out, [((), max(number - MOST, 0))]),
+        (OURS, left_out, [((), max(number - MOST, 0))]),
     ]
 
 

@@ -70,7 +70,11 @@ def contexts(office: Office) -> list[Told]:
 
 def exchange_types(office: Office) -> list[Told]:
     return [
-        {"name": kind, "description": f"exchange of type {kind}", "enabled": True}
+        {
+            "name": kind,
+            "description": f"exchange of type {kind}",
+            "enabled": office.broker.plugins.knows_type(kind),
+        }
         for kind in sorted(office.broker.exchange_types.kinds())
     ]
 

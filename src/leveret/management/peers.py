@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 
+import h11
 from starlette.types import ASGIApp
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from leveret.logs import get_log
+from leveret.management.api_tunnel import SOCKET
+from leveret.management.stream_doors import StreamDoors
+from leveret.management.websocket import WebSocketPeer
 
 MOST_CONNECTIONS = 500
 MOST_UNREAD = 2 * MOST_CONNECTIONS
@@ -30,9 +34,17 @@ class Peer(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.app_state[SOCKET] = transport
         if len(self.connections) > MOST_UNREAD:
             transport.abort()
         self._expect_head(self._peers.head_timeout)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """From now on the socket is a WebSocket's, and nobody here waits for it."""
+        if self._head_due is not None:
+            self._head_due.cancel()
+        super().handle_websocket_upgrade(event)
+        self._peers.left()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._head_due is not None:
@@ -56,13 +68,17 @@ class Peer(H11Protocol):
 
 
 class Peers:
-    def __init__(self, app: ASGIApp, head_timeout: float) -> None:
+    def __init__(self, app: ASGIApp, head_timeout: float, doors: StreamDoors) -> None:
         self.head_timeout = head_timeout
+
+        def upgraded(**_: object) -> WebSocketPeer:
+            return WebSocketPeer(doors)
+
         self.config = Config(
             app,
             interface="asgi3",
             http=H11Protocol,
-            ws="none",
+            ws=upgraded,  # type: ignore[arg-type]  # called as a class would be
             lifespan="off",
             log_config=None,  # the process has its own
             proxy_headers=False,  # who forwards requests must not vouch for where they come from

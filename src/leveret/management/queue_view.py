@@ -4,7 +4,8 @@ Everything is read from what the queue holds in memory; no message is looked int
 from disk. Ours in addition:
 
     messages_delayed     wait for their next try
-    oldest_message_age   seconds, of the first message; null if nobody knows when it came
+    oldest_message_age   seconds, of the first message, to within five where nothing tells it better; null if none
+                         waits, or if nobody knows when it came
     drain_estimate       seconds until it is empty if all goes on as now; null if it does not shrink
     counters             all that the queue has counted since it was made
 """
@@ -17,6 +18,7 @@ from typing import Any
 from leveret.broker.policy import Policy
 from leveret.broker.policy_keys import ARGUMENTS, KEYS
 from leveret.broker.policy_merge import effective_arguments, merged
+from leveret.broker.queue_jobs import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.delivery.single_active import SingleActive
 from leveret.management.connection_view import consumer_view
@@ -26,8 +28,9 @@ from leveret.management.stats import Stats
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.counters import QueueCounters
+from leveret.queues.lane import Lane
 from leveret.queues.stream import StreamQueue
-from leveret.wire.content import PROPERTIES_AT, body_at, properties_of
+from leveret.wire.content import PROPERTIES_AT, body_at
 from leveret.wire.properties import FLAG_EXPIRATION, FLAG_TIMESTAMP
 
 Row = dict[str, Any]
@@ -57,7 +60,7 @@ class QueueView:
             "exclusive": queue.owner is not None,
             "arguments": plain(queue.arguments),
             "node": self._node,
-            "state": "paused" if queue.consumers.paused else "running",
+            "state": state_of(queue),
             "consumers": len(queue.consumers),
             "messages": ready + unacked,
             "messages_ready": ready,
@@ -65,7 +68,7 @@ class QueueView:
             "messages_delayed": 0 if queue.waiting is None else len(queue.waiting),
             "memory": queue.accounted,
             "head_message_timestamp": _timestamp(first),
-            "oldest_message_age": _oldest_age(queue, first),
+            "oldest_message_age": self._oldest_age(queue, first),
             "counters": {name: getattr(queue.counters, name) for name in QueueCounters.__slots__},
             **_sizes(queue),
             **_consumer_tags(queue),
@@ -74,6 +77,14 @@ class QueueView:
         }
         row["drain_estimate"] = drain_estimate(ready + unacked, row.get("messages_details"))
         return row
+
+    def _oldest_age(self, queue: ClassicQueue, first: Message | None) -> float | None:
+        """What the message tells, or else when its number was counted. Priorities mix what came one after the other."""
+        told = None if first is None else _told_age(queue, first)
+        if told is not None or isinstance(queue, StreamQueue) or len(queue.lanes) > 1:
+            return told
+        number = _first_number(queue.lanes[0])
+        return None if number is None else self._stats.waiting_since(queue, number)
 
     def detail(self, vhost: Vhost, queue: ClassicQueue) -> Row:
         row = self.row(vhost, queue)
@@ -166,19 +177,31 @@ def _flags(message: Message) -> int:
     return int.from_bytes(message[0][PROPERTIES_AT : PROPERTIES_AT + 2], "big")
 
 
+def state_of(queue: ClassicQueue) -> str:
+    return "paused" if queue.consumers.paused else "running"
+
+
 def _timestamp(message: Message | None) -> int | None:
     """What its publisher says, in seconds since 1970."""
     if message is None or not _flags(message) & FLAG_TIMESTAMP or body_at(message[0]) > LONGEST_PROPERTIES:
         return None
-    time: int | None = plain(properties_of(message[0]).timestamp)
+    time: int | None = plain(readable_properties(message).timestamp)
     return time
 
 
-def _oldest_age(queue: ClassicQueue, first: Message | None) -> float | None:
+def _first_number(lane: Lane) -> int | None:
+    """Of the first message, in the order in which they came; also of one that is on disk only."""
+    waiting = lane.first()
+    if waiting is not None:
+        return waiting[0]
+    if lane.paged:
+        return lane.page_start
+    return lane.page_stop if lane.fresh else None
+
+
+def _told_age(queue: ClassicQueue, first: Message) -> float | None:
     """From the time of arrival in a stream, or what is left of the queue's TTL; else by the publisher's timestamp."""
     surroundings = queue.surroundings
-    if first is None:
-        return None
     if isinstance(queue, StreamQueue):
         arrival = queue.readers.recent.since(queue.first_offset, 1)[0].time
         return max(0.0, (queue.wall_time() - arrival) / 1_000_000)

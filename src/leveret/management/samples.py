@@ -70,6 +70,17 @@ class Samples:
         start = self._place(max(low - 1, 0))
         return tuple(self._rows[start + 1 : start + self._width])
 
+    def first_reaching(self, column: int, number: int) -> int | None:
+        """The tick at which this column, which only grows, is first known to have been so high; None if it is not."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._rows[self._place(middle) + 1 + column] < number:
+                low = middle + 1
+            else:
+                high = middle
+        return self._rows[self._place(low)] if low < len(self) else None
+
     def _place(self, number: int) -> int:
         return (self._first + number) % self._most * self._width
 

@@ -43,6 +43,7 @@ from leveret.management.totals import (
     LENGTHS,
     NODE,
     QUEUE_COUNTS,
+    RECEIVED,
     TOTAL,
     TOTAL_COUNTS,
     TRAFFIC,
@@ -238,6 +239,17 @@ class Stats:
             "message_stats": self._told(QUEUE_COUNTS, queue_row(queue), row_at, windows.rates),
             **details(LENGTHS, row_at, self._past(windows.lengths)),
         }
+
+    def waiting_since(self, queue: ClassicQueue, number: int) -> float:
+        """Seconds since this many messages had come to the queue: at least so many, and to within a tick.
+
+        Who came before we began to look, or longer ago than samples reach, counts from the first sample on.
+        """
+        samples = self._samples.get(queue)
+        tick = None if samples is None else samples.first_reaching(RECEIVED, number)
+        if tick is None:
+            return 0.0  # since the last tick
+        return max(0.0, self._broker.clock.now() - max(self.started, self._epoch + tick * INTERVAL))
 
     def of_exchange(self, vhost: str, exchange: str, windows: Windows = NO_WINDOWS) -> Told:
         """`message_stats` with publish_in and publish_out."""

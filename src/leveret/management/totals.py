@@ -44,6 +44,7 @@ CHURN = (
 )
 NODE = (*TOTAL, *CHURN, "mem_used")
 
+RECEIVED = QUEUE.index("publish")
 GIVEN = tuple(QUEUE.index(name) for name in ("deliver", "deliver_no_ack", "get", "get_no_ack"))
 QUEUE_COUNTS: tuple[Column, ...] = (*((name, (QUEUE.index(name),)) for name in QUEUE[:7]), ("deliver_get", GIVEN))
 TOTAL_COUNTS: tuple[Column, ...] = (

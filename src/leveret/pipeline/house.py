@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from leveret.broker.broker import Broker
 from leveret.clock import Clock
 from leveret.errors import BrokerStopped
+from leveret.management.spark_queries import SparkQueries
 from leveret.pipeline.commits import Commits
 
 WORKERS = 2
@@ -25,6 +26,7 @@ class House:
     def __init__(self, broker: Broker, max_message_bytes: int = 16 << 20) -> None:
         self.broker = broker
         self.commits = Commits(broker)
+        self.queries = SparkQueries(broker.clock)
         self.max_message_bytes = max_message_bytes
         self.held = 0  # bytes of Arrow that wait for the rest of their record batch
         self._threads: ThreadPoolExecutor | None = None

@@ -1,8 +1,4 @@
-"""What running queries say of themselves: rates, lag, state. Kept in memory, for whoever looks.
-
-A report replaces the last one of its query. Who has been silent for an hour is forgotten, and there is room for a
-thousand: the one that was silent for longest makes place.
-"""
+"""What running queries say of themselves, told to the broker: management/spark_queries.py keeps it."""
 
 from __future__ import annotations
 
@@ -10,23 +6,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.clock import Clock
 from leveret.management.answers import json_answer
-from leveret.management.bodies import json_of, text_of
+from leveret.management.bodies import body_of, parsed, text_of
 from leveret.management.errors import BadRequest
 from leveret.management.login import user_of
 from leveret.pipeline.house import House
 
 MOST_BYTES = 64 << 10
-MOST_QUERIES = 1_000
-SILENT = 3600.0  # seconds
 FIELDS = (
     "id",
     "name",
     "run_id",
+    "vhost",
     "batch",
     "rows",
     "rows_per_second",
+    "input_rows_per_second",
     "lag",
     "batch_ms",
     "sources",
@@ -36,40 +31,12 @@ FIELDS = (
 )
 
 
-class Queries:
-    """The last report of each query, those that came last at the end."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._reports: dict[tuple[str, str], tuple[float, dict[str, object]]] = {}  # by user and id
-
-    def note(self, user: str, report: dict[str, object]) -> None:
-        self._forget_silent()
-        key = (user, text_of(report, "id"))
-        self._reports.pop(key, None)
-        if len(self._reports) >= MOST_QUERIES:
-            del self._reports[next(iter(self._reports))]
-        self._reports[key] = self._clock.now(), {**report, "user": user}
-
-    def list(self) -> list[dict[str, object]]:
-        self._forget_silent()
-        return [report for _, report in self._reports.values()]
-
-    def _forget_silent(self) -> None:
-        before = self._clock.now() - SILENT
-        while self._reports:
-            oldest = next(iter(self._reports))
-            if self._reports[oldest][0] > before:
-                return
-            del self._reports[oldest]
-
-
 class QueriesEndpoints:
     def __init__(self, house: House) -> None:
-        self._queries = Queries(house.clock)
+        self._queries = house.queries
 
     async def note(self, request: Request) -> Response:
-        report = await json_of(request, MOST_BYTES)
+        report = parsed(await body_of(request, MOST_BYTES), f"the body of {request.url.path}")
         strange = sorted(report.keys() - set(FIELDS))
         if strange:
             raise BadRequest(f"'{strange[0]}' is unknown in a report: name {', '.join(FIELDS)}")
@@ -79,7 +46,7 @@ class QueriesEndpoints:
         return json_answer({"id": report["id"]})
 
     async def list(self, request: Request) -> Response:
-        return json_answer({"queries": self._queries.list()})
+        return json_answer({"queries": [{**each.report, "user": each.user} for each in self._queries.known()]})
 
 
 def routes(house: House) -> list[Route]:

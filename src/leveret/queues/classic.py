@@ -277,8 +277,8 @@ class ClassicQueue:
             self.dismiss(consumer)
         return number
 
-    def get(self, no_ack: bool) -> Taken | None:
-        """Take the first ready message by hand; see ``needs_load`` first."""
+    def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
+        """Take the first ready message by hand, for ``by``; see ``needs_load`` first."""
         return take_by_hand(self, no_ack)
 
     @property

@@ -198,7 +198,8 @@ class StreamQueue(ClassicQueue):
         for observer in self.observers:
             observer(self)
 
-    def delivered(self, number: int, size: int) -> None:
+    def delivered(self, number: int, size: int, consumer: Consumer, first: int) -> None:
+        """So many, from the offset ``first`` on."""
         self.counters.delivered += number
         self.unacked += number
         self.held += size
@@ -227,7 +228,7 @@ class StreamQueue(ClassicQueue):
     def needs_load(self) -> bool:
         return False
 
-    def get(self, no_ack: bool) -> Taken | None:
+    def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
         raise Unsupported(f"basic.get not supported by stream queues {self._title}: consume it with a prefetch")
 
     def purge(self) -> int:

@@ -6,6 +6,7 @@ only when the consumer has room: a reader that is slow holds nothing but what it
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.delivery.consumer import Consumer
@@ -47,6 +48,9 @@ class StreamReaders:
 
     def __len__(self) -> int:
         return len(self._readers)
+
+    def __iter__(self) -> Iterator[StreamReader]:
+        return iter(self._readers.values())
 
     @property
     def memory(self) -> int:
@@ -134,7 +138,7 @@ class StreamReaders:
             if stretch:
                 number, size = consumer.take(stretch, reader.number, first + 1, len(stretch))
                 reader.given(first, number)
-                queue.delivered(number, size)
+                queue.delivered(number, size, consumer, first)
                 left -= number
                 if consumer.one_shot:
                     queue.dismiss(consumer)

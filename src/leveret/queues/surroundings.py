@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from leveret.queues.dying import Dead
     from leveret.queues.queue import Queue
     from leveret.queues.trace import Trace
+    from leveret.queues.traced import Witness
 
 PER_MESSAGE = 120  # bytes of Python objects around each waiting message, measured: tuple, bytes head, queue slot
 
@@ -79,4 +80,5 @@ class Surroundings:
     stream_offsets: OffsetBook | None = None
     when_granted: Callable[[Callable[[], None]], None] = lambda call: call()  # once all so far is durable
     alarm: Callable[[str, str | None], None] = lambda name, reason: None  # raises one, or calms it
+    witness: Witness | None = None  # is told of every message, while the virtual host is traced (queues/traced.py)
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

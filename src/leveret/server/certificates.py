@@ -1,9 +1,10 @@
 """Certificates that are renewed while the broker runs: asked for by a reload, or noticed when their files change.
 
-New files become a new context, tried whole before anybody meets it; then the listener is told to receive new peers with
-it. A context that peers have met is never changed, so no handshake sees half of a change, and neither the authorities
-nor the tickets of earlier contexts live on in it. Files that cannot be used leave everything as it was; they are looked
-at again once they change, which they do when a renewal that had written one of two files writes the other.
+New files become new contexts, one for each door, all of them tried whole before anybody meets one; then the listeners
+are told to receive new peers with them. A context that peers have met is never changed, so no handshake sees half of a
+change, and neither the authorities nor the tickets of earlier contexts live on in it. Files that cannot be used leave
+everything as it was; they are looked at again once they change, which they do when a renewal that had written one of
+two files writes the other.
 """
 
 from __future__ import annotations
@@ -22,32 +23,37 @@ from leveret.server.tls import server_context
 
 T = TypeVar("T")
 INTERVAL = 60.0  # seconds between two looks at the files
+Renew = Callable[[ssl.SSLContext], Awaitable[None]]
 Seen = tuple[tuple[int, int, int] | None, ...]
 
 log = get_log("tls")
 
 
 class Certificates:
-    """The files of one node. ``context()`` at the start; later contexts go to ``renew``."""
+    """The files of one node: certificate, key, authorities of clients. ``seal`` each door, then ``watch``."""
 
-    def __init__(
-        self,
-        files: tuple[Path, Path | None, Path | None],
-        timers: Timers,
-        renew: Callable[[ssl.SSLContext], Awaitable[None]],
-    ) -> None:
-        self._files = files  # certificate, key, authorities
+    def __init__(self, files: tuple[Path, Path | None, Path | None], timers: Timers) -> None:
+        self._files = files
         self._timers = timers
-        self._renew = renew
+        self._doors: list[tuple[Renew, bool]] = []
         self._seen: Seen = ()
         self._one_at_a_time = asyncio.Lock()
         self._timer: Timer | None = None
+        self._is_due = False
         self._looking: asyncio.Task[None] | None = None
 
-    def context(self) -> ssl.SSLContext:
-        """Reads the files; ConfigError names the one that cannot be used."""
+    def seal(self, renew: Renew, *, asks_clients: bool) -> ssl.SSLContext:
+        """The first context of a door; later ones go to ``renew``. ConfigError names the file that cannot be used.
+
+        A door that asks clients for certificates has browsers ask their users which one they mean.
+        """
+        self._doors.append((renew, asks_clients))
+        return self._contexts()[-1]
+
+    def _contexts(self) -> list[ssl.SSLContext]:
         self._seen = self._look_at_files()  # before they are read: a later change is then seen later
-        return server_context(*self._files)
+        certificate, key, authorities = self._files
+        return [server_context(certificate, key, authorities if asks else None) for _, asks in self._doors]
 
     def watch(self) -> None:
         self._timer = self._timers.at(self._timers.clock.now() + INTERVAL, self._due)
@@ -65,18 +71,22 @@ class Certificates:
 
     def _due(self) -> None:
         self.watch()
+        self._is_due = True  # also while somebody still looks: what changes behind his back is seen the next time round
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self._reload_if_changed())
+            self._looking = asyncio.ensure_future(self._look())
 
-    async def _reload_if_changed(self) -> None:
-        async with self._one_at_a_time:
-            if await _in_thread(self._look_at_files) != self._seen:
-                await self._reload()
+    async def _look(self) -> None:
+        while self._is_due:
+            self._is_due = False
+            async with self._one_at_a_time:
+                if await _in_thread(self._look_at_files) != self._seen:
+                    await self._reload()
 
     async def _reload(self) -> bool:
         try:
-            context = await _in_thread(self.context)
-            await self._renew(context)
+            contexts = await _in_thread(self._contexts)
+            for (renew, _), context in zip(self._doors, contexts, strict=True):
+                await renew(context)
         except (ConfigError, OSError) as problem:
             log.error("certificate not renewed, the old one stays", certificate=self._files[0], reason=problem)
             return False

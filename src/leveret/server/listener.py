@@ -1,28 +1,26 @@
-"""Listening sockets: bind them, admit peers, refuse those that are too many."""
+"""Who comes in over AMQP or STOMP: admitted, or refused because there are too many."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from dataclasses import replace
-from typing import Any
 
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
-from leveret.server.binding import reuse_address, unusable
+from leveret.server.binding import Ports
 from leveret.server.logins import Logins
 from leveret.server.pulse import Pulse
+from leveret.server.stomp_doorman import StompDoorman
 from leveret.server.transport import Doorman
 from leveret.session.connection import Connection
 from leveret.session.limits import Limits
 
-BACKLOG = 1024
 SPARE_FILES = 64  # descriptors that connections may not use up: files, the loop, a way in for the operator
 
 
 class Listener:
-    """All AMQP sockets of a node, with and without TLS."""
+    """All AMQP and STOMP sockets of a node, with and without TLS."""
 
     def __init__(
         self,
@@ -39,31 +37,17 @@ class Listener:
         self._logins = logins
         self._pulse = pulse
         self._most = _most_connections(max_connections)
-        self._servers: list[asyncio.Server] = []
-        self._sealed: list[asyncio.Server] = []  # those with TLS
-        self._is_over = False
+        self._ports = Ports(lambda: Doorman(self), lambda: pulse.handshake_timeout)
+        self._stomp_ports = Ports(lambda: StompDoorman(self), lambda: pulse.handshake_timeout)
         self._log = get_log("listener")
         self._gone = asyncio.Event()
 
     async def listen(self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None) -> int:
         """Bind every host at one port; the port, which is a picked one if 0 was asked for."""
-        for host in hosts:
-            try:
-                server = await self._serve(context, host=host or None, port=port, reuse_address=reuse_address())
-            except OSError as problem:
-                raise unusable(host, port, flag, problem) from problem
-            (self._servers if context is None else self._sealed).append(server)
-            port = port or server.sockets[0].getsockname()[1]
-        return port
+        return await self._ports.listen(hosts, port, flag, context)
 
-    async def _serve(self, context: ssl.SSLContext | None, **where: Any) -> asyncio.Server:
-        return await self.loop.create_server(
-            lambda: Doorman(self),
-            ssl=context,
-            ssl_handshake_timeout=self._pulse.handshake_timeout if context else None,
-            backlog=BACKLOG,
-            **where,
-        )
+    async def listen_for_stomp(self, hosts: tuple[str, ...], port: int, flag: str) -> int:
+        return await self._stomp_ports.listen(hosts, port, flag, None)
 
     # ---- what may change while it listens
 
@@ -74,31 +58,13 @@ class Listener:
         self._most = _most_connections(max_connections)
 
     async def renew(self, context: ssl.SSLContext) -> None:
-        """Receive new peers with ``context``; who is connected or shaking hands stays as it is.
-
-        The sockets stay too, under a second descriptor each, so nobody who knocks meanwhile is turned away.
-        """
-        made: list[asyncio.Server] = []
-        try:
-            for door in [door for server in self._sealed for door in server.sockets]:
-                again = socket.fromfd(door.fileno(), door.family, door.type)
-                try:
-                    made.append(await self._serve(context, sock=again))
-                except BaseException:
-                    again.close()
-                    raise
-        except BaseException:
-            _close(made)
-            raise
-        _close(self._sealed)
-        self._sealed = made
-        if self._is_over:  # the listener was stopped meanwhile
-            _close(made)
+        """Receive new peers with ``context``; who is connected or shaking hands stays as it is."""
+        await self._ports.renew(context)
 
     # ---- the doormen call
 
     def admit(self, doorman: Doorman, name: str) -> Connection:
-        session = Connection(self._broker, doorman, self._logins.login, self.limits, name)
+        session = doorman.open_session(self._broker, self._logins.login, self.limits, name)
         if len(self._pulse.doormen) >= self._most:
             self._log.warning("connection refused: too many", connection=name, most=self._most)
             doorman.abort()
@@ -118,8 +84,8 @@ class Listener:
 
     async def stop(self, seconds: float) -> None:
         """No new peers; those that are here are told, and cut off when their time is up."""
-        self._is_over = True
-        _close(self._servers + self._sealed)
+        self._ports.close()
+        self._stomp_ports.close()
         self._gone.clear()
         for doorman in list(self._pulse.doormen):
             doorman.session.force_close("broker forced connection closure with reason 'shutdown'")
@@ -139,11 +105,6 @@ class Listener:
 def most_unfinished(max_message_bytes: int) -> int:
     """Bytes of messages under way that one connection may have us keep."""
     return max(64 << 20, 2 * max_message_bytes)
-
-
-def _close(servers: list[asyncio.Server]) -> None:
-    for server in servers:
-        server.close()
 
 
 def _most_connections(wanted: int | None) -> int:

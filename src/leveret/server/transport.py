@@ -7,10 +7,13 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from leveret.session.connection import Connection
+from leveret.session.connection import Connection, Login
+from leveret.wire.grammar import Step
 
 if TYPE_CHECKING:
+    from leveret.broker.broker import Broker
     from leveret.server.listener import Listener
+    from leveret.session.limits import Limits
 
 PATIENCE = 5.0  # seconds that a peer may take to read what is left, after we have decided to close
 
@@ -51,6 +54,9 @@ class Doorman(asyncio.Protocol):
         self.host, name = _names(transport)
         self.certificate = transport.get_extra_info("peercert") or None
         self.session: Connection = self._listener.admit(self, name)
+
+    def open_session(self, broker: Broker, login: Login, limits: Limits, name: str) -> Connection:
+        return Connection(broker, self, login, limits, name)
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
@@ -107,6 +113,10 @@ class Doorman(asyncio.Protocol):
         if spoken is None:
             return None
         return spoken.version() or "", (spoken.cipher() or ("", "", 0))[0]
+
+    def is_known(self) -> bool:
+        """Whether the peer has logged in."""
+        return self.session.step is Step.OPEN
 
     def close_after(self, seconds: float) -> None:
         self._reap(seconds, self.close)

@@ -89,6 +89,7 @@ class Connection:
         self.name = name
         self.log = get_log("session").bind(connection=name)
         self.connected_at = broker.clock.wall()
+        self.protocol = "AMQP 0-9-1"  # that the peer speaks
         self.mechanism = ""  # by which the peer logged in
         self.client_name: str | None = None
         self.client_properties: Table = {}

@@ -268,7 +268,7 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
         if queue.pager.when_loaded(lambda: _get_loaded(channel, method)):
             connection.halt(LOADING)
             return False
-    taken = queue.get(method.no_ack)
+    taken = queue.get(method.no_ack, channel)
     if taken is None:
         channel.send(BasicGetEmpty())
         return True

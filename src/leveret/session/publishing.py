@@ -15,6 +15,7 @@ from itertools import groupby
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from leveret.broker.firehose import Peer
 from leveret.message import (
     NEVER,
     PERSISTENT,
@@ -27,7 +28,7 @@ from leveret.queues.choosy import offer
 from leveret.queues.queue import is_mixed, publish_to, stretches
 from leveret.session.guarded import publish_guarded
 from leveret.session.inspection import inspect
-from leveret.session.routes import Route
+from leveret.session.routes import Route, TracedRoute
 from leveret.store.log import GRANTED
 from leveret.wire.constants import FRAME_END, NO_ROUTE
 from leveret.wire.frames import method_frame
@@ -202,6 +203,9 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
 
 def publish_choosy(channel: Channel, route: Route, run: list[Message]) -> None:
     """Some queue may refuse: each message has a fate of its own. Alike fates in a row are told as one."""
+    if isinstance(route, TracedRoute):
+        publish_traced(channel, route, run)
+        return
     broker, confirms = channel.connection.broker, channel.confirms
     outcomes = [offer(route.queues, broker.log, message) for message in run]
     if confirms is None:
@@ -214,6 +218,17 @@ def publish_choosy(channel: Channel, route: Route, run: list[Message]) -> None:
         channel.send_verdicts(confirms.published(number, outcome.receipt))
         if outcome.receipt != GRANTED:
             broker.awaiting[channel] = None
+
+
+def publish_traced(channel: Channel, route: TracedRoute, run: list[Message]) -> None:
+    """The virtual host is traced: somebody is told of each message before it takes its usual way."""
+    number, connection = len(run), channel.connection
+    route.counters.published -= number  # they are counted once more on that way
+    channel.published -= number
+    peer = Peer(connection.name, channel.number, connection.user.name)
+    with route.tracer.publishing(peer, run, route.queues, route.mandatory):
+        timed = any(message[2].deadline != NEVER for message in run)
+        publish(channel, route.untraced(), run, sum([len(message[0]) for message in run]), timed)
 
 
 def give_back(channel: Channel, run: list[Message]) -> None:

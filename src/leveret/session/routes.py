@@ -20,6 +20,7 @@ from leveret.session.extending import EXTEND
 from leveret.wire.methods import BasicPublish
 
 if TYPE_CHECKING:
+    from leveret.broker.tracing import Tracer
     from leveret.session.channel import Channel
 
 MOST_REMEMBERED = 1_024
@@ -61,18 +62,22 @@ class Route:
         self.epoch = MADE_FOR_ONE
         self.deaths = -1
 
+    def like(self) -> Route:
+        """The same without queues."""
+        return Route(self.address, self.exchange, self.counters, self.mandatory)
+
     def living(self) -> Route:
         """The route without queues that died since it was made: for what waited before it could be published."""
         if all(queue.alive for queue in self.queues):
             return self
-        rest = Route(self.address, self.exchange, self.counters, self.mandatory)
+        rest = self.like()
         rest.special, rest.extends = self.special, self.extends
         rest.lead_to([queue for queue in self.queues if queue.alive])
         return rest
 
     def waiting_in(self, queue: Queue) -> Route:
         """The same for a message that is to be routed later (broker/schedules.py)."""
-        own = Route(self.address, self.exchange, self.counters, self.mandatory)
+        own = self.like()
         own.lead_to([queue])
         return own
 
@@ -82,6 +87,31 @@ class Route:
         self.guarded = any(queue.guard is not None for queue in queues)
         self.choosy = any(queue.choosy for queue in queues)
         self.plain = bool(queues) and not self.durable and not self.guarded and not self.choosy
+
+
+class TracedRoute(Route):
+    """In a virtual host that is traced. Whatever its queues are, it goes by publish_choosy, which knows of it."""
+
+    __slots__ = ("tracer",)
+
+    def __init__(
+        self, address: Address, exchange: Exchange, counters: ExchangeCounters, mandatory: bool, tracer: Tracer
+    ) -> None:
+        super().__init__(address, exchange, counters, mandatory)
+        self.tracer = tracer
+        self.choosy = True
+
+    def like(self) -> Route:
+        return TracedRoute(self.address, self.exchange, self.counters, self.mandatory, self.tracer)
+
+    def lead_to(self, queues: list[Queue]) -> None:
+        self.queues = queues
+
+    def untraced(self) -> Route:
+        """The way that it would be if nobody wanted to know."""
+        usual = super().like()
+        usual.lead_to(self.queues)
+        return usual
 
 
 class Routes:
@@ -122,7 +152,10 @@ class Routes:
         check_topic(connection, "write", exchange, method.routing_key)
         connection.note_publisher()
         address = Address(method.exchange, method.routing_key, channel.number, connection.frame_max)
-        route = Route(address, exchange, vhost.counters_of(exchange.name), method.mandatory)
+        tracer, counters = vhost.trace_points.tracer, vhost.counters_of(exchange.name)
+        route = Route(address, exchange, counters, method.mandatory)
+        if tracer is not None:
+            route = TracedRoute(address, exchange, counters, method.mandatory, tracer)
         route.epoch, route.deaths = vhost.epoch, vhost.deaths
         if not method.exchange and method.routing_key == EXTEND:
             route.special = route.extends = True
@@ -142,7 +175,7 @@ class Routes:
     def reroute(self, route: Route, keys: Sequence[str], headers: Mapping[str, object]) -> Route:
         """A route for one message that has to be looked into: by its headers, or to more keys than one."""
         vhost = self._channel.vhost
-        own = Route(route.address, route.exchange, route.counters, route.mandatory)
+        own = route.like()
         own.lead_to(vhost.live_queues(vhost.route(route.exchange, keys, headers).queues))
         return own
 

@@ -75,7 +75,7 @@ class LeveretListener(StreamingQueryListener):
     def _report(self, whole: dict[str, object]) -> None:
         self._last[str(whole["id"])] = whole
         with BrokerClient(self._access) as client:
-            client.post("/queries", whole)
+            client.post("/queries", {"vhost": self._access.vhost, **whole})
 
     def _commit(self, done: LeaseOffset) -> None:
         with BrokerClient(replace(self._access, vhost=done.vhost)) as client:

@@ -86,6 +86,11 @@ class StreamFiles:
         self._damage = StreamDamage(disk)
         self._log = get_log("store")
 
+    @property
+    def segments(self) -> int:
+        """How many files it has."""
+        return len(self._segments)
+
     # ---- the beginning
 
     def open(self) -> None:

@@ -161,7 +161,7 @@ def test_s4_14_exchanges_that_are_always_there_are_no_rows(life: Life) -> None:
     assert found.exchanges == []
     assert [(row.source, row.destination, row.key) for row in found.bindings] == [("amq.topic", "q", "k")]
     vhost = life.next().vhost
-    predeclared = {"", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"}
+    predeclared = {"", "amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "amq.rabbitmq.trace"}
     assert vhost.exchanges.keys() == predeclared
     assert vhost.route(vhost.exchange(""), ["q"], {}).queues == ["q"]
     assert vhost.route(vhost.exchange("amq.topic"), ["k"], {}).queues == ["q"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -12,7 +14,7 @@ from starlette.requests import Request
 from leveret.management import listing
 from leveret.management import turns as turns_of_work
 from leveret.management.errors import BadRequest, PageOutOfRange
-from leveret.management.listing import arranged, asked_of, narrowed, viewed
+from leveret.management.listing import arranged, asked_of, viewed
 
 ROWS: list[dict[str, Any]] = [
     {"name": "orders.new", "messages": 5, "message_stats": {"publish": 7, "ack": 1}},
@@ -22,15 +24,46 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
+AT_HAND: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "name": lambda row: row["name"],
+    "messages": lambda row: row["messages"],
+}
+
+
+class Desk:
+    """An office that does everything here and now."""
+
+    @staticmethod
+    async def in_worker(job: Callable[[], Any]) -> Any:
+        return job()
+
+
+def request(query: str) -> Request:
+    return Request({"type": "http", "query_string": query.encode(), "headers": []})
+
+
 def asked(query: str) -> listing.Asked:
-    return asked_of(Request({"type": "http", "query_string": query.encode(), "headers": []}))
+    return asked_of(request(query))
 
 
-def names(query: str) -> list[str]:
-    found = arranged(ROWS, asked(query))
+def told(query: str, rows: list[dict[str, Any]] = ROWS, at_hand: Any = None) -> Any:
+    """The answer, and which rows were made for it."""
+    made: list[str] = []
+
+    def view(row: dict[str, Any]) -> dict[str, Any]:
+        made.append(row["name"])
+        return dict(row)
+
+    answer = asyncio.run(listing.list_answer(Desk(), request(query), rows, view, at_hand=at_hand))  # type: ignore[arg-type]
+    return json.loads(bytes(answer.body)), made
+
+
+def names(query: str, at_hand: Any = None) -> list[str]:
+    found, _ = told(query, at_hand=at_hand)
     return [row["name"] for row in (found["items"] if isinstance(found, dict) else found)]
 
 
+@pytest.mark.parametrize("at_hand", [None, AT_HAND], ids=["by rows", "at hand"])
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -49,13 +82,21 @@ def names(query: str) -> list[str]:
         ("page=1&page_size=2&sort=name", ["Mail", "audit"]),
     ],
 )
-def test_filter_sort_and_page(query: str, found: list[str]) -> None:
-    assert names(query) == found
+def test_filter_sort_and_page(query: str, found: list[str], at_hand: Any) -> None:
+    assert names(query, at_hand) == found
+
+
+def test_with_what_is_at_hand_rows_are_made_of_those_alone_that_are_shown() -> None:
+    assert told("page=1&page_size=1&sort=messages&sort_reverse=true", at_hand=AT_HAND)[1] == ["orders.old"]
+    assert len(told("page=1&page_size=1&sort=message_stats.ack", at_hand=AT_HAND)[1]) == 4
+
+
+def test_what_rows_are_arranged_by_does_not_show() -> None:
+    assert told("sort=messages&name=audit")[0] == [{"name": "audit", "messages": None}]
 
 
 def test_a_page_tells_of_the_others() -> None:
-    query = asked("page=1&page_size=1&name=orders&columns=name")
-    assert narrowed(arranged(ROWS, query), query.columns) == {
+    assert told("page=1&page_size=1&name=orders&columns=name")[0] == {
         "filtered_count": 2,
         "item_count": 1,
         "items": [{"name": "orders.new"}],
@@ -67,20 +108,18 @@ def test_a_page_tells_of_the_others() -> None:
 
 
 def test_an_empty_list_has_one_page() -> None:
-    found = arranged([], asked("page=1"))
-    assert isinstance(found, dict)
+    found, _ = told("page=1", [])
     assert (found["page_count"], found["items"]) == (1, [])
 
 
 def test_a_page_that_is_not_there() -> None:
     with pytest.raises(PageOutOfRange, match="page: 3 page size: 2, len: 4: ask for page 1 to 2"):
-        arranged(ROWS, asked("page=3&page_size=2"))
+        told("page=3&page_size=2")
 
 
 def test_columns_keep_their_place_and_missing_ones_are_left_out() -> None:
-    query = asked("columns=message_stats.publish,name,nothing")
-    found = narrowed(arranged(ROWS, query), query.columns)
-    assert found[:2] == [{"message_stats": {"publish": 7}, "name": "orders.new"}, {"name": "orders.old"}]  # type: ignore[index]
+    found, _ = told("columns=message_stats.publish,name,nothing")
+    assert found[:2] == [{"message_stats": {"publish": 7}, "name": "orders.new"}, {"name": "orders.old"}]
 
 
 @pytest.mark.parametrize(

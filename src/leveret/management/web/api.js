@@ -38,8 +38,8 @@ export function path(texts, ...parts) {
   return texts.reduce((all, text, at) => all + encodeURIComponent(parts[at - 1]) + text);
 }
 
-async function call(method, address, query, body, { signal, isLogin = false } = {}) {
-  const response = await sent(method, located(address, query), body, signal);
+async function call(method, address, query, body, { signal, isLogin = false, headers = {} } = {}) {
+  const response = await sent(method, located(address, query), body, signal, headers);
   const answer = await readable(response);
   if (response.ok) return answer;
   if (response.status === 401 && !isLogin) whenLoggedOut();
@@ -47,8 +47,8 @@ async function call(method, address, query, body, { signal, isLogin = false } = 
   throw new ApiError(response.status, TITLES[response.status] ?? `Status ${response.status}`, String(reason));
 }
 
-async function sent(method, address, body, signal) {
-  const headers = { "X-Requested-With": "leveret", Accept: "application/json" };
+async function sent(method, address, body, signal, further) {
+  const headers = { "X-Requested-With": "leveret", Accept: "application/json", ...further };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   try {
     return await fetch(address, {

@@ -36,7 +36,7 @@ export function form(fields, action, send) {
   return element;
 }
 
-/** A dialogue that is gone when it is closed. Gives a function that closes it. */
+/** A dialogue that is gone when it is closed, or when its page is left. Gives a function that closes it. */
 export function dialogue(title, content) {
   const close = () => element.close();
   const element = h(
@@ -45,7 +45,11 @@ export function dialogue(title, content) {
     h("header", {}, h("h2", {}, title), h("button", { type: "button", class: "quiet", "aria-label": "Close", onclick: close }, "×")),
     content,
   );
-  element.addEventListener("close", () => element.remove());
+  window.addEventListener("hashchange", close);
+  element.addEventListener("close", () => {
+    window.removeEventListener("hashchange", close);
+    element.remove();
+  });
   document.body.append(element);
   element.showModal();
   return close;

@@ -3,7 +3,7 @@
 // {items, filtered_count, total_count}: the API's own shape, or `rowsSource` for rows that are all here.
 //
 // A column is {title, value(row), show?(value, row), sort?, align?, rank?, width?}. A cell is touched only when its value
-// has changed, so focus and selection survive a refresh. Rank 2 and 3 give way where the window is narrow.
+// has changed, so focus and selection survive a refresh. Rank 4, then 3, then 2 give way where the table is narrow.
 
 import { fill, h } from "./dom.js";
 import { live } from "./live.js";
@@ -29,13 +29,14 @@ export class Table {
   #lines = [];
   #refresh = () => {};
 
-  constructor({ columns, source, signal, sort = "", reverse = false, noun = "row", empty, onCount }) {
+  constructor({ columns, source, signal, sort = "", reverse = false, noun = "row", nouns = `${noun}s`, empty, onCount }) {
     this.#columns = columns;
     this.#source = source;
     this.#signal = signal;
     this.#sort = sort;
     this.#reverse = reverse;
     this.noun = noun;
+    this.nouns = nouns;
     this.empty = empty;
     this.onCount = onCount;
     this.#build();
@@ -56,7 +57,7 @@ export class Table {
   }
 
   #build() {
-    this.search = h("input", { type: "search", placeholder: `Filter ${this.noun}s by name`, "aria-label": `Filter ${this.noun}s by name`, oninput: () => this.#typed() });
+    this.search = h("input", { type: "search", placeholder: `Filter ${this.nouns} by name`, "aria-label": `Filter ${this.nouns} by name`, oninput: () => this.#typed() });
     this.count = h("span", { class: "faint count", role: "status" });
     this.tools = h("div", { class: "table-tools" }, this.search, this.count);
     this.heads = this.#columns.map((column) => this.#head(column));
@@ -64,7 +65,7 @@ export class Table {
     this.body = h("tbody", { class: "rows" });
     this.below = h("tbody", { "aria-hidden": "true" }, h("tr", { class: "spacer" }, h("td")));
     this.table = h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.above, this.body, this.below);
-    this.scroller = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": `${this.noun}s` }, this.table);
+    this.scroller = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": this.nouns }, this.table);
     this.place = h("div", { class: "table-place" });
     this.element = h("div", { class: "table card" }, this.tools, this.scroller, this.place);
     this.scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });

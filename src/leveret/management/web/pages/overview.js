@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
-import { bytes, duration, isNumber, number, rate } from "../format.js";
+import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { live } from "../live.js";
 import { problemBox } from "../notices.js";
 import { firstSteps } from "./first_steps.js";
@@ -92,14 +92,14 @@ class Tiles {
     this.element = h(
       "div",
       { class: "tiles" },
-      tile("ready", "Ready"),
-      tile("unacked", "Unacked"),
+      tile("ready", "Ready", "#/queues"),
+      tile("unacked", "Unacked", "#/queues"),
       tile("publish", "Published"),
       tile("deliver", "Delivered"),
       tile("ack", "Acked"),
       tile("queues", "Queues", "#/queues"),
-      tile("connections", "Connections"),
-      tile("consumers", "Consumers"),
+      tile("exchanges", "Exchanges", "#/exchanges"),
+      tile("connections", "Connections", "#/connections"),
     );
   }
 
@@ -112,9 +112,9 @@ class Tiles {
     this.#set("publish", rate(stats.publish_details?.rate), `${number(stats.publish)} so far`);
     this.#set("deliver", rate(stats.deliver_get_details?.rate), `${number(stats.deliver_get)} so far`);
     this.#set("ack", rate(stats.ack_details?.rate), `${number(stats.ack)} so far`);
-    this.#set("queues", number(objects.queues), `${number(objects.exchanges)} exchanges`);
-    this.#set("connections", number(objects.connections), `${number(objects.channels)} channels`);
-    this.#set("consumers", number(objects.consumers), "");
+    this.#set("queues", number(objects.queues), plural(objects.consumers, "consumer"));
+    this.#set("exchanges", number(objects.exchanges), "");
+    this.#set("connections", number(objects.connections), plural(objects.channels, "channel"));
   }
 
   #set(name, value, note) {

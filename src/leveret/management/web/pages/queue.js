@@ -4,10 +4,15 @@ import { get, path as at, post, remove } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, number, plural, rate } from "../format.js";
+import { RunningJobs, WORDS } from "../jobs.js";
 import { live } from "../live.js";
 import { problemBox, tell, tellError, undoable } from "../notices.js";
 import { Table, rowsSource } from "../table.js";
-import { messageBrowser } from "./queue_messages.js";
+import { storyLinks } from "./biography.js";
+import { connectionLink } from "./connection_words.js";
+import { exchangeLink, shownExchange } from "./exchange_links.js";
+import { jobDialogue } from "./queue_jobs.js";
+import { MessageBrowser } from "./queue_messages.js";
 import { publishDialogue } from "./queue_publish.js";
 import { drain } from "./queues.js";
 
@@ -17,7 +22,7 @@ export const title = ({ name }) => name;
 
 const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
 
-export function show(place, { vhost, name }, signal) {
+export function show(place, { vhost, name }, signal, user) {
   const address = at`/api/queues/${vhost}/${name}`;
   const view = new View(vhost, name);
   let queue = null;
@@ -29,11 +34,14 @@ export function show(place, { vhost, name }, signal) {
     },
     (problem) => view.fail(problem),
   );
-  const browser = messageBrowser(address, signal);
+  const browser = new MessageBrowser(address, signal, { story: storyLinks(user, vhost) });
   const changed = () => {
     refresh();
     browser.refresh();
   };
+  const jobs = new RunningJobs(signal, (row) => row.vhost === vhost && row.queue === name, changed);
+  const work = (kind) => jobDialogue(kind, vhost, name, browser.filter, (id, expected) => jobs.watch(id, expected));
+  view.work = Object.keys(WORDS).map((kind) => h("button", { type: "button", "data-kind": kind, class: kind === "delete" ? "danger" : "", onclick: () => work(kind) }, `${WORDS[kind].title} …`));
   view.pause.addEventListener("click", () => togglePause(address, name, queue, refresh));
   view.publish.addEventListener("click", () => publishDialogue(vhost, name, changed));
   view.purge.addEventListener("click", () => purge(address, name, queue, changed));
@@ -41,16 +49,18 @@ export function show(place, { vhost, name }, signal) {
     place,
     view.head,
     view.trouble,
+    jobs.element,
     view.tiles,
     h("div", { class: "charts" }, view.lengths.element, view.rates.element),
-    h("div", { class: "two" }, section("Consumers", consumers(address, signal)), section("Bindings", bindings(address, signal))),
-    section("Messages", browser.element),
+    h("div", { class: "two" }, section("Consumers", consumers(address, signal)), section("Bindings", bindings(address, vhost, signal))),
+    section("Messages", browser.element, view.work),
     view.facts,
   );
 }
 
-function section(name, content) {
-  return h("section", {}, h("h2", {}, name), content);
+function section(name, content, buttons) {
+  const head = h("h2", {}, name);
+  return h("section", {}, buttons ? h("header", { class: "section-head" }, head, h("div", { class: "buttons" }, buttons)) : head, content);
 }
 
 class View {
@@ -66,6 +76,7 @@ class View {
       h("div", { class: "buttons" }, this.publish, this.pause, this.purge),
     );
     this.trouble = h("div", {});
+    this.work = []; // buttons for what is done to many messages
     this.values = {};
     this.tiles = h(
       "div",
@@ -88,7 +99,7 @@ class View {
     fill(this.badges, badgesOf(queue).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
     setText(this.pause, isPaused ? "Resume" : "Pause");
     this.pause.disabled = this.purge.disabled = false;
-    if (queue.type === "stream") this.purge.hidden = true; // retention takes from streams
+    if (queue.type === "stream") this.#isStream();
     const stats = queue.message_stats ?? {};
     const told = {
       ready: number(queue.messages_ready),
@@ -106,6 +117,12 @@ class View {
     ]);
     this.rates.draw([["In", "publish"], ["Out", "deliver_get"], ["Acked", "ack"]].map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
     this.#showFacts(queue);
+  }
+
+  /** Retention takes from streams, nobody else. */
+  #isStream() {
+    this.purge.hidden = true;
+    for (const button of this.work) button.hidden = button.dataset.kind !== "copy";
   }
 
   #showFacts(queue) {
@@ -165,10 +182,10 @@ function consumers(address, signal) {
   return new Table({
     columns: [
       { title: "Tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
-      { title: "Connection", sort: "channel_details.connection_name", value: (row) => row.channel_details?.connection_name ?? "in the broker's process" },
-      { title: "Acks", rank: 2, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
+      { title: "Connection", sort: "channel_details.connection_name", value: (row) => row.channel_details?.connection_name ?? "", show: (name) => (name ? h("a", { href: connectionLink(name) }, name) : "in the broker's process") },
+      { title: "Acks", rank: 3, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
       { title: "Prefetch", rank: 2, align: "right", width: "s", value: (row) => row.prefetch_count || "no limit" },
-      { title: "State", rank: 2, width: "m", value: (row) => row.activity_status },
+      { title: "State", rank: 3, width: "s", value: (row) => row.activity_status },
     ],
     source: rowsSource(load, (row) => row.consumer_tag),
     signal,
@@ -177,11 +194,11 @@ function consumers(address, signal) {
   }).element;
 }
 
-function bindings(address, signal) {
+function bindings(address, vhost, signal) {
   const load = (signal) => get(`${address}/bindings`, undefined, { signal });
   return new Table({
     columns: [
-      { title: "From exchange", sort: "source", width: "name", value: (row) => row.source || "(default)" },
+      { title: "From exchange", sort: "source", width: "name", value: (row) => shownExchange(row.source), show: (name, row) => h("a", { href: exchangeLink(vhost, row.source) }, name) },
       { title: "Routing key", sort: "routing_key", value: (row) => row.routing_key },
       { title: "Arguments", rank: 2, value: (row) => (Object.keys(row.arguments ?? {}).length ? JSON.stringify(row.arguments) : "") },
     ],

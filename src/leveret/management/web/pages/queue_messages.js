@@ -1,64 +1,132 @@
-// What waits in a queue, looked at without taking it.
+// What waits in a queue, looked at without taking it; some of it may be chosen.
 
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { bytes, number } from "../format.js";
+import { bytes, number, plural } from "../format.js";
+import { FILTERS, filterInput, filterOf } from "../message_filter.js";
 import { problemBox } from "../notices.js";
 import { asHex, asJson, asText, bytesOf, isReadable } from "../payload.js";
+import { shownExchange } from "./exchange_links.js";
 
-const MOST = 50;
+const FEW = 50;
+const MOST = 1000;
 
-export function messageBrowser(address, signal) {
-  const contains = h("input", { type: "search", placeholder: "Body contains …", "aria-label": "Body contains" });
-  const selector = h("input", { type: "search", placeholder: "Selector, such as colour = 'red'", "aria-label": "Selector over headers" });
-  const list = h("div", { class: "messages" });
-  const form = h("form", { class: "table-tools" }, contains, selector, h("button", { type: "submit" }, "Look"));
-  let opened = false;
+/**
+ * `fixed`: what is asked for besides what is typed. `onChoice(ids)`: each message has a box, and this is told.
+ * `story(message)`: the link to what became of it.
+ */
+export class MessageBrowser {
+  #address;
+  #signal;
+  #fixed;
+  #onChoice;
+  #story;
+  #asked = {}; // what the list shows
+  #limit = FEW;
+  #chosen = new Set();
 
-  async function look() {
-    opened = true;
+  constructor(address, signal, { fixed = {}, onChoice = null, story = null, nothing = "No message waits here. Publish one, or let a client send some." } = {}) {
+    this.#address = address;
+    this.#signal = signal;
+    this.#fixed = fixed;
+    this.#onChoice = onChoice;
+    this.#story = story;
+    this.nothing = nothing;
+    this.list = h("div", { class: "messages" });
+    this.all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onchange: () => this.#chooseAll(this.all.checked) });
+    this.tools = h("form", { class: "table-tools filter" }, onChoice && this.all, FILTERS.map((one) => filterInput(one)), h("button", { type: "submit" }, "Look"));
+    this.tools.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#limit = FEW;
+      this.refresh();
+    });
+    this.element = h("div", { class: "card browser" }, this.tools, this.list);
+    this.refresh();
+  }
+
+  /** What is typed at the moment. */
+  get filter() {
+    return filterOf(new FormData(this.tools));
+  }
+
+  async refresh() {
+    const asked = this.filter;
     try {
-      const answer = await get(`${address}/messages`, { limit: MOST, contains: contains.value, selector: selector.value }, { signal });
-      fill(list, listed(answer, contains.value || selector.value));
+      const answer = await get(`${this.#address}/messages`, { limit: this.#limit, ...this.#fixed, ...asked }, { signal: this.#signal });
+      this.#asked = asked;
+      this.#show(answer);
     } catch (problem) {
-      if (problem.name !== "AbortError") fill(list, problemBox(problem));
+      if (problem.name !== "AbortError") fill(this.list, problemBox(problem));
     }
   }
 
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    look();
-  });
-  look();
-  return { element: h("div", { class: "card browser" }, form, list), refresh: () => opened && look() };
+  #show(answer) {
+    const messages = answer.messages ?? [];
+    const there = new Set(messages.map((one) => one.id));
+    this.#chosen = new Set([...this.#chosen].filter((id) => there.has(id)));
+    this.all.disabled = !messages.length;
+    if (!messages.length) {
+      const isFiltered = Object.keys(this.#asked).length > 0;
+      fill(this.list, h("p", { class: "empty" }, isFiltered ? `None of ${plural(answer.looked_at, "message")} fits.` : this.nothing));
+    } else {
+      fill(this.list, messages.map((one, number) => this.#message(one, number)), this.#note(answer, messages.length));
+    }
+    this.#tellChoice();
+  }
+
+  #note(answer, shown) {
+    const more = () => {
+      this.#limit = Math.min(this.#limit * 4, MOST);
+      this.refresh();
+    };
+    return h(
+      "p",
+      { class: "faint note" },
+      answer.is_complete ? `${number(shown)} shown, all that there are. They stay in the queue.` : `The first ${number(shown)} shown. They stay in the queue. `,
+      !answer.is_complete && shown === this.#limit && this.#limit < MOST && h("button", { type: "button", onclick: more }, "Show more"),
+    );
+  }
+
+  #message(one, number) {
+    const body = bytesOf(one);
+    const box = this.#onChoice && h("input", { type: "checkbox", "aria-label": `Choose message ${number + 1}`, checked: this.#chosen.has(one.id), onchange: (event) => this.#choose(one.id, event.target.checked) });
+    const content = h("div", { class: "message-body" });
+    const element = h("details", { class: "message", "data-id": one.id }, h("summary", {}, box, summary(one, body, number)), content);
+    element.addEventListener("toggle", () => element.open && !content.hasChildNodes() && fill(content, opened(one, body), this.#story && h("p", { class: "note" }, this.#story(one))));
+    return element;
+  }
+
+  #choose(id, isOn) {
+    if (isOn) this.#chosen.add(id);
+    else this.#chosen.delete(id);
+    this.#tellChoice();
+  }
+
+  #chooseAll(isOn) {
+    for (const box of this.list.querySelectorAll("summary input")) box.checked = isOn;
+    this.#chosen = new Set(isOn ? [...this.list.querySelectorAll(".message")].map((one) => one.dataset.id) : []);
+    this.#tellChoice();
+  }
+
+  #tellChoice() {
+    const shown = this.list.querySelectorAll(".message").length;
+    this.all.checked = shown > 0 && this.#chosen.size === shown;
+    this.all.indeterminate = this.#chosen.size > 0 && this.#chosen.size < shown;
+    this.#onChoice?.([...this.#chosen]);
+  }
 }
 
-function listed(answer, isFiltered) {
-  const messages = answer.messages ?? [];
-  if (!messages.length) {
-    return h("p", { class: "empty" }, isFiltered ? `None of ${number(answer.looked_at)} messages fits.` : "No message waits here. Publish one, or let a client send some.");
-  }
+function summary(one, body, number) {
+  const preview = asText(body.slice(0, 640)).replace(/\s+/g, " ").slice(0, 160);
   return [
-    messages.map(message),
-    h("p", { class: "faint note" }, answer.is_complete ? `${number(messages.length)} shown, all that there are. They stay in the queue.` : `The first ${number(messages.length)} shown. They stay in the queue.`),
+    h("span", { class: "faint" }, `${number + 1}`),
+    h("code", { class: "preview" }, isReadable(body) ? preview || "(empty)" : asHex(body.slice(0, 16))),
+    h("span", { class: "faint right" }, bytes(one.payload_bytes)),
+    one.redelivered && h("span", { class: "badge warn" }, "redelivered"),
   ];
 }
 
-function message(one, at) {
-  const body = bytesOf(one);
-  const preview = asText(body).replace(/\s+/g, " ").slice(0, 160);
-  const content = h("div", { class: "message-body" });
-  const element = h(
-    "details",
-    { class: "message" },
-    h("summary", {}, h("span", { class: "faint" }, `${at + 1}`), h("code", { class: "preview" }, isReadable(body) ? preview || "(empty)" : asHex(body.slice(0, 16))), h("span", { class: "faint right" }, bytes(one.payload_bytes)), one.redelivered && h("span", { class: "badge warn" }, "redelivered")),
-    content,
-  );
-  element.addEventListener("toggle", () => element.open && !content.hasChildNodes() && fill(content, opened(one, body)));
-  return element;
-}
-
-function opened(one, body) {
+export function opened(one, body) {
   const shown = h("pre", { class: "payload", tabindex: "0" });
   const views = { JSON: () => asJson(body), Text: () => asText(body), Hex: () => asHex(body) };
   const buttons = Object.keys(views).map((name) => h("button", { type: "button", onclick: () => choose(name) }, name));
@@ -74,7 +142,7 @@ function opened(one, body) {
     h("div", { class: "spans", role: "group", "aria-label": "How the body is shown" }, buttons),
     shown,
     one.truncated && h("p", { class: "faint note" }, `Cut: the whole has ${bytes(one.payload_bytes)}.`),
-    h("dl", {}, facts({ exchange: one.exchange || "(default)", "routing key": one.routing_key, offset: one.offset, deliveries: one.delivery_count, ...properties })),
+    h("dl", {}, facts({ exchange: shownExchange(one.exchange), "routing key": one.routing_key, offset: one.offset, deliveries: one.delivery_count, ...properties })),
     headers && Object.keys(headers).length > 0 && [h("h3", {}, "Headers"), h("dl", {}, facts(headers))],
   ];
 }

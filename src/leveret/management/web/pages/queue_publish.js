@@ -1,14 +1,28 @@
-// One message into a queue, by the default exchange.
+// One message, into a queue by the default exchange, or through an exchange by a routing key.
 
 import { path as at, post } from "../api.js";
 import { h } from "../dom.js";
 import { check, choice, dialogue, field, form } from "../forms.js";
 import { tell } from "../notices.js";
+import { objectOf } from "../object_text.js";
 
-export function publishDialogue(vhost, name, whenDone) {
+const DEFAULT_EXCHANGE = "amq.default";
+
+export function publishDialogue(vhost, queue, whenDone) {
+  openDialogue(`Publish to ${queue}`, at`/api/exchanges/${vhost}/${DEFAULT_EXCHANGE}/publish`, () => queue, [], whenDone);
+}
+
+/** `exchange` as addresses have it: amq.default for the default one. */
+export function exchangePublishDialogue(vhost, exchange, whenDone) {
+  const key = h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" });
+  openDialogue(`Publish through ${exchange}`, at`/api/exchanges/${vhost}/${exchange}/publish`, (given) => given.get("routing_key"), [field("Routing key", key)], whenDone);
+}
+
+function openDialogue(title, address, keyOf, fields, whenDone) {
   const body = h("textarea", { name: "payload", rows: "6", spellcheck: "false" });
   const content = form(
     [
+      fields,
       field("Body", body),
       h("div", { class: "row" }, field("Body is given as", choice("encoding", ["string", "base64"], "string")), field("Content type", h("input", { name: "content_type", placeholder: "application/json" }))),
       field("Headers", h("textarea", { name: "headers", rows: "2", spellcheck: "false", placeholder: '{"colour": "red"}' }), "A JSON object; may be left empty."),
@@ -16,28 +30,17 @@ export function publishDialogue(vhost, name, whenDone) {
     ],
     "Publish",
     async (given) => {
-      const properties = { delivery_mode: given.has("persistent") ? 2 : 1, headers: headersOf(given.get("headers")) };
-      if (given.get("content_type")) properties.content_type = given.get("content_type");
-      const message = { routing_key: name, payload: given.get("payload"), payload_encoding: given.get("encoding"), properties };
-      const answer = await post(at`/api/exchanges/${vhost}/${"amq.default"}/publish`, message);
+      const answer = await post(address, messageOf(given, keyOf(given)));
       tell(answer.routed ? "Published." : "Published, but it reached no queue.");
       whenDone();
     },
   );
-  dialogue(`Publish to ${name}`, content);
-  body.focus();
+  dialogue(title, content);
+  content.querySelector("input, textarea").focus();
 }
 
-function headersOf(text) {
-  if (!text.trim()) return {};
-  let value = null;
-  try {
-    value = JSON.parse(text);
-  } catch (problem) {
-    throw { title: "Headers not accepted", reason: `They are not JSON: ${problem.message}` };
-  }
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw { title: "Headers not accepted", reason: 'They must be a JSON object, such as {"colour": "red"}.' };
-  }
-  return value;
+function messageOf(given, key) {
+  const properties = { delivery_mode: given.has("persistent") ? 2 : 1, headers: objectOf(given.get("headers"), "Headers") };
+  if (given.get("content_type")) properties.content_type = given.get("content_type");
+  return { routing_key: key, payload: given.get("payload"), payload_encoding: given.get("encoding"), properties };
 }

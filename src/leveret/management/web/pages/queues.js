@@ -1,14 +1,17 @@
 // All queues.
 
 import { get, path as at, put } from "../api.js";
-import { sparkline } from "../chart.js";
+import { pointsOf, sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { check, choice, dialogue, field, form } from "../forms.js";
 import { duration, isNumber, number, rate } from "../format.js";
 import { tell } from "../notices.js";
+import { rateSpark } from "../rate_spark.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
+import { vhostChoice, vhostNames } from "../vhosts.js";
 import { firstSteps } from "./first_steps.js";
+import { mayReadStories } from "./traces.js";
 
 export const path = "/queues";
 export const nav = "Queues";
@@ -19,7 +22,7 @@ const COLUMNS = [
   "messages_details", "oldest_message_age", "drain_estimate", "message_stats.publish_details", "message_stats.deliver_get_details",
 ].join(",");
 
-const SAMPLES = { lengths_age: 300, lengths_incr: 5 };
+const SAMPLES = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 10 };
 const FEW = 500; // queues
 const KEPT = 60; // values of one queue
 const MOST_SEEN = 2000; // queues that were looked at
@@ -31,55 +34,58 @@ export async function find(text, signal) {
 
 export function show(place, parameters, signal, user) {
   let vhost = "";
+  const first = h("div", {});
   const depths = new Depths();
-  const vhosts = h("select", { "aria-label": "Virtual host", hidden: true });
   const table = new Table({
     columns: columns(depths),
     source: queueSource(() => (vhost ? at`/api/queues/${vhost}` : "/api/queues"), depths),
     signal,
     sort: "name",
     noun: "queue",
-    empty: () => h("div", {}, firstSteps(user)),
+    empty: () => {
+      if (!first.hasChildNodes()) beginIn(first, user, signal);
+      return first;
+    },
   });
-  table.tools.append(vhosts);
-  vhosts.addEventListener("change", () => {
-    vhost = vhosts.value;
-    table.restart();
-  });
+  table.tools.append(
+    vhostChoice(signal, (chosen) => {
+      vhost = chosen;
+      table.restart();
+    }),
+  );
   fill(
     place,
-    h("header", { class: "page-head" }, h("h1", {}, "Queues"), h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add a queue")),
+    h("header", { class: "page-head" }, h("h1", {}, "Queues"), h("div", { class: "buttons" }, mayReadStories(user) && h("a", { class: "button", href: "#/traces" }, "Traces"), h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add a queue"))),
     table.element,
   );
-  offerVhosts(vhosts, signal);
 }
 
-async function offerVhosts(select, signal) {
-  const names = await vhostNames(signal);
-  if (names.length < 2) return;
-  fill(select, h("option", { value: "" }, "All virtual hosts"), names.map((name) => h("option", { value: name }, name)));
-  select.hidden = false;
-}
-
-async function vhostNames(signal) {
-  const vhosts = await get("/api/vhosts", { columns: "name" }, { signal }).catch(() => []); // the list works without
-  return (vhosts ?? []).map((one) => one.name).sort();
+/** The address in the first steps is the broker's own. */
+async function beginIn(place, user, signal) {
+  const overview = await get("/api/overview", { columns: "listeners" }, { signal }).catch(() => undefined);
+  fill(place, firstSteps(user, overview, () => addQueue("")));
 }
 
 function columns(depths) {
   return [
     { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("a", { href: link`/queues/${row.vhost}/${name}` }, name) },
-    { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
-    { title: "State", sort: "state", rank: 2, width: "m", value: (row) => [row.state, row.type], show: badges },
+    { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
+    { title: "State", sort: "state", rank: 2, width: "state", value: (row) => [row.state, row.type], show: badges },
     { title: "Ready", sort: "messages_ready", align: "right", width: "s", value: (row) => row.messages_ready, show: number },
     { title: "Unacked", sort: "messages_unacknowledged", align: "right", rank: 2, width: "s", value: (row) => row.messages_unacknowledged, show: number },
     { title: "Last 5 min", rank: 2, width: "m", value: (row) => depths.of(row), show: (values, row) => sparkline(values, `Messages in ${row.name}`) },
+    { title: "Rates", rank: 4, width: "m", value: ratesOf, show: ([incoming, outgoing], row) => rateSpark(incoming, outgoing, `Rates in and out of ${row.name}`) },
     { title: "In", sort: "message_stats.publish_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_details?.rate, show: rate },
     { title: "Out", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
-    { title: "Consumers", sort: "consumers", align: "right", rank: 3, width: "s", value: (row) => row.consumers, show: number },
-    { title: "Oldest", sort: "oldest_message_age", align: "right", rank: 3, width: "s", value: (row) => row.oldest_message_age, show: duration },
-    { title: "Empty in", sort: "drain_estimate", align: "right", rank: 3, width: "s", value: (row) => row.drain_estimate, show: drain },
+    { title: "Consumers", sort: "consumers", align: "right", rank: 4, width: "s", value: (row) => row.consumers, show: number },
+    { title: "Oldest", sort: "oldest_message_age", align: "right", rank: 3, width: "age", value: (row) => row.oldest_message_age, show: duration },
+    { title: "Empty in", sort: "drain_estimate", align: "right", rank: 3, width: "age", value: (row) => row.drain_estimate, show: drain },
   ];
+}
+
+/** What comes in and goes out, a value for each moment; nothing where no samples were asked for. */
+function ratesOf(row) {
+  return ["publish_details", "deliver_get_details"].map((name) => pointsOf(row.message_stats?.[name], true));
 }
 
 /** Asks for the samples of a few queues; those of thousands would take the broker seconds. */

@@ -1,0 +1,183 @@
+"""`make bench-polling`: what it costs others when a monitoring tool asks about 10,000 queues every 5 seconds.
+
+Two questions, one run each:
+
+- Latency: 5,000 messages a second of 1 KiB, alternately with nobody asking and with the tool asking for all queues, one
+  page of them with samples, the overview and the metrics. Promised: the p99 gets at most a fifth worse.
+- The loop: the same questions to a broker in this process, whose loop's own CPU time per turn is watched. Promised: no
+  turn takes more than 20 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import datetime
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import leveret
+from benchmarks.brokers import BrokerFailed, Leveret, free_port
+from benchmarks.generator import GeneratorFailed, Generators, Line, spoiled
+from benchmarks.report import machine
+from benchmarks.run import RESULTS, commit
+from leveret.cli.serve import settle_garbage
+from leveret.config import Settings
+
+QUEUES = 10_000
+POLL_SECONDS = 5.0
+WORSE = 1.2
+LONGEST_TURN = 0.020
+ATTEMPTS = 4
+ASKED = (
+    "/api/queues",
+    "/api/queues?page=1&page_size=100&sort=messages&sort_reverse=true&lengths_age=300&lengths_incr=5",
+    "/api/overview",
+    "/metrics",
+)
+LOAD = ["--mode", "flow", "--size", "1024", "--rate", "5000", "--warmup", "1"]
+
+
+class Polled(Leveret):
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, sys.executable)
+        self.http_port = str(free_port())
+
+    @property
+    def http_url(self) -> str:
+        return f"http://127.0.0.1:{self.http_port}"
+
+
+def ask(url: str, path: str, body: object = None) -> int:
+    """How long the answer is, in bytes."""
+    login = base64.b64encode(b"guest:guest").decode()
+    headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=60) as answer:
+        return len(answer.read())
+
+
+def declare_many(url: str) -> None:
+    queues = [{"name": f"poll-{number}", "vhost": "/", "durable": False, "arguments": {}} for number in range(QUEUES)]
+    ask(url, "/api/definitions", {"queues": queues})
+
+
+class Poller(threading.Thread):
+    """Asks everything, and again every 5 seconds."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self._url = url
+        self._ended = threading.Event()
+        self.rounds: list[float] = []
+
+    def run(self) -> None:
+        while not self._ended.is_set():
+            began = time.monotonic()
+            for path in ASKED:
+                ask(self._url, path)
+            self.rounds.append(time.monotonic() - began)
+            self._ended.wait(max(POLL_SECONDS - self.rounds[-1], 0))
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+def latencies(amqpbench: Path, seconds: float, rounds: int) -> list[Line]:
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory(prefix="leveret-bench-") as name:
+        generators = Generators.compile(amqpbench, Path(name))
+        with Polled(Path(name) / "broker") as broker:
+            declare_many(broker.http_url)
+            for number in range(rounds):
+                for is_polled in (False, True):
+                    lines.append(one_run(generators, broker, seconds, is_polled) | {"round": number})
+    return lines
+
+
+def one_run(generators: Generators, broker: Polled, seconds: float, is_polled: bool) -> Line:
+    for _ in range(ATTEMPTS):
+        poller = Poller(broker.http_url)
+        if is_polled:
+            poller.start()
+        line = generators.run(
+            "amqpbench", broker, [*LOAD, "--seconds", f"{seconds:g}"], "polled" if is_polled else "quiet"
+        )
+        if is_polled:
+            poller.end()
+        if not (why := spoiled(line)):
+            return line | {"polled": is_polled, "poll_seconds": poller.rounds}
+        print(f"again: {why}", file=sys.stderr)
+    raise GeneratorFailed("too much disturbance on this machine: no figure")
+
+
+def longest_turns() -> list[float]:
+    """CPU seconds of the loop's thread from one turn to the next while everything is asked three times: the longest."""
+    turns: list[float] = []
+    with leveret.Broker(Settings(amqp_port=0, http_port=0)) as broker:
+        declare_many(broker.http_url)
+        settle_garbage()  # as `leveret serve` does
+        watching = True
+        last = 0.0
+
+        def look() -> None:
+            nonlocal last
+            now = time.thread_time()
+            if last:
+                turns.append(now - last)
+            last = now
+            if watching:
+                asyncio.get_running_loop().call_soon(look)
+
+        broker.call(look)
+        for _ in range(3):
+            for path in ASKED:
+                ask(broker.http_url, path)
+        watching = False
+    return sorted(turns)[-10:]
+
+
+def report(lines: list[Line], turns: list[float]) -> bool:
+    name = "latency_us" if "latency_us" in lines[0] else next(key for key in lines[0] if key.startswith("lat"))
+    p99 = {
+        polled: statistics.median(line[name]["p99"] for line in lines if line["polled"] is polled)
+        for polled in (False, True)
+    }
+    asked = [seconds for line in lines for seconds in line["poll_seconds"]]
+    print(f"p99 with nobody asking   {p99[False] / 1000:8.2f} ms")
+    print(f"p99 while it is polled   {p99[True] / 1000:8.2f} ms   {p99[True] / p99[False]:.2f} times, promised {WORSE}")
+    print(f"one round of questions   {statistics.median(asked):8.2f} s    of {len(asked)}")
+    print(f"longest turn of the loop {turns[-1] * 1000:8.2f} ms   promised {LONGEST_TURN * 1000:g}")
+    return p99[True] <= WORSE * p99[False] and turns[-1] <= LONGEST_TURN
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="benchmarks.polling", description=__doc__)
+    parser.add_argument("--amqpbench", type=Path, required=True, help="source of the load generator (amqpbench.c)")
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    try:
+        lines = latencies(options.amqpbench, options.seconds, options.rounds)
+    except (BrokerFailed, GeneratorFailed, subprocess.CalledProcessError) as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    turns = longest_turns()
+    raw = RESULTS / f"{datetime.date.today().isoformat()}-{commit()}-polling.jsonl"
+    with raw.open("a") as kept:
+        for line in ({"machine": machine()}, *lines, {"longest_turns_s": turns}):
+            kept.write(json.dumps(line) + "\n")
+    return 0 if report(lines, turns) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

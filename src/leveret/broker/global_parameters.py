@@ -1,0 +1,56 @@
+"""Parameters that belong to no virtual host: values in JSON that tools keep at the broker.
+
+Their rows of the definitions have an empty virtual host. Earlier versions kept them in some virtual host, under the
+same component; ``gather_global_parameters`` moves those over at a start.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from leveret.broker.parameters import Parameters
+from leveret.store.definitions import Change
+
+if TYPE_CHECKING:
+    from leveret.broker.vhost import Vhost
+
+COMPONENT = "global-parameter"
+NO_VHOST = ""
+
+
+class GlobalParameters:
+    """``record`` writes a change before it takes effect."""
+
+    def __init__(self, record: Callable[[Change], None]) -> None:
+        self._rows = Parameters(NO_VHOST, record)
+
+    def __contains__(self, name: str) -> bool:
+        return self._rows.get(COMPONENT, name) is not None
+
+    def all(self) -> Mapping[str, object]:
+        """By name."""
+        return {name: json.loads(self._rows.get(COMPONENT, name) or b"null") for name in self.names()}
+
+    def names(self) -> list[str]:
+        return sorted(self._rows.names(COMPONENT))
+
+    def put(self, name: str, value: object) -> None:
+        self.restore(name, json.dumps(value).encode())
+
+    def restore(self, name: str, value: bytes) -> None:
+        self._rows.put(COMPONENT, name, value)
+
+    def drop(self, name: str) -> None:
+        self._rows.drop(COMPONENT, name)
+
+
+def gather_global_parameters(parameters: GlobalParameters, vhosts: Iterable[Vhost]) -> None:
+    """A value of the new place is the later one, should both have the name."""
+    for vhost in vhosts:
+        for name in vhost.parameters.names(COMPONENT):
+            value = vhost.parameters.get(COMPONENT, name)
+            if name not in parameters and value is not None:
+                parameters.restore(name, value)
+            vhost.parameters.drop(COMPONENT, name)

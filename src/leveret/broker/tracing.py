@@ -1,0 +1,371 @@
+"""Tracing a virtual host: who is told of what happens to its messages, and how that is switched on and off.
+
+A tracer writes the stories of messages (broker/biographies.py) and feeds the firehose (broker/firehose.py). It learns
+of messages at three points, none of which costs anything while there is no tracer:
+
+- routes of channels and messages of the process: ``publishing``, before a message takes its usual way
+- queues: they change their class (queues/traced.py) and tell what comes, goes out, comes back and leaves
+- dead letters and scheduled messages: the call by which a queue sends them on is replaced by ``_send_on``
+
+A message is known by its bytes while it is on its way into queues (``_arriving``), and by its place from then on. Where
+one message leaves its queue and enters another as a new one (a dead letter, a move), its story goes on: it is
+*carried*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from leveret.broker.binding_steps import Step, binding_steps
+from leveret.broker.biographies import Biographies, Story, Where
+from leveret.broker.broker import Broker
+from leveret.broker.firehose import Firehose, Peer
+from leveret.broker.internal_queues import SCHEDULE
+from leveret.broker.publish_rules import carbon_copies
+from leveret.broker.trace_points import TRACE_EXCHANGE, TracePoints
+from leveret.broker.traced_facts import departure, message_facts, readable_properties
+from leveret.broker.vhost import Vhost
+from leveret.delivery.selector import selectable
+from leveret.errors import LeveretError
+from leveret.message import Message
+from leveret.queues.choosy import Outcome, hand_over
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.dying import EXPIRED, NOWHERE, Dead
+from leveret.queues.queue import Queue
+from leveret.queues.stream import StreamQueue
+from leveret.queues.surroundings import Surroundings
+from leveret.queues.traced import ALL_LANES, TOLD, Handing, Place, because, is_watched, unwatch, watch
+from leveret.store.log import Log
+from leveret.wire.properties import Properties
+
+COMPONENT = NAME = "tracing"  # of the parameter that says so
+MOST_STEPS = 1_024  # routes whose bindings are remembered
+SendOn = Callable[[ClassicQueue, str, Sequence[Dead]], None]
+
+
+class Tracer:
+    """Of one virtual host; a Witness of its queues."""
+
+    def __init__(self, broker: Broker, vhost: Vhost) -> None:
+        self.book = Biographies()
+        self.cause: str | None = None
+        self._vhost = vhost
+        self._clock = broker.clock
+        self._when_granted = broker.when_granted
+        self._keeps = broker.pages is not None  # there is a disk
+        self._firehose = Firehose(vhost, broker.node_name)
+        self._arriving: dict[int, Story] = {}  # by the identity of the content
+        self._carried: Story | None = None
+        self._has_entered = False  # what is carried
+        self._unstored: dict[Where, Story] = {}  # to be on disk with the next write
+        self._unsynced: dict[Where, Story] = {}  # on their way there
+        self._expired: dict[int, int] = {}  # by queue: deaths of age that are told
+        self._senders: list[tuple[Surroundings, SendOn]] = []  # whose calls were replaced, and what they were
+        self._steps: dict[tuple[object, ...], list[Step]] = {}
+
+    # ---- on and off
+
+    def start(self) -> None:
+        self._replace_sender(self._vhost.surroundings)
+        for queue in self._vhost.queues.values():
+            self.attend(queue)
+        schedule = self._vhost.internal.queues.get(SCHEDULE)
+        if schedule is not None:
+            self.attend(schedule)
+        points = self._vhost.trace_points
+        points.tracer, points.attend, points.hand_over = self, self.attend, self.hand_over
+        self._vhost.epoch += 1  # routes are made anew, and find us
+
+    def stop(self) -> None:
+        self._vhost.trace_points = TracePoints()
+        for queue in self._vhost.every_queue():
+            unwatch(queue)
+        for surroundings, send in self._senders:
+            surroundings.dead_letter, surroundings.witness = send, None
+        self._vhost.epoch += 1
+
+    def attend(self, queue: ClassicQueue) -> None:
+        self._expired[queue.id] = queue.counters.expired
+        if queue.surroundings is not self._vhost.surroundings:
+            self._replace_sender(queue.surroundings)
+        watch(queue, self)
+
+    def _replace_sender(self, surroundings: Surroundings) -> None:
+        send = surroundings.dead_letter
+        self._senders.append((surroundings, send))
+        surroundings.dead_letter = partial(self._send_on, send)
+
+    # ---- messages on their way in
+
+    @contextmanager
+    def publishing(
+        self, peer: Peer, run: Sequence[Message], queues: Sequence[Queue], mandatory: bool
+    ) -> Iterator[None]:
+        """While inside, the run is handed to these queues."""
+        properties = [readable_properties(message[0]) for message in run]
+        stories = [self._received(peer, *each) for each in zip(run, properties, strict=True)]
+        names = [queue.name for queue in queues]
+        for message, said, story in zip(run, properties, stories, strict=True):
+            self._tell_route(story, message, said, names, mandatory)
+            self._arriving[id(message[0])] = story
+        self._attend_schedule(queues)
+        try:
+            yield
+        finally:
+            for message, said, story in zip(run, properties, stories, strict=True):
+                del self._arriving[id(message[0])]
+                self._tell_untaken(story, message, queues)
+                if self._firehose.is_wanted:
+                    self._firehose.published(peer, message, said, names)
+
+    def hand_over(self, queues: Sequence[Queue], log: Log, message: Message, *, may_drain: bool = True) -> Outcome:
+        """Of somebody in this process."""
+        with self.publishing(Peer(), [message], queues, False):
+            return hand_over(queues, log, message, may_drain=may_drain)
+
+    def unroutable(self, message: Message) -> None:
+        with self.publishing(Peer(), [message], (), False):
+            pass
+
+    def _attend_schedule(self, queues: Sequence[Queue]) -> None:
+        """It is made when it is first needed."""
+        for queue in queues:
+            if queue.name == SCHEDULE and isinstance(queue, ClassicQueue) and not is_watched(queue):
+                self.attend(queue)
+
+    def _received(self, peer: Peer, message: Message, properties: Properties) -> Story:
+        story = self._begin(message, properties)
+        address = message[1]
+        self._tell(story, "received", exchange=address.exchange, routing_key=address.key, **peer_facts(peer))
+        return story
+
+    def _tell_route(
+        self, story: Story, message: Message, properties: Properties, names: Sequence[str], mandatory: bool
+    ) -> None:
+        if not names:
+            self._tell(story, "returned" if mandatory else "unroutable")
+        elif names != [SCHEDULE]:
+            self._tell(story, "routed", queues=list(names), bindings=self._steps_of(message, properties, names))
+
+    def _steps_of(self, message: Message, properties: Properties, names: Sequence[str]) -> list[Step]:
+        vhost, address = self._vhost, message[1]
+        exchange = vhost.exchanges.get(address.exchange)
+        if exchange is None:
+            return []
+        keys = (address.key, *carbon_copies(properties.headers or {}))
+        of = (vhost.epoch, vhost.deaths, exchange.name, keys, tuple(names))
+        found = self._steps.get(of)
+        if found is None:
+            try:
+                found, by_key_only = binding_steps(vhost, exchange, keys, selectable(properties), names)
+            except LeveretError:  # an exchange that cannot be asked: no reason to refuse the message
+                return []
+            if len(self._steps) >= MOST_STEPS:
+                self._steps.clear()
+            if by_key_only:
+                self._steps[of] = found
+        return found
+
+    def _tell_untaken(self, story: Story, message: Message, queues: Sequence[Queue]) -> None:
+        for queue in queues:
+            if isinstance(queue, ClassicQueue) and queue.choosy and queue.name not in story.queues and queue.alive:
+                is_seen = queue.duplicates is not None and queue.duplicates.has_seen(message)
+                self._tell(story, "not taken", queue=queue.name, reason="duplicate" if is_seen else "queue is full")
+
+    # ---- what queues tell
+
+    def entered(self, queue: ClassicQueue, places: Sequence[Place]) -> None:
+        for lane, sequence, message in places:
+            content, address, traits = message
+            if address.exchange == TRACE_EXCHANGE:
+                continue
+            story = self._arriving.get(id(content)) or self._carried
+            if story is None:  # of somebody who asks nobody: a pipeline, say
+                story = self._received(Peer(), message, readable_properties(content))
+            self._has_entered = self._has_entered or story is self._carried
+            where = (queue.id, lane, sequence)
+            self.book.put(story, where, queue.name)
+            if queue.name == SCHEDULE:
+                self._tell(story, "scheduled", until=traits.deadline + queue.surroundings.wall_ahead())
+            else:
+                facts = {"exchange": address.exchange, "routing_key": address.key}
+                self._tell(story, "queued", queue=queue.name, id=place_name(where), **facts)
+            if self._keeps and queue.stored and (traits.persistent or queue.keeps_all):
+                self._unstored[where] = story
+
+    def drained(self, queue: ClassicQueue) -> None:
+        if self._unstored:
+            written, self._unstored = self._unstored, {}
+            self._unsynced |= written
+            self._when_granted(lambda: self._stored(list(written)))
+
+    def _stored(self, places: Sequence[Where]) -> None:
+        for where in places:
+            story = self._unsynced.pop(where, None)  # None: it left before it had to be there
+            if story is not None:
+                self._tell(story, "stored", queue=story.places.get(where, ""))
+
+    def handed(self, queue: ClassicQueue, handing: Handing) -> None:
+        peer = peer_of(handing.taker)
+        tag = getattr(handing.taker, "tag", None)
+        facts = {} if tag is None else {"consumer_tag": tag}
+        for place in handing.places:
+            story = self._story_of(queue, place)
+            if story is None:
+                continue
+            how = {"redelivered": handing.redelivered, **facts, **peer_facts(peer)}
+            self._tell(story, "delivered", queue=queue.name, **how)
+            if handing.no_ack:
+                self._gone(queue, (queue.id, place.lane, place.sequence))
+                self._tell(story, "acked", queue=queue.name, automatic=True)
+            if self._firehose.is_wanted:
+                said = readable_properties(place.message[0])
+                self._firehose.delivered(peer, place.message, said, queue.name, handing.redelivered)
+
+    def came_back(self, queue: ClassicQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
+        plan = queue.options.retry
+        waits = plan is not None and (plan.failed if tried else plan.left) and not plan.is_over(tries)
+        reason = "nacked" if tried else "its consumer went"
+        for place in places:
+            story = self._story_of(queue, place)
+            if story is not None:
+                self._tell(story, "waiting" if waits else "requeued", queue=queue.name, tries=tries, reason=reason)
+
+    def left(self, queue: ClassicQueue, lane: int, sequence: int, number: int) -> None:
+        if self.cause == TOLD:
+            return
+        for where in self._places(queue, lane, sequence, number):
+            story = self.book.at(where)
+            if story is None or where not in story.places:
+                continue
+            what, facts = self._departure(queue, story)
+            if not isinstance(queue, StreamQueue) or lane == ALL_LANES:
+                self._gone(queue, where)
+            self._tell(story, what, queue=queue.name, **facts)
+
+    def _places(self, queue: ClassicQueue, lane: int, sequence: int, number: int) -> list[Where]:
+        if lane == ALL_LANES or number > len(self.book):
+            known = self.book.in_queue(queue.id)
+            stop = sequence + number
+            return known if lane == ALL_LANES else [at for at in known if at[1] == lane and sequence <= at[2] < stop]
+        return [(queue.id, lane, place) for place in range(sequence, sequence + number)]
+
+    def _departure(self, queue: ClassicQueue, story: Story) -> tuple[str, dict[str, Any]]:
+        if self.cause is None:
+            if story is self._carried:
+                return ("moved" if self._has_entered else "deleted"), {}
+            if self._expired.get(queue.id, 0) < queue.counters.expired:
+                self._count_expired(queue)
+                return "expired", {}
+        return departure(queue, self.cause)
+
+    def _count_expired(self, queue: ClassicQueue) -> None:
+        self._expired[queue.id] = self._expired.get(queue.id, 0) + 1
+
+    # ---- from queue to queue
+
+    @contextmanager
+    def carrying(self, queue: ClassicQueue, place: Place) -> Iterator[None]:
+        with self._carrying(self._story_of(queue, place)):
+            yield
+
+    @contextmanager
+    def _carrying(self, story: Story | None) -> Iterator[None]:
+        before, self._carried, self._has_entered = self._carried, story, False
+        try:
+            yield
+        finally:
+            self._carried = before
+
+    def _send_on(self, send: SendOn, queue: ClassicQueue, reason: str, deaths: Sequence[Dead]) -> None:
+        """A queue has messages to be sent on: one by one, so that what enters another is known for what it was."""
+        with queue.surroundings.log.group():
+            for dead in deaths:
+                if reason == EXPIRED:
+                    self._count_expired(queue)
+                story = self._story_of_dead(queue, dead)
+                if story is not None and queue.name == SCHEDULE:
+                    self._tell(story, "due")
+                elif story is not None:
+                    self._tell(story, "dead-lettered", queue=queue.name, reason=reason)
+                with self._carrying(story), because(self, TOLD):
+                    send(queue, reason, [dead])
+                    is_taken = self._has_entered
+                if story is not None:
+                    self._gone(queue, (queue.id, dead.lane, dead.sequence))
+                    if not is_taken:
+                        self._tell(story, "dropped", queue=queue.name, reason="nobody takes it")
+
+    def _story_of_dead(self, queue: ClassicQueue, dead: Dead) -> Story | None:
+        if dead.sequence == NOWHERE:  # refused before it had a place
+            return self._arriving.get(id(dead.message[0]))
+        return self._story_of(queue, Place(*dead))
+
+    # ---- stories
+
+    def _story_of(self, queue: ClassicQueue, place: Place) -> Story | None:
+        """The story of a message in a queue; it begins now, if the message was there before us."""
+        lane, sequence, message = place
+        where = (queue.id, lane, sequence)
+        story = self.book.at(where)
+        if story is None and message[1].exchange != TRACE_EXCHANGE:
+            story = self._begin(message, readable_properties(message[0]))
+            self.book.put(story, where, queue.name)
+            self._tell(story, "found", queue=queue.name, id=place_name(where))
+        return story
+
+    def _begin(self, message: Message, properties: Properties) -> Story:
+        facts, size = message_facts(message, properties)
+        return self.book.begin(facts, size)
+
+    def _gone(self, queue: ClassicQueue, where: Where) -> None:
+        self._unstored.pop(where, None)
+        self._unsynced.pop(where, None)
+        self.book.leave(where)
+
+    def _tell(self, story: Story, what: str, **facts: Any) -> None:
+        self.book.tell(story, self._clock.wall(), what, facts)
+
+
+def peer_of(taker: object) -> Peer:
+    """A consumer or a channel of a connection; whoever is neither is in this process."""
+    channel = getattr(taker, "channel", taker)
+    connection = getattr(channel, "connection", None)
+    if connection is None:
+        return Peer()
+    return Peer(connection.name, channel.number, connection.user.name)  # type: ignore[attr-defined]
+
+
+def peer_facts(peer: Peer) -> dict[str, Any]:
+    return peer._asdict() if peer.connection else {}
+
+
+def place_name(where: Where) -> str:
+    return "-".join(map(str, where))
+
+
+def is_traced(vhost: Vhost) -> bool:
+    return vhost.trace_points.tracer is not None
+
+
+def set_tracing(broker: Broker, vhost: Vhost, on: bool) -> None:
+    """Durable; stories end with the tracing that wrote them."""
+    if on:
+        vhost.parameters.put(COMPONENT, NAME, b"true")
+    else:
+        vhost.parameters.drop(COMPONENT, NAME)
+    tracer = vhost.trace_points.tracer
+    if on and tracer is None:
+        Tracer(broker, vhost).start()
+    elif not on and tracer is not None:
+        tracer.stop()
+
+
+def resume_tracing(broker: Broker) -> None:
+    """After a start: what was traced is traced again."""
+    for vhost in broker.vhosts.values():
+        if vhost.parameters.get(COMPONENT, NAME) is not None:
+            set_tracing(broker, vhost, True)

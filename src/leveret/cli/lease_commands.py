@@ -1,0 +1,81 @@
+"""``leveret leases`` and ``leveret spark``."""
+
+from __future__ import annotations
+
+import typer
+
+from leveret.cli.api_client import Api
+from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, YES, at_broker, confirm, group, listed_at, vhost_in
+from leveret.cli.printing import print_json, say
+from leveret.cli.tables import Column, count, draw, duration, rate, size
+
+app = group("Messages of classic queues that readers hold.")
+spark_app = group("Spark queries that read from the broker.")
+
+COLUMNS = (
+    Column("vhost", "vhost"),
+    Column("queue", "queue"),
+    Column("consumer", "consumer"),
+    Column("lease", "lease", count),
+    Column("messages", "messages", count),
+    Column("size", "bytes", size),
+    Column("age", "age", duration),
+)
+QUERIES = (
+    Column("name", "name"),
+    Column("state", "state"),
+    Column("lag", "lag", count),
+    Column("in", "input_rows_per_second", rate),
+    Column("done", "rows_per_second", rate),
+    Column("batch", "batch", count),
+    Column("rows", "rows", count),
+    Column("last heard", "silent_for", duration),
+    Column("vhost", "vhost"),
+    Column("user", "user"),
+    Column("sink", "sink"),
+    Column("id", "id"),
+)
+
+
+@app.command("list")
+@at_broker
+def list_leases(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
+    """List leases: who was given which messages and has not committed them."""
+    answer = api.get(*listed_at(api, "leases", vhost))
+    if as_json:
+        print_json(answer)
+    else:
+        draw(COLUMNS, answer.rows, "No leases. Readers of classic queues in Spark take them.")
+
+
+@app.command("release")
+@at_broker
+def release_leases(
+    api: Api,
+    queue: str = typer.Argument(metavar="QUEUE"),
+    consumer: str = typer.Argument(metavar="CONSUMER", help="as leveret leases list shows it"),
+    lease: int | None = typer.Option(None, "--lease", metavar="N", min=1, help="this one only"),
+    vhost: str | None = VHOST,
+    yes: bool = YES,
+) -> None:
+    """Have messages go back to their queue. Without --lease all of the consumer's, and it is forgotten."""
+    confirm(f"Take back what consumer '{consumer}' holds of queue '{queue}'? If it still runs, others get it too.", yes)
+    query = {"queue": queue, "consumer": consumer, "lease": lease}
+    released = api.delete("pipeline", vhost_in(api, vhost), "leases", query=query).value["released"]
+    say(f"{released} messages are back in queue '{queue}'")
+
+
+@spark_app.command("list")
+@at_broker
+def list_queries(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
+    """List Spark queries and how far they are behind."""
+    answer = api.get(*listed_at(api, "spark-queries", vhost), query={"sort": "name"})
+    if as_json:
+        print_json(answer)
+    else:
+        draw(QUERIES, answer.rows, "No Spark query has told of itself in the last hour. Add LeveretListener to Spark.")
+
+
+@spark_app.callback()
+def _spark() -> None:
+    """Spark queries that read from the broker."""

@@ -1,0 +1,106 @@
+"""``leveret top``: the busiest queues and connections, again and again; q leaves, s sorts by something else.
+
+A broker that goes away is said on the screen, which comes back with it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import typer
+
+from leveret.cli.api_client import Api, CommandProblem, Misuse
+from leveret.cli.broker_options import ANY_VHOST, alone, at_broker
+from leveret.cli.printing import say
+from leveret.cli.top_screen import SORTS, Room, screen
+
+app = alone()
+
+KEYS = "q: leave   s: sort by something else"
+HEAD_LINES = 11  # of a screen, besides the rows
+LEAST_ROWS = 3
+WHOLE = Room(None, 20, 10)
+WaitKey = Callable[[float], str]
+
+
+@app.command()
+@at_broker
+def top(
+    api: Api,
+    sort: str = typer.Option("messages", "--sort", metavar="WHAT", help=f"queues by {', '.join(SORTS)}"),
+    interval: float = typer.Option(2.0, "--interval", metavar="SECONDS", min=0.1, help="between two looks"),
+    once: bool = typer.Option(False, "--once", help="one screen, and go; so it is without a terminal"),
+    vhost: str | None = ANY_VHOST,
+) -> None:
+    """Watch rates, the queues with the most messages, and connections; q leaves, s sorts by something else."""
+    if sort not in SORTS:
+        raise Misuse(f"--sort {sort!r} cannot be used: it must be one of {', '.join(SORTS)}")
+    if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        say("\n".join(screen(api, sort, vhost, WHOLE)))
+        return
+    screen(api, sort, vhost, WHOLE)  # what is refused at the beginning ends the command
+    try:
+        _watch(api, sort, vhost, interval)
+    except KeyboardInterrupt:
+        return
+
+
+def _watch(api: Api, sort: str, vhost: str | None, interval: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    sorts = list(SORTS)
+    with Live(console=Console(), screen=True, auto_refresh=False) as live, _keys() as wait_key:
+        while True:
+            lines = _lines(api, sort, vhost)
+            live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
+            key = wait_key(interval)
+            if key in ("q", "Q"):
+                return
+            if key in ("s", "S"):
+                sort = sorts[(sorts.index(sort) + 1) % len(sorts)]
+
+
+def _lines(api: Api, sort: str, vhost: str | None) -> list[str]:
+    columns, height = shutil.get_terminal_size()
+    rows = max(height - HEAD_LINES, 2 * LEAST_ROWS)
+    try:
+        lines = screen(api, sort, vhost, Room(columns, rows - rows // 3, rows // 3))
+    except CommandProblem as problem:
+        lines = [str(problem)]
+    return [*lines[: height - 2], "", KEYS]
+
+
+@contextmanager
+def _keys() -> Iterator[WaitKey]:
+    """A way to wait for a key, without Return and without showing it."""
+    try:
+        import select
+        import termios
+        import tty
+    except ImportError:  # no such terminals here: Ctrl-C leaves
+        yield _wait_only
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+
+    def wait_key(seconds: float) -> str:
+        ready, _, _ = select.select([terminal], [], [], seconds)
+        return os.read(terminal, 1).decode(errors="replace") if ready else ""
+
+    tty.setcbreak(terminal)
+    try:
+        yield wait_key
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _wait_only(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""

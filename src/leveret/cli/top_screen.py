@@ -1,0 +1,99 @@
+"""One screen of ``leveret top``: what the broker does now, its busiest queues and connections, as lines that fit."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from leveret.cli.api_client import Api, Row
+from leveret.cli.broker_options import listed_at
+from leveret.cli.overview_commands import alarms, nodes_seen
+from leveret.cli.tables import Column, at, count, duration, laid_out, printable, rate, size, traffic
+
+SORTS = {
+    "messages": "messages",
+    "in": "message_stats.publish_details.rate",
+    "out": "message_stats.deliver_get_details.rate",
+    "name": "name",
+}
+RATES = (("published", "publish"), ("confirmed", "confirm"), ("delivered", "deliver_get"), ("acked", "ack"))
+QUEUES = (
+    Column("queue", "name"),
+    Column("ready", "messages_ready", count),
+    Column("unacked", "messages_unacknowledged", count),
+    Column("in", SORTS["in"], rate),
+    Column("out", SORTS["out"], rate),
+    Column("consumers", "consumers", count),
+    Column("state", "state"),
+    Column("oldest", "oldest_message_age", duration),
+    Column("vhost", "vhost"),
+)
+CONNECTIONS = (
+    Column("connection", "name"),
+    Column("from it", "recv_oct_details.rate", traffic),
+    Column("to it", "send_oct_details.rate", traffic),
+    Column("channels", "channels", count),
+    Column("state", "state"),
+    Column("user", "user"),
+    Column("client", "user_provided_name"),
+)
+QUEUE_COLUMNS = ",".join(column.path for column in QUEUES) + ",messages"
+CONNECTION_COLUMNS = ",".join(column.path for column in CONNECTIONS)
+
+
+class Room(NamedTuple):
+    """``width`` None: nothing is cut."""
+
+    width: int | None
+    queues: int
+    connections: int
+
+
+class Busy(NamedTuple):
+    """The first of a sorted list, and how many there are in all."""
+
+    rows: list[Row]
+    total: int
+
+
+def screen(api: Api, sort: str, vhost: str | None, room: Room) -> list[str]:
+    overview = api.get("overview").value
+    queues = _busiest(api, listed_at(api, "queues", vhost), SORTS[sort], room.queues, QUEUE_COLUMNS)
+    sort_by = "recv_oct_details.rate"
+    connections = _busiest(api, ("connections",), sort_by, room.connections, CONNECTION_COLUMNS)
+    lines = [*_head(api, overview, nodes_seen(api)), ""]
+    lines += _part(f"queues by {sort}", QUEUES, queues, room.width, "no queue: leveret queues create NAME")
+    lines += ["", *_part("connections", CONNECTIONS, connections, room.width, "nobody is connected")]
+    return lines
+
+
+def _busiest(api: Api, path: tuple[str, ...], sort: str, number: int, columns: str) -> Busy:
+    """The broker sorts and cuts: there may be thousands."""
+    query = {"page": 1, "page_size": number, "sort": sort, "sort_reverse": sort != "name", "columns": columns}
+    page = api.get(*path, query=query).value
+    return Busy(page["items"], page["filtered_count"])
+
+
+def _head(api: Api, overview: Row, nodes: list[Row]) -> list[str]:
+    lines = [f"{overview['product_name']} {overview['product_version']} at {api.address.url}"]
+    for node in nodes:
+        raised = alarms(node)
+        told = f"ALARM: {' and '.join(raised)}, publishers wait" if raised else "no alarm"
+        lines.append(
+            f"node {printable(node['name'])}, up {duration(node['seconds'])}, {told}, memory {size(node['mem_used'])} "
+            f"of {size(node.get('mem_limit'))}, disk {size(node['disk_free'])} free"
+        )
+    lengths, numbers = overview["queue_totals"], overview["object_totals"]
+    lines.append(
+        f"{count(lengths.get('messages_ready', 0))} ready, {count(lengths.get('messages_unacknowledged', 0))} unacked, "
+        + ", ".join(f"{numbers[kind]} {kind}" for kind in ("queues", "connections", "channels", "consumers"))
+    )
+    stats = overview["message_stats"]
+    lines.append("  ".join(f"{head} {rate(at(stats, f'{key}_details.rate') or 0.0)}" for head, key in RATES))
+    return lines
+
+
+def _part(title: str, columns: tuple[Column, ...], busy: Busy, width: int | None, empty: str) -> list[str]:
+    if not busy.rows:
+        return [empty]
+    more = f", {len(busy.rows)} of {busy.total}" if busy.total > len(busy.rows) else ""
+    return [f"{title}{more}", *laid_out(columns, busy.rows, width)[0]]

@@ -1,0 +1,130 @@
+"""Where a broker is and who we are there, as one URI.
+
+    amqp://user:password@host:5672/vhost?heartbeat=60&connection_timeout=10
+    amqps://host/vhost?cacertfile=ca.pem&certfile=me.pem&keyfile=me.key&verify=verify_peer
+    tcp://, nio:// (as amqp), tls:// (as amqps), ws://, wss://, http://, https:// (AMQP in a tunnel)
+
+The names of the options are RabbitMQ's. A part that is missing has the value that RabbitMQ's clients take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
+
+from leveret.client.errors import AddressError
+from leveret.wire.constants import DEFAULT_CHANNEL_MAX, DEFAULT_FRAME_MAX, DEFAULT_HEARTBEAT, MIN_FRAME_MAX
+
+SCHEMES = {
+    "amqp": ("tcp", False, 5672),
+    "tcp": ("tcp", False, 5672),
+    "nio": ("tcp", False, 5672),
+    "amqps": ("tcp", True, 5671),
+    "tls": ("tcp", True, 5671),
+    "ssl": ("tcp", True, 5671),
+    "ws": ("ws", False, 15672),
+    "wss": ("ws", True, 15671),
+    "http": ("http", False, 15672),
+    "https": ("http", True, 15671),
+}
+"""For each scheme the transport, whether it is over TLS, and the usual port."""
+
+LARGEST_SHORT = 0xFFFF
+
+
+@dataclass(slots=True, frozen=True)
+class Address:
+    host: str = "localhost"
+    port: int = 5672
+    vhost: str = "/"
+    user: str = "guest"
+    password: str = field(default="guest", repr=False)
+    transport: str = "tcp"
+    is_tls: bool = False
+    heartbeat: int = DEFAULT_HEARTBEAT
+    connection_timeout: float = 10.0
+    channel_max: int = DEFAULT_CHANNEL_MAX
+    frame_max: int = DEFAULT_FRAME_MAX
+    name: str = ""  # of the connection, as the management shows it
+    cacertfile: str = ""
+    certfile: str = ""
+    keyfile: str = ""
+    verify: bool = True
+    server_name: str = ""  # that the certificate must have, if not the host
+
+    @property
+    def shown(self) -> str:
+        """Without the password."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        scheme = ("amqps" if self.is_tls else "amqp") if self.transport == "tcp" else self.transport
+        return f"{scheme}://{quote(self.user)}@{host}:{self.port}/{quote(self.vhost, safe='')}"
+
+
+def parsed(uri: str, **others: object) -> Address:
+    """The address of a URI; ``others`` are fields of Address that stand above it."""
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError as problem:
+        raise AddressError(f"'{_hidden(uri)}' is no address: {problem}") from None
+    if parts.scheme not in SCHEMES:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise AddressError(f"'{_hidden(uri)}' begins with none of {known}")
+    transport, is_tls, usual = SCHEMES[parts.scheme]
+    address = Address(
+        host=parts.hostname or "localhost",
+        port=port or usual,
+        vhost=_vhost(parts, uri),
+        user=unquote(parts.username) if parts.username is not None else "guest",
+        password=unquote(parts.password) if parts.password is not None else "guest",
+        transport=transport,
+        is_tls=is_tls,
+    )
+    return replace(_with_options(address, dict(parse_qsl(parts.query)), uri), **others)  # type: ignore[arg-type]
+
+
+def _vhost(parts: SplitResult, uri: str) -> str:
+    path = parts.path.removeprefix("/")
+    if "/" in path:
+        raise AddressError(f"'{_hidden(uri)}' has more than one part in its path: write the / of a vhost as %2F")
+    return unquote(path) if parts.path not in ("", "/") else "/"
+
+
+def _with_options(address: Address, options: Mapping[str, str], uri: str) -> Address:
+    whole = {
+        "heartbeat": (0, LARGEST_SHORT),
+        "channel_max": (1, LARGEST_SHORT),
+        "frame_max": (MIN_FRAME_MAX, 1 << 31),
+        "connection_timeout": (1, 3600),
+    }
+    found: dict[str, object] = {}
+    for name, value in options.items():
+        if name in whole:
+            least, most = whole[name]
+            if not value.isdecimal() or not least <= int(value) <= most:
+                raise AddressError(
+                    f"'{name}' in '{_hidden(uri)}' must be a whole number from {least} to {most}: {value}"
+                )
+            found[name] = int(value)
+        elif name == "verify":
+            if value not in ("verify_peer", "verify_none"):
+                raise AddressError(f"'verify' in '{_hidden(uri)}' must be verify_peer or verify_none: {value}")
+            found[name] = value == "verify_peer"
+        elif name in ("cacertfile", "certfile", "keyfile", "name"):
+            found[name] = value
+        elif name == "server_name_indication":
+            found["server_name"] = value
+        else:
+            raise AddressError(
+                f"'{_hidden(uri)}' has an unknown option '{name}': known are {', '.join(whole)}, verify, "
+                "cacertfile, certfile, keyfile, name, server_name_indication"
+            )
+    return replace(address, **found)  # type: ignore[arg-type]
+
+
+def _hidden(uri: str) -> str:
+    """For an error: without what may be a password."""
+    before, at, behind = uri.rpartition("@")
+    scheme, separator, _ = before.partition("://")
+    return f"{scheme}{separator}...@{behind}" if at else uri

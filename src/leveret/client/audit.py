@@ -1,0 +1,66 @@
+"""So that the application sees each message once, though the broker delivers some of them again.
+
+Theory of operation. A message with an id is first *held*: the application has it and has not settled it. When the
+connection is lost, the broker delivers the message again, under another tag. That one is kept back, and the holding
+learns the new tag: when the application settles what it has, the new delivery is settled. If the application was
+quicker, its verdict is remembered and the second delivery gets it as it comes.
+
+A settled message may come again too: the ack was lost with the connection, or the publisher sent it twice. So ids that
+were settled are remembered, the last ones of each queue. A verdict to reject is meant for a delivery that was marked
+redelivered: an unmarked one with the id may be a dead letter on its way round.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from leveret.client.settling import Settling
+
+Verdict = Literal["ack", "reject"]
+
+
+class Holding:
+    """A message in the hands of the application, and where the broker believes it to be: ``tag`` at ``place``."""
+
+    __slots__ = ("message_id", "place", "queue", "tag")
+
+    def __init__(self, place: Settling, tag: int, queue: str, message_id: str) -> None:
+        self.place = place
+        self.tag = tag
+        self.queue = queue
+        self.message_id = message_id
+
+
+class Audit:
+    """Of one recovering connection; all of its channels share it."""
+
+    __slots__ = ("_depth", "_held", "_settled")
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._held: dict[tuple[str, str], Holding] = {}
+        self._settled: dict[str, dict[str, Verdict]] = {}  # by queue and id, the oldest first
+
+    def verdict(self, queue: str, message_id: str, *, redelivered: bool) -> Verdict | None:
+        """What the application said of the message before."""
+        said = self._settled.get(queue, {}).get(message_id)
+        return said if redelivered or said == "ack" else None
+
+    def held(self, queue: str, message_id: str) -> Holding | None:
+        return self._held.get((queue, message_id))
+
+    def hold(self, holding: Holding) -> None:
+        self._held[holding.queue, holding.message_id] = holding
+
+    def settle(self, holding: Holding, verdict: Verdict) -> None:
+        self.release(holding)
+        settled = self._settled.setdefault(holding.queue, {})
+        settled.pop(holding.message_id, None)
+        settled[holding.message_id] = verdict
+        if len(settled) > self._depth:
+            del settled[next(iter(settled))]
+
+    def release(self, holding: Holding) -> None:
+        """As if it had never been there: the next delivery is for the application."""
+        self._held.pop((holding.queue, holding.message_id), None)

@@ -1,0 +1,350 @@
+"""A channel: every call of AMQP 0-9-1, as a coroutine that returns when the broker has answered.
+
+Hot path: ``send``, ``ack`` and ``deliver`` run once per message. They write into the connection's outbox, which leaves
+once per turn of the loop: nobody waits for the network in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from leveret.client.arrivals import Delivery, Fetched, Returned
+from leveret.client.confirms import Confirms, Likeness, Settled
+from leveret.client.consumers import Consumer, OnDelivery, cancelled
+from leveret.client.correlator import Correlator
+from leveret.client.errors import Closed, told_by_peer
+from leveret.errors import UnexpectedFrame
+from leveret.wire import methods as m
+from leveret.wire.constants import REPLY_SUCCESS
+from leveret.wire.fields import Table, encode_short
+from leveret.wire.frames import content_frames, method_frame
+from leveret.wire.properties import Properties, encode_properties
+
+if TYPE_CHECKING:
+    from leveret.client.connection import Connection
+
+PUBLISH = Struct(">BHI6s").pack  # kind, channel, size, class and method and the reserved number
+PUBLISH_IDS = b"\x00\x3c\x00\x28\x00\x00"
+ACK = Struct(">BHIIQBB").pack  # a whole frame
+ACK_IDS = 0x003C0050
+NO_PROPERTIES = Properties()
+
+
+class Channel:
+    def __init__(self, connection: Connection, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        self.connection = connection
+        self.number = number
+        self.consumers: dict[str, Consumer] = {}
+        self.confirms: Confirms | None = None
+        self.on_return: Callable[[Returned], None] | None = None
+        self.on_close: Callable[[Exception], None] | None = None
+        self._correlator = Correlator(loop)
+        self._problem: Exception | None = None
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._write = connection.write
+        self._route: tuple[tuple[str, str, bool] | None, bytes] = (None, b"")  # of the last publish, with its frame
+
+    # ---- life
+
+    @property
+    def is_closed(self) -> bool:
+        return self._problem is not None
+
+    async def open(self) -> None:
+        await self._ask(m.ChannelOpen(), m.ChannelOpenOk)
+
+    async def close(self) -> None:
+        """What is not acked goes back to its queues."""
+        if self.is_closed:
+            return
+        answer = self._ask(m.ChannelClose(REPLY_SUCCESS, "closed by the client", 0, 0), m.ChannelCloseOk)
+        self._problem = Closed(f"channel {self.number} is closed")
+        await answer
+        self.end(self._problem)
+
+    def end(self, problem: Exception) -> None:
+        """It is over, for this reason: everybody who waits learns it."""
+        self._problem = self._problem or problem
+        self.connection.forget(self)
+        self._correlator.end(problem)
+        if self.confirms is not None:
+            self.confirms.end(problem)
+        consumers, self.consumers = self.consumers, {}
+        for consumer in consumers.values():
+            consumer.end(problem)
+        if self.on_close is not None:
+            self.on_close(problem)
+
+    def run(self, work: Awaitable[None]) -> None:
+        """Beside everything else; its errors reach the loop's handler."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _ask(
+        self, method: m.Method, *answers: type[m.Method], then: Callable[[Any], Any] | None = None
+    ) -> asyncio.Future[Any]:
+        self._refuse_closed()
+        self._write(method_frame(self.number, method))
+        return self._correlator.expect(*answers, then=then)
+
+    def _refuse_closed(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+
+    # ---- exchanges and queues
+
+    async def declare_exchange(
+        self,
+        name: str,
+        kind: str = "direct",
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        bits = (passive, durable, auto_delete, internal, False)
+        await self._ask(m.ExchangeDeclare(name, kind, *bits, arguments or {}), m.ExchangeDeclareOk)
+
+    async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        await self._ask(m.ExchangeDelete(name, if_unused, False), m.ExchangeDeleteOk)
+
+    async def bind_exchange(
+        self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        method = m.ExchangeBind(destination, source, routing_key, False, arguments or {})
+        await self._ask(method, m.ExchangeBindOk)
+
+    async def unbind_exchange(
+        self, destination: str, source: str, routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        method = m.ExchangeUnbind(destination, source, routing_key, False, arguments or {})
+        await self._ask(method, m.ExchangeUnbindOk)
+
+    async def declare_queue(
+        self,
+        name: str = "",
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+    ) -> m.QueueDeclareOk:
+        """Its name, which the broker makes up if there is none, and how many messages and consumers it has."""
+        bits = (passive, durable, exclusive, auto_delete, False)
+        answer: m.QueueDeclareOk = await self._ask(m.QueueDeclare(name, *bits, arguments or {}), m.QueueDeclareOk)
+        return answer
+
+    async def bind_queue(
+        self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        await self._ask(m.QueueBind(queue, exchange, routing_key, False, arguments or {}), m.QueueBindOk)
+
+    async def unbind_queue(
+        self, queue: str, exchange: str, routing_key: str = "", arguments: Table | None = None
+    ) -> None:
+        await self._ask(m.QueueUnbind(queue, exchange, routing_key, arguments or {}), m.QueueUnbindOk)
+
+    async def purge_queue(self, name: str) -> int:
+        """How many messages there were."""
+        answer = await self._ask(m.QueuePurge(name, False), m.QueuePurgeOk)
+        return int(answer.message_count)
+
+    async def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        answer = await self._ask(m.QueueDelete(name, if_unused, if_empty, False), m.QueueDeleteOk)
+        return int(answer.message_count)
+
+    # ---- publishing
+
+    async def confirm_select(self) -> None:
+        """From now on the broker says of each message that it is safe."""
+        if self.confirms is None:
+            await self._ask(m.ConfirmSelect(False), m.ConfirmSelectOk, then=self._begin_confirms)
+
+    def _begin_confirms(self, answer: m.Method) -> m.Method:
+        self.confirms = Confirms(asyncio.get_running_loop())
+        return answer
+
+    def send(
+        self,
+        body: bytes,
+        exchange: str = "",
+        routing_key: str = "",
+        properties: Properties = NO_PROPERTIES,
+        *,
+        mandatory: bool = False,
+    ) -> asyncio.Future[None] | None:
+        """Publishes, and returns at once: with confirms what can be awaited until the message is safe, else None."""
+        if self._problem is not None:
+            raise self._problem
+        self._write(self.encoded(body, exchange, routing_key, properties, mandatory))
+        if self.confirms is None:
+            return None
+        return self.confirms.add((exchange, routing_key, body) if mandatory else None)
+
+    def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
+        """The frames of a publish. Any thread may ask."""
+        route = (exchange, routing_key, mandatory)
+        known, frame = self._route
+        if route != known:
+            frame = self._encode_route(route)
+            self._route = (route, frame)
+        return frame + content_frames(self.number, encode_properties(properties), body, self.connection.frame_max)
+
+    def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
+        """For those who encode elsewhere and wait in their own way: ``confirm`` is told what becomes of the message."""
+        if self._problem is not None:
+            if confirm is not None:
+                confirm.set_exception(self._problem)
+            return
+        self._write(frames)
+        if self.confirms is not None:
+            self.confirms.tell(confirm or self.confirms.new_future(), mandatory)
+
+    async def publish(
+        self,
+        body: bytes,
+        exchange: str = "",
+        routing_key: str = "",
+        properties: Properties = NO_PROPERTIES,
+        *,
+        mandatory: bool = False,
+    ) -> None:
+        """With confirms it returns when the message is safe, else when there is room to write more."""
+        confirm = self.send(body, exchange, routing_key, properties, mandatory=mandatory)
+        if confirm is not None:
+            await confirm
+        elif self.connection.is_congested:
+            await self.connection.writable()
+
+    def _encode_route(self, route: tuple[str, str, bool]) -> bytes:
+        exchange, key, mandatory = route
+        rest = encode_short(exchange) + encode_short(key) + (b"\x01" if mandatory else b"\x00")
+        return PUBLISH(1, self.number, len(PUBLISH_IDS) + len(rest), PUBLISH_IDS) + rest + b"\xce"
+
+    async def select_transactions(self) -> None:
+        await self._ask(m.TxSelect(), m.TxSelectOk)
+
+    async def commit(self) -> None:
+        await self._ask(m.TxCommit(), m.TxCommitOk)
+
+    async def rollback(self) -> None:
+        await self._ask(m.TxRollback(), m.TxRollbackOk)
+
+    # ---- consuming
+
+    async def qos(self, prefetch_count: int, *, prefetch_size: int = 0, is_global: bool = False) -> None:
+        await self._ask(m.BasicQos(prefetch_size, prefetch_count, is_global), m.BasicQosOk)
+
+    async def consume(
+        self,
+        queue: str,
+        callback: OnDelivery | None = None,
+        *,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        no_local: bool = False,
+        tag: str = "",
+        arguments: Table | None = None,
+    ) -> Consumer:
+        """``callback`` is called with each message, on the loop; without one the consumer is iterated."""
+        consumer = Consumer(self, queue, callback, no_ack=no_ack)
+
+        def begin(answer: m.BasicConsumeOk) -> Consumer:
+            consumer.tag = answer.consumer_tag
+            self.consumers[consumer.tag] = consumer
+            return consumer
+
+        method = m.BasicConsume(queue, tag, no_local, no_ack, exclusive, False, arguments or {})
+        await self._ask(method, m.BasicConsumeOk, then=begin)
+        return consumer
+
+    async def cancel(self, tag: str) -> None:
+        consumer = self.consumers.get(tag)
+        await self._ask(m.BasicCancel(tag, False), m.BasicCancelOk)
+        self.consumers.pop(tag, None)
+        if consumer is not None:
+            consumer.give_back()
+            consumer.end(Closed(f"consumer '{tag}' was cancelled"))
+
+    async def get(self, queue: str, *, no_ack: bool = False) -> Fetched | None:
+        """The next message, if there is one."""
+        answer = await self._ask(m.BasicGet(queue, no_ack), m.BasicGetOk, m.BasicGetEmpty)
+        return answer if isinstance(answer, Fetched) else None
+
+    def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
+        if self._problem is not None:
+            raise self._problem
+        self._write(ACK(1, self.number, 13, ACK_IDS, delivery_tag, multiple, 0xCE))
+
+    def nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
+        self._refuse_closed()
+        self._write(method_frame(self.number, m.BasicNack(delivery_tag, multiple, requeue)))
+
+    def reject(self, delivery_tag: int, *, requeue: bool = False) -> None:
+        self._refuse_closed()
+        self._write(method_frame(self.number, m.BasicReject(delivery_tag, requeue)))
+
+    async def recover(self, *, requeue: bool = True) -> None:
+        """Everything that is not acked is delivered again."""
+        await self._ask(m.BasicRecover(requeue), m.BasicRecoverOk)
+
+    # ---- what the broker says
+
+    def heard(self, method: m.Method) -> None:
+        if isinstance(method, m.BasicAck):
+            self._settle(method.delivery_tag, multiple=method.multiple, is_taken=True)
+        elif isinstance(method, m.BasicNack):
+            self._settle(method.delivery_tag, multiple=method.multiple, is_taken=False)
+        elif isinstance(method, m.BasicCancel):
+            self._cancelled(method)
+        elif isinstance(method, m.ChannelFlow):
+            self._write(method_frame(self.number, m.ChannelFlowOk(method.active)))
+        elif isinstance(method, m.ChannelClose):
+            if not self.is_closed:
+                self._write(method_frame(self.number, m.ChannelCloseOk()))
+                self.end(told_by_peer(method.reply_code, method.reply_text, "channel"))
+            else:  # it crosses ours
+                self._write(method_frame(self.number, m.ChannelCloseOk()))
+        elif not self.is_closed or isinstance(method, m.ChannelCloseOk):
+            self._correlator.answer(method)
+
+    def _settle(self, tag: int, *, multiple: bool, is_taken: bool) -> None:
+        if self.confirms is None:
+            raise UnexpectedFrame("a confirm on a channel without confirms")
+        self.confirms.settle(tag, multiple=multiple, is_taken=is_taken)
+
+    def _cancelled(self, method: m.BasicCancel) -> None:
+        consumer = self.consumers.pop(method.consumer_tag, None)
+        if not method.nowait:
+            self._write(method_frame(self.number, m.BasicCancelOk(method.consumer_tag)))
+        if consumer is not None:
+            consumer.end(cancelled(consumer.tag, consumer.queue))
+
+    def deliver(self, delivery: Delivery) -> None:
+        consumer = self.consumers.get(delivery.consumer_tag)
+        if consumer is not None:
+            consumer.take(delivery)
+        elif not self.is_closed:  # it was cancelled in the meantime
+            delivery.nack(requeue=True)
+
+    def heard_content(self, method: m.Method, head: bytes, body: bytes) -> None:
+        if self.is_closed:
+            return
+        if isinstance(method, m.BasicReturn):
+            message = Returned(method.reply_code, method.reply_text, method.exchange, method.routing_key, head, body)
+            is_told = self.confirms is not None and self.confirms.returned(message)
+            if self.on_return is not None and not is_told:
+                self.on_return(message)
+        elif isinstance(method, m.BasicGetOk):
+            envelope = (method.delivery_tag, method.redelivered, method.exchange, method.routing_key)
+            fetched = Fetched(self, "", *envelope, head, body)
+            fetched.left = method.message_count
+            self._correlator.answer(method, fetched)

@@ -1,0 +1,328 @@
+"""One connection to a broker: handshake, channels, and what happens to it.
+
+Whatever is written during a turn of the loop leaves together at its end, or as soon as it is much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from leveret.client.address import Address, parsed
+from leveret.client.arrivals import Delivery
+from leveret.client.channel import Channel
+from leveret.client.correlator import Correlator
+from leveret.client.errors import Closed, ConnectionLost, told_by_peer
+from leveret.client.inflow import Inflow
+from leveret.client.keep_alive import KeepAlive
+from leveret.client.transports import Transport, open_transport
+from leveret.errors import AmqpError, NotAllowed
+from leveret.version import VERSION
+from leveret.wire import methods as m
+from leveret.wire.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, REPLY_SUCCESS
+from leveret.wire.fields import Table
+from leveret.wire.frames import method_frame
+
+FLUSH_BYTES = 1 << 16
+CLOSE_SECONDS = 5.0
+CAPABILITIES: Table = {
+    "authentication_failure_close": True,
+    "basic.nack": True,
+    "connection.blocked": True,
+    "consumer_cancel_notify": True,
+    "exchange_exchange_bindings": True,
+    "publisher_confirms": True,
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Happening:
+    """Something that a listener of a connection is told."""
+
+    kind: Literal[
+        "connected",
+        "blocked",
+        "unblocked",
+        "keep-alive sent",
+        "silent",
+        "lost",
+        "closed",
+        # of a connection that is made again:
+        "reconnecting",
+        "reconnected",
+        "not restored",
+    ]
+    text: str = ""
+    problem: Exception | None = None
+
+
+class Connection:
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.server_properties: dict[str, object] = {}
+        self.frame_max = address.frame_max
+        self.channel_max = address.channel_max
+        self.heartbeat = address.heartbeat
+        self.is_blocked = False
+        self.is_congested = False
+        self.listeners: list[Callable[[Happening], None]] = []
+        self._loop = asyncio.get_running_loop()
+        self._channels: dict[int, Channel] = {}
+        self._correlator = Correlator(self._loop)
+        self._inflow = Inflow(self)
+        self._transport: Transport | None = None
+        self._problem: Exception | None = None
+        self._over = self._loop.create_future()
+        self._room: asyncio.Future[None] | None = None
+        self._keep_alive = KeepAlive(0, beat=self._beat, dead=self._silent)
+        self._out: list[bytes] = []
+        self._out_size = 0
+
+    # ---- life
+
+    @classmethod
+    async def open(cls, address: Address | str) -> Self:
+        """Connected and logged in, within the address's timeout."""
+        self = cls(parsed(address) if isinstance(address, str) else address)
+        await self._establish()
+        self.tell(Happening("connected", self.address.shown))
+        return self
+
+    async def _establish(self) -> None:
+        try:
+            async with asyncio.timeout(self.address.connection_timeout):
+                await self._connect()
+        except TimeoutError:
+            self._abort()
+            raise ConnectionLost(
+                f"no connection to {self.address.shown} within {self.address.connection_timeout:g} s: is a broker "
+                "there?"
+            ) from None
+        except OSError as problem:
+            raise ConnectionLost(f"no connection to {self.address.shown}: {problem}") from problem
+        except BaseException:
+            self._abort()
+            raise
+
+    async def _connect(self) -> None:
+        self._transport = await open_transport(self.address, self)
+        start = self._correlator.expect(m.ConnectionStart)
+        self.write(PROTOCOL_HEADER)
+        answer: m.ConnectionStart = await start
+        self.server_properties = dict(answer.server_properties)
+        tune: m.ConnectionTune = await self._ask(self._login(answer), m.ConnectionTune)
+        self._agree(tune)
+        self.write(method_frame(0, m.ConnectionTuneOk(self.channel_max, self.frame_max, self.heartbeat)))
+        await self._ask(m.ConnectionOpen(self.address.vhost), m.ConnectionOpenOk)
+        self._keep_alive = KeepAlive(self.heartbeat, beat=self._beat, dead=self._silent)
+
+    def _login(self, start: m.ConnectionStart) -> m.ConnectionStartOk:
+        mechanisms = start.mechanisms.split()
+        external = bool(self.address.certfile) and b"EXTERNAL" in mechanisms and not self.address.user
+        if not external and b"PLAIN" not in mechanisms:
+            raise ConnectionLost(f"{self.address.shown} takes no password: it offers {start.mechanisms!r}")
+        properties: Table = {
+            "product": "Leveret client",
+            "version": VERSION,
+            "platform": "Python",
+            "capabilities": dict(CAPABILITIES),
+            "connection_name": self.address.name,
+        }
+        secret = b"" if external else f"\0{self.address.user}\0{self.address.password}".encode()
+        return m.ConnectionStartOk(properties, "EXTERNAL" if external else "PLAIN", secret, "en_US")
+
+    def _agree(self, tune: m.ConnectionTune) -> None:
+        self.channel_max = _lower(self.address.channel_max, tune.channel_max)
+        self.frame_max = self._inflow.limit = _lower(self.address.frame_max, tune.frame_max)
+        self.heartbeat = _lower(self.address.heartbeat, tune.heartbeat) if self.address.heartbeat else 0
+
+    @property
+    def is_closed(self) -> bool:
+        return self._problem is not None
+
+    async def close(self) -> None:
+        """Says goodbye, and waits a moment for the answer. What is not acked goes back to its queues."""
+        if self.is_closed:
+            return
+        answer = self._ask(m.ConnectionClose(REPLY_SUCCESS, "closed by the client", 0, 0), m.ConnectionCloseOk)
+        self._end(Closed(f"the connection to {self.address.shown} is closed"), keep=answer)
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await answer
+                assert self._transport is not None
+                self._transport.close()
+                await self._over
+        except (TimeoutError, ConnectionLost):
+            self._abort()
+        self.tell(Happening("closed"))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    async def channel(self) -> Channel:
+        self.refuse_closed()
+        number = self.free_number()
+        channel = self._channels[number] = Channel(self, number)
+        await channel.open()
+        return channel
+
+    def free_number(self) -> int:
+        """For a channel."""
+        number = next((each for each in range(1, self.channel_max + 1) if each not in self._channels), None)
+        if number is None:
+            raise NotAllowed(f"all {self.channel_max} channels of the connection are open: close one")
+        return number
+
+    async def update_secret(self, secret: str, reason: str = "") -> None:
+        await self._ask(m.ConnectionUpdateSecret(secret.encode(), reason), m.ConnectionUpdateSecretOk)
+
+    def forget(self, channel: Channel) -> None:
+        self._channels.pop(channel.number, None)
+        self._inflow.forget(channel.number)
+
+    def tell(self, happening: Happening) -> None:
+        for listener in list(self.listeners):
+            listener(happening)
+
+    def refuse_closed(self) -> None:
+        if self._problem is not None:
+            raise self._problem
+
+    # ---- what goes out
+
+    def write(self, data: bytes) -> None:
+        out = self._out
+        if not out:
+            self._loop.call_soon(self._flush)
+        out.append(data)
+        self._out_size += len(data)
+        if self._out_size > FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._out and self._transport is not None:
+            self._keep_alive.writes += 1
+            self._transport.write(b"".join(self._out))
+        self._out.clear()
+        self._out_size = 0
+
+    async def writable(self) -> None:
+        """Until there is room for more."""
+        while self.is_congested and self._problem is None:
+            self._room = self._room or self._loop.create_future()
+            await asyncio.shield(self._room)
+
+    def congested(self, is_so: bool) -> None:
+        self.is_congested = is_so
+        if not is_so and self._room is not None:
+            self._room.set_result(None)
+            self._room = None
+
+    def _ask(self, method: m.Method, answer: type[m.Method]) -> asyncio.Future[Any]:
+        self.refuse_closed()
+        self.write(method_frame(0, method))
+        return self._correlator.expect(answer)
+
+    # ---- what comes in
+
+    def received(self, data: bytes) -> None:
+        self._keep_alive.reads += 1
+        try:
+            self._inflow.receive(data)
+        except AmqpError as problem:
+            self._give_up(problem)
+
+    def heard(self, channel: int, method: m.Method) -> None:
+        if channel:
+            known = self._channels.get(channel)
+            if known is not None:
+                known.heard(method)
+        elif isinstance(method, m.ConnectionBlocked | m.ConnectionUnblocked):
+            self._blocked(method)
+        elif isinstance(method, m.ConnectionClose):
+            self.write(method_frame(0, m.ConnectionCloseOk()))
+            self._flush()
+            self._end(told_by_peer(method.reply_code, method.reply_text, "connection"))
+            assert self._transport is not None
+            self._transport.close()
+        else:
+            self._correlator.answer(method)
+
+    def heard_content(self, channel: int, method: m.Method, head: bytes, body: bytes) -> None:
+        known = self._channels.get(channel)
+        if known is not None:
+            known.heard_content(method, head, body)
+
+    def heard_delivery(
+        self, channel: int, tag: str, number: int, redelivered: bool, exchange: str, key: str, head: bytes, body: bytes
+    ) -> None:
+        known = self._channels.get(channel)
+        if known is not None:
+            known.deliver(Delivery(known, tag, number, redelivered, exchange, key, head, body))
+
+    def _blocked(self, method: m.Method) -> None:
+        self.is_blocked = isinstance(method, m.ConnectionBlocked)
+        reason = method.reason if isinstance(method, m.ConnectionBlocked) else ""
+        self.tell(Happening("blocked" if self.is_blocked else "unblocked", reason))
+
+    # ---- its end
+
+    def lost(self, problem: Exception | None) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+        cause = f": {problem}" if problem is not None else ""
+        trouble = ConnectionLost(f"the connection to {self.address.shown} was lost{cause}")
+        was_open = not self.is_closed
+        self._end(trouble)
+        self._correlator.end(trouble)
+        if was_open:
+            self.tell(Happening("lost", str(trouble), trouble))
+
+    def _beat(self) -> None:
+        self.write(HEARTBEAT_FRAME)
+        self.tell(Happening("keep-alive sent"))
+
+    def _silent(self) -> None:
+        text = f"nothing was heard from {self.address.shown} for {2 * self.heartbeat} s"
+        self.tell(Happening("silent", text))
+        self._give_up(ConnectionLost(text))
+
+    def _give_up(self, problem: Exception) -> None:
+        was_open = not self.is_closed
+        self._end(problem)
+        self._abort()
+        if was_open:
+            self.tell(Happening("lost", str(problem), problem))
+
+    def _abort(self) -> None:
+        self._keep_alive.stop()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, problem: Exception, *, keep: asyncio.Future[Any] | None = None) -> None:
+        self._problem = self._problem or problem
+        self._keep_alive.stop()
+        if keep is None:
+            self._correlator.end(problem)
+        for channel in list(self._channels.values()):
+            channel.end(problem)
+        self.congested(False)
+
+
+def _lower(ours: int, theirs: int) -> int:
+    """0 stands for no limit."""
+    return min(ours, theirs) if ours and theirs else ours or theirs
+
+
+async def connect(address: Address | str) -> Connection:
+    """To one broker, or for ``failover:`` and ``fanout:`` to several that are used as one."""
+    if isinstance(address, str) and address.startswith(("failover:", "fanout:")):
+        from leveret.client.several_brokers import connect_several  # it stands above this file
+
+        return await connect_several(address)
+    return await Connection.open(address)

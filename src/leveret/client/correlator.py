@@ -1,0 +1,50 @@
+"""Answers find their questions: on a channel the broker answers in the order in which it was asked.
+
+Any number of questions may be under way at once. When the channel ends, all of them end with its error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from leveret.errors import UnexpectedFrame
+from leveret.wire.methods import Method
+
+Answers = tuple[type[Method], ...]
+
+
+class Correlator:
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[tuple[Answers, asyncio.Future[Any], Callable[[Any], Any] | None]] = deque()
+
+    def expect(self, *answers: type[Method], then: Callable[[Any], Any] | None = None) -> asyncio.Future[Any]:
+        """The answer to what is sent now. ``then`` sees it at once, before anything that follows it on the wire, and
+        what it returns is the result."""
+        future = self._loop.create_future()
+        self._waiting.append((answers, future, then))
+        return future
+
+    def answer(self, method: Method, content: Any = None) -> None:
+        if not self._waiting:
+            raise UnexpectedFrame(f"{method.NAME} answers nothing that was asked")
+        answers, future, then = self._waiting.popleft()
+        if not isinstance(method, answers):
+            raise UnexpectedFrame(f"{method.NAME} came, {answers[0].NAME} was expected")
+        result = method if content is None else content
+        if then is not None:
+            result = then(result)
+        if not future.done():  # whoever asked may have gone
+            future.set_result(result)
+
+    def end(self, problem: Exception) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for _, future, _ in waiting:
+            if not future.done():
+                future.set_exception(problem)
+                future.exception()  # not everybody who asks looks

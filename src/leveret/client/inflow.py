@@ -1,0 +1,176 @@
+"""Bytes from the broker become methods and messages.
+
+Hot path: most of what comes is basic.deliver with its header and one body behind it. Such a message is cut out of the
+bytes in one go (``_whole_delivery``); whatever else comes, and messages that are split over frames or reads, go frame
+by frame. Names that repeat from message to message are decoded once.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Protocol
+
+from leveret.errors import FrameError, UnexpectedFrame
+from leveret.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_KINDS, FRAME_METHOD
+from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, decode_header, decode_method
+from leveret.wire.methods import BasicDeliver, Method
+
+DELIVER = b"\x00\x3c\x00\x3c"
+MOST_NAMES = 1_000  # that are kept
+
+unpack_envelope = ENVELOPE.unpack_from
+unpack_tag = Struct(">QB").unpack_from
+unpack_sizes = Struct(">Q").unpack_from
+
+
+class Hearer(Protocol):
+    """Who is told what came."""
+
+    def heard(self, channel: int, method: Method) -> None: ...
+
+    def heard_content(self, channel: int, method: Method, head: bytes, body: bytes) -> None: ...
+
+    def heard_delivery(
+        self, channel: int, tag: str, number: int, redelivered: bool, exchange: str, key: str, head: bytes, body: bytes
+    ) -> None: ...
+
+
+class _Partial:
+    """A message of which frames are missing."""
+
+    __slots__ = ("head", "left", "method", "parts")
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        self.head: bytes | None = None
+        self.left = 0
+        self.parts: list[bytes] = []
+
+
+class Inflow:
+    def __init__(self, hearer: Hearer) -> None:
+        self._hearer = hearer
+        self._rest = b""
+        self._partial: dict[int, _Partial] = {}
+        self._names: dict[bytes, str] = {b"": ""}
+        self.limit = 0  # of a payload; 0: none
+
+    def receive(self, data: bytes) -> None:
+        """Bytes in any slicing."""
+        if self._rest:
+            data = self._rest + data
+        start, total = 0, len(data)
+        deliver = self._whole_delivery
+        while total - start > 7:
+            kind, channel, size = unpack_envelope(data, start)
+            end = start + 7 + size
+            if end >= total:
+                self._check_envelope(kind, size)
+                break
+            if data[end] != FRAME_END:
+                raise FrameError(f"frame ends with 0x{data[end]:02x}, not 0xce")
+            if kind == FRAME_METHOD and data.startswith(DELIVER, start + 7) and channel not in self._partial:
+                behind = deliver(data, channel, start + 11, end, total)
+                if behind:
+                    start = behind
+                    continue
+            self._check_envelope(kind, size)
+            self._one_frame(kind, channel, data[start + 7 : end])
+            start = end + 1
+        self._rest = data[start:] if start else data
+
+    def forget(self, channel: int) -> None:
+        """The channel is closed: what was to come of a message will not come."""
+        self._partial.pop(channel, None)
+
+    def _check_envelope(self, kind: int, size: int) -> None:
+        if kind not in FRAME_KINDS:
+            raise FrameError(f"unknown frame type {kind}: is this an AMQP broker?")
+        if self.limit and size > self.limit:
+            raise FrameError(f"frame of {size} bytes, at most {self.limit} were agreed on")
+
+    def _whole_delivery(self, data: bytes, channel: int, at: int, end: int, total: int) -> int:
+        """Where the message ends, if header and body are all there in one frame each; 0 if they are not."""
+        header_end = end + 8 + unpack_envelope(data, end + 1)[2] if total - end > 8 else total
+        if header_end >= total or data[end + 1] != FRAME_HEADER or data[header_end] != FRAME_END:
+            return 0
+        size: int = unpack_sizes(data, end + 12)[0]
+        body_at = header_end + 1
+        if size:
+            body_end = body_at + 7 + size
+            if body_end >= total or unpack_envelope(data, body_at) != (FRAME_BODY, channel, size):
+                return 0
+            if data[body_end] != FRAME_END:
+                return 0
+            body, behind = data[body_at + 7 : body_end], body_end + 1
+        else:
+            body, behind = b"", body_at
+        middle = at + 1 + data[at]
+        number, bits = unpack_tag(data, middle)
+        key_at = middle + 10 + data[middle + 9]
+        name = self._name
+        self._hearer.heard_delivery(
+            channel,
+            name(data[at + 1 : middle]),
+            number,
+            bits & 1 != 0,
+            name(data[middle + 10 : key_at]),
+            name(data[key_at + 1 : end]),
+            data[end + 8 + CONTENT_HEADER.size : header_end],
+            body,
+        )
+        return behind
+
+    def _name(self, raw: bytes) -> str:
+        known = self._names.get(raw)
+        if known is None:
+            known = raw.decode("utf-8", "surrogateescape")
+            if len(self._names) < MOST_NAMES:
+                self._names[raw] = known
+        return known
+
+    def _one_frame(self, kind: int, channel: int, payload: bytes) -> None:
+        partial = self._partial.get(channel)
+        if kind == FRAME_HEARTBEAT:
+            return
+        if (kind == FRAME_METHOD) != (partial is None):
+            raise UnexpectedFrame(f"a frame of type {kind} on channel {channel} within, or without, a message")
+        if partial is None:
+            self._method(channel, decode_method(payload))
+        elif kind == FRAME_HEADER:
+            if partial.head is not None:
+                raise UnexpectedFrame(f"a second content header on channel {channel}")
+            _, partial.left = decode_header(payload)
+            partial.head = payload[CONTENT_HEADER.size :]
+            self._end_if_whole(channel, partial)
+        else:
+            partial.left -= len(payload)
+            partial.parts.append(payload)
+            if partial.head is None or partial.left < 0:
+                raise UnexpectedFrame(f"a body on channel {channel} without a header, or longer than announced")
+            self._end_if_whole(channel, partial)
+
+    def _method(self, channel: int, method: Method) -> None:
+        if method.HAS_CONTENT:
+            self._partial[channel] = _Partial(method)
+        else:
+            self._hearer.heard(channel, method)
+
+    def _end_if_whole(self, channel: int, partial: _Partial) -> None:
+        if partial.left or partial.head is None:
+            return
+        del self._partial[channel]
+        method, body = partial.method, b"".join(partial.parts)
+        if isinstance(method, BasicDeliver):
+            self._hearer.heard_delivery(
+                channel,
+                method.consumer_tag,
+                method.delivery_tag,
+                method.redelivered,
+                method.exchange,
+                method.routing_key,
+                partial.head,
+                body,
+            )
+        else:
+            self._hearer.heard_content(channel, method, partial.head, body)

@@ -1,0 +1,52 @@
+"""The client as users of JMS and ActiveMQ know it: factory, connection, session, producer, consumer.
+
+async with await ConnectionFactory("amqp://localhost").create_connection() as connection:
+    session = await connection.create_session(AckMode.AUTO)
+    consumer = await session.create_consumer(Queue("orders"))
+    await connection.start()
+    message = await consumer.receive(timeout=5)
+"""
+
+from leveret.client.jms.ack_modes import AckEvent, AckMode, AckType
+from leveret.client.jms.connection import Connection
+from leveret.client.jms.consumer import MessageConsumer
+from leveret.client.jms.destinations import Destination, Layout, Queue, TemporaryQueue, TemporaryTopic, Topic
+from leveret.client.jms.errors import (
+    IllegalState,
+    InvalidDestination,
+    InvalidSelector,
+    JmsError,
+    MessageFormatError,
+    MessageNotWriteable,
+)
+from leveret.client.jms.factory import ConnectionFactory
+from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
+from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.session import Session
+
+__all__ = [
+    "AckEvent",
+    "AckMode",
+    "AckType",
+    "BytesMessage",
+    "Connection",
+    "ConnectionFactory",
+    "Destination",
+    "IllegalState",
+    "InvalidDestination",
+    "InvalidSelector",
+    "JmsError",
+    "Layout",
+    "MapMessage",
+    "Message",
+    "MessageConsumer",
+    "MessageFormatError",
+    "MessageNotWriteable",
+    "Queue",
+    "RedeliveryPolicy",
+    "Session",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "TextMessage",
+    "Topic",
+]

@@ -1,0 +1,61 @@
+"""How a session acknowledges, and the seven things that an acknowledgement can say.
+
+| ack type      | happens when                                                    | on the wire |
+|---------------|-----------------------------------------------------------------|-------------|
+| DELIVERED 0   | all that may wait in the client are with the application,       | a new consumer of the queue takes the place of the |
+|               | unacked: the window moves on, the messages stay                 | old one, whose messages stay with the channel |
+| POISON 1      | a message failed once more than its policy allows               | basic.reject without requeue |
+| STANDARD 2    | messages are processed                                          | basic.ack, ``multiple`` where it can |
+| REDELIVERED 3 | messages go to the application once more                        | nothing: the channel holds them |
+| INDIVIDUAL 4  | this one message is processed                                   | basic.ack of one |
+| UNMATCHED 5   | the selector of a topic's subscriber does not want a message    | basic.ack: the stored copy goes |
+| EXPIRED 6     | a message died while it waited in the client                    | basic.reject if it is persistent, else basic.ack |
+
+The numbers are ActiveMQ's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from leveret.client.arrivals import Delivery
+
+if TYPE_CHECKING:
+    from leveret.client.jms.consumer import MessageConsumer
+
+
+class AckMode(IntEnum):
+    SESSION_TRANSACTED = 0  # at commit
+    AUTO = 1  # when the listener has returned; as receive() hands over
+    CLIENT = 2  # by message.acknowledge(), all that the session has delivered
+    DUPS_OK = 3  # lazily, many at once
+    INDIVIDUAL = 4  # by message.acknowledge(), that message alone
+
+
+KEEPS_UNTIL_ASKED = frozenset({AckMode.SESSION_TRANSACTED, AckMode.CLIENT, AckMode.INDIVIDUAL})
+"""The modes in which a message stays unacked after the application had it."""
+
+
+class AckType(IntEnum):
+    DELIVERED = 0
+    POISON = 1
+    STANDARD = 2
+    REDELIVERED = 3
+    INDIVIDUAL = 4
+    UNMATCHED = 5
+    EXPIRED = 6
+
+
+@dataclass(slots=True, frozen=True)
+class AckEvent:
+    """One acknowledgement, as the listeners of a session are told."""
+
+    type: AckType
+    consumer: MessageConsumer
+    deliveries: tuple[Delivery, ...]
+
+
+AckListener = Callable[[AckEvent], None]

@@ -1,0 +1,96 @@
+"""Looks into a queue without taking anything.
+
+AMQP has no call for it. So a browser fetches messages on a channel of its own, does not ack them, and closes the
+channel when it is done: they go back to their places, in their order. What follows from that, and who browses should
+know:
+
+- While somebody browses, other consumers do not get the messages that the browser holds: at most ``limit`` of them.
+- Afterwards they count as redelivered once more. A queue with ``x-delivery-limit`` counts it, too: do not browse such
+  a queue again and again. Browsing over HTTP, or in the process of the broker, leaves no trace.
+- What comes after the browser has begun is not seen.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from leveret.client.channel import Channel
+from leveret.client.connection import Connection
+from leveret.client.jms.destinations import Destination, Queue
+from leveret.client.jms.errors import IllegalState, InvalidDestination
+from leveret.client.jms.messages import Message, received
+from leveret.client.jms.registrar import Registrar
+from leveret.client.jms.topics import compiled_selector
+from leveret.delivery.selector import selectable
+
+MOST_HELD = 1_000
+
+
+class QueueBrowser:
+    """``async for message in browser``; each iteration looks anew."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        registrar: Registrar,
+        queue: Destination,
+        selector: str = "",
+        limit: int = MOST_HELD,
+    ) -> None:
+        if not isinstance(queue, Queue):
+            raise InvalidDestination(f"{queue!r} is no queue: only queues can be browsed")
+        self.queue = queue
+        self.limit = limit
+        self._selector = compiled_selector(selector)
+        self._connection = connection
+        self._registrar = registrar
+        self._channel: Channel | None = None
+        self._left = 0
+        self._is_closed = False
+
+    async def next(self) -> Message | None:
+        """The next message; None if all were seen, after which they are back in the queue."""
+        if self._is_closed:
+            raise IllegalState(f"the browser of queue '{self.queue.name}' is closed")
+        channel = self._channel or await self._begin()
+        while self._left > 0:
+            self._left -= 1
+            fetched = await channel.get(self.queue.name)
+            if fetched is None:
+                break
+            if self._selector is None or self._selector.matches(selectable(fetched.properties)):
+                return received(fetched, destination=self.queue)
+        await self._give_back()
+        return None
+
+    async def _begin(self) -> Channel:
+        await self._registrar.prepare(self.queue)
+        channel = await self._connection.channel()
+        known = await channel.declare_queue(self.queue.name, passive=True)
+        self._left = min(known.message_count, self.limit)
+        self._channel = channel
+        return channel
+
+    async def _give_back(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._give_back()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = await self.next()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()

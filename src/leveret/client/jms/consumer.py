@@ -1,0 +1,382 @@
+"""A consumer: what came and nobody took yet, what the application has, and the two ways to get it.
+
+    session's line -> unconsumed -> delivered -> the application
+
+A message is put on the delivered list before the application sees it, and leaves it when the mode of the session calls
+it consumed. A rollback, a recover or a listener that raises takes messages from there back to the front of
+``unconsumed``, in their order; the RedeliveryPolicy says after how long, and when to give up.
+
+Either the application asks, by ``receive``, or it has a ``listener``, which the session calls; never both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from leveret.client.arrivals import Delivery
+from leveret.client.errors import Closed
+from leveret.client.jms.ack_modes import KEEPS_UNTIL_ASKED, AckMode, AckType
+from leveret.client.jms.delivered import Dispatched, Verdict
+from leveret.client.jms.errors import IllegalState
+from leveret.client.jms.messages import Message, received
+from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.subscription import Pull, Push
+from leveret.client.jms.timing import Timer
+from leveret.client.jms.topics import Source
+from leveret.errors import AmqpError
+
+if TYPE_CHECKING:
+    from leveret.client.jms.session import Session
+
+Listener = Callable[[Message], Awaitable[None] | None]
+PERSISTENT = 2
+log = logging.getLogger("leveret.client.jms")
+
+
+class MessageConsumer:
+    def __init__(self, session: Session, source: Source, prefetch: int, policy: RedeliveryPolicy) -> None:
+        self.session = session
+        self.source = source
+        self.prefetch = prefetch
+        self.policy = policy
+        self.unconsumed: deque[Dispatched] = deque()
+        self.delivered: dict[Delivery, Dispatched] = {}
+        self.subscription = Push(self) if prefetch else Pull(self)
+        self.is_closed = False
+        self.problem: Exception | None = None
+        self._listener: Listener | None = None
+        self._receives = False  # receive() was called
+        self.is_receiving = False
+        self._news: asyncio.Future[None] | None = None
+        self._serving: asyncio.Task[object] | None = None  # the listener runs in it
+        self._served: asyncio.Future[None] | None = None  # for who waits until it has returned
+        self._timers: set[Timer] = set()
+        self._is_paused = False  # nothing is handed over until the retry's time has come
+        self._away: dict[Dispatched, None] = {}  # those that wait for their retry beside the others
+
+    # ---- receive()
+
+    async def receive(self, timeout: float | None = None) -> Message | None:
+        """The next message; None when ``timeout`` seconds are over, or the consumer was closed meanwhile."""
+        self._begin_receive()
+        clock, is_late = self.session.connection.clock, False
+
+        def ring() -> None:
+            nonlocal is_late
+            is_late = True
+            self.wake()
+
+        timer = None if timeout is None else clock.call_later(timeout, ring)
+        try:
+            while not self.is_closed:
+                message = self._next_message()
+                if message is not None:
+                    return message
+                if is_late:
+                    return await self._last_look()
+                self._refuse_ended()
+                await self._wait()
+            return None
+        finally:
+            self.is_receiving = False
+            if timer is not None:
+                timer.cancel()
+            self.subscription.receiver_left()
+
+    async def receive_no_wait(self) -> Message | None:
+        """The next message, if there is one now. A consumer that pulls asks the broker; one that is pushed to looks at
+        what has come."""
+        self._begin_receive()
+        try:
+            message = self._next_message()
+            if message is None and not self.is_closed:
+                self._refuse_ended()
+                message = await self._last_look(asks=True)
+            return message
+        finally:
+            self.is_receiving = False
+
+    def _begin_receive(self) -> None:
+        self.refuse_closed()
+        if self._listener is not None:
+            raise IllegalState(f"{self} has a listener: receive() and a listener exclude each other")
+        if self.is_receiving:
+            raise IllegalState(f"{self} is in a receive() already: use a consumer for each task")
+        self._receives = self.is_receiving = True
+
+    async def _wait(self) -> None:
+        """Until something has changed."""
+        self._news = asyncio.get_running_loop().create_future()
+        if self.may_ask:
+            self.subscription.ask()
+        await self._news
+
+    async def _last_look(self, *, asks: bool = False) -> Message | None:
+        """What is there once the broker has said what is under way."""
+        if self.may_ask or not asks:
+            await self.subscription.settle_request(asks=asks)
+        return self._next_message()
+
+    def _next_message(self) -> Message | None:
+        self.session.move()
+        while (entry := self._take()) is not None:
+            message = self._message_of(entry)
+            if message is not None:
+                self._consumed(entry)
+                return message
+        return None
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a message that comes now could be handed over."""
+        return self.session.connection.is_started and not self._is_paused and not self.unconsumed
+
+    # ---- listener
+
+    @property
+    def listener(self) -> Listener | None:
+        return self._listener
+
+    @listener.setter
+    def listener(self, listener: Listener | None) -> None:
+        """A function or a coroutine function. The next message waits until it has returned."""
+        self.refuse_closed()
+        if listener is not None:
+            if self._receives:
+                raise IllegalState(f"{self} was used by receive(): receive() and a listener exclude each other")
+            if not self.prefetch:
+                raise IllegalState(f"{self} has prefetch 0, which is for receive(): a listener needs at least 1")
+        self._listener = listener
+        self.session.serve_listeners()
+
+    @property
+    def has_work(self) -> bool:
+        return self._listener is not None and bool(self.unconsumed) and not self._is_paused and not self.is_closed
+
+    async def serve(self) -> None:
+        """The listener gets its next message."""
+        entry = self._take()
+        message = None if entry is None else self._message_of(entry)
+        if entry is None or message is None or self._listener is None:
+            return
+        self._serving = asyncio.current_task()
+        try:
+            outcome = self._listener(message)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except Exception as problem:  # whatever the application raises
+            self._failed(entry, problem)
+        else:
+            self._consumed(entry)
+        finally:
+            self._serving = None
+            if self._served is not None:
+                self._served.set_result(None)
+                self._served = None
+
+    async def _listener_done(self) -> None:
+        """Unless it is the listener that asks."""
+        if self._serving is not None and self._serving is not asyncio.current_task():
+            self._served = self._served or asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._served)
+
+    def _failed(self, entry: Dispatched, problem: Exception) -> None:
+        log.warning("the listener of %s failed: %r", self, problem)
+        if self.session.is_closed or self.session.ack_mode in (AckMode.SESSION_TRANSACTED, AckMode.CLIENT):
+            return  # the next one: what becomes of all of them is the application's to say
+        self.session.acknowledge_lazy(self)
+        self.roll_back([entry])
+
+    # ---- the way to the application
+
+    def arrived(self, entry: Dispatched) -> None:
+        """From the session's line."""
+        if self.is_closed:
+            self.session.settle([entry], Verdict.GIVE_BACK)
+            return
+        self.unconsumed.append(entry)
+        self.wake()
+
+    def wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def _take(self) -> Dispatched | None:
+        """The next one that the application may see. What it may not see is settled on the way."""
+        connection = self.session.connection
+        while self.unconsumed and connection.is_started and not self._is_paused and not self.is_closed:
+            entry = self.unconsumed.popleft()
+            if entry.is_settled:
+                continue
+            try:
+                if entry.is_expired(connection.clock.now()):
+                    self._expired(entry)
+                    continue
+                if self.source.filters and not self.source.wants(entry.delivery):
+                    self._settle_unseen(entry, Verdict.ACK, AckType.UNMATCHED)
+                    continue
+            except AmqpError:  # its headers cannot be read: nobody will ever be able to
+                self._settle_unseen(entry, Verdict.REJECT, AckType.POISON)
+                continue
+            return entry
+        return None
+
+    def _expired(self, entry: Dispatched) -> None:
+        is_kept = entry.delivery.properties.delivery_mode == PERSISTENT
+        self._settle_unseen(entry, Verdict.REJECT if is_kept else Verdict.ACK, AckType.EXPIRED)
+
+    def _settle_unseen(self, entry: Dispatched, verdict: Verdict, kind: AckType) -> None:
+        self.session.settle([entry], verdict)
+        self.session.tell(kind, self, [entry])
+
+    def _message_of(self, entry: Dispatched) -> Message | None:
+        self.delivered[entry.delivery] = entry
+        try:
+            return received(entry.delivery, self.session, entry.redeliveries, self.source.destination)
+        except AmqpError:
+            del self.delivered[entry.delivery]
+            self._settle_unseen(entry, Verdict.REJECT, AckType.POISON)
+            return None
+
+    def _consumed(self, entry: Dispatched) -> None:
+        """The application has had it, or has it. It may have been settled, or rolled back, in the meantime."""
+        if entry.delivery not in self.delivered:
+            return
+        entry.is_consumed = True
+        mode = self.session.ack_mode
+        if mode is AckMode.AUTO:
+            self.acknowledge([entry], AckType.STANDARD)
+        elif mode is AckMode.DUPS_OK:
+            if len(self.delivered) * 2 >= self.prefetch:
+                self.session.acknowledge_lazy(self)
+        elif mode in KEEPS_UNTIL_ASKED:
+            self.subscription.consumed()
+
+    def acknowledge(self, entries: list[Dispatched], kind: AckType) -> None:
+        if entries:
+            self.session.settle(entries, Verdict.ACK)
+            self.forget(entries)
+            self.session.tell(kind, self, entries)
+
+    def forget(self, entries: Iterable[Dispatched]) -> None:
+        for entry in entries:
+            self.delivered.pop(entry.delivery, None)
+
+    # ---- and back
+
+    def roll_back(self, entries: list[Dispatched]) -> None:
+        """To the application once more, after the delay of the policy; or, if that was too often, to the dead
+        letters. A consumer that is closed gives them back to the broker."""
+        self.forget(entries)
+        entries = [entry for entry in entries if not entry.is_settled]
+        if self.is_closed:
+            self.session.settle(entries, Verdict.GIVE_BACK)
+            return
+        for entry in entries:
+            entry.redeliveries += 1
+            entry.is_consumed = False
+        poison = [entry for entry in entries if not self.policy.allows(entry.redeliveries)]
+        again = [entry for entry in entries if self.policy.allows(entry.redeliveries)]
+        if poison:
+            self.session.settle(poison, Verdict.REJECT)
+            self.session.tell(AckType.POISON, self, poison)
+        if again:
+            self.session.tell(AckType.REDELIVERED, self, again)
+            self._redeliver(again)
+
+    def _redeliver(self, entries: list[Dispatched]) -> None:
+        if self.policy.non_blocking:
+            for entry in entries:
+                self._away[entry] = None
+                self._after(self.policy.delay(entry.redeliveries), partial(self._return, entry))
+            return
+        delay = max(self.policy.delay(entry.redeliveries) for entry in entries)
+        self.unconsumed.extendleft(reversed(entries))
+        if delay > 0:
+            self._is_paused = True
+            self._after(delay, self._go_on)
+        else:
+            self._go_on()
+
+    def _after(self, delay: float, work: Callable[[], None]) -> None:
+        def fire() -> None:
+            self._timers.discard(timer)
+            work()
+
+        timer = self.session.connection.clock.call_later(delay, fire)
+        self._timers.add(timer)
+
+    def _return(self, entry: Dispatched) -> None:
+        del self._away[entry]
+        self.unconsumed.appendleft(entry)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_paused = False
+        self.wake()
+        self.session.serve_listeners()
+
+    # ---- its end
+
+    async def close(self) -> None:
+        """What came and was not consumed goes back to the queue. A listener that runs is waited for."""
+        if self.is_closed:
+            return
+        self.end(None)
+        await self._listener_done()
+        await self.subscription.close()
+        self.session.acknowledge_lazy(self)
+        self.session.settle([*self._away, *self.unconsumed], Verdict.GIVE_BACK)
+        self.unconsumed.clear()
+        self.session.forget(self)
+        await self.source.close()
+
+    def end(self, problem: Exception | None) -> None:
+        """Nothing more is handed over: it is closed, or its session is lost by a problem."""
+        self.is_closed = problem is None
+        self.cancelled(problem)
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+        if problem is not None:  # they are the broker's again
+            self.unconsumed.clear()
+
+    def cancelled(self, problem: Exception | None) -> None:
+        """Nothing more will come. What has come can be taken."""
+        self.problem = self.problem or problem
+        self.wake()
+
+    def refuse_closed(self) -> None:
+        if self.is_closed:
+            raise IllegalState(f"{self} is closed")
+
+    def _refuse_ended(self) -> None:
+        if self.problem is not None:
+            raise self.problem
+
+    def __str__(self) -> str:
+        return f"consumer of queue '{self.source.queue}'"
+
+    async def __aenter__(self) -> MessageConsumer:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
+
+    def __aiter__(self) -> MessageConsumer:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            message = None if self.is_closed else await self.receive()
+        except Closed:
+            message = None
+        if message is None:
+            raise StopAsyncIteration
+        return message

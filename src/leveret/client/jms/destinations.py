@@ -1,0 +1,189 @@
+"""Where messages go and come from: queues, topics, and temporary ones that live as long as their connection.
+
+A queue is an AMQP queue of the same name, durable, published to by the default exchange. A topic is a routing key on a
+topic exchange; ActiveMQ's wildcards ``*`` (one word) and ``>`` (all that follow) become AMQP's ``*`` and ``#``.
+
+A name may carry options as ActiveMQ's users write them: ``orders?consumer.prefetchSize=10&consumer.exclusive=true``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+from urllib.parse import parse_qsl
+
+from leveret.client.arrivals import Delivery
+from leveret.client.jms.errors import InvalidDestination
+from leveret.wire.fields import Table
+
+if TYPE_CHECKING:
+    from leveret.client.jms.registrar import Registrar
+
+LONGEST_NAME = 255  # bytes
+LARGEST_PREFETCH = 0xFFFF
+LEAST_PRIORITY, MOST_PRIORITY = -(1 << 31), (1 << 31) - 1
+TOPIC_PREFIX = "topic://"
+QUEUE_PREFIX = "queue://"
+PREFETCH = "consumer.prefetchSize"
+EXCLUSIVE = "consumer.exclusive"
+PRIORITY = "consumer.priority"
+NO_LOCAL = "consumer.noLocal"
+
+
+@dataclass(slots=True, frozen=True)
+class Layout:
+    """How the destinations of a factory are laid out on the broker."""
+
+    queue_arguments: Table = field(default_factory=dict)  # of the queues that are declared at their first use
+    topic_exchange: str = "amq.topic"
+    declares_queues: bool = True  # False: they must be there
+    broker_selects: bool | None = None  # whether bindings may have selectors; None: if the broker is Leveret
+
+
+class Destination:
+    """``name`` is without the options, which have fields of their own."""
+
+    __slots__ = ("consumer_priority", "is_exclusive", "is_without_local", "name", "prefetch")
+
+    def __init__(self, name: str) -> None:
+        self.name, _, query = name.partition("?")
+        if not 0 < len(self.name.encode()) <= LONGEST_NAME:
+            raise InvalidDestination(
+                f"the name of a destination must have 1 to {LONGEST_NAME} bytes: '{self.name[:80]}'"
+            )
+        options = dict(parse_qsl(query, keep_blank_values=True))
+        self.prefetch = self._number(options.pop(PREFETCH, None), PREFETCH, 0, LARGEST_PREFETCH)
+        self.consumer_priority = self._number(options.pop(PRIORITY, None), PRIORITY, LEAST_PRIORITY, MOST_PRIORITY)
+        self.is_exclusive = self._truth(options.pop(EXCLUSIVE, "false"), EXCLUSIVE)
+        self.is_without_local = self._truth(options.pop(NO_LOCAL, "false"), NO_LOCAL)
+        if options:
+            known = ", ".join((PREFETCH, PRIORITY, EXCLUSIVE, NO_LOCAL))
+            raise InvalidDestination(f"'{self.name}' has an unknown option '{min(options)}': known are {known}")
+
+    @classmethod
+    def exactly(cls, name: str) -> Self:
+        """For a name that came with a message: a question mark in it is a part of it."""
+        made = cls("-")
+        made.name = name
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Destination) and self.reply_name == other.reply_name
+
+    def __hash__(self) -> int:
+        return hash(self.reply_name)
+
+    def _number(self, value: str | None, option: str, least: int, most: int) -> int | None:
+        if value is None:
+            return None
+        if not value.removeprefix("-").isdecimal() or not least <= int(value) <= most:
+            raise InvalidDestination(
+                f"option '{option}' of '{self.name}' must be a whole number from {least} to {most}: '{value}'"
+            )
+        return int(value)
+
+    def _truth(self, value: str, option: str) -> bool:
+        if value.lower() not in ("true", "false"):
+            raise InvalidDestination(f"option '{option}' of '{self.name}' must be true or false: '{value}'")
+        return value.lower() == "true"
+
+    # ---- in AMQP
+
+    @property
+    def reply_name(self) -> str:
+        """How a message names it as the place for answers."""
+        raise NotImplementedError
+
+    def route(self, layout: Layout) -> tuple[str, str]:
+        """Exchange and routing key of messages for it."""
+        raise NotImplementedError
+
+    def of_delivery(self, delivery: Delivery) -> Destination:
+        """Where a message was sent that a consumer of this destination got."""
+        return self
+
+
+class Queue(Destination):
+    """``is_ours`` False: somebody else sees to it that it is there, as with a place for answers."""
+
+    __slots__ = ("is_ours",)
+
+    def __init__(self, name: str, *, is_ours: bool = True) -> None:
+        super().__init__(name)
+        self.is_ours = is_ours
+
+    @property
+    def reply_name(self) -> str:
+        return self.name
+
+    def route(self, layout: Layout) -> tuple[str, str]:
+        return "", self.name
+
+
+class Topic(Destination):
+    __slots__ = ()
+
+    @property
+    def reply_name(self) -> str:
+        return TOPIC_PREFIX + self.name
+
+    @property
+    def is_pattern(self) -> bool:
+        return any(word in ("*", ">", "#") for word in self.name.split("."))
+
+    @property
+    def key(self) -> str:
+        """The pattern of its binding."""
+        return ".".join("#" if word == ">" else word for word in self.name.split("."))
+
+    def route(self, layout: Layout) -> tuple[str, str]:
+        if self.is_pattern:
+            raise InvalidDestination(
+                f"topic '{self.name}' has wildcards, which are for subscribers: send to one topic by its whole name"
+            )
+        return layout.topic_exchange, self.name
+
+    def of_delivery(self, delivery: Delivery) -> Destination:
+        return Topic.exactly(delivery.routing_key) if self.is_pattern and delivery.routing_key else self
+
+
+class _Temporary:
+    """Made by a session; gone with its connection, or before by ``delete()``."""
+
+    __slots__ = ()
+
+    name: str
+    _registrar: Registrar
+
+    async def delete(self) -> None:
+        await self._registrar.delete_temporary(self)  # type: ignore[arg-type]
+
+
+class TemporaryQueue(_Temporary, Queue):
+    """Only consumers of its own connection may take from it; everybody may send to it."""
+
+    __slots__ = ("_registrar",)
+
+    def __init__(self, name: str, registrar: Registrar) -> None:
+        super().__init__(name, is_ours=False)
+        self._registrar = registrar
+
+
+class TemporaryTopic(_Temporary, Topic):
+    __slots__ = ("_registrar",)
+
+    def __init__(self, name: str, registrar: Registrar) -> None:
+        super().__init__(name)
+        self._registrar = registrar
+
+
+def named_in_reply_to(name: str) -> Destination:
+    """The place for answers that a message names. A plain name is a queue, as all clients of AMQP have it."""
+    if name.startswith(TOPIC_PREFIX):
+        return Topic.exactly(name.removeprefix(TOPIC_PREFIX))
+    queue = Queue.exactly(name.removeprefix(QUEUE_PREFIX))
+    queue.is_ours = False
+    return queue

@@ -1,0 +1,240 @@
+"""How messages leave: producers of a session, and what they share.
+
+Without a transaction a session sends on a channel of its own with confirms: ``send`` returns when the broker has the
+message safe, and a message that the broker refuses cannot take the session's unacked messages with it. In a
+transaction everything goes over the session's channel: sends and acks take effect together at its commit.
+
+Messages for queues are mandatory. A queue that was deleted after its first use is declared again, and the message sent
+once more; if it still has nowhere to go, that is an error and not a silent loss.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Self
+from uuid import uuid4
+
+from leveret.client.arrivals import Returned
+from leveret.client.channel import Channel
+from leveret.client.connection import Connection
+from leveret.client.errors import Unroutable
+from leveret.client.jms.destinations import Destination, Queue
+from leveret.client.jms.errors import IllegalState, InvalidDestination, MessageFormatError, Unsupported
+from leveret.client.jms.messages import NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, USUAL_PRIORITY, Message
+from leveret.client.jms.registrar import Registrar
+from leveret.wire.properties import Properties
+
+MOST_PRIORITY = 9
+
+
+@dataclass(slots=True, frozen=True)
+class Terms:
+    """How a message is sent. Times are in seconds; 0: it does not die, and is not delayed."""
+
+    delivery_mode: int = PERSISTENT
+    priority: int = USUAL_PRIORITY
+    time_to_live: float = 0
+    delivery_delay: float = 0
+
+    def __post_init__(self) -> None:
+        if self.delivery_mode not in (NON_PERSISTENT, PERSISTENT):
+            raise MessageFormatError(
+                f"delivery mode {self.delivery_mode} is neither {NON_PERSISTENT} (not persistent) nor {PERSISTENT}"
+            )
+        if not 0 <= self.priority <= MOST_PRIORITY:
+            raise MessageFormatError(f"priority {self.priority} is not within 0 and {MOST_PRIORITY}")
+        if self.time_to_live < 0 or self.delivery_delay < 0:
+            raise MessageFormatError("time_to_live and delivery_delay must not be negative")
+        if self.time_to_live and self.time_to_live <= self.delivery_delay:
+            raise MessageFormatError(
+                f"a message that lives for {self.time_to_live:g} s cannot be delayed by {self.delivery_delay:g} s"
+            )
+
+
+class Outgoing:
+    """The way out of one session."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        registrar: Registrar,
+        transacted_channel: Channel | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self.registrar = registrar
+        self.now = now
+        self._connection = connection
+        self._transacted = transacted_channel
+        self._confirmed: Channel | None = None
+        self._opening = asyncio.Lock()
+        self._returned: list[Returned] = []
+        self._is_closed = False
+        if transacted_channel is not None:
+            transacted_channel.on_return = self._returned.append
+
+    async def send(self, message: Message, destination: Destination, properties: Properties) -> None:
+        """Until it is safe; in a transaction, until it is written."""
+        body = message.encoded_body()
+        exchange, key = destination.route(self.registrar.layout)
+        is_mandatory = isinstance(destination, Queue)
+        await self.registrar.prepare(destination)
+        channel = await self._channel()
+        try:
+            await channel.publish(body, exchange, key, properties, mandatory=is_mandatory)
+        except Unroutable as problem:
+            if not isinstance(destination, Queue) or not destination.is_ours:
+                raise InvalidDestination(f"queue '{key}' is not there: {problem}") from problem
+            self.registrar.forget(destination)
+            await self.registrar.prepare(destination)
+            await channel.publish(body, exchange, key, properties, mandatory=True)
+
+    async def _channel(self) -> Channel:
+        if self._is_closed:
+            raise IllegalState("the session is closed: nothing can be sent on it")
+        if self._transacted is not None:
+            return self._transacted
+        async with self._opening:
+            if self._confirmed is None or self._confirmed.is_closed:
+                channel = await self._connection.channel()
+                await channel.confirm_select()
+                self._confirmed = channel
+            return self._confirmed
+
+    def raise_returned(self) -> None:
+        """After a commit: an error if there was a message in it that no queue took."""
+        if self._returned:
+            first, count = self._returned[0], len(self._returned)
+            self._forget(self._returned)
+            raise InvalidDestination(
+                f"{count} of the messages that were committed found no queue, the first for '{first.routing_key}': "
+                "it was deleted; everything else is committed"
+            ) from Unroutable(first)
+
+    def forget_returned(self) -> None:
+        """After a rollback."""
+        self._forget(self._returned)
+
+    def _forget(self, returned: list[Returned]) -> None:
+        for message in returned:
+            self.registrar.forget(Queue.exactly(message.routing_key))
+        returned.clear()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._confirmed is not None:
+            await self._confirmed.close()
+
+
+class Producer:
+    """Sends to its destination, or if it has none, to the one that is given with each message. Its fields are what
+    holds for messages that are sent without saying otherwise."""
+
+    def __init__(self, outgoing: Outgoing, destination: Destination | None = None) -> None:
+        self.destination = destination
+        self.terms = Terms()
+        self.disable_message_id = False
+        self.disable_message_timestamp = False
+        self._outgoing = outgoing
+        self._prefix = f"ID:{uuid4().hex}:"
+        self._sent = 0
+        self._is_closed = False
+
+    async def send(
+        self,
+        message: Message,
+        destination: Destination | None = None,
+        *,
+        delivery_mode: int | None = None,
+        priority: int | None = None,
+        time_to_live: float | None = None,
+        delivery_delay: float | None = None,
+    ) -> None:
+        """Returns when the broker has it safe; in a transaction at once. Times are in seconds."""
+        asked = {
+            "delivery_mode": delivery_mode,
+            "priority": priority,
+            "time_to_live": time_to_live,
+            "delivery_delay": delivery_delay,
+        }
+        given = {name: value for name, value in asked.items() if value is not None}
+        terms = replace(self.terms, **given) if given else self.terms  # type: ignore[arg-type]
+        target = self._target(destination)
+        self._stamp(message, target, terms)
+        left = terms.time_to_live - terms.delivery_delay if terms.time_to_live else 0
+        properties = message.amqp_properties(left)
+        if not isinstance(target, Queue):
+            properties.headers = {**(properties.headers or {}), ORIGIN_HEADER: self._outgoing.registrar.origin}
+        await self._outgoing.send(message, target, properties)
+
+    def _target(self, destination: Destination | None) -> Destination:
+        if self._is_closed:
+            raise IllegalState("the producer is closed")
+        if destination is None and self.destination is None:
+            raise InvalidDestination("the producer has no destination: give one with each message")
+        if destination is not None and self.destination not in (None, destination):
+            raise InvalidDestination(
+                f"the producer is for {self.destination!r}, not for {destination!r}: make one without a destination"
+            )
+        target = destination or self.destination
+        assert target is not None
+        return target
+
+    def _stamp(self, message: Message, destination: Destination, terms: Terms) -> None:
+        """What the client and not the application says about a message that is sent."""
+        now = self._outgoing.now()
+        if terms.delivery_delay and not self._outgoing.registrar.is_leveret:
+            raise Unsupported("this broker does not deliver later: delivery_delay needs Leveret (x-deliver-at)")
+        self._sent += 1
+        message.message_id = "" if self.disable_message_id else f"{self._prefix}{self._sent}"
+        message.timestamp = 0.0 if self.disable_message_timestamp else now
+        message.destination = destination
+        message.delivery_mode = terms.delivery_mode
+        message.priority = terms.priority
+        message.expiration = now + terms.time_to_live if terms.time_to_live else 0.0
+        message.delivery_time = now + terms.delivery_delay if terms.delivery_delay else 0.0
+
+    # ---- what holds for all its messages
+
+    @property
+    def delivery_mode(self) -> int:
+        return self.terms.delivery_mode
+
+    @delivery_mode.setter
+    def delivery_mode(self, mode: int) -> None:
+        self.terms = replace(self.terms, delivery_mode=mode)
+
+    @property
+    def priority(self) -> int:
+        return self.terms.priority
+
+    @priority.setter
+    def priority(self, priority: int) -> None:
+        self.terms = replace(self.terms, priority=priority)
+
+    @property
+    def time_to_live(self) -> float:
+        return self.terms.time_to_live
+
+    @time_to_live.setter
+    def time_to_live(self, seconds: float) -> None:
+        self.terms = replace(self.terms, time_to_live=seconds)
+
+    @property
+    def delivery_delay(self) -> float:
+        return self.terms.delivery_delay
+
+    @delivery_delay.setter
+    def delivery_delay(self, seconds: float) -> None:
+        self.terms = replace(self.terms, delivery_delay=seconds)
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()

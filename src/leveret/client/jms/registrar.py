@@ -1,0 +1,136 @@
+"""What a connection has declared: queues at their first use, the exchange of the topics, temporary destinations.
+
+It has a channel of its own, since a declaration that the broker refuses closes its channel, and must not take the
+messages of a session with it. A queue that is there already with other arguments is used as it is: its owner knows
+why. So is one that we may use and not declare.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+from leveret.client.channel import Channel
+from leveret.client.connection import Connection
+from leveret.client.jms.destinations import Destination, Layout, Queue, TemporaryQueue, TemporaryTopic, Topic
+from leveret.client.jms.errors import InvalidDestination
+from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
+from leveret.wire.fields import Table
+
+
+class Registrar:
+    """``origin`` is written into messages for topics, so that a subscriber can do without those of its own."""
+
+    def __init__(self, connection: Connection, layout: Layout | None = None, client_id: str = "") -> None:
+        self.connection = connection
+        self.layout = layout or Layout()
+        self.client_id = client_id
+        self.origin = client_id or uuid4().hex
+        said = f"{connection.server_properties.get('platform')} {connection.server_properties.get('information')}"
+        self.is_leveret = "Leveret" in said
+        broker_selects = self.layout.broker_selects
+        self.broker_selects = self.is_leveret if broker_selects is None else broker_selects
+        self._ready: set[Destination] = set()
+        self._temporary: set[Destination] = set()
+        self._channel: Channel | None = None
+        self._turn = asyncio.Lock()  # one at a time: each needs the channel as it expects it
+
+    async def close(self) -> None:
+        if self._channel is not None:
+            await self._channel.close()
+
+    @asynccontextmanager
+    async def channel(self) -> AsyncIterator[Channel]:
+        """To declare on; open again if the last declaration was refused."""
+        async with self._turn:
+            if self._channel is None or self._channel.is_closed:
+                self._channel = await self.connection.channel()
+            yield self._channel
+
+    # ---- queues and topics that are to be there
+
+    async def prepare(self, destination: Destination) -> None:
+        """After it messages can be sent there. It asks the broker at the first use only."""
+        if destination in self._ready:
+            return
+        if isinstance(destination, Queue):
+            if destination.is_ours and self.layout.declares_queues:
+                await self._declare(destination.name)
+        elif self.layout.topic_exchange != Layout().topic_exchange:
+            await self._declare_topics()
+        if destination not in self._temporary and not getattr(destination, "is_ours", True):
+            return  # a place for answers: there are many, and each is used once
+        self._ready.add(destination)
+
+    def forget(self, destination: Destination) -> None:
+        """It was not there: the next use declares it again."""
+        self._ready.discard(destination)
+
+    async def _declare(self, queue: str) -> None:
+        try:
+            async with self.channel() as channel:
+                await channel.declare_queue(queue, durable=True, arguments=dict(self.layout.queue_arguments))
+        except (PreconditionFailed, AccessRefused) as refusal:
+            await self._look_at(queue, refusal)
+        except ResourceLocked:
+            return  # exclusive to another connection: it is there, and may be sent to
+
+    async def _look_at(self, queue: str, refusal: Exception) -> None:
+        try:
+            async with self.channel() as channel:
+                await channel.declare_queue(queue, passive=True)
+        except (NotFound, AccessRefused):
+            raise refusal from None
+        except ResourceLocked:
+            return
+
+    async def _declare_topics(self) -> None:
+        name = self.layout.topic_exchange
+        try:
+            async with self.channel() as channel:
+                await channel.declare_exchange(name, "topic", durable=True)
+        except (PreconditionFailed, AccessRefused):
+            async with self.channel() as channel:
+                await channel.declare_exchange(name, "topic", passive=True)
+
+    # ---- temporary ones
+
+    async def temporary_queue(self) -> TemporaryQueue:
+        async with self.channel() as channel:
+            name = f"temporary-{uuid4().hex}"  # not the broker's choice: the name holds when the connection comes back
+            await channel.declare_queue(name, exclusive=True)
+        made = TemporaryQueue(name, self)
+        self._temporary.add(made)
+        return made
+
+    async def temporary_topic(self) -> TemporaryTopic:
+        made = TemporaryTopic(f"temporary-{uuid4().hex}", self)
+        self._temporary.add(made)
+        return made
+
+    async def delete_temporary(self, destination: Destination) -> None:
+        self._temporary.discard(destination)
+        self._ready.discard(destination)
+        if isinstance(destination, Queue):
+            async with self.channel() as channel:
+                await channel.delete_queue(destination.name)
+
+    def refuse_foreign(self, destination: Destination) -> None:
+        """A temporary destination belongs to the connection that made it."""
+        if isinstance(destination, TemporaryQueue | TemporaryTopic) and destination not in self._temporary:
+            raise InvalidDestination(
+                f"'{destination.name}' is a temporary destination of another connection, or was deleted: consume from "
+                "it on the connection that made it"
+            )
+
+    # ---- exclusive queues of subscriptions
+
+    async def subscription_queue(self, topic: Topic, binding: Table) -> str:
+        name = f"subscription-{uuid4().hex}"
+        await self.prepare(topic)
+        async with self.channel() as channel:
+            await channel.declare_queue(name, exclusive=True)
+            await channel.bind_queue(name, self.layout.topic_exchange, topic.key, dict(binding))
+        return name

@@ -1,0 +1,118 @@
+"""Asks by a message, and waits for the message that answers it.
+
+Answers come by direct reply-to: a consumer of ``amq.rabbitmq.reply-to``, behind which no queue is stored. A correlation
+id of ours tells which request an answer is for, so many can be under way at once. Who answers sends to
+``message.reply_to`` with the ``correlation_id`` of the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Self
+from uuid import uuid4
+
+from leveret.client.arrivals import Delivery
+from leveret.client.channel import Channel
+from leveret.client.connection import Connection
+from leveret.client.errors import Unroutable
+from leveret.client.jms.destinations import Destination, Queue
+from leveret.client.jms.errors import IllegalState, InvalidDestination
+from leveret.client.jms.messages import Message, received
+from leveret.client.jms.registrar import Registrar
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+class Requestor:
+    """For one queue, behind which somebody answers. It works whatever the session's mode is: requests are sent at
+    once, and answers need no ack."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        registrar: Registrar,
+        queue: Destination,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        if not isinstance(queue, Queue):
+            raise InvalidDestination(f"{queue!r} is no queue: requests go to queues")
+        self.queue = queue
+        self._connection = connection
+        self._registrar = registrar
+        self._now = now
+        self._waiting: dict[str, asyncio.Future[Message]] = {}
+        self._channel: Channel | None = None
+        self._opening = asyncio.Lock()
+        self._is_closed = False
+
+    async def request(self, message: Message, timeout: float | None = None) -> Message:
+        """The answer. TimeoutError if none came within ``timeout`` seconds; one that comes later is dropped. The
+        request does not outlive the wait for its answer."""
+        channel = await self._open()
+        identity = uuid4().hex
+        message.message_id = f"ID:{identity}"
+        message.correlation_id = identity
+        message.reply_to = Queue.exactly(REPLY_TO)
+        message.destination = self.queue
+        message.timestamp = self._now()
+        message.expiration = message.timestamp + timeout if timeout is not None else 0.0
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._waiting[identity] = answer
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ask(channel, message, timeout or 0)
+                return await answer
+        except TimeoutError:
+            raise TimeoutError(
+                f"no answer to the request on queue '{self.queue.name}' within {timeout:g} s: is anybody consuming it?"
+            ) from None
+        finally:
+            del self._waiting[identity]
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # it may have come while something else went wrong
+
+    async def _ask(self, channel: Channel, message: Message, timeout: float) -> None:
+        properties = message.amqp_properties(timeout)
+        try:
+            await channel.publish(message.encoded_body(), "", self.queue.name, properties, mandatory=True)
+        except Unroutable as problem:
+            self._registrar.forget(self.queue)
+            raise InvalidDestination(f"queue '{self.queue.name}' is not there: {problem}") from problem
+
+    async def _open(self) -> Channel:
+        if self._is_closed:
+            raise IllegalState(f"the requestor of queue '{self.queue.name}' is closed")
+        await self._registrar.prepare(self.queue)
+        async with self._opening:
+            if self._channel is None or self._channel.is_closed:
+                channel = await self._connection.channel()
+                await channel.consume(REPLY_TO, self._answered, no_ack=True)
+                await channel.confirm_select()
+                channel.on_close = self._lost
+                self._channel = channel
+            return self._channel
+
+    def _answered(self, delivery: Delivery) -> None:
+        waiting = self._waiting.get(delivery.properties.correlation_id or "")
+        if waiting is not None and not waiting.done():
+            waiting.set_result(received(delivery))
+
+    def _lost(self, problem: Exception) -> None:
+        """Answers to what was asked will not come: the place for them went with the channel."""
+        for waiting in self._waiting.values():
+            if not waiting.done():
+                waiting.set_exception(problem)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()

@@ -1,0 +1,178 @@
+"""What a consumer consumes from: a queue, or a subscription to a topic, which is a queue of its own.
+
+A subscription that is not durable has an exclusive queue, which goes with its consumer or connection. It is not
+auto-delete: a consumer that pulls comes and goes with each message.
+
+A durable one has a durable queue named by client id and subscription. Subscribing again with another topic, selector or
+noLocal is unsubscribing and subscribing anew, as JMS wants it. But AMQP does not tell the bindings of a queue. So each
+durable queue has a *mark*: an exchange whose name holds a digest of the terms of the subscription. It routes nothing.
+It is auto-delete and bound to the queue, so it goes when the queue goes. No such mark means: new, or changed.
+
+A selector, and noLocal, are conditions of the binding where the broker has such: what does not match is never stored.
+Elsewhere the client looks (``Source.wants``), and removes the stored copy by an ack of type UNMATCHED.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from leveret.client.arrivals import Delivery
+from leveret.client.jms.destinations import Destination, Topic
+from leveret.client.jms.errors import IllegalState, InvalidDestination, InvalidSelector
+from leveret.client.jms.messages import ORIGIN_HEADER
+from leveret.client.jms.registrar import Registrar
+from leveret.delivery.selector import X_SELECTOR, Selector, compile_selector, selectable
+from leveret.errors import NotFound, PreconditionFailed
+from leveret.wire.fields import Table
+
+
+@dataclass(slots=True)
+class Source:
+    """A queue to consume from, and how."""
+
+    queue: str
+    destination: Destination  # that the application named
+    arguments: Table = field(default_factory=dict)  # of basic.consume
+    exclusive: bool = False
+    selector: Selector | None = None  # that the client has to see to
+    without_origin: str = ""  # whose messages the client has to leave out
+    registrar: Registrar | None = None  # who deletes the queue when the consumer is closed
+
+    @property
+    def filters(self) -> bool:
+        """Whether the client has to look at each message."""
+        return self.selector is not None or bool(self.without_origin)
+
+    def wants(self, delivery: Delivery) -> bool:
+        if self.without_origin and delivery.headers.get(ORIGIN_HEADER) == self.without_origin:
+            return False
+        return self.selector is None or self.selector.matches(selectable(delivery.properties))
+
+    async def close(self) -> None:
+        """The consumer is closed: a subscription that is not durable ends."""
+        if self.registrar is not None and not self.registrar.connection.is_closed:
+            async with self.registrar.channel() as channel:
+                await channel.delete_queue(self.queue)
+
+
+async def open_source(
+    registrar: Registrar,
+    destination: Destination,
+    *,
+    selector: str = "",
+    no_local: bool = False,
+    subscription: str = "",
+) -> Source:
+    """``subscription`` is the name of a durable one, for topics."""
+    registrar.refuse_foreign(destination)
+    compiled = compiled_selector(selector)
+    if isinstance(destination, Topic):
+        local = no_local or destination.is_without_local
+        source = await _subscribed(registrar, destination, compiled, without_local=local, name=subscription)
+    elif subscription:
+        raise InvalidDestination(f"'{destination.name}' is no topic: durable subscriptions are for topics")
+    else:
+        await registrar.prepare(destination)
+        source = _queue_source(registrar, destination, compiled)
+    if destination.consumer_priority is not None:
+        source.arguments["x-priority"] = destination.consumer_priority
+    source.exclusive = source.exclusive or destination.is_exclusive
+    return source
+
+
+async def unsubscribe(registrar: Registrar, name: str) -> None:
+    """Ends a durable subscription, and drops what is stored for it."""
+    queue = durable_queue(registrar, name)
+    try:
+        async with registrar.channel() as channel:
+            await channel.declare_queue(queue, passive=True)
+    except NotFound:
+        raise InvalidDestination(
+            f"client '{registrar.client_id}' has no durable subscription '{name}' to end"
+        ) from None
+    await _delete_unused(registrar, queue, name)
+
+
+def durable_queue(registrar: Registrar, name: str) -> str:
+    if not registrar.client_id:
+        raise IllegalState(f"durable subscription '{name}' needs a client id: give the factory or the connection one")
+    if ":" in registrar.client_id:
+        raise IllegalState(
+            f"client id '{registrar.client_id}' has a colon, which parts it from the subscription's name"
+        )
+    return f"subscription:{registrar.client_id}:{name}"
+
+
+def compiled_selector(selector: str) -> Selector | None:
+    if not selector.strip():
+        return None
+    try:
+        return compile_selector(selector)
+    except PreconditionFailed as refusal:
+        raise InvalidSelector(f"selector {selector!r} cannot be read: {refusal}") from None
+
+
+def _queue_source(registrar: Registrar, queue: Destination, selector: Selector | None) -> Source:
+    if selector is None:
+        return Source(queue.name, queue)
+    if not registrar.broker_selects:
+        raise InvalidSelector(
+            f"a consumer of queue '{queue.name}' cannot have a selector: this broker has none, and what one consumer "
+            "leaves must stay for the others; select on a topic, or bind queues by keys"
+        )
+    return Source(queue.name, queue, {X_SELECTOR: selector.text})
+
+
+async def _subscribed(
+    registrar: Registrar, topic: Topic, selector: Selector | None, *, without_local: bool, name: str
+) -> Source:
+    origin = registrar.origin if without_local else ""
+    binding: Table = {}
+    if registrar.broker_selects and (selector is not None or origin):
+        binding[X_SELECTOR] = _condition(selector, origin)
+        selector, origin = None, ""
+    if not name:
+        queue = await registrar.subscription_queue(topic, binding)
+        return Source(queue, topic, selector=selector, without_origin=origin, registrar=registrar)
+    terms = (topic.key, selector.text if selector else "", str(without_local), str(binding.get(X_SELECTOR, "")))
+    queue = await _durable(registrar, topic, name, binding, terms)
+    return Source(queue, topic, exclusive=True, selector=selector, without_origin=origin)
+
+
+def _condition(selector: Selector | None, origin: str) -> str:
+    quoted = origin.replace("'", "''")
+    foreign = f'("{ORIGIN_HEADER}" IS NULL OR "{ORIGIN_HEADER}" <> \'{quoted}\')' if origin else ""
+    if selector is None:
+        return foreign
+    return f"{foreign} AND ({selector.text})" if foreign else selector.text
+
+
+async def _durable(registrar: Registrar, topic: Topic, name: str, binding: Table, terms: tuple[str, ...]) -> str:
+    queue = durable_queue(registrar, name)
+    exchange = registrar.layout.topic_exchange
+    mark = f"{queue[:180]}:{sha256(repr((exchange, *terms)).encode()).hexdigest()[:32]}"
+    await registrar.prepare(topic)
+    try:
+        async with registrar.channel() as channel:
+            await channel.declare_exchange(mark, "fanout", passive=True)
+        return queue
+    except NotFound:
+        await _delete_unused(registrar, queue, name)
+    async with registrar.channel() as channel:
+        await channel.declare_queue(queue, durable=True)
+        await channel.bind_queue(queue, exchange, topic.key, dict(binding))
+        await channel.declare_exchange(mark, "fanout", durable=True, auto_delete=True, internal=True)
+        await channel.bind_queue(queue, mark)
+    return queue
+
+
+async def _delete_unused(registrar: Registrar, queue: str, name: str) -> None:
+    try:
+        async with registrar.channel() as channel:
+            await channel.delete_queue(queue, if_unused=True)
+    except PreconditionFailed:
+        raise IllegalState(
+            f"durable subscription '{name}' of client '{registrar.client_id}' has a consumer: close it before the "
+            "subscription is changed or ended"
+        ) from None

@@ -1,0 +1,283 @@
+"""The thread on which the blocking faces run their asyncio core: one for all connections of a process.
+
+It begins with the first who takes it and ends with the last who lets it go. Whoever needs an answer posts its question
+and sleeps on a lock until the loop has it. Whoever needs none posts and goes on: what is posted waits in a deque, and
+the loop is woken once for all that comes while it is busy. What one thread posts is done in the order of its posts.
+
+A process that was forked has the objects, but not the thread: it is told so, and connects anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ClassVar, Generic, TypeVar
+
+from leveret.client.errors import ClientError, Closed
+
+R = TypeVar("R")
+UNLIMITED = -1
+
+
+class Answer(Generic[R]):
+    """What the loop will know. A future for threads with the methods of concurrent.futures.Future that are of use here,
+    at a fraction of its cost: one is made for each message that is published with confirms.
+
+    The lock is held until the answer is there; who waits takes it and passes it on.
+    """
+
+    __slots__ = ("_callbacks", "_is_done", "_lock", "_problem", "_result")
+
+    def __init__(self) -> None:
+        self._lock = allocate_lock()
+        self._lock.acquire()
+        self._is_done = False
+        self._result: R | None = None
+        self._problem: BaseException | None = None
+        self._callbacks: list[Callable[[Answer[R]], object]] = []
+
+    def done(self) -> bool:
+        return self._is_done
+
+    def result(self, timeout: float | None = None) -> R:
+        """Waits for it, or for the error that came instead; TimeoutError if neither came in time."""
+        if not self._is_done:
+            self._wait(timeout)
+        if self._problem is not None:
+            raise self._problem
+        return self._result  # type: ignore[return-value]
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if not self._is_done:
+            self._wait(timeout)
+        return self._problem
+
+    def _wait(self, timeout: float | None) -> None:
+        if not self._lock.acquire(True, UNLIMITED if timeout is None else max(timeout, 0)):
+            raise TimeoutError(f"no answer within {timeout:g} s")
+        self._lock.release()
+
+    def add_done_callback(self, callback: Callable[[Answer[R]], object]) -> None:
+        """Called on the loop's thread, or at once if the answer is there: it must not wait."""
+        self._callbacks.append(callback)
+        if self._is_done:
+            self._run_callbacks()
+
+    def set_result(self, result: R) -> None:
+        self._result = result
+        self._finish()
+
+    def set_exception(self, problem: BaseException) -> None:
+        self._problem = problem
+        self._finish()
+
+    def _finish(self) -> None:
+        self._is_done = True
+        self._lock.release()
+        if self._callbacks:
+            self._run_callbacks()
+
+    def _run_callbacks(self) -> None:
+        """Each once, though two threads may be here: one that adds, and the loop."""
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:
+                return
+            callback(self)
+
+
+class LoopThread:
+    _shared: ClassVar[LoopThread | None] = None
+    _sharing: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self) -> None:
+        self._loop = new_loop()
+        self._holders = 0
+        self.posts: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._is_woken = False
+        self._is_over = False
+        self._is_forked = False
+        self._tasks: dict[Answer[Any], asyncio.Task[None]] = {}
+        self._undoing: set[asyncio.Future[object]] = set()
+        self._thread = threading.Thread(target=self._run, name="leveret-client", daemon=True)
+        self._thread.start()
+
+    # ---- life
+
+    @classmethod
+    def take(cls) -> LoopThread:
+        """The one of this process. Who takes it lets it go."""
+        with cls._sharing:
+            shared = cls._shared
+            if shared is None:
+                shared = cls._shared = cls()
+            shared._holders += 1
+            return shared
+
+    def let_go(self) -> None:
+        if self._is_forked:
+            return
+        with self._sharing:
+            self._holders -= 1
+            if self._holders:
+                return
+            LoopThread._shared = None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if not self.is_current:
+            self._thread.join()
+
+    @classmethod
+    def leave_behind(cls) -> None:
+        """In a child that was forked: the thread is not there, and whoever held the lock is not, either."""
+        cls._sharing = threading.Lock()
+        shared, cls._shared = cls._shared, None
+        if shared is not None:
+            shared._is_over, shared._is_forked, shared._is_woken = True, True, False
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._is_over = True  # from here on a post is refused
+        self._loop.run_until_complete(self._end())
+        self._loop.close()
+
+    async def _end(self) -> None:
+        """Whoever came too late learns it."""
+        while self.posts:
+            self._drain()
+        tasks: list[asyncio.Future[Any]] = [*self._tasks.values(), *self._undoing]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+
+    # ---- work for the loop
+
+    def post(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Has it called on the loop. Hot path: runs for each message and each ack."""
+        self.posts.append((function, arguments))
+        if not self._is_woken:
+            self._is_woken = True
+            self._wake()
+
+    def _wake(self) -> None:
+        try:
+            if self._is_over:
+                raise self._gone()
+            self._loop.call_soon_threadsafe(self._drain)
+        except RuntimeError:  # the loop was closed between the question and the call
+            raise self._gone() from None
+        finally:
+            if self._is_over:
+                self._is_woken = False  # the next one is refused, too
+
+    def _gone(self) -> Closed:
+        if self._is_forked:
+            return Closed("the connection belongs to the process that forked this one: connect again in this process")
+        return Closed("the connection is closed: connect again")
+
+    @property
+    def is_current(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def _drain(self) -> None:
+        self._is_woken = False  # first: what is posted from now on wakes the loop again
+        posts = self.posts
+        for _ in range(len(posts)):  # no more than there are now, so that the loop comes to its sockets
+            function, arguments = posts.popleft()
+            try:
+                function(*arguments)
+            except Exception as problem:  # noqa: BLE001  # one post must not take the others with it
+                self._report(problem)
+        if posts and not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon(self._drain)
+
+    def _report(self, problem: Exception) -> None:
+        self._loop.call_exception_handler({"message": "a call on the client's loop failed", "exception": problem})
+
+    # ---- questions
+
+    def call(self, work: Coroutine[Any, Any, R], undo: Callable[[R], Awaitable[object]] | None = None) -> R:
+        """Runs it on the loop and waits for what it returns, or raises what it raises.
+
+        Who is interrupted while it waits (Ctrl-C) leaves nothing behind: the work is cancelled, or, if it cannot be
+        taken back any more, ``undo`` is called with its result.
+        """
+        try:
+            self.refuse_own_thread()
+            answer: Answer[R] = Answer()
+            self.post(self._begin, work, answer)
+            if self._is_over and not answer.done():
+                raise self._gone()
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return answer.result()
+        except BaseException:
+            if not answer.done():
+                self.post(self._abandon, answer, undo)
+            raise
+
+    def refuse_own_thread(self) -> None:
+        if self.is_current:
+            raise ClientError(
+                "a call that waits was made in a callback on the client's loop, which would wait for itself: "
+                "only send, ack, nack and reject may be called there; hand the rest to a thread of yours"
+            )
+
+    def _begin(self, work: Coroutine[Any, Any, R], answer: Answer[R]) -> None:
+        if self._is_over:
+            work.close()
+            answer.set_exception(self._gone())
+            return
+        task = self._tasks[answer] = self._loop.create_task(self._answer(work, answer))
+        task.add_done_callback(lambda _: self._finished(work, answer))
+
+    def _finished(self, work: Coroutine[Any, Any, R], answer: Answer[R]) -> None:
+        del self._tasks[answer]
+        if not answer.done():  # it was cancelled before it began
+            work.close()
+            answer.set_exception(self._gone())
+
+    async def _answer(self, work: Coroutine[Any, Any, R], answer: Answer[R]) -> None:
+        try:
+            result = await work
+        except asyncio.CancelledError:
+            answer.set_exception(self._gone())
+        except BaseException as problem:  # noqa: BLE001  # it is raised where somebody waits for it
+            answer.set_exception(problem)
+        else:
+            answer.set_result(result)
+
+    def _abandon(self, answer: Answer[R], undo: Callable[[R], Awaitable[object]] | None) -> None:
+        task = self._tasks.get(answer)
+        if undo is None:
+            if task is not None:
+                task.cancel()
+        else:
+            answer.add_done_callback(lambda _: self._undo(answer, undo))
+
+    def _undo(self, answer: Answer[R], undo: Callable[[R], Awaitable[object]]) -> None:
+        if answer.exception() is None:
+            work = asyncio.ensure_future(undo(answer.result()), loop=self._loop)
+            self._undoing.add(work)
+            work.add_done_callback(self._undoing.discard)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=LoopThread.leave_behind)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -1,0 +1,371 @@
+"""A channel that outlives its connection.
+
+Theory of operation. The object stays, with its number, its consumers and what is unconfirmed; only the connection below
+it is made anew. Three things make that invisible:
+
+- A question that was under way when the connection was lost is asked again on the next one (``_ask``). What was asked
+  and answered is recorded, and done again before anybody else is let in (``revive``).
+- Every publish carries a message id and is kept until the broker has confirmed it, whether or not the application asked
+  for confirms. ``go_live`` sends what is left again, in order; queues that know the id drop it.
+- Delivery tags go on growing: what the broker calls 1 on a new connection is ``_base`` + 1 here. A tag up to ``_base``
+  is of an earlier life and means nothing to the broker; the audit knows what stands for it now.
+
+A transaction does not survive. What was done in it is dropped, and its commit raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from copy import copy
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from leveret.client.arrivals import Delivery, Fetched
+from leveret.client.channel import NO_PROPERTIES, Channel
+from leveret.client.confirms import Likeness, Settled
+from leveret.client.errors import Closed, ConnectionLost, Interrupted, TransactionRolledBack
+from leveret.client.gate import Gate
+from leveret.client.settling import Settling
+from leveret.client.unconfirmed import Unconfirmed
+from leveret.errors import PreconditionFailed
+from leveret.wire import methods as m
+from leveret.wire.fields import Table
+from leveret.wire.frames import method_frame
+from leveret.wire.properties import Properties
+
+if TYPE_CHECKING:
+    from leveret.client.recovering_connection import RecoveringConnection
+
+TAKES_EACH_ONCE: Table = {"x-message-deduplication": True, "x-deduplication-header": "message-id"}
+
+
+class RecoveringChannel(Channel):
+    connection: RecoveringConnection
+
+    def __init__(self, connection: RecoveringConnection, number: int) -> None:
+        super().__init__(connection, number)
+        loop = asyncio.get_running_loop()
+        self._owner = connection
+        self._gate = Gate()  # open while the channel can be used
+        self._unconfirmed = Unconfirmed(loop)
+        self._is_confirming = False  # the broker, in this life
+        self._is_transacted = False
+        self._is_dirty = False  # something was done in the open transaction
+        self._rolled_back: Exception | None = None  # why the open transaction is void
+        self._journal: list[m.BasicQos | m.BasicConsume] = []  # in order: qos counts for the consumers behind it
+        self._ids = count(1)
+        self._id_begin = f"ID:{uuid4().hex}:"
+        self._settling = Settling(self, connection.audit)
+
+    # ---- lives
+
+    async def open(self) -> None:
+        """Whoever brings the connection up opens its channels; one that is up has to be asked."""
+        if self._owner.is_up:
+            try:
+                await super()._ask(m.ChannelOpen(), m.ChannelOpenOk)
+            except Interrupted:
+                await self.until_live()
+            else:
+                self.go_live()
+        else:
+            await self.until_live()
+
+    @property
+    def is_live(self) -> bool:
+        return self._gate.is_open
+
+    async def until_live(self) -> None:
+        self._refuse_closed()
+        self._owner.refuse_hopeless()
+        await self._gate.wait()
+
+    def suspend(self, problem: Exception) -> None:
+        """The connection is gone; another one will come."""
+        self._gate.shut()
+        if self._is_dirty:
+            self._rolled_back, self._is_dirty = problem, False
+        self._is_confirming = False
+        self._settling.begin_life()
+        for consumer in self.consumers.values():
+            self._settling.let_go(consumer.waiting)
+            consumer.waiting.clear()  # the broker delivers them again, to whomever
+        self._correlator.end(Interrupted(str(problem)))
+
+    async def revive(self) -> None:
+        """Everything as it was, on the connection that is there now."""
+        await super()._ask(m.ChannelOpen(), m.ChannelOpenOk)
+        if self._is_transacted:
+            await super()._ask(m.TxSelect(), m.TxSelectOk)
+        for method in list(self._journal):
+            if isinstance(method, m.BasicQos):
+                await super()._ask(method, m.BasicQosOk)
+            elif method.consumer_tag in self.consumers:
+                name = self._owner.record.current(method.queue)
+                self.consumers[method.consumer_tag].queue = name
+                await super()._ask(self._owner.record.translated(method), m.BasicConsumeOk)
+
+    def go_live(self) -> None:
+        """What was not confirmed goes out again, before anything new does."""
+        left = self._unconfirmed.unsettled()
+        if left:
+            self._confirm_on_the_wire()
+            for frames in left:
+                self._write(frames)
+        self._gate.open()
+
+    def give_up_waiting(self, problem: Exception) -> None:
+        """There has been no connection for too long: whoever waits is told so."""
+        self._unconfirmed.end(problem)
+        self._gate.turn_away(problem)
+
+    def end(self, problem: Exception) -> None:
+        self._settling.end()
+        self._unconfirmed.end(problem)
+        super().end(problem)
+        self._gate.turn_away(problem)
+
+    async def close(self) -> None:
+        if self.is_closed:
+            return
+        problem = Closed(f"channel {self.number} is closed")
+        if self.is_live:
+            answer = super()._ask(m.ChannelClose(200, "closed by the client", 0, 0), m.ChannelCloseOk)
+            self._problem = problem
+            with suppress(Interrupted):  # it is closed in any case
+                await answer
+        self.end(problem)
+
+    # ---- questions
+
+    def _ask(
+        self, method: m.Method, *answers: type[m.Method], then: Callable[[Any], Any] | None = None
+    ) -> asyncio.Future[Any]:
+        self._refuse_closed()
+
+        def noted(answer: Any) -> Any:
+            result = answer if then is None else then(answer)
+            self._note(method, answer)
+            return result
+
+        def once() -> asyncio.Future[Any]:
+            return super(RecoveringChannel, self)._ask(self._owner.record.translated(method), *answers, then=noted)
+
+        first = once() if self.is_live else None
+        return asyncio.ensure_future(self._persist(once, first))
+
+    async def _persist(self, once: Callable[[], asyncio.Future[Any]], under_way: asyncio.Future[Any] | None) -> Any:
+        while True:
+            try:
+                if under_way is not None:
+                    return await under_way
+            except Interrupted:
+                pass
+            await self.until_live()
+            under_way = once()
+
+    def _note(self, method: m.Method, answer: Any) -> None:
+        match method:
+            case m.BasicQos():
+                self._journal = [each for each in self._journal if not _is_replaced(each, method, self._journal)]
+                self._journal.append(method)
+            case m.BasicConsume():
+                known = copy(method)
+                known.consumer_tag = answer.consumer_tag
+                self._journal.append(known)
+            case m.BasicCancel():
+                self._forget_consumer(method.consumer_tag)
+            case m.TxSelect():
+                self._is_transacted = True
+            case _:
+                self._owner.record.note(method, answer)
+
+    def _forget_consumer(self, tag: str) -> None:
+        self._journal = [
+            each for each in self._journal if not (isinstance(each, m.BasicConsume) and each.consumer_tag == tag)
+        ]
+
+    def _cancelled(self, method: m.BasicCancel) -> None:
+        self._forget_consumer(method.consumer_tag)
+        super()._cancelled(method)
+
+    async def declare_queue(
+        self,
+        name: str = "",
+        *,
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Table | None = None,
+    ) -> m.QueueDeclareOk:
+        """A queue of this broker is declared to take each message id once, unless it is there without that."""
+        bits = (passive, durable, exclusive, auto_delete, False)
+        if not passive and not exclusive and self._owner.can_deduplicate and _is_plain(arguments or {}):
+            method = m.QueueDeclare(name, *bits, (arguments or {}) | TAKES_EACH_ONCE)
+            try:
+                answer = await self._owner.ask_aside(method, m.QueueDeclareOk)
+            except PreconditionFailed as problem:
+                if "x-message-deduplication" not in problem.text:
+                    raise
+            else:
+                self._owner.record.note(method, answer)
+                return answer
+        return await super().declare_queue(
+            name, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=arguments
+        )
+
+    # ---- publishing
+
+    def _begin_confirms(self, answer: m.Method) -> m.Method:
+        self.confirms = self._unconfirmed
+        self._is_confirming = True
+        return answer
+
+    def _confirm_on_the_wire(self) -> None:
+        if not self._is_confirming:
+            self._write(method_frame(self.number, m.ConfirmSelect(nowait=True)))
+            self._is_confirming = True
+
+    def send(
+        self,
+        body: bytes,
+        exchange: str = "",
+        routing_key: str = "",
+        properties: Properties = NO_PROPERTIES,
+        *,
+        mandatory: bool = False,
+    ) -> asyncio.Future[None] | None:
+        confirm = None if self.confirms is None else asyncio.get_running_loop().create_future()
+        frames = self.encoded(body, exchange, routing_key, properties, mandatory)
+        self._refuse_closed()
+        self.send_encoded(frames, confirm, (exchange, routing_key, body) if mandatory else None)
+        return confirm
+
+    def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
+        if properties.message_id is None:
+            properties = copy(properties)
+            properties.message_id = self._id_begin + str(next(self._ids))
+        if not exchange and self._owner.record.has_roles:
+            routing_key = self._owner.record.current(routing_key)
+        return super().encoded(body, exchange, routing_key, properties, mandatory)
+
+    def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
+        problem = self._problem or self._owner.hopeless
+        if problem is not None:
+            if confirm is None:
+                raise problem
+            confirm.set_exception(problem)
+        elif self._is_transacted:
+            if self.is_live and self._rolled_back is None:
+                self._is_dirty = True
+                self._write(frames)
+            else:
+                self._rolled_back = self._rolled_back or ConnectionLost("there was none as it published")
+        else:
+            if self.is_live:
+                self._confirm_on_the_wire()
+                self._write(frames)
+            self._unconfirmed.keep(frames, confirm, mandatory)
+
+    async def publish(
+        self,
+        body: bytes,
+        exchange: str = "",
+        routing_key: str = "",
+        properties: Properties = NO_PROPERTIES,
+        *,
+        mandatory: bool = False,
+    ) -> None:
+        if not self.is_live and self.confirms is None:
+            await self.until_live()
+        await super().publish(body, exchange, routing_key, properties, mandatory=mandatory)
+
+    def _settle(self, tag: int, *, multiple: bool, is_taken: bool) -> None:
+        self._unconfirmed.settle(tag, multiple=multiple, is_taken=is_taken)
+
+    # ---- transactions
+
+    async def commit(self) -> None:
+        if not self._is_dirty and self._rolled_back is None:
+            await super().commit()  # of nothing: it may as well be asked twice
+            return
+        if self._rolled_back is None:
+            with suppress(Interrupted):
+                await super()._ask(m.TxCommit(), m.TxCommitOk)
+                self._is_dirty = False
+                return
+        problem, self._rolled_back = self._rolled_back, None
+        raise TransactionRolledBack(
+            f"the connection was lost before the broker answered the commit ({problem}): the transaction counts as "
+            "rolled back; do its work again"
+        )
+
+    async def rollback(self) -> None:
+        self._is_dirty = False
+        if self._rolled_back is None:
+            await super().rollback()
+        self._rolled_back = None
+
+    # ---- consuming
+
+    def deliver(self, delivery: Delivery) -> None:
+        consumer = self.consumers.get(delivery.consumer_tag)
+        queue = "" if consumer is None or consumer.no_ack else consumer.queue
+        if self._settling.is_new(delivery, queue, is_audited=not self._is_transacted):
+            super().deliver(delivery)
+
+    async def get(self, queue: str, *, no_ack: bool = False) -> Fetched | None:
+        def renumbered(answer: Any) -> Any:
+            if isinstance(answer, Fetched):
+                name = "" if no_ack else self._owner.record.current(queue)
+                if not self._settling.is_new(answer, name, is_audited=not self._is_transacted):
+                    return m.BasicGet()  # the application has it already: the next one
+            return answer
+
+        while True:
+            answer = await self._ask(m.BasicGet(queue, no_ack), m.BasicGetOk, m.BasicGetEmpty, then=renumbered)
+            if not isinstance(answer, m.BasicGet):
+                return answer if isinstance(answer, Fetched) else None
+
+    def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
+        self._refuse_closed()
+        if self._may_settle(delivery_tag):
+            self._settling.ack(delivery_tag, multiple=multiple)
+
+    def nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
+        self._refuse_closed()
+        if self._may_settle(delivery_tag):
+            self._settling.refuse(delivery_tag, multiple=multiple, requeue=requeue)
+
+    def reject(self, delivery_tag: int, *, requeue: bool = False) -> None:
+        self.nack(delivery_tag, requeue=requeue)
+
+    def _may_settle(self, tag: int) -> bool:
+        """A transaction that settles what another connection was given cannot be committed as a whole."""
+        if not self._is_transacted:
+            return True
+        if self._rolled_back is None and not self._settling.knows(tag):
+            self._rolled_back = ConnectionLost("it settles what was delivered before")
+        self._is_dirty = self._rolled_back is None
+        return self._is_dirty
+
+    async def recover(self, *, requeue: bool = True) -> None:
+        self._settling.end()  # the application wants to see them again
+        await super().recover(requeue=requeue)
+
+    def write(self, method: m.Method) -> None:
+        self._write(method_frame(self.number, method))
+
+
+def _is_plain(arguments: Table) -> bool:
+    """A classic queue about whose duplicates nothing was said."""
+    return arguments.get("x-queue-type", "classic") == "classic" and "x-message-deduplication" not in arguments
+
+
+def _is_replaced(each: m.Method, qos: m.BasicQos, journal: list[m.BasicQos | m.BasicConsume]) -> bool:
+    """Nobody began to consume between the two."""
+    return journal[-1] is each and isinstance(each, m.BasicQos) and each.is_global == qos.is_global

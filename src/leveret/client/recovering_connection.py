@@ -1,0 +1,304 @@
+"""A connection that is made again when it is lost: to the same broker, or to another of those it was given.
+
+To whoever uses it, it is one connection: its channels, consumers and unconfirmed messages stay, calls and publishes
+wait while there is nobody to send them to. Listeners are told "lost", "reconnecting" and "reconnected".
+
+Some ends are final, and told to all as the end of any connection: ``close``, an error of ours that made the broker
+close the connection, all brokers refusing our login, and the last of a limited number of attempts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import suppress
+from itertools import count
+from typing import Any, Self
+
+from leveret.client.address import Address
+from leveret.client.audit import Audit
+from leveret.client.connection import CLOSE_SECONDS, Connection, Happening
+from leveret.client.correlator import Correlator
+from leveret.client.errors import ClientError, Closed, ConnectionLost, Interrupted
+from leveret.client.failover_uri import FOR_EVER, Plan
+from leveret.client.gate import Gate
+from leveret.client.inflow import Inflow
+from leveret.client.recovering_channel import RecoveringChannel
+from leveret.client.side_channel import SideChannel
+from leveret.client.topology_record import TopologyRecord
+from leveret.errors import AmqpError
+from leveret.wire import methods as m
+
+PASSING = {320, 506, 541}  # a broker that closes with one of these may be back soon, or another may do better
+
+
+class RecoveringConnection(Connection):
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.addresses[0])
+        self.plan = plan
+        self.record = TopologyRecord()
+        self.audit = Audit(plan.audit_depth) if plan.is_audited else None
+        self.hopeless: Exception | None = None  # why nobody need wait for a connection
+        self._gate = Gate()
+        self._is_leaving = False
+        self._worker: asyncio.Task[None] | None = None
+        self._patience: asyncio.TimerHandle | None = None
+
+    # ---- life
+
+    @classmethod
+    async def begin(cls, plan: Plan) -> Self:
+        """Connected to one of the brokers."""
+        self = cls(plan)
+        try:
+            await self._reach(plan.startup_attempts)
+        except BaseException:
+            self._is_leaving = True
+            self._abort()
+            raise
+        self._come_up("connected")
+        return self
+
+    @classmethod
+    def begin_later(cls, plan: Plan) -> Self:
+        """The same, without waiting: what is asked meanwhile waits."""
+        self = cls(plan)
+        self._worker = asyncio.ensure_future(self._recover(plan.startup_attempts, "connected"))
+        return self
+
+    @property
+    def is_up(self) -> bool:
+        return self._gate.is_open
+
+    async def until_up(self) -> None:
+        self.refuse_closed()
+        self.refuse_hopeless()
+        await self._gate.wait()
+
+    def refuse_hopeless(self) -> None:
+        if self.hopeless is not None:
+            raise self.hopeless
+
+    async def close(self) -> None:
+        if self.is_closed:
+            return
+        self._is_leaving = True
+        if self._worker is not None:
+            self._worker.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._worker
+        if self.is_up:
+            await super().close()
+            return
+        self._finish(Closed(f"the connection to {self.plan.shown} is closed"))
+        await self._clear()
+        self.tell(Happening("closed"))
+
+    async def channel(self) -> RecoveringChannel:
+        await self.until_up()
+        channel = self.new_channel()
+        await channel.open()
+        return channel
+
+    def new_channel(self) -> RecoveringChannel:
+        """Not open yet: if there is no connection, it will be once there is."""
+        self.refuse_closed()
+        number = self.free_number()
+        channel = self._channels[number] = RecoveringChannel(self, number)
+        return channel
+
+    async def update_secret(self, secret: str, reason: str = "") -> None:
+        await self.until_up()
+        await super().update_secret(secret, reason)
+
+    async def ask_aside(self, method: m.Method, answer: type[m.Method]) -> Any:
+        """On a channel of its own, so that a refusal harms no other; again if the connection is lost meanwhile."""
+        while True:
+            await self.until_up()
+            with suppress(Interrupted):
+                return await self._ask_once_aside(method, answer)
+
+    async def _ask_once_aside(self, method: m.Method, answer: type[m.Method]) -> Any:
+        number = self.free_number()
+        channel = self._channels[number] = SideChannel(self, number)
+        await channel.open()
+        result = await channel.do(method, answer)
+        await channel.close()
+        return result
+
+    @property
+    def can_deduplicate(self) -> bool:
+        """Whether the broker's queues can drop what they have seen."""
+        return self.plan.is_audited and str(self.server_properties.get("platform", "")).startswith("Leveret")
+
+    # ---- the loss
+
+    def lost(self, problem: Exception | None) -> None:
+        if self._is_leaving or self.is_closed:
+            super().lost(problem)
+            return
+        if not self._over.done():
+            self._over.set_result(None)
+        cause = f": {problem}" if problem is not None else ""
+        self._fall(ConnectionLost(f"the connection to {self.address.shown} was lost{cause}"))
+
+    def _give_up(self, problem: Exception) -> None:
+        self._fall(problem)
+        self._abort()
+
+    def _end(self, problem: Exception, *, keep: asyncio.Future[Any] | None = None) -> None:
+        is_passing = isinstance(problem, ConnectionLost) or getattr(problem, "code", 0) in PASSING
+        if self._is_leaving or self.is_closed:
+            super()._end(problem, keep=keep)
+        elif is_passing or not self.is_up:
+            self._fall(problem)
+        else:
+            self._finish(problem)
+            self.tell(Happening("closed", str(problem), problem))
+
+    def _fall(self, problem: Exception) -> None:
+        was_up = self.is_up
+        self._gate.shut()
+        self._keep_alive.stop()
+        self._correlator.end(problem)
+        for channel in list(self._channels.values()):
+            if isinstance(channel, RecoveringChannel):
+                channel.suspend(problem)
+            else:
+                channel.end(Interrupted(str(problem)))
+        self.congested(False)
+        if not was_up or self._is_leaving:
+            return
+        self.tell(Happening("lost", str(problem), problem))
+        if self.plan.attempts == 0:
+            self._finish(problem)
+            return
+        if self.plan.patience is not None:
+            self._patience = self._loop.call_later(self.plan.patience, self._lose_patience)
+        self._worker = asyncio.ensure_future(self._recover(self.plan.attempts, "reconnected"))
+
+    def _lose_patience(self) -> None:
+        text = f"there has been no connection to {self.plan.shown} for {self.plan.patience:g} s"
+        self.hopeless = ConnectionLost(f"{text}: is a broker there? The option 'timeout' says how long to wait")
+        self._gate.turn_away(self.hopeless)
+        for channel in list(self._channels.values()):
+            if isinstance(channel, RecoveringChannel):
+                channel.give_up_waiting(self.hopeless)
+
+    def _finish(self, problem: Exception) -> None:
+        """For good."""
+        self._forget_patience()
+        self._problem = problem
+        self._gate.turn_away(problem)
+        super()._end(problem)
+
+    def _forget_patience(self) -> None:
+        self.hopeless = None
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    # ---- the next life
+
+    async def _recover(self, rounds: int, kind: Any) -> None:
+        self.tell(Happening("reconnecting", self.plan.shown))
+        try:
+            await self._reach(rounds)
+        except (ClientError, AmqpError) as problem:
+            self._finish(problem)
+            await self._clear()
+            self.tell(Happening("closed", str(problem), problem))
+        else:
+            self._come_up(kind)
+
+    def _come_up(self, kind: Any) -> None:
+        """Nothing was awaited since the last channel was revived."""
+        self._forget_patience()
+        for channel in list(self._channels.values()):
+            if isinstance(channel, RecoveringChannel):
+                channel.go_live()
+        self._gate.open()
+        self.tell(Happening(kind, self.address.shown))
+
+    async def _reach(self, rounds: int) -> None:
+        problem: Exception | None = None
+        for number, delay in zip(count(1), self.plan.backoff.delays(), strict=False):
+            await asyncio.sleep(delay)
+            refusals = 0
+            for address in self._next_addresses():
+                try:
+                    await self._try(address)
+                    return
+                except (ClientError, AmqpError) as trouble:
+                    problem = trouble
+                    refusals += _is_refusal(trouble)
+            if refusals == len(self.plan.addresses) and problem is not None:
+                raise problem
+            if rounds != FOR_EVER and number >= rounds:
+                raise ConnectionLost(
+                    f"no connection to any of {self.plan.shown} after {number} attempts; the last problem: {problem}"
+                ) from problem
+
+    def _next_addresses(self) -> list[Address]:
+        addresses = list(self.plan.addresses)
+        if self.plan.is_shuffled:
+            random.shuffle(addresses)
+        return addresses
+
+    async def _try(self, address: Address) -> None:
+        await self._clear()
+        self.address = address
+        await self._establish()
+        await self._restore_topology()
+        await self._revive_channels()
+
+    async def _clear(self) -> None:
+        """Nothing of the last connection is left, and nothing of it will be heard."""
+        if self._transport is not None:
+            self._abort()
+            await asyncio.wait([self._over], timeout=CLOSE_SECONDS)
+        self._transport = None
+        self._over = self._loop.create_future()
+        self._correlator = Correlator(self._loop)
+        self._inflow = Inflow(self)
+        self._out.clear()
+        self._out_size = 0
+        self.is_blocked = False
+
+    async def _restore_topology(self) -> None:
+        for exchange in self.record.exchanges():
+            await self._redo(exchange, m.ExchangeDeclareOk)
+        for role, queue in self.record.queues():
+            answer = await self._redo(queue, m.QueueDeclareOk)
+            if answer is not None:
+                self.record.named(role, answer.queue)
+        for binding in self.record.bindings():
+            await self._redo(binding, m.QueueBindOk if isinstance(binding, m.QueueBind) else m.ExchangeBindOk)
+
+    async def _redo(self, method: m.Method, answer: type[m.Method]) -> Any:
+        try:
+            return await self._ask_once_aside(method, answer)
+        except AmqpError as problem:
+            if problem.closes == "connection":
+                raise
+            text = f"{method.NAME} could not be done again at {self.address.shown}: {problem}"
+            self.tell(Happening("not restored", text, problem))
+
+    async def _revive_channels(self) -> None:
+        done: set[RecoveringChannel] = set()
+        while waiting := [each for each in self._recovering() if each not in done]:
+            for channel in waiting:
+                done.add(channel)
+                try:
+                    await channel.revive()
+                except AmqpError:
+                    if not channel.is_closed:  # else the channel has told its owner
+                        raise
+
+    def _recovering(self) -> list[RecoveringChannel]:
+        return [each for each in self._channels.values() if isinstance(each, RecoveringChannel)]
+
+
+def _is_refusal(problem: Exception) -> bool:
+    """Another attempt would end the same way."""
+    return isinstance(problem, AmqpError) and problem.code not in PASSING

@@ -1,0 +1,136 @@
+"""What a recovering channel was given and how it is settled, over several connections.
+
+Tags grow over all lives of the channel; the broker's are those above ``_base``, from 1. See audit.py for what becomes
+of a message that is delivered twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from leveret.client.arrivals import Delivery
+from leveret.client.audit import Audit, Holding, Verdict
+from leveret.wire import methods as m
+
+if TYPE_CHECKING:
+    from leveret.client.recovering_channel import RecoveringChannel
+
+
+class Settling:
+    __slots__ = ("_audit", "_base", "_channel", "_held", "_newest", "_stand_ins")
+
+    def __init__(self, channel: RecoveringChannel, audit: Audit | None) -> None:
+        self._channel = channel
+        self._audit = audit
+        self._base = 0
+        self._newest = 0
+        self._held: dict[int, Holding] = {}  # by the tag that the application knows, in order
+        self._stand_ins: dict[int, Holding] = {}  # by the tag of a second delivery, which only the broker knows
+
+    def begin_life(self) -> None:
+        """From now on the broker counts from 1 again, and has forgotten what it delivered."""
+        self._base = self._newest
+        self._stand_ins.clear()
+
+    def let_go(self, deliveries: Iterable[Delivery]) -> None:
+        """The application has not seen them."""
+        for delivery in deliveries:
+            holding = self._held.pop(delivery.delivery_tag, None)
+            if holding is not None and self._audit is not None:
+                self._audit.release(holding)
+
+    def end(self) -> None:
+        """None of them will be settled here."""
+        for holding in self._held.values():
+            if self._audit is not None:
+                self._audit.release(holding)
+        self._held.clear()
+
+    # ---- what comes
+
+    def is_new(self, delivery: Delivery, queue: str, *, is_audited: bool) -> bool:
+        """Whether it is for the application. Its tag becomes ours. ``queue`` is empty if nobody settles it."""
+        self._newest = tag = delivery.delivery_tag = delivery.delivery_tag + self._base
+        audit = self._audit
+        if audit is None or not queue or not is_audited:
+            return True
+        message_id = delivery.properties.message_id
+        if message_id is None:
+            return True
+        verdict = audit.verdict(queue, message_id, redelivered=delivery.redelivered)
+        if verdict is not None:
+            self._say(tag, verdict)
+            return False
+        holding = audit.held(queue, message_id)
+        if holding is None:
+            holding = self._held[tag] = Holding(self, tag, queue, message_id)
+            audit.hold(holding)
+            return True
+        if holding.place.knows(holding.tag):
+            self._say(tag, "ack")  # sent twice, and the first is in hand
+        else:
+            holding.place, holding.tag = self, tag
+            self._stand_ins[tag] = holding
+        return False
+
+    # ---- what the application says
+
+    def ack(self, tag: int, *, multiple: bool) -> None:
+        self._settle(tag, multiple, "ack", m.BasicAck(self._numbered(tag), multiple))
+
+    def refuse(self, tag: int, *, multiple: bool, requeue: bool) -> None:
+        method = m.BasicNack(self._numbered(tag), multiple, requeue)
+        self._settle(tag, multiple, None if requeue else "reject", method)
+
+    def _settle(self, tag: int, multiple: bool, verdict: Verdict | None, method: m.Method) -> None:
+        last = self._newest if multiple and tag == 0 else tag
+        is_said = self.knows(last)
+        if is_said:
+            self._channel.write(method)
+        for holding in self._taken(last, multiple=multiple):
+            is_covered = (
+                is_said and holding.place is self and (holding.tag == last or (multiple and holding.tag <= last))
+            )
+            if not is_covered and holding.place.knows(holding.tag):
+                holding.place.settle_stand_in(holding.tag, verdict)
+            self._remember(holding, verdict)
+        if is_said and multiple:
+            self._lose_stand_ins(last)
+
+    def _taken(self, last: int, *, multiple: bool) -> list[Holding]:
+        if not multiple:
+            holding = self._held.pop(last, None)
+            return [] if holding is None else [holding]
+        tags = [tag for tag in self._held if tag <= last]
+        return [self._held.pop(tag) for tag in tags]
+
+    def _remember(self, holding: Holding, verdict: Verdict | None) -> None:
+        if self._audit is None:
+            return
+        if verdict is None:
+            self._audit.release(holding)
+        else:
+            self._audit.settle(holding, verdict)
+
+    def settle_stand_in(self, tag: int, verdict: Verdict | None) -> None:
+        self._stand_ins.pop(tag, None)
+        self._say(tag, verdict)
+
+    def _lose_stand_ins(self, last: int) -> None:
+        """They were settled together with others: for their holders there is nothing left to say."""
+        for tag in [tag for tag in self._stand_ins if tag <= last]:
+            self._stand_ins.pop(tag).tag = 0
+
+    def knows(self, tag: int) -> bool:
+        """Whether the broker has the tag open, as far as we know."""
+        return tag > self._base
+
+    def _numbered(self, tag: int) -> int:
+        return max(tag - self._base, 0)
+
+    def _say(self, tag: int, verdict: Verdict | None) -> None:
+        number = self._numbered(tag)
+        self._channel.write(
+            m.BasicAck(number, False) if verdict == "ack" else m.BasicNack(number, False, verdict is None)
+        )

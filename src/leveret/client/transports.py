@@ -1,0 +1,109 @@
+"""How bytes travel. A transport is made by ``open_transport``, for the scheme of an address; what is above it does not
+know which it is."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from leveret.client.address import Address
+
+
+class Listener(Protocol):
+    """Who is told what happens to a transport."""
+
+    def received(self, data: bytes) -> None: ...
+
+    def lost(self, problem: Exception | None) -> None:
+        """Nothing more will come, and nothing more can be sent."""
+
+    def congested(self, is_so: bool) -> None:
+        """Whether more is waiting to be sent than is good."""
+
+
+class Transport(Protocol):
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None:
+        """When everything is sent."""
+
+    def abort(self) -> None:
+        """At once."""
+
+
+Opener = Callable[[Address, Listener], Awaitable[Transport]]
+
+OPENERS: dict[str, str] = {
+    "tcp": "leveret.client.transports:open_tcp",
+    "ws": "leveret.client.ws_transport:open_ws",
+    "http": "leveret.client.http_tunnel:open_tunnel",
+}
+"""For each transport who opens it: imported when it is first asked for, with the libraries that it needs."""
+
+
+async def open_transport(address: Address, listener: Listener) -> Transport:
+    """The first link of the chain: docs/internals/client.md has all of it."""
+    module, _, name = OPENERS[address.transport].partition(":")
+    opener: Opener = getattr(import_module(module), name)
+    return await opener(address, listener)
+
+
+# ---- TCP and TLS
+
+
+class TcpTransport(asyncio.Protocol):
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._socket: asyncio.Transport = None  # type: ignore[assignment]  # given by connection_made, first of all
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        self._listener.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._listener.lost(exc)
+
+    def pause_writing(self) -> None:
+        self._listener.congested(True)
+
+    def resume_writing(self) -> None:
+        self._listener.congested(False)
+
+    def write(self, data: bytes) -> None:
+        self._socket.write(data)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def abort(self) -> None:
+        self._socket.abort()
+
+
+async def open_tcp(address: Address, listener: Listener) -> TcpTransport:
+    loop = asyncio.get_running_loop()
+    _, transport = await loop.create_connection(
+        lambda: TcpTransport(listener), address.host, address.port, **security_of(address)
+    )
+    return transport
+
+
+def security_of(address: Address) -> dict[str, Any]:
+    """What asyncio is told of TLS, when it connects."""
+    if not address.is_tls:
+        return {}
+    return {"ssl": tls_of(address), "server_hostname": address.server_name or address.host}
+
+
+def tls_of(address: Address) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=address.cacertfile or None)
+    if not address.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if address.certfile:
+        context.load_cert_chain(address.certfile, address.keyfile or None)
+    return context

@@ -1,0 +1,151 @@
+"""Spark queries as they told of themselves: what they read, how fast, and how far they are behind.
+
+A report is what a client says, so each value is looked at: what is no number or text is null. A query belongs to the
+virtual hosts that it names, as far as its user may enter them; it is shown to whoever may see one of those, and to its
+own user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.broker.broker import Broker
+from leveret.management.doors import seen_vhost
+from leveret.management.listing import Row, as_it_is, list_answer, viewed
+from leveret.management.login import broker_of, user_of
+from leveret.management.office import Office
+from leveret.management.roles import MANAGEMENT, MONITORING, has_role, may_see, refuse_unless_role
+from leveret.management.spark_queries import Report, SparkQueries, SparkQuery
+
+ENDED = ("stopped", "failed")
+SILENT_AFTER = 120.0  # seconds without a report; more if its batches take long
+SILENT_BATCHES = 3
+LARGEST = 1e18
+
+
+def routes(office: Office) -> list[Route]:
+    queries: SparkQueries = office.facts["spark_queries"]
+
+    async def list_all(request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return await listed(request, [each for each in queries.known() if _is_shown(request, each)])
+
+    async def list_of_vhost(request: Request) -> Response:
+        name = seen_vhost(request).name
+        return await listed(request, [each for each in queries.known() if name in vhosts_of(office.broker, each)])
+
+    async def listed(request: Request, found: list[SparkQuery]) -> Response:
+        rows = await viewed(found, lambda query: query_row(office.broker, query))
+        return await list_answer(office, request, rows, as_it_is)
+
+    return [Route("/api/spark-queries", list_all), Route("/api/spark-queries/{vhost}", list_of_vhost)]
+
+
+# ---- whose it is
+
+
+def vhosts_of(broker: Broker, query: SparkQuery) -> list[str]:
+    """The one that it was set up for first."""
+    named = [_text(query.report.get("vhost")), *(read.get("vhost") for read in _reads(query.report))]
+    return [
+        name
+        for name in dict.fromkeys(named)
+        if name is not None and name in broker.vhosts and broker.permissions.may_enter(query.user, name)
+    ]
+
+
+def _is_shown(request: Request, query: SparkQuery) -> bool:
+    user = user_of(request)
+    if user.name == query.user or has_role(user, MONITORING):
+        return True
+    return any(may_see(request, vhost) for vhost in vhosts_of(broker_of(request), query))
+
+
+# ---- what it says
+
+
+def query_row(broker: Broker, query: SparkQuery) -> Row:
+    report, silent = query.report, max(broker.clock.now() - query.seen, 0.0)
+    return {
+        "id": report["id"],
+        "name": name_of(query),
+        "run_id": _text(report.get("run_id")),
+        "vhost": next(iter(vhosts_of(broker, query)), None),
+        "user": query.user,
+        "state": _state(report, silent),
+        "batch": number_of(report.get("batch")),
+        "batch_ms": number_of(report.get("batch_ms")),
+        "rows": number_of(report.get("rows")),
+        "input_rows_per_second": number_of(report.get("input_rows_per_second")),
+        "rows_per_second": number_of(report.get("rows_per_second")),
+        "lag": number_of(report.get("lag")),
+        "sources": [_source_row(source) for source in _sources(report)],
+        "sink": _text(report.get("sink")),
+        "at": _text(report.get("at")),
+        "last_seen": broker.clock.wall() - silent,
+        "silent_for": silent,
+        "recent": [
+            {"at": one.at, "rows_per_second": number_of(one.rows_per_second), "lag": number_of(one.lag)}
+            for one in query.recent
+        ],
+    }
+
+
+def name_of(query: SparkQuery) -> str:
+    """Queries need no name in Spark."""
+    return _text(query.report.get("name")) or str(query.report["id"])
+
+
+def number_of(value: object) -> int | float | None:
+    """None also for what is infinite, or so large that nobody can have counted it."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) < LARGEST else None
+
+
+def _state(report: Report, silent: float) -> str:
+    state = _text(report.get("state")) or "unknown"
+    batch = (number_of(report.get("batch_ms")) or 0) / 1000
+    if state not in ENDED and silent > max(SILENT_AFTER, SILENT_BATCHES * batch):
+        return "silent"
+    return state
+
+
+def _source_row(source: dict[str, Any]) -> Row:
+    return {
+        "description": _text(source.get("description")),
+        "rows": number_of(source.get("rows")),
+        "lag": number_of(source.get("lag")),
+        "reads": [*_reads_of(source)],
+    }
+
+
+def _sources(report: Report) -> list[dict[str, Any]]:
+    sources = report.get("sources")
+    return [each for each in sources if isinstance(each, dict)] if isinstance(sources, list) else []
+
+
+def _reads(report: Report) -> Iterator[Row]:
+    for source in _sources(report):
+        yield from _reads_of(source)
+
+
+def _reads_of(source: dict[str, Any]) -> Iterator[Row]:
+    """Where it stands: in streams at offsets, in a classic queue at a lease (spark/progress.py)."""
+    offset = source.get("offset")
+    match offset:
+        case {"consumer": str(consumer), "lease": int(lease), "queue": str(queue), "vhost": str(vhost)}:
+            yield {"queue": queue, "vhost": vhost, "consumer": consumer, "lease": lease}
+        case dict():
+            for queue, at in offset.items():
+                if isinstance(at, int) and not isinstance(at, bool):
+                    yield {"queue": queue, "offset": at}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,94 @@
+"""Tunnels over HTTP: the requests of which management/tunnels.py says what they mean.
+
+Nobody has to log in for them: AMQP does, inside. Until then a peer has the bounds that strangers have on the AMQP port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.management.answers import done, json_answer
+from leveret.management.bodies import body_of, whole_number_of
+from leveret.management.office import Office
+from leveret.management.stream_doors import LARGEST_PIECE, StreamDoors
+from leveret.management.tunnels import POLL, Tunnel, Tunnels
+
+PATH = "/api/tunnel"
+SOCKET = "leveret.socket"  # key of a request's state
+KNOWN_OF_A_SOCKET = ("peername", "sockname", "ssl_object")
+NOT_KEPT = {"Cache-Control": "no-store"}
+
+
+def routes(office: Office) -> list[Route]:
+    doors: StreamDoors = office.facts["doors"]
+    doors.tunnels = Tunnels(doors.amqp, office.broker.timers)
+    mouth = Mouth(doors.tunnels)
+    return [
+        Route(PATH, mouth.dig, methods=["POST"]),
+        Route(PATH + "/{id}", mouth.take, methods=["POST"]),
+        Route(PATH + "/{id}", mouth.give, methods=["GET"]),
+        Route(PATH + "/{id}", mouth.leave, methods=["DELETE"]),
+    ]
+
+
+def is_tunnel(path: str) -> bool:
+    return path == PATH or path.startswith(PATH + "/")
+
+
+class Mouth:
+    """Where a tunnel comes out on our side."""
+
+    def __init__(self, tunnels: Tunnels) -> None:
+        self._tunnels = tunnels
+
+    async def dig(self, request: Request) -> Response:
+        socket: asyncio.Transport = request.scope["state"][SOCKET]
+        tunnel = self._tunnels.dig({name: socket.get_extra_info(name) for name in KNOWN_OF_A_SOCKET})
+        return json_answer({"id": tunnel.id, "largest": LARGEST_PIECE, "poll_seconds": POLL}, 201)
+
+    async def take(self, request: Request) -> Response:
+        with self._asked(request) as tunnel:
+            at = _at(request)
+            await tunnel.take(at, await body_of(request, self._tunnels.most_bytes(tunnel)))
+            return done()
+
+    async def give(self, request: Request) -> Response:
+        with self._asked(request) as tunnel:
+            gone = asyncio.ensure_future(_hung_up(request))
+            gone.add_done_callback(lambda _: tunnel.stir())
+            try:
+                data = await tunnel.give(_at(request), gone.done)
+            finally:
+                gone.cancel()
+            kind = "application/octet-stream"
+            return Response(data, 200, NOT_KEPT, kind) if data else Response(status_code=204, headers=NOT_KEPT)
+
+    async def leave(self, request: Request) -> Response:
+        with self._asked(request) as tunnel:
+            tunnel.end(None)
+            return done()
+
+    @contextmanager
+    def _asked(self, request: Request) -> Iterator[Tunnel]:
+        tunnel = self._tunnels.found(request.path_params["id"])
+        tunnel.waiting += 1
+        try:
+            yield tunnel
+        finally:
+            tunnel.waiting -= 1
+            self._tunnels.note(tunnel)
+
+
+def _at(request: Request) -> int:
+    return whole_number_of(request.query_params, "at")
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

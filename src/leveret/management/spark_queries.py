@@ -1,0 +1,61 @@
+"""What running Spark queries say of themselves: rates, lag, state. Kept in memory, for whoever looks.
+
+A report replaces the last one of its query; of the ones before only rate and lag are kept, for a while. Who has been
+silent for an hour is forgotten, and there is room for a thousand: the one that was silent for longest makes place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from leveret.clock import Clock
+
+MOST_QUERIES = 1_000
+SILENT = 3600.0  # seconds
+RECENT = 60  # reports
+
+Report = dict[str, Any]
+
+
+class Progress(NamedTuple):
+    at: float  # wall time
+    rows_per_second: object
+    lag: object
+
+
+class SparkQuery(NamedTuple):
+    user: str
+    report: Report
+    seen: float  # of the broker's clock
+    recent: deque[Progress]  # the last one at the end
+
+
+class SparkQueries:
+    """Those that were heard of last are at the end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, str], SparkQuery] = {}  # by user and id
+
+    def note(self, user: str, report: Report) -> None:
+        self._forget_silent()
+        key = (user, str(report["id"]))
+        before = self._known.pop(key, None)
+        if len(self._known) >= MOST_QUERIES:
+            del self._known[next(iter(self._known))]
+        recent = deque[Progress](maxlen=RECENT) if before is None else before.recent
+        recent.append(Progress(self._clock.wall(), report.get("rows_per_second"), report.get("lag")))
+        self._known[key] = SparkQuery(user, report, self._clock.now(), recent)
+
+    def known(self) -> list[SparkQuery]:
+        self._forget_silent()
+        return [*self._known.values()]
+
+    def _forget_silent(self) -> None:
+        before = self._clock.now() - SILENT
+        while self._known:
+            oldest = next(iter(self._known))
+            if self._known[oldest].seen > before:
+                return
+            del self._known[oldest]

@@ -1,0 +1,65 @@
+"""Doors for peers whose bytes come through the HTTP port, over WebSocket or in a tunnel of requests.
+
+Whoever serves a protocol registers here how it receives a peer: by an ordinary ``asyncio.Protocol``, the same as on a
+port of its own. What carries the bytes stands in for the socket, and is an ``asyncio.Transport`` to it. So limits,
+logins, heartbeats and an orderly end are those of the protocol, whatever way a peer came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from leveret.management.tunnels import Tunnels
+
+AMQP = "amqp"
+STOMP = ("v12.stomp", "v11.stomp", "v10.stomp")
+STRANGERS_BYTES = 64 << 10  # in one piece, from somebody who has not logged in yet
+LARGEST_PIECE = 1 << 20
+
+
+class StreamDoor(NamedTuple):
+    subprotocol: str
+    admit: Callable[[], asyncio.Protocol]  # makes the protocol object of each new peer
+    is_text: bool  # what is valid UTF-8 goes out as text
+    is_known: Callable[[Any], bool]  # whether the peer of a protocol object has logged in
+
+    def most_bytes(self, peer: asyncio.Protocol) -> int:
+        return LARGEST_PIECE if self.is_known(peer) else STRANGERS_BYTES
+
+
+class StreamDoors:
+    """By the name of a WebSocket's subprotocol. Who names none is taken for AMQP, and so is who digs a tunnel."""
+
+    def __init__(self) -> None:
+        self._doors: dict[str, StreamDoor] = {}
+        self.tunnels: Tunnels | None = None  # once there are endpoints for them
+
+    def register(
+        self,
+        subprotocol: str,
+        admit: Callable[[], asyncio.Protocol],
+        *,
+        is_text: bool = False,
+        is_known: Callable[[Any], bool] = lambda peer: True,
+    ) -> None:
+        self._doors[subprotocol] = StreamDoor(subprotocol, admit, is_text, is_known)
+
+    @property
+    def amqp(self) -> StreamDoor:
+        return self._doors[AMQP]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._doors)
+
+    def chosen(self, offered: list[str]) -> StreamDoor | None:
+        """For the first of the subprotocols that there is a door for; None if there is none for any."""
+        return next((self._doors[name] for name in offered or [AMQP] if name in self._doors), None)
+
+    async def drained(self, seconds: float) -> None:
+        """Until the peers in tunnels are gone, or the time is up: their last words need requests."""
+        if self.tunnels is not None:
+            await self.tunnels.drained(seconds)

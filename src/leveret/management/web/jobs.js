@@ -1,0 +1,142 @@
+// Long work on the messages of queues: begun here, counted before it is done, watched and cancelled while it goes on.
+
+import { get, path as at, post, remove } from "./api.js";
+import { h, setText } from "./dom.js";
+import { number, plural } from "./format.js";
+import { live } from "./live.js";
+import { tell, tellError } from "./notices.js";
+
+const WATCHING = 500; // milliseconds between two looks while something goes on
+const COUNTING = [30, 60, 120, 250]; // the same while somebody waits for a count
+
+export const WORDS = {
+  move: { title: "Move", doing: "Moving", did: "Moved", would: "Would move" },
+  copy: { title: "Copy", doing: "Copying", did: "Copied", would: "Would copy" },
+  delete: { title: "Delete", doing: "Deleting", did: "Deleted", would: "Would delete" },
+  redrive: { title: "Retry", doing: "Retrying", did: "Retried", would: "Would retry" },
+};
+
+/** Why some stayed where they were. */
+export const STAYED = {
+  move: "no queue took them",
+  copy: "no queue took them",
+  delete: "they were not there any more",
+  redrive: "they are no dead letters, their queue is gone, or they were retried 10 times already",
+};
+
+/** Begins a job {kind, ...} on the messages of a queue; gives its id. */
+export async function begin(vhost, queue, job) {
+  return (await post(at`/api/queues/${vhost}/${queue}/jobs`, job)).id;
+}
+
+/** What the job would come to, without doing it. */
+export async function counted(vhost, queue, job) {
+  const id = await begin(vhost, queue, { ...job, dry_run: true });
+  const address = at`/api/queue-jobs/${id}`;
+  for (let look = 0; ; look += 1) {
+    const row = await get(address);
+    if (row.state !== "running") {
+      await remove(address).catch(() => {}); // it is forgotten by itself later
+      return row;
+    }
+    await new Promise((resolve) => setTimeout(resolve, COUNTING[Math.min(look, COUNTING.length - 1)]));
+  }
+}
+
+/** A card with the jobs under way, hidden while there are none. `isOurs(row)` chooses them; `whenOver` follows each end. */
+export class RunningJobs {
+  #lines = new Map(); // by id
+  #expected = new Map(); // ids that were begun here, with the number of messages they are about
+  #isOurs;
+  #whenOver;
+  #timer = 0;
+
+  constructor(signal, isOurs, whenOver) {
+    this.#isOurs = isOurs;
+    this.#whenOver = whenOver;
+    this.list = h("div", {});
+    this.element = h("section", { class: "card jobs", hidden: true, "aria-label": "Under way" }, h("h2", {}, "Under way"), this.list);
+    this.refresh = live(signal, async () => this.#show(await get("/api/queue-jobs", undefined, { signal }), signal));
+    signal.addEventListener("abort", () => clearTimeout(this.#timer));
+  }
+
+  /** From now on, also if it is over before the next look. */
+  watch(id, expected) {
+    this.#expected.set(id, expected);
+    this.refresh();
+  }
+
+  #show(rows, signal) {
+    const ours = rows.filter((row) => this.#isOurs(row) && !row.dry_run);
+    for (const row of ours) {
+      if (row.state === "running") this.#line(row).show(row, this.#expected.get(row.id));
+      else if (this.#lines.has(row.id) || this.#expected.has(row.id)) this.#end(row);
+    }
+    for (const [id, line] of this.#lines) {
+      if (!ours.some((row) => row.id === id)) this.#forget(id, line); // somebody else has cleared it away
+    }
+    this.element.hidden = this.#lines.size === 0;
+    clearTimeout(this.#timer);
+    if (this.#lines.size && !signal.aborted) this.#timer = setTimeout(this.refresh, WATCHING);
+  }
+
+  #line(row) {
+    const known = this.#lines.get(row.id);
+    if (known) return known;
+    const line = new Line(row, () => this.#cancel(row.id));
+    this.#lines.set(row.id, line);
+    this.list.append(line.element);
+    return line;
+  }
+
+  async #cancel(id) {
+    await remove(at`/api/queue-jobs/${id}`).catch(tellError);
+    this.refresh();
+  }
+
+  #end(row) {
+    this.#forget(row.id, this.#lines.get(row.id));
+    tellEnd(row);
+    this.#whenOver?.(row);
+  }
+
+  #forget(id, line) {
+    line?.element.remove();
+    this.#lines.delete(id);
+    this.#expected.delete(id);
+  }
+}
+
+class Line {
+  constructor(row, cancel) {
+    this.text = h("span", {});
+    this.bar = h("progress", { max: 1, value: 0, "aria-label": `${WORDS[row.kind].doing} messages of ${row.queue}` });
+    this.element = h("div", { class: "job" }, h("div", {}, this.text, this.bar), h("button", { type: "button", onclick: cancel }, "Cancel"));
+  }
+
+  show(row, expected) {
+    const whole = expected ?? row.ids ?? row.limit;
+    const share = Math.max(row.looked_at / Math.max(row.messages, 1), whole ? row.done / whole : 0);
+    this.bar.value = Math.min(share, 1);
+    const how = [row.destination && `to ${row.destination}`, row.rate && `at ${row.rate.toLocaleString("en-US")}/s`].filter(Boolean).join(" ");
+    setText(this.text, `${WORDS[row.kind].doing} messages of ${row.queue}${how ? ` ${how}` : ""}: ${number(row.done)}${whole ? ` of ${number(whole)}` : ""}`);
+  }
+}
+
+function tellEnd(row) {
+  const what = `${WORDS[row.kind].did} ${plural(row.done, "message")} of ${row.queue}${row.destination ? ` to ${row.destination}` : ""}`;
+  const stayed = row.skipped ? ` ${plural(row.skipped, "message")} stayed: ${STAYED[row.kind]}.` : "";
+  if (row.state === "lost") tellError({ title: "Not known to be stored", reason: `${what}, but the disk failed meanwhile: look into the broker's log.` });
+  else if (row.state === "cancelled") tell(`Cancelled. ${what} before.${stayed}`);
+  else tell(`${what}.${stayed}`);
+}
+
+/** The rate of a form: messages a second, or nothing for all at once. */
+export function rateOf(given) {
+  const text = String(given.get("rate") ?? "").trim();
+  return text ? { rate: Number(text) } : {};
+}
+
+export function rateInput() {
+  return h("input", { name: "rate", type: "number", min: "0.001", max: "1000000", step: "any", placeholder: "as fast as it goes" });
+}

@@ -1,0 +1,38 @@
+// The entry of the administration in the menu: leads to the first page of it that the user has something to do on.
+
+import { get } from "../api.js";
+import { link } from "../router.js";
+import { firstTab, isAdministrator } from "./admin_frame.js";
+import { policyAddress } from "./admin_policy_values.js";
+
+export const path = "/admin";
+export const nav = "Admin";
+export const title = () => "Admin";
+
+const SOME = { page: 1, page_size: 8, sort: "name" };
+
+export function show(place, parameters, signal, user) {
+  location.replace(firstTab(user)); // not by go(): Back would lead here again
+}
+
+/** Users are shown to administrators only; to ask all the same would be refused. */
+export async function find(text, signal) {
+  const user = await get("/api/login", undefined, { signal });
+  const asked = [
+    isAdministrator(user) ? named("/api/users", "name", text, signal) : [],
+    named("/api/vhosts", "name", text, signal),
+    named("/api/policies", "name,vhost", text, signal),
+    named("/api/operator-policies", "name,vhost", text, signal),
+  ];
+  const [users, vhosts, policies, operators] = await Promise.all(asked);
+  return [
+    ...users.map(({ name }) => ({ title: name, hint: "user", address: link`/admin/users/${name}`.slice(1) })),
+    ...vhosts.map(({ name }) => ({ title: name, hint: "virtual host", address: link`/admin/vhosts/${name}`.slice(1) })),
+    ...policies.map((one) => ({ title: one.name, hint: `policy in ${one.vhost}`, address: policyAddress(false, one).slice(1) })),
+    ...operators.map((one) => ({ title: one.name, hint: `operator policy in ${one.vhost}`, address: policyAddress(true, one).slice(1) })),
+  ];
+}
+
+async function named(address, columns, text, signal) {
+  return (await get(address, { ...SOME, name: text, columns }, { signal })).items;
+}

@@ -1,0 +1,90 @@
+// A question to the broker: may this user do that? The answer tells each check that was made, and the remedy.
+
+import { get, path as at } from "../api.js";
+import { fill, h } from "../dom.js";
+import { field, form } from "../forms.js";
+import { problemBox } from "../notices.js";
+import { vhostNames } from "../vhosts.js";
+import { suggesting } from "./admin_suggestions.js";
+
+const PLAIN = ["configure", "write", "read"];
+
+/** `user`: whom it is about; null lets one be chosen, `first` to begin with. */
+export function accessTester({ user, first = "", signal }) {
+  const place = h("div", { class: "card tester" });
+  Promise.all([get("/api/permission-check/actions", undefined, { signal }), vhostNames(signal)]).then(
+    ([actions, vhosts]) => signal.aborted || fill(place, question({ user, first, signal, actions, vhosts })),
+    (problem) => problem.name === "AbortError" || fill(place, problemBox(problem)),
+  );
+  return place;
+}
+
+function question({ user, first, signal, actions, vhosts }) {
+  const told = h("div", { class: "verdict-place", role: "status" });
+  const vhost = h("select", { name: "vhost" }, vhosts.map((name) => h("option", { value: name }, name)));
+  const action = h("select", { name: "action" }, actions.map((one) => h("option", { value: one.name }, PLAIN.includes(one.name) ? `${one.name} (the bare permission)` : one.name)));
+  const chosen = () => actions.find((one) => one.name === action.value);
+  const list = (what) => at`/api/${what === "exchange" ? "exchanges" : "queues"}/${vhost.value}`;
+  const who = suggesting({ name: "user", required: true, value: first }, () => "/api/users", signal);
+  const name = suggesting({ name: "name" }, () => list(chosen().what), signal);
+  const other = suggesting({ name: "exchange" }, () => list("exchange"), signal);
+  const fields = {
+    name: field("Queue", name.element),
+    other: field("Exchange", other.element),
+    key: field("Routing key", h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }), "Asked of topic exchanges only."),
+  };
+  const adapt = () => {
+    const one = chosen();
+    relabel(fields.name, one.what);
+    relabel(fields.other, one.exchange === "source" ? "source exchange" : one.exchange);
+    fields.other.hidden = !one.exchange;
+    other.input.required = one.needs_exchange;
+    name.input.required = one.what !== "exchange";
+    name.input.placeholder = one.what === "exchange" ? "amq.default" : "";
+    fields.key.hidden = !one.takes_routing_key;
+    fill(told);
+  };
+  action.addEventListener("change", adapt);
+  adapt();
+  const asking = form(
+    [h("div", { class: "row" }, user === null && field("User", who.element), field("Virtual host", vhost), field("Wants to", action), fields.name, fields.other, fields.key)],
+    "Ask",
+    async (given) => fill(told, verdict(await get("/api/permission-check", queryOf(given, user, chosen()), { signal }))),
+  );
+  return [asking, told];
+}
+
+function relabel(labelled, what) {
+  labelled.firstChild.textContent = what.charAt(0).toUpperCase() + what.slice(1);
+}
+
+function queryOf(given, user, action) {
+  return {
+    user: user ?? given.get("user"),
+    vhost: given.get("vhost"),
+    action: action.name,
+    name: given.get("name"),
+    exchange: action.exchange ? given.get("exchange") : "",
+    routing_key: action.takes_routing_key ? given.get("routing_key") : "",
+  };
+}
+
+function verdict(answer) {
+  return h(
+    "div",
+    { class: `verdict ${answer.allowed ? "yes" : "no"}` },
+    h("p", {}, h("strong", {}, answer.allowed ? "Yes." : "No."), " ", answer.reason),
+    h("ul", { class: "checks" }, answer.checks.map(checkRow)),
+    answer.remedy && h("p", {}, h("strong", {}, "Remedy: "), answer.remedy, "."),
+  );
+}
+
+function checkRow(check) {
+  return h(
+    "li",
+    { class: check.passed ? "passed" : "failed" },
+    h("span", { class: "mark-of", "aria-label": check.passed ? "passed" : "failed" }, check.passed ? "✓" : "✗"),
+    h("span", {}, check.kind === "rule" ? `${check.what} ${check.name}` : `${check.kind} ${check.what} ${check.name}`),
+    check.pattern === null ? h("span", { class: "faint" }, check.text) : h("code", { title: "the pattern that decides" }, check.pattern || "(nothing)"),
+  );
+}

@@ -1,0 +1,53 @@
+// Definitions: everything but messages as one file, out of the broker and into it. Before a file is taken in, the
+// broker tells what it would change.
+
+import { path as at } from "../api.js";
+import { h } from "../dom.js";
+import { field } from "../forms.js";
+import { vhostNames } from "../vhosts.js";
+import { frame, isAdministrator, listHead, onlyAdministrators, section } from "./admin_frame.js";
+import { importer } from "./admin_import.js";
+
+export const path = "/admin/definitions";
+export const under = "Admin";
+export const title = () => "Definitions";
+
+const WHOLE = "";
+
+export function show(place, parameters, signal, user) {
+  const head = listHead("Definitions", "Virtual hosts, users, permissions, policies, exchanges, queues and bindings, without messages: RabbitMQ's own file format.");
+  if (!isAdministrator(user)) return frame(place, user, "Definitions", head, onlyAdministrators(user, "Definitions"));
+  const where = vhostSelect(signal, "The whole broker");
+  const into = vhostSelect(signal, "As the file says");
+  return frame(
+    place,
+    user,
+    "Definitions",
+    head,
+    h("div", { class: "two" }, section("Export", exporter(where)), section("Import", importer(into, signal))),
+  );
+}
+
+function vhostSelect(signal, all) {
+  const select = h("select", {}, h("option", { value: WHOLE }, all));
+  vhostNames(signal).then((names) => select.append(...names.map((name) => h("option", { value: name }, `Virtual host ${name}`))));
+  return select;
+}
+
+function exporter(where) {
+  const download = h("a", { class: "button strong", download: true }, "Download");
+  const lead = () => {
+    const name = `leveret-${new Date().toISOString().slice(0, 10)}.json`;
+    const address = where.value === WHOLE ? "/api/definitions" : at`/api/definitions/${where.value}`;
+    download.setAttribute("href", `${address}?download=${name}`);
+  };
+  where.addEventListener("change", lead);
+  lead();
+  return h(
+    "div",
+    { class: "card" },
+    field("What to export", where),
+    h("p", { class: "faint" }, "The whole broker includes its users with the hashes of their passwords: keep the file as you keep passwords. A virtual host alone has none."),
+    h("div", { class: "actions" }, download),
+  );
+}

@@ -1,0 +1,73 @@
+// What the pages of the administration share: their tabs, and who may do what in them.
+
+import { fill, h } from "../dom.js";
+
+const TABS = [
+  { name: "Users", address: "#/admin/users", isFor: isAdministrator },
+  { name: "Virtual hosts", address: "#/admin/vhosts" },
+  { name: "Access", address: "#/admin/access" },
+  { name: "Policies", address: "#/admin/policies" },
+  { name: "Limits", address: "#/admin/limits" },
+  { name: "Definitions", address: "#/admin/definitions", isFor: isAdministrator },
+];
+
+export function isAdministrator(user) {
+  return Boolean(user.tags?.includes("administrator"));
+}
+
+/** Operator policies are the administrators' own. */
+export function writesPolicies(user) {
+  return isAdministrator(user) || Boolean(user.tags?.includes("policymaker"));
+}
+
+/** Where the administration begins for this user. */
+export function firstTab(user) {
+  if (isAdministrator(user)) return "#/admin/users";
+  return writesPolicies(user) ? "#/admin/policies" : "#/admin/access";
+}
+
+/** A page of the administration. `current` is the name of its tab. */
+export function frame(place, user, current, head, ...content) {
+  const tabs = TABS.filter((tab) => !tab.isFor || tab.isFor(user) || tab.name === current);
+  const row = h(
+    "div",
+    { class: "tabs", role: "navigation", "aria-label": "Admin" },
+    tabs.map((tab) => h("a", { href: tab.address, "aria-current": tab.name === current && "page" }, tab.name)),
+  );
+  fill(place, row, head, content);
+  row.querySelector("[aria-current]").scrollIntoView({ inline: "nearest", block: "nearest" }); // where the window is narrow
+}
+
+/** The head of a list: its name, what it is about, what can be added. */
+export function listHead(title, about, ...buttons) {
+  return h("header", { class: "page-head" }, h("div", { class: "head-text" }, h("h1", {}, title), h("p", { class: "faint" }, about)), h("div", { class: "buttons" }, buttons));
+}
+
+/** The head of one object. */
+export function objectHead(name, about, ...buttons) {
+  return h("header", { class: "page-head" }, h("div", {}, h("h1", { class: "object" }, name), h("p", { class: "faint" }, about)), h("div", { class: "buttons" }, buttons));
+}
+
+/** What somebody sees who has no business on a page. */
+export function onlyAdministrators(user, what) {
+  const own = user.tags?.length ? `has the tags ${user.tags.join(", ")}` : "has no tags";
+  return h(
+    "section",
+    { class: "card no-access" },
+    h("h2", {}, `${what} are for administrators`),
+    h("p", {}, `User ${user.name} ${own}. An administrator can give it the tag `, h("code", {}, "administrator"), ". What you may do yourself, ", h("a", { href: "#/admin/access" }, "Access"), " tells."),
+  );
+}
+
+export function section(name, content, ...buttons) {
+  return h("section", {}, h("header", { class: "section-head" }, h("h2", {}, name), h("div", { class: "buttons" }, buttons)), content);
+}
+
+export function button(text, onclick, kind = "") {
+  return h("button", { type: "button", class: kind, onclick }, text);
+}
+
+/** Looks like a link, and opens something here. */
+export function opener(text, onclick) {
+  return h("button", { type: "button", class: "as-link", onclick }, text);
+}

@@ -1,0 +1,106 @@
+// A file of definitions: looked at first, taken in when somebody has seen what it would do.
+
+import { path as at, post } from "../api.js";
+import { fill, h } from "../dom.js";
+import { field, form } from "../forms.js";
+import { number, plural } from "../format.js";
+import { tell } from "../notices.js";
+import { Table, rowsSource } from "../table.js";
+
+const STATES = { created: "would be created", changed: "would be changed", existing: "are there already" };
+
+/** `into` is a select: "" for as the file says, else the virtual host. */
+export function importer(into, signal) {
+  const file = h("input", { type: "file", accept: ".json,application/json", "aria-label": "File" });
+  const text = h("textarea", { name: "text", rows: "6", spellcheck: "false", placeholder: '{"queues": [ … ]}' });
+  const told = h("div", { role: "status", class: "report" });
+  let looked = null; // at the last report: whatever is changed after it makes it void
+  const forget = () => {
+    looked?.abort();
+    looked = null;
+    fill(told);
+  };
+  file.addEventListener("change", async () => {
+    forget();
+    if (file.files[0]) text.value = await file.files[0].text();
+  });
+  for (const control of [text, into]) control.addEventListener("input", forget);
+  const asking = form([field("Choose a file", file), field("Or paste it", text), field("Into", into)], "See what it would do", async () => {
+    forget();
+    const definitions = parsed(text.value);
+    const address = into.value ? at`/api/definitions/${into.value}` : "/api/definitions";
+    const report = await post(`${address}?dry_run=true`, definitions, { signal });
+    looked = new AbortController();
+    signal.addEventListener("abort", () => looked?.abort());
+    fill(told, reportOf(report, looked.signal, () => take(address, definitions, forget)));
+  });
+  return h("div", { class: "card importer" }, asking, told);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch (problem) {
+    throw { title: "Not JSON", reason: `The definitions cannot be read: ${problem.message}` };
+  }
+}
+
+async function take(address, definitions, forget) {
+  await post(address, definitions);
+  forget();
+  tell("The definitions are imported, and on disk.");
+}
+
+function reportOf(report, signal, take) {
+  const changes = report.created.length + report.changed.length;
+  const problems = report.problems.length;
+  return [
+    h("h3", {}, "What it would do"),
+    h("div", { class: "tiles" }, Object.keys(STATES).map((state) => tile(report[state].length, STATES[state])), tile(problems, "cannot be taken", problems > 0)),
+    problems > 0 && problemList(report.problems),
+    report.ignored.length > 0 && h("p", { class: "faint" }, `Left out, since nothing here knows it: ${report.ignored.join(", ")}.`),
+    changes > 0 && h("details", {}, h("summary", {}, `The ${plural(changes, "change")} one by one`), changeTable(report, signal)),
+    closing(changes, problems, take),
+  ];
+}
+
+function tile(count, label, isBad = false) {
+  return h("div", { class: `tile ${isBad ? "bad" : ""}` }, h("span", {}, label), h("b", {}, number(count)));
+}
+
+function problemList(problems) {
+  const shown = problems.slice(0, 100);
+  return h(
+    "div",
+    { class: "problem" },
+    h("strong", {}, "These have to be mended in the file first"),
+    h("ul", {}, shown.map((one) => h("li", {}, h("b", {}, nameOf(one)), `: ${one.cause}; `, h("span", { class: "faint" }, `${one.remedy}.`)))),
+    problems.length > shown.length && h("p", {}, `and ${number(problems.length - shown.length)} more`),
+  );
+}
+
+function nameOf(one) {
+  const name = one.name ?? one.user ?? [one.source, one.destination].filter(Boolean).join(" → ") ?? "";
+  return [one.kind.replace("_", " "), name, one.vhost && `in ${one.vhost}`].filter(Boolean).join(" ");
+}
+
+function changeTable(report, signal) {
+  const rows = ["created", "changed"].flatMap((state) => report[state].map((one) => ({ ...one, state })));
+  return new Table({
+    columns: [
+      { title: "Name", sort: "name", width: "name", value: (row) => row.name },
+      { title: "Kind", sort: "kind", width: "m", value: (row) => row.kind.replace("_", " ") },
+      { title: "Vhost", sort: "vhost", width: "s", rank: 2, value: (row) => row.vhost ?? "" },
+      { title: "Would be", sort: "state", width: "s", value: (row) => row.state },
+    ],
+    source: rowsSource(async () => rows),
+    signal,
+    noun: "change",
+  }).element;
+}
+
+function closing(changes, problems, take) {
+  if (problems > 0) return h("p", {}, "Nothing is imported while something cannot be taken.");
+  if (changes === 0) return h("p", {}, "Everything is there already: nothing to do.");
+  return form([], `Import ${plural(changes, "change")}`, take);
+}

@@ -1,0 +1,77 @@
+// All limits that are set, of virtual hosts and of users.
+
+import { get } from "../api.js";
+import { fill, h } from "../dom.js";
+import { dialogue, field } from "../forms.js";
+import { number } from "../format.js";
+import { link } from "../router.js";
+import { Table, rowsSource } from "../table.js";
+import { vhostNames } from "../vhosts.js";
+import { button, frame, isAdministrator, listHead } from "./admin_frame.js";
+import { LIMITS, limitsForm } from "./admin_limits_form.js";
+import { suggesting } from "./admin_suggestions.js";
+
+export const path = "/admin/limits";
+export const under = "Admin";
+export const title = () => "Limits";
+
+const KINDS = { vhost: "virtual host", user: "user" };
+
+export function show(place, parameters, signal, user) {
+  const isChanging = isAdministrator(user);
+  const table = new Table({
+    columns: columns(isChanging),
+    source: rowsSource(load),
+    signal,
+    sort: "name",
+    noun: "limit",
+    empty: () => h("p", { class: "empty" }, "No limits are set: any number of connections, channels and queues. Set one for a virtual host or a user that must not take more than its share."),
+  });
+  const set = button("Set limits …", () => setLimits(signal, () => table.refresh()), "strong");
+  frame(place, user, "Limits", listHead("Limits", "How many connections, channels and queues a virtual host or a user may have.", isChanging && set), table.element);
+}
+
+async function load(signal) {
+  const [vhosts, users] = await Promise.all([get("/api/vhost-limits", undefined, { signal }), get("/api/user-limits", undefined, { signal })]);
+  return [...vhosts.map((row) => ({ kind: "vhost", name: row.vhost, ...row.value })), ...users.map((row) => ({ kind: "user", name: row.user, ...row.value }))];
+}
+
+function columns(isChanging) {
+  const named = (name, row) => {
+    if (row.kind === "vhost") return h("a", { href: link`/admin/vhosts/${name}` }, name);
+    return isChanging ? h("a", { href: link`/admin/users/${name}` }, name) : name;
+  };
+  const shown = (value) => (value === undefined ? h("span", { class: "faint" }, "no limit") : number(value));
+  return [
+    { title: "Name", sort: "name", width: "name", value: (row) => [row.kind, row.name], show: ([, name], row) => named(name, row) },
+    { title: "Of", sort: "kind", width: "m", rank: 2, value: (row) => KINDS[row.kind] },
+    { title: "Connections", sort: "max-connections", align: "right", value: (row) => row["max-connections"] ?? null, show: (value) => shown(value ?? undefined) },
+    { title: "Channels", sort: "max-channels", align: "right", rank: 2, value: (row) => [row.kind, row["max-channels"]], show: ([kind, value]) => kind === "user" && shown(value) },
+    { title: "Queues", sort: "max-queues", align: "right", value: (row) => [row.kind, row["max-queues"]], show: ([kind, value]) => kind === "vhost" && shown(value) },
+  ];
+}
+
+async function setLimits(signal, whenDone) {
+  const vhosts = await vhostNames(signal);
+  const form = h("div", {});
+  const kind = h("select", {}, Object.entries(KINDS).map(([value, text]) => h("option", { value }, text)));
+  const vhost = h("select", {}, vhosts.map((name) => h("option", { value: name }, name)));
+  const user = suggesting({}, () => "/api/users", signal);
+  const fields = { vhost: field("Virtual host", vhost), user: field("User", user.element) };
+  const adapt = async () => {
+    for (const [name, element] of Object.entries(fields)) element.hidden = name !== kind.value;
+    const name = kind.value === "vhost" ? vhost.value : user.input.value;
+    if (!name) return fill(form);
+    const limits = limitsForm(kind.value, name);
+    const found = (await load(signal)).find((row) => row.kind === kind.value && row.name === name) ?? {};
+    limits.show(Object.fromEntries(Object.keys(LIMITS[kind.value]).filter((limit) => limit in found).map((limit) => [limit, found[limit]])));
+    limits.whenChanged(() => {
+      close();
+      whenDone();
+    });
+    return fill(form, limits.element);
+  };
+  for (const control of [kind, vhost, user.input]) control.addEventListener("change", adapt);
+  const close = dialogue("Set limits", h("div", {}, field("For a", kind), fields.vhost, fields.user, form));
+  await adapt();
+}

@@ -1,0 +1,11 @@
+// A new policy.
+
+import { showPolicy } from "./admin_policy.js";
+
+export const path = "/admin/policy";
+export const under = "Admin";
+export const title = () => "Add a policy";
+
+export function show(place, parameters, signal, user) {
+  showPolicy(place, false, null, signal, user);
+}

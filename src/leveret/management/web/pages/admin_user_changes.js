@@ -1,0 +1,72 @@
+// What is changed about a user itself: its tags, its password, that it is there.
+
+import { get, path as at, put, remove } from "../api.js";
+import { h } from "../dom.js";
+import { check, dialogue, field, form } from "../forms.js";
+import { tell, tellError, undoable } from "../notices.js";
+import { go } from "../router.js";
+
+const ROLES = {
+  administrator: "administrator: everything",
+  monitoring: "monitoring: sees all virtual hosts, connections and nodes",
+  policymaker: "policymaker: sets policies where it has permissions",
+  management: "management: sees this page and its own virtual hosts",
+};
+
+/** Checkboxes for the tags that mean something here, and a field for any others. */
+export function tagFields(tags) {
+  const others = tags.filter((tag) => !(tag in ROLES));
+  return h(
+    "fieldset",
+    {},
+    h("legend", {}, "Tags"),
+    Object.entries(ROLES).map(([role, label]) => check(label, `tag-${role}`, tags.includes(role))),
+    field("Other tags", h("input", { name: "other-tags", value: others.join(", "), autocomplete: "off", spellcheck: "false" }), "With commas between them; they mean nothing to the broker."),
+  );
+}
+
+export function tagsOf(given) {
+  const others = given.get("other-tags").split(",").map((tag) => tag.trim()).filter(Boolean);
+  return [...Object.keys(ROLES).filter((role) => given.has(`tag-${role}`)), ...others];
+}
+
+/** A PUT replaces the whole user: what is to stay is sent back as it was. */
+export async function changeTags(name, whenDone) {
+  const user = await get(at`/api/users/${name}`).catch(tellError);
+  if (!user) return;
+  const close = dialogue(
+    `Tags of ${name}`,
+    form([tagFields(user.tags)], "Change", async (given) => {
+      const { password_hash, hashing_algorithm } = await get(at`/api/users/${name}`);
+      const secret = password_hash ? { password_hash, hashing_algorithm } : {};
+      await put(at`/api/users/${name}`, { ...secret, tags: tagsOf(given) });
+      close();
+      tell(`User ${name} has other tags now.`);
+      whenDone();
+    }),
+  );
+}
+
+export function changePassword(name) {
+  const close = dialogue(
+    `Password of ${name}`,
+    form([field("New password", h("input", { name: "password", type: "password", required: true, autocomplete: "new-password" }), "Its connections stay open; the next login needs the new one.")], "Change", async (given) => {
+      const { tags } = await get(at`/api/users/${name}`);
+      await put(at`/api/users/${name}`, { tags, password: given.get("password") });
+      close();
+      tell(`User ${name} has a new password.`);
+    }),
+  );
+}
+
+export function deleteUser(name) {
+  undoable(`User ${name} will be deleted with its permissions, and its connections closed`, async () => {
+    try {
+      await remove(at`/api/users/${name}`);
+      tell(`User ${name} is deleted.`);
+      go("/admin/users");
+    } catch (problem) {
+      tellError(problem);
+    }
+  });
+}

@@ -1,0 +1,132 @@
+// Permissions and topic permissions of one user, by virtual host.
+
+import { get, path as at, put, remove } from "../api.js";
+import { h } from "../dom.js";
+import { choice, dialogue, field, form } from "../forms.js";
+import { tell, tellError, undoable } from "../notices.js";
+import { Table, rowsSource } from "../table.js";
+import { vhostNames } from "../vhosts.js";
+import { button, opener } from "./admin_frame.js";
+import { suggesting } from "./admin_suggestions.js";
+
+const ALL = { configure: ".*", write: ".*", read: ".*" };
+const MEANINGS = {
+  configure: "Names of queues and exchanges that it may declare and delete.",
+  write: "Exchanges that it may publish to; queues and exchanges that it may bind.",
+  read: "Queues that it may consume, get from and purge; exchanges that it may bind to.",
+};
+
+function pattern(name, value, hint) {
+  return field(name, h("input", { name, value, class: "mono", autocomplete: "off", spellcheck: "false", "aria-label": name }), hint);
+}
+
+/** `set()` opens the dialogue for a virtual host that is chosen there. */
+export function permissionTable(user, signal) {
+  const load = (signal) => get(at`/api/users/${user}/permissions`, undefined, { signal });
+  const set = (row) => setPermissions(user, row, () => table.refresh());
+  const clear = (row) => clearPermissions(user, row.vhost, () => table.refresh());
+  const table = new Table({
+    columns: [
+      { title: "Virtual host", sort: "vhost", width: "name", value: (row) => [row], show: ([row]) => opener(row.vhost, () => set(row)) },
+      ...Object.keys(ALL).map((kind) => ({ title: kind, sort: kind, rank: kind === "configure" ? 2 : undefined, value: (row) => row[kind], show: shownPattern })),
+      { title: "", rank: 2, width: "s", align: "right", value: (row) => [row.vhost], show: (_, row) => button("Clear", () => clear(row), "danger small") },
+    ],
+    source: rowsSource(load, (row) => row.vhost),
+    signal,
+    noun: "permission",
+    empty: () => h("p", { class: "empty warn-text" }, "This user may enter no virtual host: it can log in and do nothing. Set permissions for one."),
+  });
+  return { element: table.element, set: () => set(null) };
+}
+
+function shownPattern(text) {
+  return text === "" ? h("span", { class: "faint" }, "nothing") : h("code", {}, text);
+}
+
+async function setPermissions(user, row, whenDone) {
+  const names = row ? [row.vhost] : await vhostNames();
+  const given = row ?? ALL;
+  const close = dialogue(
+    `Permissions of ${user}`,
+    form(
+      [
+        field("Virtual host", choice("vhost", names, names[0])),
+        Object.entries(MEANINGS).map(([kind, meaning]) => pattern(kind, given[kind], meaning)),
+        h("p", { class: "faint" }, "Each is a regular expression that may match anywhere in a name: .* is everything, ^orders\\. what begins so, and an empty one nothing."),
+      ],
+      "Set",
+      async (values) => {
+        const vhost = values.get("vhost");
+        await put(at`/api/permissions/${vhost}/${user}`, Object.fromEntries(Object.keys(ALL).map((kind) => [kind, values.get(kind)])));
+        close();
+        tell(`User ${user} has these permissions in ${vhost}.`);
+        whenDone();
+      },
+    ),
+  );
+}
+
+function clearPermissions(user, vhost, whenDone) {
+  undoable(`User ${user} will lose its permissions in ${vhost}`, () => sent(remove(at`/api/permissions/${vhost}/${user}`), `User ${user} has no permissions in ${vhost}.`, whenDone));
+}
+
+async function sent(request, text, whenDone) {
+  try {
+    await request;
+    tell(text);
+  } catch (problem) {
+    tellError(problem);
+  }
+  whenDone();
+}
+
+// ---- by routing key
+
+export function topicTable(user, signal) {
+  const load = (signal) => get(at`/api/users/${user}/topic-permissions`, undefined, { signal });
+  const set = (row) => setTopic(user, row, signal, () => table.refresh());
+  const table = new Table({
+    columns: [
+      { title: "Exchange", sort: "exchange", width: "name", value: (row) => [row], show: ([row]) => opener(row.exchange, () => set(row)) },
+      { title: "Virtual host", sort: "vhost", rank: 2, value: (row) => row.vhost },
+      { title: "write", value: (row) => row.write, show: shownPattern },
+      { title: "read", value: (row) => row.read, show: shownPattern },
+      { title: "", rank: 2, width: "m", align: "right", value: (row) => [row.vhost], show: (_, row) => button("Clear vhost", () => clearTopics(user, row.vhost, () => table.refresh()), "danger small") },
+    ],
+    source: rowsSource(load, (row) => `${row.exchange} ${row.vhost}`),
+    signal,
+    noun: "topic permission",
+    empty: () => h("p", { class: "empty" }, "None: wherever this user may publish or bind, it may use any routing key."),
+  });
+  return { element: table.element, set: () => set(null) };
+}
+
+async function setTopic(user, row, signal, whenDone) {
+  const names = row ? [row.vhost] : await vhostNames();
+  const vhost = choice("vhost", names, names[0]);
+  const exchange = suggesting({ name: "exchange", required: true, value: row?.exchange ?? "", readonly: Boolean(row) }, () => at`/api/exchanges/${vhost.value}`, signal);
+  const close = dialogue(
+    `Topic permissions of ${user}`,
+    form(
+      [
+        field("Virtual host", vhost),
+        field("Topic exchange", exchange.element),
+        pattern("write", row?.write ?? ".*", "Routing keys that it may publish with."),
+        pattern("read", row?.read ?? ".*", "Routing keys that it may bind with."),
+        h("p", { class: "faint" }, "{username} and {vhost} in a pattern stand for the user's own."),
+      ],
+      "Set",
+      async (given) => {
+        const [where, name] = [given.get("vhost"), given.get("exchange")];
+        await put(at`/api/topic-permissions/${where}/${user}`, { exchange: name, write: given.get("write"), read: given.get("read") });
+        close();
+        tell(`User ${user} has these topic permissions at ${name}.`);
+        whenDone();
+      },
+    ),
+  );
+}
+
+function clearTopics(user, vhost, whenDone) {
+  undoable(`User ${user} will lose all topic permissions in ${vhost}: any routing key will do`, () => sent(remove(at`/api/topic-permissions/${vhost}/${user}`), `User ${user} may use any routing key in ${vhost}.`, whenDone));
+}

@@ -1,0 +1,77 @@
+// All users. Those without permissions anywhere are flagged: they can log in and do nothing.
+
+import { get, path as at, put } from "../api.js";
+import { h } from "../dom.js";
+import { dialogue, field, form } from "../forms.js";
+import { tell } from "../notices.js";
+import { go, link } from "../router.js";
+import { Table } from "../table.js";
+import { button, frame, isAdministrator, listHead, onlyAdministrators } from "./admin_frame.js";
+import { tagFields, tagsOf } from "./admin_user_changes.js";
+
+export const path = "/admin/users";
+export const under = "Admin";
+export const title = () => "Users";
+
+export function show(place, parameters, signal, user) {
+  if (!isAdministrator(user)) return frame(place, user, "Users", listHead("Users"), onlyAdministrators(user, "Users"));
+  const table = new Table({
+    columns: columns(user),
+    source: userSource,
+    signal,
+    sort: "name",
+    noun: "user",
+    empty: () => h("p", { class: "empty" }, "No user yet. Add one for each application, with permissions for just what it needs."),
+  });
+  return frame(place, user, "Users", listHead("Users", "Who may log in. Tags say what a user may see and change here; permissions say what it may do with queues and exchanges.", button("Add a user", addUser, "strong")), table.element);
+}
+
+async function userSource(question, signal) {
+  const [answer, without] = await Promise.all([
+    get("/api/users", { ...question, columns: "name,tags,limits" }, { signal }),
+    get("/api/users/without-permissions", { columns: "name", name: question.name }, { signal }),
+  ]);
+  const idle = new Set(without.map((one) => one.name));
+  answer.items.forEach((row) => {
+    row.isIdle = idle.has(row.name);
+  });
+  return answer;
+}
+
+function columns(user) {
+  return [
+    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name) => [h("a", { href: link`/admin/users/${name}` }, name), name === user.name && h("span", { class: "faint" }, " (you)")] },
+    { title: "Tags", value: (row) => row.tags, show: (tags) => tags.map((tag) => h("span", { class: "badge" }, tag)) },
+    { title: "Permissions", rank: 2, value: (row) => [row.isIdle], show: ([isIdle]) => isIdle && h("span", { class: "badge warn", title: "Give it permissions in a virtual host" }, "no permissions") },
+    { title: "Limits", rank: 3, value: (row) => [row.limits], show: ([limits]) => Object.entries(limits).map(([name, value]) => `${name} ${value}`).join(", ") },
+  ];
+}
+
+function addUser() {
+  const close = dialogue(
+    "Add a user",
+    form(
+      [
+        field("User name", h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })),
+        field("New password", h("input", { name: "password", type: "password", autocomplete: "new-password" }), "Leave it empty for a user that logs in by its client certificate only."),
+        tagFields([]),
+      ],
+      "Add",
+      async (given) => {
+        const name = given.get("name");
+        await refuseExisting(name);
+        const password = given.get("password");
+        await put(at`/api/users/${name}`, { tags: tagsOf(given), ...(password ? { password } : {}) });
+        close();
+        tell(`User ${name} is there. It has no permissions yet: set them here.`);
+        go(link`/admin/users/${name}`.slice(1));
+      },
+    ),
+  );
+}
+
+/** A PUT would put the new user in the place of one of that name. */
+async function refuseExisting(name) {
+  const found = await get("/api/users", { columns: "name", name });
+  if (found.some((one) => one.name === name)) throw { title: "Not added", reason: `User ${name} exists already: choose another name, or change that one.` };
+}

@@ -1,0 +1,74 @@
+// One channel: what is under way in it, and who consumes.
+
+import { get, path as at } from "../api.js";
+import { lineChart, pointsOf } from "../chart.js";
+import { fill, h, setText } from "../dom.js";
+import { number, rate } from "../format.js";
+import { live } from "../live.js";
+import { problemBox } from "../notices.js";
+import { link } from "../router.js";
+import { Table, rowsSource } from "../table.js";
+import { modeOf } from "./channels.js";
+import { connectionLink, prefetch, stateBadge } from "./connection_words.js";
+
+export const path = "/channels/:name";
+export const under = "Connections";
+export const title = ({ name }) => name;
+
+const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
+const RATES = [["Published", "publish"], ["Confirmed", "confirm"], ["Delivered", "deliver_get"]];
+const TILES = [
+  ["Unacked", (channel) => number(channel.messages_unacknowledged)],
+  ["Unconfirmed", (channel) => number(channel.messages_unconfirmed)],
+  ["Uncommitted", (channel) => number(channel.messages_uncommitted + channel.acks_uncommitted)],
+  ["Prefetch", (channel) => prefetch(channel.prefetch_count)],
+  ["Shared prefetch", (channel) => prefetch(channel.global_prefetch_count)],
+  ["Consumers", (channel) => number(channel.consumer_count)],
+];
+
+export function show(place, { name }, signal) {
+  const address = at`/api/channels/${name}`;
+  const about = h("p", { class: "faint" }, "channel");
+  const trouble = h("div", {});
+  const values = TILES.map(() => h("b", {}, "–"));
+  const rates = lineChart("Rates");
+  live(
+    signal,
+    async () => {
+      const channel = await get(address, WINDOW, { signal });
+      fill(trouble);
+      const connection = channel.connection_details.name;
+      fill(about, "channel of ", h("a", { href: connectionLink(connection) }, connection), " ", stateBadge(channel.state), modeOf(channel) && h("span", { class: "badge" }, modeOf(channel)));
+      TILES.forEach(([, told], at) => setText(values[at], told(channel)));
+      const stats = channel.message_stats ?? {};
+      rates.draw(RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
+    },
+    (problem) => fill(trouble, problemBox(problem)),
+  );
+  fill(
+    place,
+    h("header", { class: "page-head" }, h("div", {}, h("h1", { class: "object" }, name), about)),
+    trouble,
+    h("div", { class: "tiles" }, TILES.map(([label], at) => h("div", { class: "tile" }, h("span", {}, label), values[at]))),
+    rates.element,
+    h("section", {}, h("h2", {}, "Consumers"), consumers(address, signal)),
+  );
+}
+
+function consumers(address, signal) {
+  const load = async (signal) => (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
+  return new Table({
+    columns: [
+      { title: "Tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
+      { title: "Queue", sort: "queue.name", value: (row) => [row.queue.vhost, row.queue.name], show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name) },
+      { title: "Acks", rank: 2, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
+      { title: "Prefetch", rank: 2, align: "right", width: "s", value: (row) => prefetch(row.prefetch_count) },
+      { title: "State", rank: 2, width: "m", value: (row) => row.activity_status },
+    ],
+    source: rowsSource(load, (row) => `${row.consumer_tag} ${row.queue.name}`),
+    signal,
+    sort: "consumer_tag",
+    noun: "consumer",
+    empty: () => h("p", { class: "empty" }, "Nobody consumes by this channel."),
+  }).element;
+}

@@ -1,0 +1,36 @@
+// The channels of a connection.
+
+import { get } from "../api.js";
+import { h } from "../dom.js";
+import { number, rate } from "../format.js";
+import { Table, rowsSource } from "../table.js";
+import { channelLink, prefetch, stateBadge } from "./connection_words.js";
+
+export function channelsTable(address, signal) {
+  const load = (signal) => get(address, undefined, { signal });
+  const table = new Table({
+    columns: [
+      { title: "Channel", sort: "number", width: "name", value: (row) => [row.number, row.name], show: ([number, name]) => h("a", { href: channelLink(name) }, String(number)) },
+      { title: "State", sort: "state", rank: 2, width: "s", value: (row) => row.state, show: stateBadge },
+      { title: "Mode", rank: 2, width: "m", value: modeOf },
+      { title: "Prefetch", sort: "prefetch_count", align: "right", rank: 2, width: "s", value: (row) => prefetch(row.prefetch_count) },
+      { title: "Unacked", sort: "messages_unacknowledged", align: "right", width: "s", value: (row) => row.messages_unacknowledged, show: number },
+      { title: "Unconfirmed", sort: "messages_unconfirmed", align: "right", rank: 2, width: "m", value: (row) => row.messages_unconfirmed, show: number },
+      { title: "Consumers", sort: "consumer_count", align: "right", width: "m", value: (row) => row.consumer_count, show: number },
+      { title: "Published", sort: "message_stats.publish_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_details?.rate, show: rate },
+      { title: "Delivered", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
+    ],
+    source: rowsSource(load, (row) => String(row.number)),
+    signal,
+    sort: "number",
+    noun: "channel",
+    empty: () => h("p", { class: "empty" }, "It has opened no channel yet: everything a client does is done in one."),
+  });
+  table.tools.remove(); // there is nothing but numbers to look for
+  return table.element;
+}
+
+export function modeOf(channel) {
+  if (channel.transactional) return "transactions";
+  return channel.confirm ? "confirms" : "";
+}

@@ -1,0 +1,124 @@
+// One connection: who it is, what it does, its channels; and the way to end it.
+
+import { get, path as at, remove } from "../api.js";
+import { lineChart, pointsOf } from "../chart.js";
+import { fill, h, setText } from "../dom.js";
+import { dialogue, field, form } from "../forms.js";
+import { bytes, number } from "../format.js";
+import { live } from "../live.js";
+import { problemBox, tell } from "../notices.js";
+import { go } from "../router.js";
+import { channelsTable } from "./channels.js";
+import { clientOf, connectionLink, moment, stateBadge } from "./connection_words.js";
+
+export const path = "/connections/:name";
+export const under = "Connections";
+export const title = ({ name }) => name;
+
+const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
+const REASON = "Closed by an operator";
+const TRAFFIC = [["Received", "recv_oct"], ["Sent", "send_oct"]];
+
+export function show(place, { name }, signal) {
+  const address = at`/api/connections/${name}`;
+  const view = new View(name);
+  live(signal, async () => view.show(await get(address, WINDOW, { signal })), (problem) => view.fail(problem));
+  view.close.addEventListener("click", () => closeDialogue(name, address));
+  fill(
+    place,
+    view.head,
+    view.trouble,
+    view.tiles,
+    h("div", { class: "charts" }, view.traffic.element, view.client),
+    h("section", {}, h("h2", {}, "Channels"), channelsTable(`${address}/channels`, signal)),
+    view.facts,
+  );
+}
+
+class View {
+  constructor(name) {
+    this.title = h("h1", { class: "object" }, name);
+    this.state = h("span", {});
+    this.close = h("button", { type: "button", class: "danger" }, "Close …");
+    this.head = h("header", { class: "page-head" }, h("div", {}, this.title, h("p", { class: "faint" }, `connection ${name} `, this.state)), h("div", { class: "buttons" }, this.close));
+    this.trouble = h("div", {});
+    this.values = {};
+    this.tiles = h("div", { class: "tiles" }, [["user", "User"], ["vhost", "Virtual host"], ["channels", "Channels"], ["received", "Received"], ["sent", "Sent"], ["unsent", "Waits to be sent"]].map(([key, label]) => {
+      this.values[key] = h("b", {}, "–");
+      return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
+    }));
+    this.traffic = lineChart("Traffic in bytes per second");
+    this.properties = h("dl", {});
+    this.capabilities = h("div", { class: "capabilities" });
+    this.client = h("div", { class: "card" }, h("h2", {}, "Client"), this.properties, this.capabilities);
+    this.table = h("dl", {});
+    this.facts = h("details", { class: "card facts", open: true }, h("summary", {}, "What was agreed"), this.table);
+  }
+
+  show(connection) {
+    fill(this.trouble);
+    setText(this.title, clientOf(connection));
+    fill(this.state, stateBadge(connection.state));
+    const told = {
+      user: connection.user,
+      vhost: connection.vhost,
+      channels: number(connection.channels),
+      received: bytes(connection.recv_oct),
+      sent: bytes(connection.send_oct),
+      unsent: bytes(connection.send_pend),
+    };
+    for (const [key, text] of Object.entries(told)) {
+      setText(this.values[key], text);
+      this.values[key].title = text;
+    }
+    this.traffic.draw(TRAFFIC.map(([label, key]) => ({ label, points: pointsOf(connection[`${key}_details`], true) })));
+    this.#showClient(connection.client_properties ?? {});
+    fill(this.table, facts(agreedIn(connection)));
+  }
+
+  #showClient({ capabilities = {}, ...properties }) {
+    fill(this.properties, facts(properties));
+    const known = Object.entries(capabilities ?? {}).filter(([, isThere]) => isThere).map(([name]) => name);
+    fill(this.capabilities, known.length > 0 && [h("h3", {}, "Capabilities"), known.map((name) => h("span", { class: "badge" }, name))]);
+  }
+
+  fail(problem) {
+    this.close.disabled = problem.status === 404;
+    fill(this.trouble, problemBox(problem));
+  }
+}
+
+function facts(table) {
+  return Object.entries(table).map(([name, value]) => [h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value))]);
+}
+
+function agreedIn(connection) {
+  return {
+    protocol: connection.protocol,
+    "connected since": moment(connection.connected_at),
+    login: connection.auth_mechanism,
+    heartbeat: connection.timeout ? `${connection.timeout} s` : "none",
+    "largest frame": bytes(connection.frame_max),
+    "most channels": number(connection.channel_max),
+    TLS: connection.ssl ? `${connection.ssl_protocol} ${connection.ssl_cipher}` : "no",
+    ...(connection.peer_cert_subject ? { certificate: connection.peer_cert_subject, "certificate valid": connection.peer_cert_validity } : {}),
+  };
+}
+
+function closeDialogue(name, address) {
+  const reason = h("input", { name: "reason", value: REASON, maxlength: "200", pattern: "[ -~]*", title: "Letters of ASCII: it travels in a header of HTTP" });
+  const close = dialogue(
+    "Close this connection",
+    form(
+      [h("p", {}, "Its channels end, what it has not acked goes back to the queues. Many clients connect again at once."), field("Reason", reason, "The client is told; it stands in the log, too.")],
+      "Close the connection",
+      async (given) => {
+        await remove(address, { headers: { "X-Reason": given.get("reason").trim() || REASON } });
+        close();
+        tell(`Connection ${name} is closed.`);
+        if (location.hash === connectionLink(name)) go("/connections");
+      },
+    ),
+  );
+  reason.select();
+}

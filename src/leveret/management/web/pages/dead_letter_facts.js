@@ -1,0 +1,47 @@
+// How a group of dead letters is named, addressed and asked for.
+
+import { link } from "../router.js";
+import { shownExchange } from "./exchange_links.js";
+
+export const REASONS = {
+  rejected: "A consumer refused it without wanting it back",
+  expired: "It waited longer than it was good for",
+  maxlen: "Its queue was full",
+  delivery_limit: "It came back too often",
+};
+
+const FIELDS = ["vhost", "queue", "reason", "origin_queue", "exchange", "routing_key"];
+
+export function causeOf(group) {
+  return `${group.reason} in ${group.origin_queue}`;
+}
+
+export function wayOf(group) {
+  return `${shownExchange(group.exchange)} → ${group.routing_key ?? "many keys"}`;
+}
+
+/** The question by which browsing and jobs find its messages, and no others. */
+export function filterOf(group) {
+  const filter = { "death.reason": group.reason, "death.queue": group.origin_queue, "death.exchange": group.exchange };
+  if (group.routing_key !== null) filter["death.routing_key"] = group.routing_key;
+  return filter;
+}
+
+export function groupLink(group) {
+  return link`/dead-letters/${JSON.stringify(FIELDS.map((name) => group[name]))}`;
+}
+
+/** The group that an address names; null if it names none. */
+export function groupOf(text) {
+  try {
+    const values = JSON.parse(text);
+    const isGroup = Array.isArray(values) && values.length === FIELDS.length && values.every((value, at) => typeof value === "string" || (value === null && at === 5));
+    return isGroup ? Object.fromEntries(FIELDS.map((name, at) => [name, values[at]])) : null;
+  } catch {
+    return null;
+  }
+}
+
+export function isSameGroup(one, other) {
+  return FIELDS.every((name) => one[name] === other[name]);
+}

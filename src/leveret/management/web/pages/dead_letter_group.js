@@ -1,0 +1,107 @@
+// The dead letters of one cause: what they are, and what becomes of them, all together or one by one.
+
+import { get, path as at } from "../api.js";
+import { fill, h, setText } from "../dom.js";
+import { plural } from "../format.js";
+import { RunningJobs, begin } from "../jobs.js";
+import { live } from "../live.js";
+import { problemBox, tellError, undoable } from "../notices.js";
+import { link } from "../router.js";
+import { storyLinks } from "./biography.js";
+import { REASONS, causeOf, filterOf, groupOf, isSameGroup, wayOf } from "./dead_letter_facts.js";
+import { retryDialogue } from "./dead_letter_retry.js";
+import { MessageBrowser } from "./queue_messages.js";
+
+export const path = "/dead-letters/:group";
+export const under = "Dead letters";
+export const title = ({ group }) => {
+  const named = groupOf(group);
+  return named ? causeOf(named) : "Dead letters";
+};
+
+export function show(place, parameters, signal, user) {
+  const group = groupOf(parameters.group);
+  if (!group) {
+    fill(place, problemBox({ title: "No such group", reason: "The address names no group of dead letters: choose one from the list." }));
+    return;
+  }
+  const page = new Page(group, signal, storyLinks(user, group.vhost));
+  fill(place, page.head, page.jobs.element, page.error, page.browser.element);
+}
+
+class Page {
+  #group;
+  #messages = 0;
+  #chosen = [];
+
+  constructor(group, signal, story) {
+    this.#group = group;
+    this.count = h("span", {});
+    this.retry = button("Retry all …", "strong", () => this.#retry(causeOf(group), filterOf(group), this.#messages));
+    this.remove = button("Delete all", "danger", () => this.#delete(filterOf(group), this.#messages));
+    this.retrySome = button("Retry selected …", "", () => this.#retry("what is selected", { ids: this.#chosen }, this.#chosen.length));
+    this.removeSome = button("Delete selected", "danger", () => this.#delete({ ids: this.#chosen }, this.#chosen.length));
+    this.head = this.#heading();
+    this.error = h("p", { class: "card dead-error", hidden: true });
+    this.jobs = new RunningJobs(signal, (row) => row.vhost === group.vhost && row.queue === group.queue, () => this.#changed());
+    const options = { fixed: filterOf(group), onChoice: (ids) => this.#choose(ids), story, nothing: "Nothing of this cause is left here." };
+    this.browser = new MessageBrowser(at`/api/queues/${group.vhost}/${group.queue}`, signal, options);
+    this.refresh = live(signal, (signal) => this.#load(signal), (problem) => fill(this.count, problem.reason));
+  }
+
+  #heading() {
+    const { reason, queue, vhost } = this.#group;
+    return h(
+      "header",
+      { class: "page-head" },
+      h(
+        "div",
+        {},
+        h("h1", { class: "object" }, causeOf(this.#group)),
+        h("p", { class: "faint" }, REASONS[reason] && `${REASONS[reason]}. `, "Sent by ", h("code", {}, wayOf(this.#group)), ", rests in ", h("a", { href: link`/queues/${vhost}/${queue}` }, queue), ". ", this.count),
+      ),
+      h("div", { class: "buttons" }, this.retry, this.retrySome, this.removeSome, this.remove),
+    );
+  }
+
+  async #load(signal) {
+    const { groups } = await get(at`/api/dead-letters/${this.#group.vhost}`, undefined, { signal });
+    const found = groups.find((one) => isSameGroup(one, this.#group));
+    this.#messages = found?.messages ?? 0;
+    setText(this.count, plural(this.#messages, "message"));
+    this.error.hidden = !found?.error;
+    fill(this.error, h("strong", {}, "For example: "), h("code", {}, found?.error ?? ""));
+    this.retry.disabled = this.remove.disabled = !this.#messages;
+  }
+
+  #choose(ids) {
+    this.#chosen = ids;
+    this.retrySome.disabled = this.removeSome.disabled = !ids.length;
+    setText(this.retrySome, ids.length ? `Retry ${ids.length} selected …` : "Retry selected …");
+    setText(this.removeSome, ids.length ? `Delete ${ids.length} selected` : "Delete selected");
+  }
+
+  #changed() {
+    this.refresh();
+    this.browser.refresh();
+  }
+
+  #retry(what, job, messages) {
+    retryDialogue(what, [{ vhost: this.#group.vhost, queue: this.#group.queue, job, messages }], this.jobs);
+  }
+
+  #delete(job, messages) {
+    const { vhost, queue } = this.#group;
+    undoable(`${plural(messages, "dead letter")} of queue ${queue} will be deleted`, async () => {
+      try {
+        this.jobs.watch(await begin(vhost, queue, { kind: "delete", ...job }), messages);
+      } catch (problem) {
+        tellError(problem);
+      }
+    });
+  }
+}
+
+function button(text, kind, act) {
+  return h("button", { type: "button", class: kind, disabled: true, onclick: act }, text);
+}

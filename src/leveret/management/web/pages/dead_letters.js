@@ -1,0 +1,136 @@
+// What died, in groups by cause: how much, of what, since when; and sending it back.
+
+import { get, path as at } from "../api.js";
+import { fill, h } from "../dom.js";
+import { duration, number, plural } from "../format.js";
+import { RunningJobs } from "../jobs.js";
+import { go, link } from "../router.js";
+import { Table, rowsSource } from "../table.js";
+import { vhostChoice } from "../vhosts.js";
+import { REASONS, causeOf, filterOf, groupLink, wayOf } from "./dead_letter_facts.js";
+import { retryDialogue } from "./dead_letter_retry.js";
+
+export const path = "/dead-letters";
+export const nav = "Dead letters";
+export const title = () => "Dead letters";
+
+export function show(place, parameters, signal) {
+  const page = new Page(signal);
+  fill(place, page.head, page.jobs.element, page.tiles, page.table.element, page.notes);
+}
+
+class Page {
+  #vhost = "";
+  #answer = { groups: [], queues: [], is_complete: true };
+
+  constructor(signal) {
+    this.retry = h("button", { type: "button", class: "strong", disabled: true, onclick: () => this.#retryAll() }, "Retry all …");
+    this.head = h("header", { class: "page-head" }, h("h1", {}, "Dead letters"), h("div", { class: "buttons" }, this.retry));
+    this.tiles = h("div", { class: "tiles", hidden: true });
+    this.notes = h("div", { class: "faint" });
+    this.jobs = new RunningJobs(signal, (row) => row.kind !== "copy", () => this.table.refresh());
+    this.table = new Table({
+      columns: this.#columns(),
+      source: rowsSource((signal) => this.#load(signal), (row) => `${row.reason} ${row.origin_queue} ${row.queue} ${row.exchange} ${row.routing_key ?? ""} ${row.error ?? ""}`),
+      signal,
+      sort: "messages",
+      reverse: true,
+      noun: "cause",
+      empty: () => nothingDied(this.#answer.queues),
+    });
+    this.table.tools.append(vhostChoice(signal, (chosen) => this.#choose(chosen)));
+  }
+
+  #choose(vhost) {
+    this.#vhost = vhost;
+    this.table.restart();
+  }
+
+  async #load(signal) {
+    this.#answer = await get(this.#vhost ? at`/api/dead-letters/${this.#vhost}` : "/api/dead-letters", undefined, { signal });
+    const { groups } = this.#answer;
+    this.most = groups.reduce((most, group) => Math.max(most, group.messages), 1);
+    this.retry.disabled = !groups.length;
+    this.#tell();
+    return groups.map((group) => ({ ...group, share: group.messages / this.most }));
+  }
+
+  #tell() {
+    const { groups, queues, is_complete: isComplete } = this.#answer;
+    const dead = groups.reduce((sum, group) => sum + group.messages, 0);
+    this.tiles.hidden = !groups.length;
+    fill(this.tiles, tile("Dead letters", `${number(dead)}${isComplete ? "" : " +"}`), tile("Causes", number(groups.length)), tile("In queues", number(new Set(groups.map((group) => JSON.stringify([group.vhost, group.queue]))).size)), tile("Latest", ago(groups.reduce((latest, group) => Math.max(latest, group.newest ?? 0), 0))));
+    fill(this.notes, notesOn(queues).map((text) => h("p", {}, text)));
+  }
+
+  #columns() {
+    return [
+      { title: "Cause", sort: "origin_queue", width: "name", value: (row) => [row.reason, row.origin_queue], show: (value, row) => h("a", { href: groupLink(row) }, h("span", { class: "badge warn", title: REASONS[row.reason] ?? row.reason }, row.reason), ` ${row.origin_queue}`) },
+      { title: "Messages", sort: "messages", align: "right", width: "bar", value: (row) => [row.messages, row.share], show: counted },
+      { title: "Sent by", sort: "exchange", rank: 2, value: wayOf },
+      { title: "Error", sort: "error", rank: 3, value: (row) => row.error ?? "" },
+      { title: "Latest", sort: "newest", align: "right", rank: 2, width: "m", value: (row) => ago(row.newest) },
+      { title: "Rests in", sort: "queue", rank: 2, value: (row) => row.queue, show: (name, row) => h("a", { href: link`/queues/${row.vhost}/${name}` }, name) },
+      { title: "", width: "retry", align: "right", value: (row) => [groupLink(row), row.messages], show: (value, row) => h("button", { type: "button", class: "small", "aria-label": `Retry ${causeOf(row)}`, onclick: () => this.#retryGroup(row) }, "Retry …") },
+    ];
+  }
+
+  #retryGroup(row) {
+    retryDialogue(causeOf(row), [{ vhost: row.vhost, queue: row.queue, job: filterOf(row), messages: row.messages }], this.jobs);
+  }
+
+  #retryAll() {
+    const byQueue = new Map();
+    for (const { vhost, queue, messages } of this.#answer.groups) {
+      const key = JSON.stringify([vhost, queue]);
+      byQueue.set(key, { vhost, queue, job: {}, messages: messages + (byQueue.get(key)?.messages ?? 0) });
+    }
+    retryDialogue("all dead letters", [...byQueue.values()], this.jobs);
+  }
+}
+
+function tile(label, value) {
+  return h("div", { class: "tile" }, h("span", {}, label), h("b", {}, value));
+}
+
+function ago(seconds) {
+  return seconds ? `${duration(Math.max(Date.now() / 1000 - seconds, 0))} ago` : "–";
+}
+
+function counted([messages, share]) {
+  const bar = h("i", {});
+  bar.style.width = `${Math.max(share * 100, 2)}%`;
+  return h("span", { class: "share" }, h("span", { class: "share-track" }, bar), h("b", {}, number(messages)));
+}
+
+/** What the groups do not say. */
+function notesOn(queues) {
+  const notes = [];
+  const cut = queues.filter((queue) => queue.may_read && !queue.is_complete);
+  if (cut.length) notes.push(`Only the first messages of ${cut.map((queue) => `${queue.name} (${number(queue.looked_at)} of ${number(queue.messages)})`).join(", ")} were looked at: there are more.`);
+  const closed = queues.filter((queue) => !queue.may_read);
+  if (closed.length) notes.push(`You may not read ${closed.map((queue) => queue.name).join(", ")}: ask for the read permission to see what died there.`);
+  const others = queues.filter((queue) => queue.others);
+  if (others.length) notes.push(`${others.map((queue) => `${queue.name} (${number(queue.others)})`).join(", ")} also hold messages that did not die anywhere.`);
+  return notes;
+}
+
+function nothingDied(queues) {
+  if (queues.length) {
+    return h("div", { class: "first" }, h("p", { class: "empty" }, `Nothing is dead: ${plural(queues.length, "dead letter queue")} (${queues.slice(0, 5).map((queue) => queue.name).join(", ")}${queues.length > 5 ? ", …" : ""}) hold no dead letters.`));
+  }
+  const code = ['channel.queue_declare("dead", durable=True)', 'channel.queue_declare("orders", durable=True, arguments={', '    "x-dead-letter-exchange": "",', '    "x-dead-letter-routing-key": "dead",', "})"].join("\n");
+  return h(
+    "div",
+    {},
+    h(
+      "div",
+      { class: "card first" },
+      h("h2", {}, "No queue sends its dead anywhere yet"),
+      h("p", {}, "A message that is rejected, expires, or comes back too often is gone, unless its queue says where it goes. Then it shows here, with its cause. With Python and pika:"),
+      h("pre", {}, code),
+      h("p", {}, "For queues that are there already, set a policy with ", h("code", {}, "dead-letter-exchange"), " and ", h("code", {}, "dead-letter-routing-key"), "."),
+      h("div", { class: "actions" }, h("button", { type: "button", onclick: () => go("/queues") }, "To the queues")),
+    ),
+  );
+}

@@ -1,0 +1,181 @@
+// Spark queries that read from the broker, and the messages of classic queues that readers hold.
+
+import { get, path as at, remove } from "../api.js";
+import { amount } from "../amount.js";
+import { sparkline } from "../chart.js";
+import { fill, h, setText } from "../dom.js";
+import { dialogue } from "../forms.js";
+import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
+import { live } from "../live.js";
+import { problemBox, tell, tellError, undoable } from "../notices.js";
+import { link } from "../router.js";
+import { Table, rowsSource } from "../table.js";
+import { sparkSteps } from "./spark_steps.js";
+
+export const path = "/pipelines";
+export const nav = "Pipelines";
+export const title = () => "Pipelines";
+
+const RUNNING = ["running", "idle", "started"];
+const OLD = 3600; // seconds that a lease is held
+
+export async function find(text, signal) {
+  const answer = await get("/api/spark-queries", { page: 1, page_size: 12, name: text, sort: "name", columns: "name,state" }, { signal });
+  return answer.items.map((one) => ({ title: one.name, hint: `Spark query, ${one.state}`, address: "/pipelines" }));
+}
+
+export function show(place, parameters, signal, user) {
+  const tiles = new Tiles();
+  const trouble = h("div", {});
+  const first = h("div", {});
+  const tables = h("div", { class: "stacked" });
+  let known = { queries: [], leases: [] };
+  const queries = queryTable(() => known.queries, signal);
+  const leases = leaseTable(() => known.leases, signal, (lease) => release(lease, refresh));
+  const refresh = live(
+    signal,
+    async () => {
+      const [found, held] = await Promise.all([get("/api/spark-queries", undefined, { signal }), get("/api/leases", undefined, { signal })]);
+      known = { queries: found, leases: held };
+      const isEmpty = found.length + held.length === 0;
+      fill(trouble);
+      tiles.show(found, held);
+      tiles.element.hidden = tables.hidden = isEmpty;
+      if (!isEmpty) fill(first);
+      else if (!first.hasChildNodes()) fill(first, sparkSteps(user));
+      queries.refresh();
+      leases.refresh();
+    },
+    (problem) => fill(trouble, problemBox(problem)),
+  );
+  tiles.element.hidden = tables.hidden = true;
+  fill(tables, section("Spark queries", queries.element), section("Leases", leases.element));
+  fill(place, h("header", { class: "page-head" }, h("div", {}, h("h1", {}, "Pipelines"), h("p", { class: "faint" }, "What Spark reads from here, and how far it is behind."))), trouble, tiles.element, first, tables);
+}
+
+function section(name, content) {
+  return h("section", {}, h("h2", {}, name), content);
+}
+
+class Tiles {
+  constructor() {
+    const labels = ["Running", "Largest lag", "Rows done", "Leased messages"];
+    this.values = labels.map(() => h("b", {}, "–"));
+    this.element = h("div", { class: "tiles" }, labels.map((label, number) => h("div", { class: "tile" }, h("span", {}, label), this.values[number])));
+  }
+
+  show(queries, leases) {
+    const running = queries.filter((one) => RUNNING.includes(one.state));
+    const lags = running.map((one) => one.lag).filter(isNumber);
+    const texts = [
+      number(running.length),
+      number(lags.length ? Math.max(...lags) : undefined),
+      rate(running.reduce((sum, one) => sum + (one.rows_per_second ?? 0), 0)),
+      number(leases.reduce((sum, one) => sum + one.messages, 0)),
+    ];
+    texts.forEach((text, at) => setText(this.values[at], text));
+  }
+}
+
+function queryTable(rows, signal) {
+  const largest = () => rows().reduce((most, row) => Math.max(most, row.lag ?? 0), 1);
+  return new Table({
+    columns: [
+      { title: "Query", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("button", { type: "button", class: "as-link", title: name, onclick: () => details(row) }, name) },
+      { title: "State", sort: "state", width: "s", value: (row) => row.state, show: (state) => h("span", { class: `badge ${RUNNING.includes(state) || state === "stopped" ? "" : "warn"}` }, state) },
+      { title: "Reads", rank: 2, value: readsOf, show: readLinks },
+      { title: "Into", sort: "sink", rank: 4, value: (row) => row.sink ?? "–" },
+      { title: "Rows in", sort: "input_rows_per_second", align: "right", rank: 3, width: "s", value: (row) => row.input_rows_per_second, show: rate },
+      { title: "Rows done", sort: "rows_per_second", align: "right", rank: 2, width: "s", value: (row) => row.rows_per_second, show: rate },
+      { title: "Lately", rank: 2, width: "m", value: (row) => row.recent.map((one) => one.rows_per_second), show: (values, row) => sparkline(values, `Rows per second of ${row.name}`) },
+      { title: "Last batch", rank: 4, width: "batch", value: lastBatch },
+      { title: "Silent for", sort: "silent_for", align: "right", rank: 3, width: "m", value: (row) => Math.floor(row.silent_for), show: duration },
+      { title: "Lag", sort: "lag", align: "right", width: "m", value: (row) => [row.lag, largest()], show: ([lag, most]) => amount(lag / most, number(lag)) },
+    ],
+    source: rowsSource(async () => rows()),
+    signal,
+    sort: "lag",
+    reverse: true,
+    noun: "pipeline",
+    empty: () => h("p", { class: "empty" }, "No Spark query has told of itself in the last hour. Add the listener to your session: spark.streams.addListener(LeveretListener())."),
+  });
+}
+
+function readsOf(row) {
+  return row.sources.flatMap((source) => source.reads.map((read) => [read.vhost ?? row.vhost, read.queue, read.lease !== undefined]));
+}
+
+function readLinks(reads) {
+  return reads.map(([vhost, queue, isLeased], number) => [
+    number > 0 && ", ",
+    vhost === null || vhost === undefined ? queue : h("a", { href: isLeased ? link`/queues/${vhost}/${queue}` : link`/streams/${vhost}/${queue}` }, queue),
+  ]);
+}
+
+function lastBatch(row) {
+  if (!isNumber(row.batch)) return "–";
+  return `${number(row.batch)}: ${plural(row.rows ?? 0, "row")} in ${duration((row.batch_ms ?? 0) / 1000)}`;
+}
+
+function details(row) {
+  const facts = {
+    State: row.state,
+    "Told by": row.user,
+    "Virtual host": row.vhost ?? "–",
+    Lag: number(row.lag),
+    "Last batch": lastBatch(row),
+    "Rows in": rate(row.input_rows_per_second),
+    "Rows done": rate(row.rows_per_second),
+    Into: row.sink ?? "–",
+    "Batch of": row.at ?? "–",
+    Id: row.id,
+    Run: row.run_id ?? "–",
+  };
+  const places = row.sources.flatMap((source) => source.reads.map((read) => [read.queue, read.lease === undefined ? `next offset ${number(read.offset)}` : `lease ${number(read.lease)} of ${read.consumer}`]));
+  const lags = row.recent.map((one) => one.lag);
+  dialogue(
+    row.name,
+    h(
+      "div",
+      {},
+      h("dl", {}, Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+      places.length > 0 && [h("h3", {}, "Where it stands"), h("dl", {}, places.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))],
+      h("h3", {}, "Lag of the last batches"),
+      sparkline(lags, `Lag of ${row.name}`),
+    ),
+  );
+}
+
+function leaseTable(rows, signal, release) {
+  return new Table({
+    columns: [
+      { title: "Held by", sort: "consumer", width: "name", value: (row) => row.consumer },
+      { title: "Queue", sort: "queue", value: (row) => [row.vhost, row.queue], show: ([vhost, queue]) => h("a", { href: link`/queues/${vhost}/${queue}` }, queue) },
+      { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
+      { title: "Lease", sort: "lease", align: "right", rank: 2, width: "s", value: (row) => row.lease, show: number },
+      { title: "Messages", sort: "messages", align: "right", rank: 2, width: "s", value: (row) => row.messages, show: number },
+      { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
+      { title: "Held for", sort: "age", align: "right", rank: 2, width: "m", value: (row) => Math.floor(row.age), show: (age) => (age > OLD ? h("span", { class: "badge warn" }, duration(age)) : duration(age)) },
+      { title: "", width: "deed", value: (row) => [row.vhost, row.queue, row.consumer, row.lease], show: (value, row) => h("button", { type: "button", class: "in-row danger", onclick: () => release(row) }, "Release") },
+    ],
+    source: rowsSource(async () => rows(), (row) => `${row.consumer} ${row.queue}`),
+    signal,
+    sort: "age",
+    reverse: true,
+    noun: "lease",
+    empty: () => h("p", { class: "empty" }, "No messages are held. Spark takes leases when it reads a classic queue."),
+  });
+}
+
+function release(lease, changed) {
+  undoable(`${plural(lease.messages, "message")} of ${lease.consumer} will go back to queue ${lease.queue}; if it still works on them, they are done twice`, async () => {
+    const query = new URLSearchParams({ queue: lease.queue, consumer: lease.consumer, lease: lease.lease });
+    try {
+      const answer = await remove(`${at`/api/pipeline/${lease.vhost}/leases`}?${query}`);
+      tell(`Back in queue ${lease.queue}: ${plural(answer.released, "message")}.`);
+    } catch (problem) {
+      tellError(problem);
+    }
+    changed();
+  });
+}

@@ -1,0 +1,84 @@
+// Dialogues for what is done to many messages of a queue: first it is counted, then it is done.
+
+import { get, path as at } from "../api.js";
+import { fill, h } from "../dom.js";
+import { dialogue, field, form } from "../forms.js";
+import { number, plural } from "../format.js";
+import { STAYED, WORDS, begin, counted, rateInput, rateOf } from "../jobs.js";
+import { FILTERS, filterInput, filterOf } from "../message_filter.js";
+import { tellError, undoable } from "../notices.js";
+
+const EXPLAINED = {
+  move: "Messages leave this queue and come to the end of another one.",
+  copy: "Messages stay here, and copies come to the end of another queue.",
+  delete: "Messages are gone for good. They are not dead-lettered.",
+  redrive: "Dead letters go back to the queue in which they died first.",
+};
+
+/** `whenBegun(id, expected)` is told of the job. `start`: what the filter is to begin with. */
+export function jobDialogue(kind, vhost, queue, start, whenBegun) {
+  const words = WORDS[kind];
+  const offer = h("div", { class: "offer", role: "status" });
+  const names = h("datalist", { id: "destinations" });
+  const needsPlace = kind === "move" || kind === "copy";
+  const fields = [
+    h("p", { class: "faint" }, EXPLAINED[kind]),
+    needsPlace && [field("To queue", h("input", { name: "destination", required: true, list: "destinations", autocomplete: "off", spellcheck: "false" })), names],
+    FILTERS.map((one) => field(one.label, filterInput(one, start[one.name]))),
+    h(
+      "div",
+      { class: "row" },
+      field("At most", h("input", { name: "limit", type: "number", min: "1", step: "1", placeholder: "all that fit" })),
+      kind === "redrive" && field("Messages a second", rateInput()),
+    ),
+  ];
+  const content = form(fields, "Count first", async (given) => {
+    const job = jobOf(kind, given);
+    const row = await counted(vhost, queue, job);
+    fill(offer, told(row, words), row.done > 0 && action(row, job));
+  });
+  const close = dialogue(`${words.title} messages of ${queue}`, [content, offer]);
+  content.addEventListener("input", () => fill(offer)); // it was a count of something else
+  if (needsPlace) offerQueues(names, vhost, queue);
+
+  function action(row, job) {
+    const label = `${words.title} ${plural(row.done, "message")}`;
+    return h("button", { type: "button", class: kind === "delete" ? "danger" : "strong", onclick: () => go(row, job) }, label);
+  }
+
+  function go(row, job) {
+    close();
+    const act = async () => {
+      try {
+        whenBegun(await begin(vhost, queue, job), row.done);
+      } catch (problem) {
+        tellError(problem);
+      }
+    };
+    if (kind === "delete") undoable(`${plural(row.done, "message")} of queue ${queue} will be deleted`, act);
+    else act();
+  }
+}
+
+function told(row, words) {
+  const origins = Object.entries(row.origins ?? {});
+  return h(
+    "div",
+    {},
+    h("p", {}, h("strong", {}, `${words.would} ${plural(row.done, "message")}`), ` of ${number(row.looked_at)} looked at.`),
+    origins.length > 0 && h("p", {}, `Back to ${origins.map(([name, count]) => `${name} (${number(count)})`).join(", ")}.`),
+    row.skipped > 0 && h("p", { class: "faint" }, `${plural(row.skipped, "message")} would stay: ${STAYED[row.kind]}.`),
+  );
+}
+
+function jobOf(kind, given) {
+  const job = { kind, ...rateOf(given), ...filterOf(given) };
+  if (given.get("limit")) job.limit = Number(given.get("limit"));
+  if (given.get("destination")) job.destination = given.get("destination");
+  return job;
+}
+
+async function offerQueues(list, vhost, queue) {
+  const answer = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, sort: "name", columns: "name" }).catch(() => null); // a name can be typed
+  fill(list, (answer?.items ?? []).filter((one) => one.name !== queue).map((one) => h("option", { value: one.name })));
+}

@@ -1,0 +1,143 @@
+// Messages that wait for their time: when they are due, and where they go then.
+
+import { get, path as at, remove } from "../api.js";
+import { fill, h, setText } from "../dom.js";
+import { bytes, duration, number } from "../format.js";
+import { tell, tellError, undoable } from "../notices.js";
+import { Table, rowsSource } from "../table.js";
+import { vhostChoice, vhostNames } from "../vhosts.js";
+import { shownExchange } from "./exchange_links.js";
+
+export const path = "/schedules";
+export const nav = "Schedules";
+export const title = () => "Schedules";
+
+const MOST = 1000; // of one virtual host
+
+export function show(place, parameters, signal) {
+  const schedules = new Schedules();
+  let vhost = "";
+  const note = h("p", { class: "faint" });
+  const table = new Table({
+    columns: columns(schedules, (row) => cancel(row, () => table.refresh())),
+    source: rowsSource(
+      async (signal) => {
+        const rows = await schedules.load(vhost, signal);
+        setText(note, schedules.count > rows.length ? `The next ${number(rows.length)} of ${number(schedules.count)} are listed.` : "");
+        return rows;
+      },
+      (row) => `${row.exchange} ${row.routing_key}`,
+    ),
+    signal,
+    sort: "due",
+    noun: "scheduled message",
+    empty: howToSchedule,
+  });
+  table.search.placeholder = "Filter by exchange or routing key";
+  table.tools.append(
+    vhostChoice(signal, (chosen) => {
+      vhost = chosen;
+      table.restart();
+    }),
+  );
+  fill(place, h("header", { class: "page-head" }, h("h1", {}, "Schedules")), table.element, note);
+  const ticking = setInterval(() => countDown(table.element, schedules), 1000);
+  signal.addEventListener("abort", () => clearInterval(ticking));
+}
+
+/** Those of one virtual host, or of all that the user may look into; with the broker's own time. */
+class Schedules {
+  #ahead = 0; // seconds that the broker's clock is ahead of ours
+  #closed = new Map(); // virtual hosts that need not be asked again, with what they said
+  count = 0;
+
+  async load(vhost, signal) {
+    const names = vhost ? [vhost] : await vhostNames(signal);
+    const answers = await Promise.all(names.map((name) => this.#of(name, signal)));
+    if (names.length && names.every((name) => this.#closed.has(name))) throw this.#closed.get(names[0]);
+    this.count = answers.reduce((sum, answer) => sum + answer.count, 0);
+    return answers.flatMap((answer) => answer.messages);
+  }
+
+  async #of(vhost, signal) {
+    const nothing = { count: 0, messages: [] };
+    if (this.#closed.has(vhost)) return nothing;
+    try {
+      const answer = await get(at`/api/schedules/${vhost}`, { limit: MOST }, { signal });
+      this.#ahead = answer.now - Date.now() / 1000;
+      return { count: answer.count, messages: answer.messages.map((message) => ({ ...message, vhost })) };
+    } catch (problem) {
+      if (problem.status !== 403) throw problem;
+      this.#closed.set(vhost, problem);
+      return nothing;
+    }
+  }
+
+  left(due) {
+    return due - (Date.now() / 1000 + this.#ahead);
+  }
+
+  /** The moment by the clock of whoever looks. */
+  moment(due) {
+    return new Date((due - this.#ahead) * 1000);
+  }
+}
+
+function columns(schedules, cancelRow) {
+  return [
+    { title: "Due in", sort: "due", width: "m", value: (row) => row.due, show: (due) => h("span", { class: "countdown", "data-due": due }, countdown(schedules.left(due))) },
+    { title: "Due at", rank: 2, width: "moment", value: (row) => dateTime(schedules.moment(row.due)) },
+    { title: "Exchange", sort: "exchange", rank: 2, value: (row) => shownExchange(row.exchange) },
+    { title: "Routing key", sort: "routing_key", width: "name", value: (row) => row.routing_key },
+    { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
+    { title: "Size", sort: "size", align: "right", rank: 2, width: "s", value: (row) => row.size, show: bytes },
+    { title: "", width: "retry", align: "right", value: (row) => row.id, show: (id, row) => h("button", { type: "button", class: "small danger", "aria-label": `Cancel ${row.routing_key} due at ${dateTime(schedules.moment(row.due))}`, onclick: () => cancelRow(row) }, "Cancel") },
+  ];
+}
+
+function countDown(element, schedules) {
+  for (const cell of element.querySelectorAll(".countdown")) setText(cell, countdown(schedules.left(Number(cell.dataset.due))));
+}
+
+function countdown(seconds) {
+  return seconds > 0 ? duration(Math.ceil(seconds)) : "now";
+}
+
+function dateTime(moment) {
+  return Number.isNaN(moment.getTime()) ? "–" : moment.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+}
+
+function cancel(row, changed) {
+  const where = `${shownExchange(row.exchange)} → ${row.routing_key}`;
+  undoable(`The message for ${where} will never be sent`, async () => {
+    try {
+      await remove(at`/api/schedules/${row.vhost}/${row.id}`);
+      tell(`The message for ${where} is cancelled.`);
+    } catch (problem) {
+      tellError(problem);
+    }
+    changed();
+  });
+}
+
+function howToSchedule() {
+  const code = [
+    "import time, pika",
+    "",
+    "later = int((time.time() + 60) * 1000)",
+    'channel.basic_publish("", "hello", b"in a minute",',
+    '    pika.BasicProperties(delivery_mode=2, headers={"x-deliver-at": later}))',
+  ].join("\n");
+  return h(
+    "div",
+    {},
+    h(
+      "div",
+      { class: "card first" },
+      h("h2", {}, "No message waits for its time"),
+      h("p", {}, "The header ", h("code", {}, "x-deliver-at"), ", a moment in milliseconds since 1970, lets any message wait. With Python and pika:"),
+      h("pre", {}, code),
+      h("p", {}, "An exchange of the type ", h("code", {}, "x-delayed-message"), " lets those wait that have the header ", h("code", {}, "x-delay"), ", in milliseconds."),
+    ),
+  );
+}

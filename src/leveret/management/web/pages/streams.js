@@ -1,0 +1,127 @@
+// All streams, super streams and sharded queues.
+
+import { get, path as at, put } from "../api.js";
+import { sparkline } from "../chart.js";
+import { fill, h } from "../dom.js";
+import { choice, dialogue, field, form } from "../forms.js";
+import { bytes, number, rate } from "../format.js";
+import { tell } from "../notices.js";
+import { Remembered } from "../remembered.js";
+import { go, link } from "../router.js";
+import { Table } from "../table.js";
+import { vhostChoice, vhostNames } from "../vhosts.js";
+
+export const path = "/streams";
+export const nav = "Streams";
+export const title = () => "Streams";
+
+const COLUMNS = ["name", "vhost", "kind", "state", "partitions", "messages", "bytes", "readers", "consumers", "lag", "largest_share", "problem", "message_stats.publish_details", "message_stats.deliver_get_details"].join(",");
+const UNEVEN = 1.5; // times the fair share
+
+export async function find(text, signal) {
+  const answer = await get("/api/streams", { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost,kind" }, { signal });
+  return answer.items.map((one) => ({ title: one.name, hint: `${one.kind} in ${one.vhost}`, address: link`/streams/${one.vhost}/${one.name}`.slice(1) }));
+}
+
+export function show(place, parameters, signal) {
+  let vhost = "";
+  const lags = new Remembered();
+  const table = new Table({
+    columns: columns(lags),
+    source: async (question, signal) => {
+      const answer = await get(vhost ? at`/api/streams/${vhost}` : "/api/streams", { ...question, columns: COLUMNS }, { signal });
+      for (const row of answer.items) lags.note(keyOf(row), row.lag);
+      return answer;
+    },
+    signal,
+    sort: "name",
+    noun: "stream",
+    empty: nothingYet,
+  });
+  table.tools.append(
+    vhostChoice(signal, (chosen) => {
+      vhost = chosen;
+      table.restart();
+    }),
+  );
+  fill(
+    place,
+    h("header", { class: "page-head" }, h("h1", {}, "Streams"), h("button", { type: "button", class: "strong", onclick: () => addStream(vhost) }, "Add a stream")),
+    table.element,
+  );
+}
+
+const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
+
+function columns(lags) {
+  return [
+    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("a", { href: link`/streams/${row.vhost}/${name}` }, name) },
+    { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
+    { title: "Kind", sort: "kind", rank: 2, width: "kind", value: (row) => [row.kind, row.partitions, row.state, row.problem], show: badges },
+    { title: "Messages", sort: "messages", align: "right", width: "s", value: (row) => row.messages, show: number },
+    { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
+    { title: "In", sort: "message_stats.publish_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_details?.rate, show: rate },
+    { title: "Out", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
+    { title: "Readers", sort: "readers", align: "right", rank: 3, width: "s", value: (row) => (row.kind === "shards" ? row.consumers : row.readers), show: number },
+    { title: "Lag", sort: "lag", align: "right", width: "s", value: (row) => row.lag, show: number },
+    { title: "Lag lately", rank: 3, width: "m", value: (row) => lags.of(keyOf(row)), show: (values, row) => sparkline(values, `Lag of the readers of ${row.name}`) },
+    { title: "Largest share", sort: "largest_share", align: "right", rank: 4, width: "m", value: (row) => [row.largest_share, row.partitions], show: share },
+  ];
+}
+
+function badges([kind, partitions, state, problem]) {
+  return [
+    h("span", { class: "badge" }, kind === "stream" ? kind : `${kind} · ${partitions}`),
+    state === "paused" && h("span", { class: "badge warn" }, state),
+    problem && h("span", { class: "badge warn", title: problem }, "no partitions"),
+  ];
+}
+
+function share([value, partitions]) {
+  if (typeof value !== "number") return "–";
+  const text = `${Math.round(value * 100)} %`;
+  return isUneven(value, partitions) ? h("span", { class: "badge warn" }, text) : text;
+}
+
+/** Whether one of so many has much more than its part. */
+export function isUneven(value, partitions) {
+  return partitions > 1 && value * partitions > UNEVEN;
+}
+
+function nothingYet() {
+  return h(
+    "div",
+    { class: "card first" },
+    h("h2", {}, "No stream yet"),
+    h("p", {}, "A queue hands each message out once. A stream keeps them: any number of readers go through it, each at its own place, and may begin anew."),
+    h("pre", {}, 'channel.queue_declare("events", durable=True, arguments={"x-queue-type": "stream"})\nchannel.basic_qos(prefetch_count=100)\nchannel.basic_consume("events", seen, arguments={"x-stream-offset": "first"})'),
+    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => addStream("") }, "Make a stream here")),
+  );
+}
+
+const AGES = { "for ever": undefined, "a day": "1D", "a week": "7D", "a month": "1M", "a year": "1Y" };
+
+async function addStream(vhost) {
+  const names = await vhostNames();
+  const options = names.length ? names : ["/"];
+  const close = dialogue(
+    "Add a stream",
+    form(
+      [
+        field("Name", h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })),
+        field("Virtual host", choice("vhost", options, vhost || options[0])),
+        field("Keep messages", choice("age", Object.keys(AGES), "for ever")),
+        field("Keep at most", h("input", { name: "gigabytes", type: "number", min: "1", placeholder: "without a limit" }), "In GiB; the oldest messages go first."),
+      ],
+      "Add",
+      async (given) => {
+        const [name, where, age, most] = [given.get("name"), given.get("vhost"), AGES[given.get("age")], Number(given.get("gigabytes"))];
+        const limits = { ...(age && { "x-max-age": age }), ...(most > 0 && { "x-max-length-bytes": most * 2 ** 30 }) };
+        await put(at`/api/queues/${where}/${name}`, { durable: true, auto_delete: false, arguments: { "x-queue-type": "stream", ...limits } });
+        close();
+        tell(`Stream ${name} is there.`);
+        go(link`/streams/${where}/${name}`.slice(1));
+      },
+    ),
+  );
+}

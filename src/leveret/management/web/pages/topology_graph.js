@@ -1,0 +1,225 @@
+// What leads to an exchange and where it leads on, as nodes in layers and edges between them; or the same for all
+// exchanges of a virtual host, one after the other.
+//
+// The walk starts at the exchange (layer 0), takes one step back to what feeds it and then goes forward, exchange by
+// exchange, as a message would: by bindings, alternate exchanges and the dead-letter exchanges of queues. It is bounded
+// everywhere, so that a virtual host with ten thousand queues costs a few requests; what is left out is counted.
+
+import { get, path as at } from "../api.js";
+import { exchangeInPath } from "./exchange_links.js";
+
+export const MOST_NODES = 60;
+const FAN = 12; // destinations of one exchange that are drawn
+const FEEDING = 8; // nodes that lead to the exchange
+const FOLLOWED = 20; // exchanges whose bindings are asked for
+const ASKED = 200; // bindings of one exchange
+const LISTED = 500; // exchanges, and queues, of which we learn where they lead besides their bindings
+
+const EXCHANGE_COLUMNS = "name,type,arguments.alternate-exchange,effective_policy_definition.alternate-exchange";
+const QUEUE_COLUMNS = [
+  "name", "type", "arguments.x-dead-letter-exchange", "arguments.x-dead-letter-routing-key",
+  "effective_policy_definition.dead-letter-exchange", "effective_policy_definition.dead-letter-routing-key",
+].join(",");
+
+export function nodeKey(kind, name) {
+  return `${kind} ${name}`;
+}
+
+export function edgeKey(from, to) {
+  return `${from}\n${to}`;
+}
+
+/** `route` is an answer of the tester: its steps are drawn before all others. */
+export async function topologyOf(vhost, exchange, route, signal) {
+  const facts = await factsOf(vhost, signal);
+  const graph = new Graph(facts);
+  const start = graph.node("exchange", exchange, 0);
+  feed(graph, start, await askedFor(vhost, exchange, "destination", signal));
+  await follow(graph, start, vhost, stepsBySource(route), signal);
+  return graph;
+}
+
+/** All that is bound, from the exchanges on to which nothing leads. */
+export async function vhostTopologyOf(vhost, signal) {
+  const graph = new Graph(await factsOf(vhost, signal));
+  // In reverse: what the default exchange leads to, which is every queue, comes last.
+  const all = await get(at`/api/bindings/${vhost}`, { page: 1, page_size: LISTED, sort: "source", sort_reverse: true }, { signal });
+  const bindings = all.items.filter((one) => one.source);
+  graph.isCut = bindings.length < all.total_count && bindings.length === LISTED;
+  const reached = new Set([
+    ...bindings.filter((one) => one.destination_type === "exchange").map((one) => one.destination),
+    ...[...graph.facts.exchange.values()].map((one) => one.alternate),
+    ...[...graph.facts.queue.values()].map((one) => one.deadLetters?.exchange),
+  ]);
+  const sources = [...new Set(bindings.map((one) => one.source))].sort();
+  for (const name of [...sources.filter((one) => !reached.has(one)), ...sources]) {
+    if (graph.nodes.has(nodeKey("exchange", name))) continue;
+    const start = graph.node("exchange", name, 0);
+    if (start) await follow(graph, start, vhost, new Map(), signal);
+  }
+  return graph;
+}
+
+class Graph {
+  nodes = new Map();
+  edges = new Map();
+  walked = new Set();
+  followed = 0;
+  isCut = false;
+
+  constructor(facts) {
+    this.facts = facts;
+  }
+
+  /** The node of that name; a new one in that layer if there is room. */
+  node(kind, name, layer) {
+    const key = nodeKey(kind, name);
+    if (!this.nodes.has(key)) {
+      if (this.nodes.size >= MOST_NODES) {
+        this.isCut = true;
+        return null;
+      }
+      const fact = this.facts[kind].get(name);
+      this.nodes.set(key, { key, kind, name, layer, type: fact?.type, isMissing: !fact && !this.facts.isPartial });
+    }
+    return this.nodes.get(key);
+  }
+
+  edge(from, to, style, label = "") {
+    const key = edgeKey(from.key, to.key);
+    const edge = this.edges.get(key) ?? { key, from: from.key, to: to.key, style, labels: [] };
+    if (label && !edge.labels.includes(label)) edge.labels.push(label);
+    if (style === "binding") edge.style = style;
+    this.edges.set(key, edge);
+  }
+
+  /** So many bindings beside this node are not drawn. */
+  leftOut(node, count, layer) {
+    if (count <= 0) return;
+    const more = { key: nodeKey("more", `${layer} ${node.key}`), kind: "more", name: node.name, layer, count };
+    this.nodes.set(more.key, more);
+    if (layer > node.layer) this.edge(node, more, "binding");
+    else this.edge(more, node, "binding");
+  }
+
+  /** The same text for the same picture. */
+  signature() {
+    return JSON.stringify([[...this.nodes.values()], [...this.edges.values()], this.isCut]);
+  }
+}
+
+// ---- back
+
+function feed(graph, start, bindings) {
+  const { facts } = graph;
+  const feeding = [
+    ...bindings.items.map((one) => ["exchange", one.source, "binding", labelOf(one)]),
+    ...[...facts.exchange.values()].filter((one) => one.alternate === start.name).map((one) => ["exchange", one.name, "alternate", ""]),
+    ...[...facts.queue.values()].filter((one) => one.deadLetters?.exchange === start.name && start.name).map((one) => ["queue", one.name, "dead-letter", one.deadLetters.key]),
+  ];
+  const drawn = new Set();
+  let left = bindings.total_count - bindings.items.length;
+  for (const [kind, name, style, label] of feeding) {
+    const key = nodeKey(kind, name);
+    if (!drawn.has(key) && drawn.size >= FEEDING) {
+      left += 1;
+      continue;
+    }
+    drawn.add(key);
+    graph.edge(graph.node(kind, name, -1), start, style, label);
+  }
+  graph.leftOut(start, left, -1);
+}
+
+// ---- forward
+
+async function follow(graph, start, vhost, steps, signal) {
+  const walked = [start];
+  graph.walked.add(start);
+  const meet = (from, kind, name, style, label) => {
+    const node = graph.node(kind, name, from.layer + 1);
+    if (!node) return false;
+    graph.edge(from, node, style, label);
+    if (node.layer < 0) node.layer = from.layer + 1; // a circle: what feeds the exchange is fed by it
+    if (!graph.walked.has(node)) walked.push(node);
+    graph.walked.add(node);
+    return true;
+  };
+  for (const node of walked) { // grows while we walk
+    if (node.isMissing) continue; // an alternate or dead-letter exchange may be named and not exist
+    if (node.kind === "queue") {
+      meetDeadLetters(graph, node, meet);
+    } else if (graph.followed < FOLLOWED) {
+      graph.followed += 1;
+      await meetBindings(graph, node, vhost, steps.get(node.name) ?? [], meet, signal);
+    } else {
+      graph.isCut = true;
+    }
+  }
+}
+
+async function meetBindings(graph, node, vhost, steps, meet, signal) {
+  const bindings = await askedFor(vhost, node.name, "source", signal);
+  const drawn = new Set();
+  const told = new Set(); // a step may be one of the bindings that were asked for
+  for (const one of [...steps, ...bindings.items]) {
+    const key = nodeKey(one.destination_type, one.destination);
+    const style = one.by === "alternate-exchange" ? "alternate" : "binding";
+    const hasRoom = drawn.has(key) || drawn.size < FAN;
+    if (!hasRoom || !meet(node, one.destination_type, one.destination, style, labelOf(one))) continue;
+    drawn.add(key);
+    if (one.properties_key) told.add(edgeKey(key, one.properties_key));
+  }
+  const { alternate } = graph.facts.exchange.get(node.name) ?? {};
+  if (alternate) meet(node, "exchange", alternate, "alternate", "");
+  graph.leftOut(node, bindings.total_count - told.size, node.layer + 1);
+}
+
+function meetDeadLetters(graph, node, meet) {
+  const target = graph.facts.queue.get(node.name)?.deadLetters;
+  if (!target) return;
+  if (target.exchange) meet(node, "exchange", target.exchange, "dead-letter", target.key);
+  else if (graph.facts.queue.has(target.key)) meet(node, "queue", target.key, "dead-letter", ""); // by the default exchange
+}
+
+function stepsBySource(route) {
+  const found = new Map();
+  for (const step of (route?.bindings ?? []).slice(0, MOST_NODES)) found.set(step.source, [...(found.get(step.source) ?? []), step]);
+  return found;
+}
+
+/** A routing key, or the arguments where the exchange looks at these. */
+function labelOf(binding) {
+  const table = Object.entries(binding.arguments ?? {});
+  if (!table.length) return binding.routing_key ?? "";
+  const told = table.map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`).join(" ");
+  return binding.routing_key ? `${binding.routing_key} ${told}` : told;
+}
+
+// ---- asking
+
+function askedFor(vhost, exchange, end, signal) {
+  const address = at`/api/exchanges/${vhost}/${exchangeInPath(exchange)}/bindings/`;
+  return get(`${address}${end}`, { page: 1, page_size: ASKED }, { signal });
+}
+
+/** Types, alternate and dead-letter exchanges of those that come first by name. */
+async function factsOf(vhost, signal) {
+  const list = (what, columns) => get(at`/api/${what}/${vhost}`, { page: 1, page_size: LISTED, sort: "name", columns }, { signal });
+  const [exchanges, queues] = await Promise.all([list("exchanges", EXCHANGE_COLUMNS), list("queues", QUEUE_COLUMNS)]);
+  return {
+    exchange: new Map(exchanges.items.map((one) => [one.name, { name: one.name, type: one.type, alternate: setFor(one, "alternate-exchange", "alternate-exchange") }])),
+    queue: new Map(queues.items.map((one) => [one.name, { name: one.name, type: one.type, deadLetters: deadLettersOf(one) }])),
+    isPartial: exchanges.total_count > LISTED || queues.total_count > LISTED,
+  };
+}
+
+function deadLettersOf(queue) {
+  const exchange = setFor(queue, "x-dead-letter-exchange", "dead-letter-exchange");
+  return exchange === undefined ? undefined : { exchange, key: setFor(queue, "x-dead-letter-routing-key", "dead-letter-routing-key") ?? "" };
+}
+
+/** By its own argument, else by policy. */
+function setFor(object, argument, key) {
+  return object.arguments?.[argument] ?? object.effective_policy_definition?.[key];
+}

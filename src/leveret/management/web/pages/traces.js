@@ -1,0 +1,139 @@
+// Messages whose stories are known, where tracing is on; and the switch for it.
+
+import { get, path as at, put, remove } from "../api.js";
+import { fill, h } from "../dom.js";
+import { bytes, number, plural } from "../format.js";
+import { problemBox, tell, tellError, undoable } from "../notices.js";
+import { go, link } from "../router.js";
+import { Table } from "../table.js";
+import { vhostNames } from "../vhosts.js";
+import { shownExchange } from "./exchange_links.js";
+
+export const path = "/traces/:vhost";
+export const under = "Queues";
+export const title = () => "Traces";
+
+/** Stories tell of messages of all users. */
+export function mayReadStories(user) {
+  return ["monitoring", "administrator"].some((tag) => user.tags?.includes(tag));
+}
+
+export async function find(text, signal) {
+  const books = await get("/api/traces", undefined, { signal });
+  const pages = "traces tracing messages".includes(text.toLowerCase()) ? [{ title: "Traces", hint: "what became of messages", address: "/traces" }] : [];
+  const found = await Promise.all(books.map((book) => get(at`/api/traces/${book.vhost}`, { text, page: 1, page_size: 8, sort: "began", sort_reverse: true }, { signal })));
+  const stories = found.flatMap((answer) => answer.items);
+  return [...pages, ...stories.map((one) => ({ title: one.name, hint: `traced message in ${one.vhost}`, address: link`/traces/${one.vhost}/${one.id}`.slice(1) }))];
+}
+
+/** Without a virtual host in the address: the first that is traced, or the first there is. */
+export const anywhere = {
+  path: "/traces",
+  under,
+  title,
+  async show(place, parameters, signal) {
+    try {
+      const [books, names] = await Promise.all([get("/api/traces", undefined, { signal }), vhostNames(signal)]);
+      location.replace(link`/traces/${books[0]?.vhost ?? names[0] ?? "/"}`);
+    } catch (problem) {
+      if (problem.name !== "AbortError") fill(place, problemBox(problem));
+    }
+  },
+};
+
+export function show(place, { vhost }, signal, user) {
+  const isAdministrator = Boolean(user.tags?.includes("administrator"));
+  let book = null;
+  const state = h("p", { class: "faint" });
+  const buttons = h("div", { class: "buttons" });
+  const filters = { queue: filter("queue"), exchange: filter("exchange") };
+  const table = new Table({
+    columns: columns(vhost),
+    source: async ({ name, ...question }, signal) => {
+      book = (await get("/api/traces", undefined, { signal })).find((one) => one.vhost === vhost) ?? null;
+      showState();
+      const asked = { text: name, queue: filters.queue.value.trim(), exchange: filters.exchange.value.trim() };
+      return { ...(await get(at`/api/traces/${vhost}`, { ...question, ...asked }, { signal })), total_count: book?.stories ?? 0 };
+    },
+    signal,
+    sort: "began",
+    reverse: true,
+    noun: "message",
+    empty: () => (book ? waiting() : switchedOff(vhost, isAdministrator, () => turn(true))),
+  });
+
+  function filter(what) {
+    return h("input", { type: "search", placeholder: `Of ${what} …`, "aria-label": `Name of the ${what}`, onchange: () => table.restart() });
+  }
+
+  function showState() {
+    fill(state, book ? `Tracing is on: ${plural(book.stories, "message")} known, ${bytes(book.bytes)} of ${bytes(book.most_bytes)}${book.forgotten ? `, ${number(book.forgotten)} older ones forgotten` : ""}.` : "");
+    if (!isAdministrator || !book) return void fill(buttons);
+    fill(buttons, h("button", { type: "button", onclick: () => turn(false) }, "Switch tracing off"), h("button", { type: "button", class: "danger", disabled: !book.stories, onclick: forgetAll }, "Forget all"));
+  }
+
+  async function turn(isOn) {
+    try {
+      await put(at`/api/vhosts/${vhost}`, { tracing: isOn });
+      tell(isOn ? `Virtual host ${vhost} is traced from now on.` : `Virtual host ${vhost} is not traced any more; its stories are gone.`);
+    } catch (problem) {
+      tellError(problem);
+    }
+    table.restart();
+  }
+
+  function forgetAll() {
+    undoable(`The stories of ${plural(book.stories, "message")} will be forgotten; the messages stay`, async () => {
+      try {
+        await remove(at`/api/traces/${vhost}`);
+      } catch (problem) {
+        tellError(problem);
+      }
+      table.restart();
+    });
+  }
+
+  table.search.placeholder = "Message id, key, header …";
+  table.search.setAttribute("aria-label", "Search messages");
+  table.search.after(filters.queue, filters.exchange);
+  fill(place, h("header", { class: "page-head" }, h("div", {}, h("h1", {}, "Traces"), h("p", { class: "faint" }, `what became of messages in virtual host ${vhost}`), others(vhost, signal)), buttons), state, table.element);
+}
+
+/** Where there are more virtual hosts, the way to theirs. */
+function others(vhost, signal) {
+  const select = h("select", { "aria-label": "Virtual host", hidden: true, onchange: () => go(link`/traces/${select.value}`.slice(1)) });
+  vhostNames(signal).then((names) => {
+    if (names.length < 2) return;
+    fill(select, names.map((name) => h("option", { value: name, selected: name === vhost }, name)));
+    select.hidden = false;
+  });
+  return select;
+}
+
+function columns(vhost) {
+  return [
+    { title: "Message", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("a", { href: link`/traces/${vhost}/${row.id}` }, name) },
+    { title: "Last", sort: "last", width: "m", value: (row) => row.last, show: (last) => h("span", { class: "badge" }, last) },
+    { title: "Exchange", sort: "exchange", rank: 2, value: (row) => shownExchange(row.exchange) },
+    { title: "Routing key", sort: "routing_key", rank: 2, value: (row) => row.routing_key },
+    { title: "Queues", rank: 2, value: (row) => row.queues.join(", ") },
+    { title: "Began", sort: "began", rank: 2, width: "s", value: (row) => row.began, show: (time) => new Date(time * 1000).toLocaleTimeString([], { hour12: false }) },
+    { title: "Events", sort: "number_of_events", rank: 3, align: "right", width: "s", value: (row) => row.number_of_events, show: number },
+  ];
+}
+
+function waiting() {
+  return h("p", { class: "empty" }, "No message has come since tracing was switched on. Publish one: it shows here at once.");
+}
+
+function switchedOff(vhost, mayChange, turnOn) {
+  const card = h(
+    "div",
+    { class: "card first" },
+    h("h2", {}, `Virtual host ${vhost} is not traced`),
+    h("p", {}, "While tracing is on, the broker writes down for each message who sent it, which bindings took it where, who was given it and how it ended. It keeps up to ten thousand of the latest, without their bodies, in memory."),
+    h("p", {}, "Publishing and delivering are slower meanwhile: switch it on to find a fault, and off again."),
+    mayChange ? h("div", { class: "actions" }, h("button", { type: "button", class: "strong", onclick: turnOn }, "Switch tracing on")) : h("p", {}, "An administrator can switch it on."),
+  );
+  return h("div", {}, card);
+}

@@ -1,0 +1,219 @@
+"""A queue that tells a witness what becomes of each of its messages; only while its virtual host is traced.
+
+Theory of operation. Nothing asks on the hot path whether somebody is watching. A queue that is to be watched changes
+its class instead: ``watch`` makes a ClassicQueue a TracedQueue, which has the same slots and overrides the few methods
+by which messages come, go out, come back and leave; ``unwatch`` makes it what it was. A queue that is not watched runs
+the same code as if there were no tracing at all.
+
+Every message that leaves for good passes ``release``, whatever the reason. The reason is known to who called: it stands
+in ``Witness.cause`` while the call lasts, and is guessed where nobody said it (time, length).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from leveret.delivery.consumer import Consumer
+from leveret.message import Message
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.lane import Lane
+from leveret.queues.stream import StreamQueue
+from leveret.queues.taken import Taken
+from leveret.store.log import Placement
+
+ACKED, REJECTED, DELIVERY_LIMIT = "acked", "rejected", "delivery_limit"
+PURGED, QUEUE_DELETED, TOLD = "purged", "queue deleted", ""  # TOLD: the witness knows already
+ALL_LANES = -1
+
+
+class Place(NamedTuple):
+    """Where a message stands, or stood, in a queue."""
+
+    lane: int
+    sequence: int
+    message: Message
+
+
+class Handing(NamedTuple):
+    """Messages in the hands of somebody: a consumer, or the channel that asked for one."""
+
+    places: Sequence[Place]
+    taker: object
+    redelivered: bool
+    no_ack: bool
+
+
+class Witness(Protocol):
+    """Who is told. Called on the loop, in the middle of a queue's work: it must not touch the queue."""
+
+    cause: str | None  # why messages that are released now leave
+
+    def entered(self, queue: ClassicQueue, places: Sequence[Place]) -> None: ...
+
+    def handed(self, queue: ClassicQueue, handing: Handing) -> None: ...
+
+    def came_back(self, queue: ClassicQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
+        """``tries``: deliveries so far. Not ``tried``: the holder went before it could decide."""
+
+    def left(self, queue: ClassicQueue, lane: int, sequence: int, number: int) -> None:
+        """These are gone for good, or read by a reader of a stream; ``cause`` says why. ALL_LANES: all there was."""
+
+    def drained(self, queue: ClassicQueue) -> None: ...
+
+    def carrying(self, queue: ClassicQueue, place: Place) -> AbstractContextManager[None]:
+        """While inside: what enters a queue is this message, and it may leave its own."""
+
+
+def witness_of(queue: ClassicQueue) -> Witness:
+    witness = queue.surroundings.witness
+    assert witness is not None
+    return witness
+
+
+@contextmanager
+def because(witness: Witness, cause: str | None) -> Iterator[None]:
+    before, witness.cause = witness.cause, cause
+    try:
+        yield
+    finally:
+        witness.cause = before
+
+
+class TracedQueue(ClassicQueue):
+    __slots__ = ()
+
+    def publish(self, run: list[Message], size: int, timed: bool) -> None:
+        tails = [lane.tail for lane in self.lanes]
+        super().publish(run, size, timed)
+        highest = len(self.lanes) - 1
+        places: list[Place] = []
+        for message in run:
+            number = min(message[2].priority, highest)
+            if tails[number] < self.lanes[number].tail:  # else it is dead and takes nothing
+                places.append(Place(number, tails[number], message))
+                tails[number] += 1
+        witness_of(self).entered(self, places)
+
+    def drain(self) -> None:
+        super().drain()
+        witness_of(self).drained(self)
+
+    def offer(self, lane: Lane, consumer: Consumer, budget: int) -> int:
+        witness = witness_of(self)
+        redelivered = bool(lane.returned)
+        if redelivered:
+            sequence, _, message = lane.returned[0]
+            messages = [message]
+        else:
+            most = 1 if consumer.one_shot else self.consumers.stretch or budget
+            messages = list(islice(lane.ready, max(min(most, consumer.room()), 1)))
+            sequence = lane.head
+        number = 0
+        try:
+            with because(witness, TOLD):
+                number = super().offer(lane, consumer, budget)
+        finally:
+            places = numbered(lane.number, sequence, messages[:number])
+            witness.handed(self, Handing(places, consumer, redelivered, consumer.no_ack))
+        return number
+
+    def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
+        witness = witness_of(self)
+        with because(witness, None):  # what is too old leaves first
+            self.settle_down()
+        with because(witness, TOLD):
+            taken = super().get(no_ack, by)
+        if taken is not None:
+            place = Place(taken.lane, taken.sequence, taken.message)
+            witness.handed(self, Handing([place], by, taken.redelivered, no_ack))
+        return taken
+
+    def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        with because(witness_of(self), ACKED):
+            super().settle(lane, sequence, messages)
+
+    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
+        witness = witness_of(self)
+        if self.alive:
+            witness.came_back(self, numbered(lane, sequence, messages), count + 1, tried)
+        with because(witness, DELIVERY_LIMIT):
+            super().requeue(lane, sequence, messages, count, tried)
+
+    def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        with because(witness_of(self), REJECTED):
+            super().drop(lane, sequence, messages)
+
+    def purge(self) -> int:
+        with because(witness_of(self), PURGED):
+            return super().purge()
+
+    def release(self, lane: int, sequence: int, number: int, size: int) -> None:
+        super().release(lane, sequence, number, size)
+        witness_of(self).left(self, lane, sequence, number)
+
+    def die(self) -> int:
+        witness = witness_of(self)
+        with because(witness, QUEUE_DELETED):
+            number = super().die()
+            witness.left(self, ALL_LANES, 0, 0)
+        unwatch(self)
+        return number
+
+
+class TracedStream(StreamQueue):
+    """What comes, and what readers have acked. Nothing leaves a stream but by its age, many at once."""
+
+    __slots__ = ()
+
+    def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
+        placements = super().place(run, size, timed)
+        for placement in placements:
+            witness_of(self).entered(self, numbered(0, placement.sequence, run))
+        return placements
+
+    def drain(self) -> None:
+        super().drain()
+        witness_of(self).drained(self)
+
+    def delivered(self, number: int, size: int, consumer: Consumer, first: int) -> None:
+        super().delivered(number, size, consumer, first)
+        kept: Sequence[Message] = getattr(consumer.unacked, "items", ())[-number:]  # as the reader got them
+        witness_of(self).handed(self, Handing(numbered(0, first + 1, kept), consumer, False, False))
+
+    def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        super().settle(lane, sequence, messages)
+        with because(witness_of(self), ACKED):
+            witness_of(self).left(self, 0, sequence, len(messages))
+
+    def die(self) -> int:
+        witness = witness_of(self)
+        with because(witness, QUEUE_DELETED):
+            number = super().die()
+            witness.left(self, ALL_LANES, 0, 0)
+        unwatch(self)
+        return number
+
+
+def numbered(lane: int, sequence: int, messages: Sequence[Message]) -> list[Place]:
+    return [Place(lane, place, message) for place, message in enumerate(messages, sequence)]
+
+
+TRACED: dict[type[ClassicQueue], type[ClassicQueue]] = {ClassicQueue: TracedQueue, StreamQueue: TracedStream}
+PLAIN = {traced: plain for plain, traced in TRACED.items()}
+
+
+def watch(queue: ClassicQueue, witness: Witness) -> None:
+    """From now on ``witness`` is told of the messages of this queue."""
+    queue.surroundings.witness = witness
+    queue.__class__ = TRACED.get(queue.__class__, queue.__class__)
+
+
+def is_watched(queue: ClassicQueue) -> bool:
+    return queue.__class__ in PLAIN
+
+
+def unwatch(queue: ClassicQueue) -> None:
+    queue.__class__ = PLAIN.get(queue.__class__, queue.__class__)

@@ -1,0 +1,149 @@
+"""The other half of a STOMP session: an AMQP client without a wire, on the connection that serves this peer.
+
+What STOMP asks for is said in methods of AMQP, as bytes, to ``Connection.receive``; what the connection answers comes
+back through ``hear``. So a STOMP peer has the permissions, limits, alarms, confirms, transactions and the place in the
+management that any AMQP client has, by the same code.
+
+Methods are gathered and handed over once per chunk of input. ``hear`` is called while an outbox is written: nobody may
+hand anything over from within it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Protocol
+
+from leveret.errors import UnexpectedFrame
+from leveret.session.connection import Connection
+from leveret.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from leveret.wire.frames import CONTENT_HEADER, content_frames, decode_header, decode_method, method_frame
+from leveret.wire.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicDeliver,
+    BasicNack,
+    BasicPublish,
+    ChannelClose,
+    ConnectionClose,
+    Method,
+)
+from leveret.wire.properties import Properties, decode_properties, encode_properties
+from leveret.wire.reader import FrameReader
+
+PUBLISHING, CONSUMING = 1, 2  # channels: with confirms; and the other, which transactions need too
+Then = Callable[[], None] | None
+
+
+class Hearer(Protocol):
+    """Who is told what the connection says unasked."""
+
+    def delivered(self, envelope: BasicDeliver, properties: Properties, body: bytes) -> None: ...
+
+    def confirmed(self, tag: int, multiple: bool, is_taken: bool) -> None: ...
+
+    def cancelled(self, consumer_tag: str) -> None: ...
+
+    def ended(self, code: int, text: str) -> None: ...
+
+
+class _Partial:
+    """A message of which frames are missing."""
+
+    __slots__ = ("left", "method", "parts", "properties")
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        self.properties: Properties | None = None
+        self.left = 0
+        self.parts: list[bytes] = []
+
+
+class AmqpSide:
+    __slots__ = ("_hearer", "_out", "_partial", "_reader", "_waiting", "connection")
+
+    def __init__(self, connection: Connection, hearer: Hearer) -> None:
+        self.connection = connection
+        self._hearer = hearer
+        self._out: list[bytes] = []
+        self._reader = FrameReader(0)
+        self._partial: dict[int, _Partial] = {}
+        self._waiting: defaultdict[int, deque[tuple[type[Method], Then]]] = defaultdict(deque)  # by channel
+
+    # ---- to the connection
+
+    def say(self, data: bytes) -> None:
+        self._out.append(data)
+
+    def tell(self, channel: int, method: Method) -> None:
+        """Something that has no answer."""
+        self._out.append(method_frame(channel, method))
+
+    def ask(self, channel: int, method: Method, answer: type[Method], then: Then = None) -> None:
+        self._waiting[channel].append((answer, then))
+        self._out.append(method_frame(channel, method))
+
+    def expect(self, channel: int, answer: type[Method], then: Then = None) -> None:
+        """An answer to something that was not asked here."""
+        self._waiting[channel].append((answer, then))
+
+    def message(self, channel: int, exchange: str, key: str, properties: Properties, body: bytes) -> bytes:
+        """The frames of a publish."""
+        frames = content_frames(channel, encode_properties(properties), body, self.connection.frame_max)
+        return method_frame(channel, BasicPublish(exchange, key)) + frames
+
+    @property
+    def is_waiting(self) -> bool:
+        return any(self._waiting.values())
+
+    def flush(self) -> None:
+        if self._out:
+            data = b"".join(self._out)
+            self._out.clear()
+            self.connection.receive(data)
+
+    # ---- from the connection
+
+    def hear(self, data: bytes) -> None:
+        for kind, channel, payload in self._reader.feed(data):
+            if kind == FRAME_METHOD:
+                self._method(channel, decode_method(payload))
+            elif kind == FRAME_HEADER:
+                partial = self._partial[channel]
+                _, partial.left = decode_header(payload)
+                partial.properties = decode_properties(payload, CONTENT_HEADER.size, len(payload))
+                self._end_if_whole(channel, partial)
+            elif kind == FRAME_BODY:
+                partial = self._partial[channel]
+                partial.parts.append(payload)
+                partial.left -= len(payload)
+                self._end_if_whole(channel, partial)
+
+    def _method(self, channel: int, method: Method) -> None:
+        if method.HAS_CONTENT:
+            self._partial[channel] = _Partial(method)
+        elif isinstance(method, BasicAck):
+            self._hearer.confirmed(method.delivery_tag, method.multiple, is_taken=True)
+        elif isinstance(method, BasicNack):
+            self._hearer.confirmed(method.delivery_tag, method.multiple, is_taken=False)
+        elif isinstance(method, BasicCancel):
+            self._hearer.cancelled(method.consumer_tag)
+        elif isinstance(method, ChannelClose | ConnectionClose):
+            self._hearer.ended(method.reply_code, method.reply_text)
+        else:
+            self._answered(channel, method)
+
+    def _answered(self, channel: int, method: Method) -> None:
+        waiting = self._waiting[channel]
+        if not waiting or not isinstance(method, waiting[0][0]):
+            raise UnexpectedFrame(f"{method.NAME} on channel {channel} answers nothing that was asked")
+        then = waiting.popleft()[1]
+        if then is not None:
+            then()
+
+    def _end_if_whole(self, channel: int, partial: _Partial) -> None:
+        if partial.left:
+            return
+        del self._partial[channel]
+        if isinstance(partial.method, BasicDeliver):
+            self._hearer.delivered(partial.method, partial.properties or Properties(), b"".join(partial.parts))

@@ -1,0 +1,91 @@
+"""Destinations as RabbitMQ's plugin reads them.
+
+    /queue/name            a durable queue, made when it is first named
+    /topic/key             the exchange amq.topic
+    /exchange/name[/key]   any exchange
+    /amq/queue/name        a queue that somebody else made
+    /temp-queue/name       in reply-to only: a queue of this connection
+    /reply-queue/name      where to answer such a message
+
+A slash within a name is written %2F.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from leveret.stomp.refusals import StompRefusal
+
+QUEUE, AMQ_QUEUE, TOPIC, EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = (
+    "queue",
+    "amq-queue",
+    "topic",
+    "exchange",
+    "temp-queue",
+    "reply-queue",
+)
+TOPIC_EXCHANGE = "amq.topic"
+REPLY_PREFIX = "/reply-queue/"
+TEMP_PREFIX = "/temp-queue/"
+SHAPES: dict[str, tuple[int, int]] = {QUEUE: (1, 1), TOPIC: (1, 1), EXCHANGE: (1, 2), TEMP_QUEUE: (1, 1)}
+
+
+class Destination(NamedTuple):
+    """``name`` is a queue, or of a temporary one what its owner calls it; ``exchange`` and ``key`` say where a SEND
+    goes and, with an exchange, what a SUBSCRIBE binds to."""
+
+    kind: str
+    name: str
+    exchange: str
+    key: str
+
+    @property
+    def is_queue(self) -> bool:
+        return not self.exchange
+
+
+def parse(text: str) -> Destination:
+    first, *parts = text.split("/")
+    if not parts:
+        return _queue(QUEUE, unquote(first), text)
+    if first:
+        raise _unknown(text)
+    if text.startswith(REPLY_PREFIX):
+        return _queue(REPLY_QUEUE, text.removeprefix(REPLY_PREFIX), text)
+    if parts[:2] == ["amq", "queue"]:
+        return _queue(AMQ_QUEUE, unquote("/".join(parts[2:])) if len(parts) == 3 else "", text)
+    kind, names = parts[0], [unquote(part) for part in parts[1:]]
+    if kind not in SHAPES:
+        raise _unknown(text)
+    fewest, most = SHAPES[kind]
+    if not fewest <= len(names) <= most or not names[0]:
+        raise StompRefusal("Invalid destination", f"{text!r} is not a valid {kind} destination")
+    if kind == TOPIC:
+        return Destination(TOPIC, "", TOPIC_EXCHANGE, names[0])
+    if kind == EXCHANGE:
+        return Destination(EXCHANGE, "", names[0], names[1] if len(names) > 1 else "")
+    return Destination(kind, names[0], "", names[0])
+
+
+def _queue(kind: str, name: str, text: str) -> Destination:
+    if not name:
+        raise StompRefusal("Invalid destination", f"{text!r} is not a valid {kind} destination")
+    return Destination(kind, name, "", name)
+
+
+def _unknown(text: str) -> StompRefusal:
+    return StompRefusal("Unknown destination", f"{text[:256]!r} is not a valid destination")
+
+
+def shown(exchange: str, key: str) -> str:
+    """Where a message was sent to, as a destination."""
+    if not exchange:
+        return f"/queue/{_written(key)}"
+    if exchange == TOPIC_EXCHANGE:
+        return f"/topic/{_written(key)}"
+    return f"/exchange/{_written(exchange)}/{_written(key)}"
+
+
+def _written(name: str) -> str:
+    return name if "/" not in name and "%" not in name else quote(name, safe="!$&'()*+,;=:@~ #<>[]{}|^")

@@ -1,0 +1,96 @@
+"""CONNECT and CONNECTED: the version, the login, the virtual host, the heart-beats; and the same said in AMQP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from leveret.stomp.amqp_side import CONSUMING, PUBLISHING, AmqpSide
+from leveret.stomp.frame import VERSIONS, Frame
+from leveret.stomp.refusals import StompRefusal
+from leveret.version import VERSION
+from leveret.wire.constants import PROTOCOL_HEADER
+from leveret.wire.fields import Table
+from leveret.wire.methods import (
+    ChannelOpen,
+    ChannelOpenOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionStart,
+    ConnectionStartOk,
+    ConnectionTune,
+    ConnectionTuneOk,
+)
+
+SHORTEST_BEAT = 100  # ms
+LONGEST_BEAT = 86_400_000
+PROPERTIES: Table = {
+    "product": "STOMP client",
+    "capabilities": {"authentication_failure_close": True, "consumer_cancel_notify": True},
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Greeting:
+    version: str
+    login: str
+    passcode: str = field(repr=False)
+    host: str
+    send_every: int  # ms between our heart-beats, 0 for none
+    hear_every: int
+
+
+def greeting_of(frame: Frame) -> Greeting:
+    version = _version(frame.get("accept-version"))
+    login, passcode = frame.get("login"), frame.get("passcode")
+    if login is None or passcode is None:
+        raise StompRefusal("Bad CONNECT", "Missing login or passcode header(s)")
+    can, wants = _beats(frame.get("heart-beat") or "0,0") if version != "1.0" else (0, 0)
+    return Greeting(version, login, passcode, frame.get("host") or "/", _beat(wants), _beat(can))
+
+
+def _version(accepted: str | None) -> str:
+    if accepted is None:
+        return "1.0"
+    offered = {each.strip() for each in accepted.split(",")}
+    found = next((version for version in VERSIONS if version in offered), None)
+    if found is None:
+        supported = ",".join(reversed(VERSIONS))
+        raise StompRefusal("Version mismatch", f"Supported versions are {supported}", {"version": supported})
+    return found
+
+
+def _beats(text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 12 for part in parts):
+        raise StompRefusal("Bad CONNECT", f"heart-beat:{text[:64]} is not two numbers of milliseconds")
+    return int(parts[0]), int(parts[1])
+
+
+def _beat(milliseconds: int) -> int:
+    return min(max(milliseconds, SHORTEST_BEAT), LONGEST_BEAT) if milliseconds else 0
+
+
+def connected(greeting: Greeting, session: str) -> list[tuple[str, str]]:
+    return [
+        ("version", greeting.version),
+        ("session", session),
+        ("server", f"Leveret/{VERSION}"),
+        ("heart-beat", f"{greeting.send_every},{greeting.hear_every}"),
+    ]
+
+
+def open_connection(amqp: AmqpSide, greeting: Greeting, opened: Callable[[], None]) -> None:
+    """All at once: the connection takes one after the other, and waits for the login in between."""
+    limits = amqp.connection.limits
+    response = f"\0{greeting.login}\0{greeting.passcode}".encode()
+    amqp.say(PROTOCOL_HEADER)
+    amqp.expect(0, ConnectionStart)
+    amqp.ask(0, ConnectionStartOk(PROPERTIES, "PLAIN", response), ConnectionTune)
+    amqp.tell(0, ConnectionTuneOk(limits.channel_max, limits.frame_max, 0))
+    amqp.ask(0, ConnectionOpen(greeting.host), ConnectionOpenOk)
+    amqp.ask(CONSUMING, ChannelOpen(), ChannelOpenOk)
+    amqp.ask(PUBLISHING, ChannelOpen(), ChannelOpenOk)
+    amqp.ask(PUBLISHING, ConfirmSelect(), ConfirmSelectOk, opened)

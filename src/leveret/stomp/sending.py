@@ -1,0 +1,114 @@
+"""SEND: a destination becomes exchange and key, headers become properties, and a receipt waits for the confirm.
+
+Queues are made when they are first named, as the plugin of RabbitMQ does it. A reply-to of /temp-queue/name is a queue
+of this connection: it is made and consumed here, and the message says where to answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from leveret.queues.options import COMPARED
+from leveret.stomp.amqp_side import PUBLISHING, AmqpSide
+from leveret.stomp.destinations import QUEUE, TEMP_PREFIX, TEMP_QUEUE, parse
+from leveret.stomp.frame import Frame
+from leveret.stomp.message_headers import properties_of_send
+from leveret.stomp.refusals import StompRefusal
+from leveret.wire.fields import FieldValue, Table
+from leveret.wire.methods import QueueDeclare, QueueDeclareOk
+
+if TYPE_CHECKING:
+    from leveret.stomp.subscribing import Subscribing
+
+MOST_KNOWN = 1_000  # queues that are not declared again
+
+
+class Sending:
+    __slots__ = ("_amqp", "_known", "_next", "_receipts", "_subscribing", "_temporary", "_wall")
+
+    def __init__(self, amqp: AmqpSide, subscribing: Subscribing, wall: Callable[[], float]) -> None:
+        self._amqp = amqp
+        self._subscribing = subscribing
+        self._wall = wall
+        self._known: set[str] = set()
+        self._temporary: dict[str, str] = {}  # what their owner calls them: queue
+        self._next = 1  # number of the next publish
+        self._receipts: dict[int, str] = {}  # what waits for a confirm
+
+    def send(self, frame: Frame) -> None:
+        self._amqp.say(self.message(frame, PUBLISHING))
+        receipt = frame.get("receipt")
+        if receipt is not None:
+            self._receipts[self._next] = receipt
+        self._next += 1
+
+    def message(self, frame: Frame, channel: int) -> bytes:
+        """The publish for this channel; what it needs is made before."""
+        destination = parse(frame.need("destination"))
+        if destination.kind == TEMP_QUEUE:
+            raise StompRefusal("Invalid destination", "a /temp-queue is for reply-to only: SEND to its /reply-queue")
+        properties = properties_of_send(frame, self._wall())
+        if properties.reply_to is not None and properties.reply_to.startswith(TEMP_PREFIX):
+            properties.reply_to = self._temporary_queue(properties.reply_to)
+        if destination.kind == QUEUE and destination.name not in self._known:
+            self._amqp.ask(channel, declaration(frame, destination.name, COMPARED), QueueDeclareOk)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known.add(destination.name)
+        return self._amqp.message(channel, destination.exchange, destination.key, properties, frame.body)
+
+    def _temporary_queue(self, destination: str) -> str:
+        name = parse(destination).name
+        queue = self._temporary.get(name)
+        if queue is None:
+            queue = self._temporary[name] = self._subscribing.open_temporary(destination)
+        return queue
+
+    def forget(self, queue: str) -> None:
+        """It may be gone: declare it again before the next SEND."""
+        self._known.discard(queue)
+
+    # ---- receipts
+
+    def confirmed(self, tag: int, multiple: bool) -> list[str]:
+        """The receipts that waited for this."""
+        receipts = self._receipts
+        if not multiple:
+            return [receipts.pop(tag)] if tag in receipts else []
+        tags = []
+        for each in receipts:
+            if tag and each > tag:
+                break
+            tags.append(each)
+        return [receipts.pop(each) for each in tags]
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._receipts)
+
+
+def declaration(frame: Frame, queue: str, names: tuple[str, ...] | None = None) -> QueueDeclare:
+    """With the arguments that the frame gives: those of these names, or all that begin with x-."""
+    return QueueDeclare(
+        queue,
+        durable=frame.flag("durable", default=True),
+        exclusive=frame.flag("exclusive"),
+        auto_delete=frame.flag("auto-delete"),
+        arguments=arguments_of(frame, names),
+    )
+
+
+def arguments_of(frame: Frame, names: tuple[str, ...] | None = None) -> Table:
+    given = frame.headers.items()
+    return {name: typed(value) for name, value in given if (name.startswith("x-") if names is None else name in names)}
+
+
+def typed(value: str) -> FieldValue:
+    """STOMP knows text alone; arguments are numbers and flags as well."""
+    if value in ("true", "false"):
+        return value == "true"
+    digits = value.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) <= 18:
+        return int(value)
+    return value

@@ -1,0 +1,129 @@
+"""BEGIN, COMMIT and ABORT: what a transaction holds waits here, and is said as one transaction of AMQP at its commit.
+
+Until then the broker knows nothing of it, so several may be open at once and ABORT has nothing to undo there. The
+channel that consumes is the one that commits, since acks belong to it. Once it is transactional it stays so: acks
+outside any transaction are then committed by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leveret.stomp.amqp_side import CONSUMING, AmqpSide
+from leveret.stomp.frame import Frame
+from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.subscribing import Subscribing, Subscription
+from leveret.wire.frames import method_frame
+from leveret.wire.methods import (
+    BasicAck,
+    BasicNack,
+    ChannelFlow,
+    ChannelFlowOk,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+    TxSelectOk,
+)
+
+MOST_OPEN = 1_000
+Done = Callable[[], None] | None
+
+
+class Transaction:
+    __slots__ = ("claims", "parts", "size")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []  # frames of AMQP
+        self.claims: list[tuple[Subscription, list[int]]] = []
+        self.size = 0
+
+
+class Transactions:
+    """Those of one connection. ``hold`` is told how many bytes come to be held, or below 0 go."""
+
+    __slots__ = ("_amqp", "_hold", "_is_selected", "_most_bytes", "_open", "_size", "_subscribing")
+
+    def __init__(self, amqp: AmqpSide, subscribing: Subscribing, most_bytes: int, hold: Callable[[int], None]) -> None:
+        self._amqp = amqp
+        self._subscribing = subscribing
+        self._most_bytes = most_bytes
+        self._hold = hold
+        self._open: dict[str, Transaction] = {}
+        self._size = 0
+        self._is_selected = False
+
+    def begin(self, frame: Frame) -> None:
+        name = frame.need("transaction")
+        if name in self._open:
+            raise StompRefusal("Transaction already exists", f"there is a transaction {name[:256]!r} already")
+        if len(self._open) >= MOST_OPEN:
+            raise StompRefusal("Too many transactions", f"{MOST_OPEN} transactions are open: commit or abort some")
+        self._open[name] = Transaction()
+
+    def named(self, frame: Frame) -> Transaction | None:
+        """The one that a frame belongs to, if it belongs to any."""
+        name = frame.get("transaction")
+        if name is None:
+            return None
+        found = self._open.get(name)
+        if found is None:
+            raise StompRefusal("Bad transaction", f"Invalid transaction identifier: {name[:256]!r}")
+        return found
+
+    def add(self, transaction: Transaction, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self._most_bytes:
+            raise StompRefusal("Transaction too large", f"open transactions hold more than {self._most_bytes} bytes")
+        transaction.size += len(data)
+        transaction.parts.append(data)
+        self._hold(len(data))
+
+    def commit(self, frame: Frame, done: Done) -> None:
+        transaction = self._end(frame)
+        if not self._is_selected:
+            self._is_selected = True
+            self._amqp.ask(CONSUMING, TxSelect(), TxSelectOk)
+        self._amqp.say(b"".join(transaction.parts))
+        self._amqp.ask(CONSUMING, TxCommit(), TxCommitOk, done)
+
+    def abort(self, frame: Frame) -> None:
+        for subscription, tags in self._end(frame).claims:
+            self._subscribing.give_back(subscription, tags)
+
+    def _end(self, frame: Frame) -> Transaction:
+        frame.need("transaction")
+        transaction = self.named(frame)
+        assert transaction is not None
+        del self._open[frame.headers["transaction"]]
+        self._size -= transaction.size
+        self._hold(-transaction.size)
+        return transaction
+
+    def forget(self) -> None:
+        """The peer is gone: nothing is committed."""
+        self._hold(-self._size)
+        self._size = 0
+        self._open.clear()
+
+    # ---- acks
+
+    def settle(self, frame: Frame, done: Done) -> bool:
+        """ACK or NACK, now or with its transaction; whether ``done`` will be called later."""
+        transaction = self.named(frame)
+        subscription, tags = self._subscribing.claim(frame)
+        requeue = frame.flag("requeue", default=True)
+        ack = frame.command == "ACK"
+        methods = [BasicAck(tag) if ack else BasicNack(tag, requeue=requeue) for tag in tags]
+        data = b"".join([method_frame(CONSUMING, method) for method in methods])
+        if transaction is not None:
+            transaction.claims.append((subscription, tags))
+            self.add(transaction, data)
+            return False
+        self._amqp.say(data)
+        if self._is_selected:
+            self._amqp.ask(CONSUMING, TxCommit(), TxCommitOk, done)
+        elif done is not None:
+            self._amqp.ask(CONSUMING, ChannelFlow(active=True), ChannelFlowOk, done)  # answered behind the acks
+        else:
+            return False
+        return True

@@ -1,0 +1,71 @@
+"""S4-77: streams, leases and Spark queries from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leveret import Broker, FrozenClock
+from leveret.wire.properties import Properties
+from tests.support.command_line import Cli
+from tests.support.http_api import QUIET
+from tests.support.management_api import as_guest
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(replace(QUIET, data_dir=tmp_path / "data"), clock=FrozenClock()) as broker:
+        yield broker
+
+
+@pytest.fixture
+def cli(broker: Broker, tmp_path: Path) -> Cli:
+    return Cli(broker.http_url, tmp_path)
+
+
+def test_s4_77_streams_are_listed_and_shown(broker: Broker, cli: Cli) -> None:
+    assert "x-queue-type=stream" in cli.run("streams", "list").stderr
+    vhost = broker.vhost()
+    vhost.declare_queue("log", durable=True, arguments={"x-queue-type": "stream", "x-max-age": "7D"})
+    for _ in range(7):
+        vhost.publish("", "log", b"x")
+    as_guest(broker).put("pipeline/%2F/consumers", {"queue": "log", "consumer": "job", "offset": 2, "pinned": True})
+    vhost.set_policy("images", "^images$", {"shards-per-node": 2}, apply_to="exchanges")
+    vhost.declare_exchange("images", "x-modulus-hash", durable=True)
+    rows = cli.rows("streams", "list")
+    assert [row[1:4] for row in rows] == [["images", "shards", "2"], ["log", "stream", "1"]]
+    shown = cli.done("streams", "show", "log")
+    assert [line.split()[-1] for line in shown.splitlines() if line.startswith(("lag", "last offset"))] == ["5", "6"]
+    assert "7 d 0 h" in shown
+    assert ["job", "-", "log", "2", "5", "no", "yes", "-"] in [line.split() for line in shown.splitlines()]
+    assert "sharding: images" in cli.done("streams", "show", "images")
+    assert cli.json("streams", "show", "log")["next_offset"] == 7
+    assert "no stream 'nothing'" in cli.refused("streams", "show", "nothing")
+
+
+def test_s4_77_leases_are_listed_and_released(broker: Broker, cli: Cli) -> None:
+    assert "No leases" in cli.run("leases", "list").stderr
+    vhost = broker.vhost()
+    vhost.declare_queue("q", durable=True)
+    for _ in range(4):
+        vhost.publish("", "q", b"x", Properties(delivery_mode=2))
+    taking = {"queue": "q", "consumer": "job", "max_messages": 3}
+    as_guest(broker).post("pipeline/%2F/leases", taking)
+    (row,) = cli.rows("leases", "list")
+    assert row[:5] == ["/", "q", "job", "1", "3"]
+    assert cli.done("leases", "release", "q", "job", "--lease", "1") == "3 messages are back in queue 'q'\n"
+    assert cli.json("leases", "list") == []
+    assert vhost.message_count("q") == 4
+    assert "no queue 'none'" in cli.refused("leases", "release", "none", "job")
+
+
+def test_s4_77_spark_queries_are_listed(broker: Broker, cli: Cli) -> None:
+    assert "LeveretListener" in cli.run("spark", "list").stderr
+    report = {"id": "i", "name": "to lake", "vhost": "/", "state": "running", "lag": 12, "rows_per_second": 3.5}
+    as_guest(broker).post("pipeline/queries", report)
+    (row,) = cli.rows("spark", "list")
+    assert row[:5] == ["to lake", "running", "12", "-", "3.5/s"]
+    assert cli.json("spark", "list")[0]["id"] == "i"

@@ -1,0 +1,241 @@
+"""S4-76, S4-77: dead letters over HTTP: told in groups by cause, looked at and driven back by group or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leveret import Broker, FrozenClock
+from leveret.wire.fields import Table
+from leveret.wire.methods import BasicPublish
+from leveret.wire.properties import Properties
+from tests.support.http_api import QUIET
+from tests.support.http_objects import ObjectsApi, limited_user
+from tests.support.raw_client import RawClient
+
+PATH = "/api/dead-letters"
+TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(QUIET, clock=FrozenClock()) as broker:
+        yield broker
+
+
+@pytest.fixture
+def api(broker: Broker) -> ObjectsApi:
+    """Of exchange shop, what died in orders and in mails is in queue dead: 0, 1, 2 and 3, 4."""
+    api, vhost = ObjectsApi(broker.http_url), broker.vhost()
+    api.declare_exchange("shop", "topic")
+    api.declare_queue("dead")
+    for name in ("orders", "mails"):
+        api.declare_queue(name, arguments=TO_DEAD)
+        api.bind("shop", name, f"{name}.*")
+    for n in range(3):
+        headers: Table = {"n": n, "x-exception-message": f" out of stock {n} "}
+        vhost.publish("shop", "orders.new", b'{"n": %d}' % n, Properties(headers=headers))
+    api.take("orders", 2, "reject_requeue_false")
+    broker.clock.advance(60)
+    api.take("orders", 1, "reject_requeue_false")
+    for n in (3, 4):
+        vhost.publish("shop", f"mails.{n}", b'{"n": %d}' % n, Properties(expiration="1000"))
+    broker.clock.advance(2)
+    return api
+
+
+def told(api: ObjectsApi, path: str = PATH, **query: object) -> dict[str, Any]:
+    status, answer = api.get(path, **query)
+    assert status == 200, answer
+    found: dict[str, Any] = answer
+    return found
+
+
+def run(broker: Broker, api: ObjectsApi, queue: str, **given: object) -> dict[str, Any]:
+    """A job, to its end."""
+    status, answer = api.post(api.at("queues", queue, "/jobs"), given)
+    assert status == 202, answer
+    while True:
+        row: dict[str, Any] = api.get(f"/api/queue-jobs/{answer['id']}")[1]
+        if row["state"] != "running":
+            return row
+        broker.call(lambda: None)
+
+
+def brief(group: dict[str, Any]) -> tuple[object, ...]:
+    return tuple(group[name] for name in ("queue", "reason", "origin_queue", "exchange", "routing_key", "messages"))
+
+
+# ---- groups
+
+
+def test_s4_77_dead_letters_are_told_by_cause(broker: Broker, api: ObjectsApi) -> None:
+    answer = told(api)
+    assert sorted(map(brief, answer["groups"])) == [
+        ("dead", "expired", "mails", "shop", "mails.3", 1),
+        ("dead", "expired", "mails", "shop", "mails.4", 1),
+        ("dead", "rejected", "orders", "shop", "orders.new", 3),
+    ]
+    rejected = next(group for group in answer["groups"] if group["reason"] == "rejected")
+    assert rejected["error"] == "out of stock 0"
+    now = int(broker.clock.core.wall())
+    assert (now - rejected["oldest"], now - rejected["newest"]) == (62, 2)
+    assert (answer["looked_at"], answer["is_complete"]) == (5, True)
+    (queue,) = answer["queues"]
+    assert (queue["name"], queue["messages"], sorted(queue["sources"]), queue["others"]) == (
+        "dead",
+        5,
+        ["mails", "orders"],
+        0,
+    )
+    assert told(api, f"{PATH}/%2F") == answer
+
+
+def test_dead_letter_queues_are_found_by_policies_bindings_and_names(broker: Broker, api: ObjectsApi) -> None:
+    vhost = broker.vhost()
+    api.declare_exchange("graves", "fanout")
+    api.declare_exchange("inner", "direct")
+    assert api.post(api.at("bindings", "e", "/graves/e/inner"), {"routing_key": "deep"})[0] == 201
+    for name in ("by.policy", "by.key", "resting", "deep", "aside", "own"):
+        vhost.declare_queue(name)
+    vhost.declare_queue("stream", durable=True, arguments={"x-queue-type": "stream"})
+    for name, exchange, key in (("resting", "graves", ""), ("stream", "graves", ""), ("deep", "inner", "deep")):
+        vhost.bind(name, exchange, key)
+    vhost.bind("aside", "inner", "aside")
+    vhost.set_policy("all", "^by.policy$", {"dead-letter-exchange": "graves"})
+    vhost.set_policy("key", "^by.key$", {"dead-letter-exchange": "inner", "dead-letter-routing-key": "deep"})
+    vhost.set_policy("own", "^own$", {"dead-letter-strategy": "individual"})
+    for name in ("by.policy", "by.key", "own"):
+        vhost.publish("", name, b"x", Properties(delivery_mode=2))  # those of ActiveMQ take persistent messages alone
+        api.take(name, 1, "reject_requeue_false")
+    answer = told(api)
+    found = {queue["name"]: queue["sources"] for queue in answer["queues"] if queue["name"] != "dead"}
+    assert found == {
+        "DLQ.own": ["own"],
+        "aside": ["by.policy"],  # by a key that a message might have
+        "deep": ["by.policy", "by.key"],
+        "resting": ["by.policy"],
+    }
+    assert {brief(group)[:3] for group in answer["groups"] if group["queue"] != "dead"} == {
+        ("DLQ.own", "rejected", "own"),
+        ("deep", "rejected", "by.key"),
+        ("resting", "rejected", "by.policy"),
+    }
+
+
+def test_many_keys_become_one_group(broker: Broker, api: ObjectsApi) -> None:
+    for n in range(30):
+        broker.vhost().publish("shop", f"orders.{n}", b"x")
+    api.take("orders", 30, "reject_requeue_false")
+    (rejected,) = [group for group in told(api)["groups"] if group["reason"] == "rejected"]
+    assert (rejected["routing_key"], rejected["messages"], rejected["error"]) == (None, 33, "out of stock 0")
+
+
+def test_what_changes_is_looked_at_again_and_what_is_no_dead_letter_is_told_apart(
+    broker: Broker, api: ObjectsApi
+) -> None:
+    assert told(api)["queues"][0]["others"] == 0
+    broker.vhost().publish("", "dead", b"not dead", Properties(headers={"x-death": "no list"}))
+    answer = told(api)
+    assert (answer["queues"][0]["others"], answer["looked_at"], len(answer["groups"])) == (1, 6, 3)
+    api.delete(api.at("queues", "dead", "/contents"))
+    answer = told(api)
+    assert (answer["groups"], answer["queues"][0]["messages"], answer["is_complete"]) == ([], 0, True)
+
+
+def test_a_look_is_bounded_and_says_so(api: ObjectsApi) -> None:
+    answer = told(api, limit=2)
+    assert (answer["looked_at"], answer["is_complete"]) == (2, False)
+    assert (answer["queues"][0]["looked_at"], answer["queues"][0]["is_complete"]) == (2, False)
+    assert told(api, limit=5)["is_complete"] is True
+    status, problem = api.get(PATH, limit=0)
+    assert (status, "'limit'" in problem["reason"]) == (400, True)
+
+
+def test_only_those_who_may_read_the_queue_learn_what_is_in_it(broker: Broker, api: ObjectsApi) -> None:
+    outsider = limited_user(broker, "outsider", "", "", "^orders$")
+    answer = told(outsider)
+    assert (answer["groups"], answer["looked_at"], answer["is_complete"]) == ([], 0, False)
+    assert [(queue["name"], queue["may_read"]) for queue in answer["queues"]] == [("dead", False)]
+    assert limited_user(broker, "nobody", "", "", "", "other").get(PATH)[0] == 401
+    assert api.get(f"{PATH}/nowhere")[0] == 404
+
+
+# ---- what is done about them
+
+
+def test_s4_77_a_group_is_looked_at_and_driven_back(broker: Broker, api: ObjectsApi) -> None:
+    group = {
+        "death.reason": "expired",
+        "death.queue": "mails",
+        "death.exchange": "shop",
+        "death.routing_key": "mails.4",
+    }
+    status, answer = api.get(api.at("queues", "dead", "/messages"), **group)
+    assert (status, [message["payload"] for message in answer["messages"]]) == (200, ['{"n": 4}'])
+    row = run(broker, api, "dead", kind="redrive", **group)
+    assert (row["done"], row["death.reason"]) == (1, "expired")
+    assert api.payloads("mails") == ['{"n": 4}']
+    assert run(broker, api, "dead", kind="delete", **{"death.queue": "orders"})["done"] == 3
+    assert api.payloads("dead") == ['{"n": 3}']
+
+
+def test_s4_77_single_messages_are_driven_back(broker: Broker, api: ObjectsApi) -> None:
+    messages = api.get(api.at("queues", "dead", "/messages"))[1]["messages"]
+    chosen = [messages[0]["id"], messages[2]["id"]]
+    assert run(broker, api, "dead", kind="delete", ids=chosen, dry_run=True)["done"] == 2
+    row = run(broker, api, "dead", kind="redrive", ids=chosen)
+    assert (row["done"], row["ids"], row["messages"]) == (2, 2, 5)
+    assert api.payloads("orders") == ['{"n": 0}', '{"n": 2}']
+    assert run(broker, api, "dead", kind="redrive", ids=chosen)["done"] == 0  # they are gone
+
+
+def test_s4_77_messages_are_moved_by_what_their_body_says(broker: Broker, api: ObjectsApi) -> None:
+    api.declare_queue("other")
+    assert run(broker, api, "dead", kind="move", destination="other", json="n=2")["done"] == 1
+    assert run(broker, api, "dead", kind="move", destination="other", contains='"n": 3')["done"] == 1
+    assert run(broker, api, "dead", kind="copy", destination="other", **{"headers.n": "1"})["done"] == 1
+    assert api.payloads("other") == ['{"n": 2}', '{"n": 3}', '{"n": 1}']
+
+
+def test_headers_that_cannot_be_read_stop_nobody(broker: Broker, api: ObjectsApi) -> None:
+    """Nobody looks into them when they come: such a message is one without headers."""
+    broken = b"\x20\x00" + b"\x00\x00\x00\x05\x03abcZ"
+    header = b"\x00\x3c\x00\x00" + (4).to_bytes(8, "big") + broken
+    with RawClient.open(broker.amqp_url) as client:
+        client.send(BasicPublish(routing_key="dead"))
+        client.send_frame(2, 1, header)
+        client.send_frame(3, 1, b"body")
+        client.is_alive()
+    assert told(api)["queues"][0]["others"] == 1
+    assert api.payloads("dead")[-1] == "body"
+    for query in ({"selector": "n = 1"}, {"headers.n": "1"}):
+        status, answer = api.get(api.at("queues", "dead", "/messages"), **query)
+        assert (status, answer["looked_at"], len(answer["messages"])) == (200, 6, 1)
+    row = run(broker, api, "dead", kind="redrive")
+    assert (row["state"], row["done"], row["skipped"]) == ("done", 5, 1)
+    api.declare_queue("other")
+    assert run(broker, api, "dead", kind="move", destination="other", selector="n IS NULL")["done"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"ids": []}, "'ids'"),
+        ({"ids": "1-0-1"}, "'ids'"),
+        ({"ids": [5]}, "no id of a message"),
+        ({"ids": ["1-2"]}, "no id of a message"),
+        ({"ids": ["9999-0-1"]}, "another queue"),
+        ({"json": "n"}, "'json'"),
+        ({"contains": 5}, "'contains'"),
+        ({"headers.n": 1}, "'headers.n'"),
+        ({"death.colour": "red"}, "'death.colour'"),
+        ({"death.queue": None}, "'death.queue'"),
+    ],
+)
+def test_wrong_choices_do_not_begin(api: ObjectsApi, given: dict[str, object], words: str) -> None:
+    status, answer = api.post(api.at("queues", "dead", "/jobs"), {"kind": "delete", **given})
+    assert (status, words in answer["reason"]) == (400, True), answer
+    assert api.queue("dead")["messages"] == 5

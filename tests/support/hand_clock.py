@@ -1,0 +1,43 @@
+"""A clock for the client that only a test moves. What is due is called in the order of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+
+
+class HandTimer:
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self._now = 1_000.0
+        self._due: list[tuple[float, int, HandTimer]] = []
+        self._made = 0
+
+    def now(self) -> float:
+        return self._now
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> HandTimer:
+        timer = HandTimer(callback)
+        self._made += 1
+        heappush(self._due, (self._now + seconds, self._made, timer))
+        return timer
+
+    @property
+    def pending(self) -> list[float]:
+        """In how many seconds something is due."""
+        return sorted(round(when - self._now, 6) for when, _, timer in self._due if timer.callback is not None)
+
+    def advance(self, seconds: float) -> None:
+        until = self._now + seconds
+        while self._due and self._due[0][0] <= until:
+            self._now, _, timer = heappop(self._due)
+            if timer.callback is not None:
+                timer.callback()
+        self._now = until

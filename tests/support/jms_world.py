@@ -1,0 +1,74 @@
+"""A JMS connection to a real broker, with a clock that the test moves and the acks that were sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import leveret
+from leveret.client import Channel, Properties
+from leveret.client.jms import AckMode, Connection, ConnectionFactory, MessageConsumer, Queue, Session
+from tests.support.hand_clock import HandClock
+from tests.support.peers import inside
+
+PATIENCE = 30.0
+
+
+class JmsWorld:
+    """``channel`` is for what happens beside JMS."""
+
+    def __init__(self, broker: leveret.Broker, connection: Connection, channel: Channel, clock: HandClock) -> None:
+        self.broker = broker
+        self.connection = connection
+        self.channel = channel
+        self.clock = clock
+        self.acks: list[tuple[str, list[bytes]]] = []  # type and bodies
+
+    async def session(self, mode: AckMode = AckMode.AUTO) -> Session:
+        session = await self.connection.create_session(mode)
+        session.ack_listeners.append(
+            lambda event: self.acks.append((event.type.name, [each.body for each in event.deliveries]))
+        )
+        return session
+
+    async def consumer(self, mode: AckMode = AckMode.AUTO, queue: str = "q", **options: Any) -> MessageConsumer:
+        """In a session of its own."""
+        return await (await self.session(mode)).create_consumer(Queue(queue), **options)
+
+    async def put(self, *bodies: str, queue: str = "q", **properties: Any) -> None:
+        await self.channel.confirm_select()
+        await self.channel.declare_queue(queue, durable=True)
+        for body in bodies:
+            await self.channel.publish(body.encode(), "", queue, Properties(**properties), mandatory=True)
+
+    async def counts(self, session: Session, queue: str = "q") -> tuple[int, int]:
+        """Ready and unacked, after everything that the session has said."""
+        await session.channel.declare_queue(queue, passive=True)
+        found = inside(self.broker, queue)
+        return self.broker.call(lambda: (found.ready_count, found.unacked_count))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Turns of the loop, until it holds; each with a round trip, so that the broker has its turn, too."""
+        async with asyncio.timeout(PATIENCE):
+            while not condition():
+                await self.channel.declare_exchange("amq.direct", passive=True)
+
+    async def bodies(self, consumer: MessageConsumer, count: int) -> list[bytes]:
+        """The next so many messages, by receive()."""
+        async with asyncio.timeout(PATIENCE):
+            messages = [await consumer.receive() for _ in range(count)]
+        return [message.delivery.body for message in messages if message is not None and message.delivery is not None]
+
+
+def play(broker: leveret.Broker, scene: Callable[[JmsWorld], Awaitable[None]], **options: Any) -> None:
+    """``options`` are those of the factory. The connection is started."""
+
+    async def run() -> None:
+        clock = HandClock()
+        async with asyncio.timeout(PATIENCE):
+            async with await ConnectionFactory(broker.amqp_url, clock=clock, **options).create_connection() as connection:
+                await connection.start()
+                await scene(JmsWorld(broker, connection, await connection.client.channel(), clock))
+
+    asyncio.run(run())

@@ -1,0 +1,80 @@
+"""docs/guide/permissions.md, made of the rules: run ``make permissions-page`` after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from leveret.management.openapi import DESCRIBED
+from leveret.management.openapi_words import Needs, Operation
+from tests.support.matrix_methods import METHODS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "permissions.md"
+
+HEAD = """# Who may do what
+
+Two things decide. **Permissions** are given to a user for one virtual host: three regular expressions, for *configure*,
+*write* and *read*, matched against the names of queues and exchanges. **Tags** of a user open the HTTP API; over AMQP
+they open nothing.
+
+| Tag | Over HTTP |
+|---|---|
+| none | only the pipeline (`/api/pipeline`), with permissions |
+| `management` | sees the virtual hosts that it has permissions in, and its own connections |
+| `policymaker` | the same, and sets policies and parameters there |
+| `monitoring` | as management, and sees all virtual hosts, connections and nodes |
+| `administrator` | everything; what is done to queues, exchanges and messages takes permissions of administrators too |
+
+Without a login the answer is 401, and so it is without a tag of the management where one is needed. Everything else
+that is refused is 403 over HTTP; over AMQP it closes the channel with 403, and for the virtual host the connection with
+530. `leveret` holds to these tables by a test that tries every line with every kind of user.
+
+## AMQP
+
+All of these take permissions in the virtual host of the connection, if only empty ones.
+
+| Operation | Needs |
+|---|---|
+"""
+
+HTTP = """
+## HTTP
+
+*Sees*: permissions in the virtual host, or the tag `monitoring` or `administrator`. *Enters*: permissions in the
+virtual host, whatever the tags. *Changes*: permissions there, or `administrator`. An administrator has every role.
+"""
+WAYS = {"none": "", "see": "sees", "enter": "enters", "change": "changes"}
+
+
+def render() -> str:
+    amqp = (
+        f"| {name} | {', '.join(method.needs.permissions) or 'nothing more'} |\n" for name, method in METHODS.items()
+    )
+    return HEAD + "".join(amqp) + HTTP + "".join(_http())
+
+
+def _http() -> Iterator[str]:
+    rows = sorted(DESCRIBED.items(), key=lambda row: (row[1].tag, _path_first(row[0])))
+    for tag, group in groupby(rows, key=lambda row: row[1].tag):
+        yield f"\n### {tag}\n\n| Request | Tag | Virtual host | Permissions |\n|---|---|---|---|\n"
+        yield from (_row(key, operation) for key, operation in group)
+
+
+def _path_first(key: str) -> tuple[str, str]:
+    method, _, path = key.partition(" ")
+    return path, method
+
+
+def _row(key: str, operation: Operation) -> str:
+    needs = operation.needs
+    said = "; ".join(part for part in (", ".join(needs.permissions), needs.note) if part)
+    return f"| `{key}` | {_tag(needs)} | {WAYS[needs.entry]} | {said} |\n"
+
+
+def _tag(needs: Needs) -> str:
+    return {"": "open to all", None: "any user"}.get(needs.role, f"`{needs.role}`")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(), encoding="utf-8")

@@ -1,0 +1,90 @@
+"""A STOMP peer in a House: a real session and a real connection of a real broker, joined in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leveret.session.connection import Connection
+from leveret.stomp.session import StompSession
+from tests.support.peer_pair import House, Socket
+from tests.support.stomp_client import StompFrame, all_taken, dashed, made
+
+
+class StompSocket(Socket):
+    """The broker's end of the wire (session.connection.Peer and stomp.session.Outside)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.session: StompSession | None = None
+        self.calls: list[Callable[[], None]] = []
+        self.beats: tuple[float, float] | None = None
+
+    def write(self, data: bytes) -> None:
+        assert self.session is not None
+        self.session.hear(data)
+
+    def write_out(self, data: bytes) -> None:
+        super().write(data)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        self.calls.append(call)
+
+    def beat(self, send: float, hear: float) -> None:
+        self.beats = (send, hear)
+
+
+class StompPeer:
+    """One STOMP connection. Everything heard is kept until it is asked for."""
+
+    def __init__(self, house: House, name: str = "stomp") -> None:
+        self.house = house
+        self.socket = StompSocket()
+        self.connection = Connection(house.broker, self.socket, house.login, house.limits, name)
+        self.session = self.socket.session = StompSession(self.socket, self.connection)
+        house.broker.registry.add(self.connection)
+        house.clients.append(self)  # type: ignore[arg-type]
+
+    @classmethod
+    def open(cls, house: House, version: str = "1.2", **headers: object) -> StompPeer:
+        peer = cls(house)
+        (answer,) = peer.connect(version, **headers)
+        assert answer.command == "CONNECTED", answer
+        return peer
+
+    def connect(self, version: str = "1.2", **headers: object) -> list[StompFrame]:
+        login = {"accept-version": version, "login": "guest", "passcode": "secret", "host": "/"}
+        return self.ask("CONNECT", **{**login, **dashed(headers)})
+
+    def feed(self, data: bytes) -> None:
+        self.socket.held.append(data)
+        self.house.rest()
+
+    def pass_held(self) -> bool:
+        """What the house calls at rest: calls that wait for the loop, then bytes that wait for the reader."""
+        if self.socket.calls:
+            self.socket.calls.pop(0)()
+            return True
+        if not self.socket.held or not self.socket.reading or self.socket.closed:
+            return False
+        self.session.receive(self.socket.held.pop(0))
+        return True
+
+    def ask(self, command: str, body: bytes = b"", **headers: object) -> list[StompFrame]:
+        """Say one frame; everything heard since."""
+        self.feed(made(command, dashed(headers), body))
+        return self.heard()
+
+    def heard(self) -> list[StompFrame]:
+        data = bytes(self.socket.written)
+        self.socket.written.clear()
+        return list(all_taken(data))
+
+    def bodies(self) -> list[bytes]:
+        return [frame.body for frame in self.heard() if frame.command == "MESSAGE"]
+
+    def vanish(self) -> None:
+        """The wire is cut."""
+        self.session.lost()
+        self.connection.lost()
+        self.house.clients.remove(self)  # type: ignore[arg-type]
+        self.house.rest()

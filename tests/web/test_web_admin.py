@@ -1,0 +1,321 @@
+"""The pages of the administration: what is done on them is done at the broker."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from playwright.sync_api import Page, expect
+
+import leveret
+from leveret.auth.users import User
+from tests.support.web_forms import fill, operator_policy, press, without_notices
+from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, stand_still
+
+CANARY = "<img src=x onerror=\"alert('canary')\"><b>&amp;"
+FOUND = "document.querySelectorAll('#app img, #app script, #app b b, dialog img, #notices img').length"
+
+
+def add_user(broker: leveret.Broker, name: str, *tags: str, **patterns: str) -> None:
+    """``patterns``: its permissions in the virtual host /; without any it has none."""
+    core = broker.node.broker
+
+    def add() -> None:
+        core.users.add(name, password="secret", tags=tags)
+        if patterns:
+            core.permissions.set(name, "/", *(patterns.get(kind, "") for kind in ("configure", "write", "read")))
+
+    broker.call(add)
+
+
+def user_of(broker: leveret.Broker, name: str) -> User:
+    found = broker.call(lambda: broker.node.broker.users.get(name))
+    assert found is not None
+    return found
+
+
+# ---- users
+
+
+def test_s4_78_a_user_is_made_and_given_permissions(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+    core = broker.node.broker
+    broker.vhost().declare_exchange("shop", "topic")
+    page = log_in()
+    page.get_by_role("link", name="Admin").click()
+    press(page, "Add a user")
+    fill(page, User_name="anna", New_password="secret", Other_tags="team-a")
+    page.get_by_label("management: sees").check()
+    press(page, "Add")
+    expect(page.get_by_role("heading", name="anna")).to_be_visible()
+    expect(page.get_by_text("This user may enter no virtual host")).to_be_visible()
+    assert user_of(broker, "anna").tags == {"management", "team-a"}
+
+    press(page, "Set permissions …")
+    fill(page.get_by_role("dialog"), configure="", write="^shop$", read="^orders")
+    press(page, "Set")
+    expect(page.get_by_role("region", name="permissions", exact=True)).to_contain_text("^orders")
+    rule = broker.call(lambda: core.permissions.get("anna", "/"))
+    assert rule is not None
+    assert (rule.configure, rule.write, rule.read) == ("", "^shop$", "^orders")
+    press(page, "/")  # once more, from the list
+    expect(page.get_by_role("dialog").get_by_label("write")).to_have_value("^shop$")
+    fill(page.get_by_role("dialog"), read="^orders|^bills")
+    press(page, "Set")
+    expect(page.get_by_role("region", name="permissions", exact=True)).to_contain_text("^orders|^bills")
+
+    press(page, "Set topic permissions …")
+    fill(page.get_by_role("dialog"), Topic_exchange="shop", write=r"^order\.")
+    press(page, "Set")
+    expect(page.get_by_role("region", name="topic permissions")).to_contain_text(r"^order\.")
+
+    fill(page, Connections="5")
+    press(page, "Set limits")
+    expect(page.get_by_text("The limits of anna hold from now on.")).to_be_visible()
+    assert user_of(broker, "anna").max_connections == 5
+    page.get_by_label("Wants to").select_option("publish")
+    fill(page, Exchange="shop", Routing_key="bill.1")
+    press(page, "Ask")
+    expect(page.locator(".verdict.no")).to_contain_text(r"topic write '^order\.' does not match key 'bill.1'")
+    expect(page.locator(".verdict .passed")).to_have_count(2)
+    fill(page, Routing_key="order.1")
+    press(page, "Ask")
+    expect(page.locator(".verdict.yes")).to_contain_text("Yes.")
+    without_notices(page)
+    picture("admin-user")
+
+
+def test_s4_78_tags_and_passwords_are_changed_alone(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+    core = broker.node.broker
+    add_user(broker, "anna", "management", "own", configure=".*")
+    add_user(broker, "idle")
+    broker.call(lambda: core.users.set_limits("anna", max_connections=3, max_channels=None))
+    page = log_in(address="/#/admin")
+    expect(page.locator(".rows tr").filter(has_text="idle")).to_contain_text("no permissions")
+    expect(page.locator(".rows tr").filter(has_text="anna")).not_to_contain_text("no permissions")
+    without_notices(page)
+    picture("admin-users")
+    press(page, "Add a user")
+    fill(page, User_name="anna")
+    press(page, "Add")
+    expect(page.get_by_role("alert")).to_contain_text("User anna exists already")
+    page.keyboard.press("Escape")
+
+    page.get_by_role("link", name="anna").click()
+    press(page, "Change password …")
+    fill(page, New_password="better")
+    press(page, "Change")
+    expect(page.get_by_text("User anna has a new password.")).to_be_visible()
+    press(page, "Change tags …")
+    expect(page.get_by_label("Other tags")).to_have_value("own")
+    page.get_by_label("policymaker: sets").check()
+    press(page, "Change")
+    expect(page.locator(".badges")).to_contain_text("policymaker")
+    anna = user_of(broker, "anna")
+    assert anna.tags == {"management", "own", "policymaker"}
+    assert anna.max_connections == 3
+    assert core.users.authenticate("anna", "better", 0.0) is not None
+    assert core.users.authenticate("anna", "secret", 0.0) is None
+
+
+def test_s4_78_what_is_deleted_waits_for_an_undo(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+    core = broker.node.broker
+    add_user(broker, "anna", configure=".*")
+    broker.call(lambda: core.permissions.set_topic("anna", "/", "amq.topic", "a", "b"))
+    broker.vhost().set_policy("short", ".*", {"max-length": 1})
+    stand_still(page)
+    log_in(address="/#/admin/users/guest")
+    expect(page.get_by_role("button", name="Delete")).to_be_disabled()  # nobody deletes oneself
+    page.goto("/#/admin/users/anna")
+    press(page, "Clear vhost")
+    page.clock.run_for(5_100)
+    expect(page.get_by_text("User anna may use any routing key in /.")).to_be_visible()
+    assert broker.call(core.permissions.list_topic) == ()
+    press(page, "Clear")
+    press(page, "Undo")
+    page.clock.run_for(6_000)
+    assert broker.call(lambda: core.permissions.may_enter("anna", "/"))
+    press(page, "Clear")
+    page.clock.run_for(5_100)
+    expect(page.get_by_text("This user may enter no virtual host")).to_be_visible()
+    assert not broker.call(lambda: core.permissions.may_enter("anna", "/"))
+    press(page, "Delete")
+    page.clock.run_for(5_100)
+    expect(page.get_by_role("heading", name="Users")).to_be_visible()
+    assert "anna" not in core.users
+    page.goto("/#/admin/policies/policy/%2F/short")
+    press(page, "Delete")
+    page.clock.run_for(5_100)
+    expect(page.get_by_text("No policy yet.")).to_be_visible()
+    assert broker.call(lambda: core.vhosts["/"].policies.get("short", False)) is None
+
+
+# ---- virtual hosts, limits
+
+
+def test_s4_78_a_virtual_host_from_its_creation_to_its_end(
+    broker: leveret.Broker, log_in: LogIn, picture: Picture
+) -> None:
+    core = broker.node.broker
+    page = log_in(address="/#/admin/vhosts")
+    press(page, "Add a virtual host")
+    fill(page, Name="shop/eu", Description="orders of Europe", Tags="live")
+    press(page, "Add")
+    expect(page.get_by_role("heading", name="shop/eu")).to_be_visible()
+    expect(page.get_by_text("orders of Europe")).to_be_visible()
+    expect(page.get_by_role("region", name="permissions")).to_contain_text("guest")
+    fill(page, Queues="10")
+    press(page, "Set limits")
+    expect(page.get_by_text("The limits of shop/eu hold from now on.")).to_be_visible()
+    assert broker.call(lambda: core.vhosts["shop/eu"].max_queues) == 10
+    press(page, "Describe …")
+    fill(page.get_by_role("dialog"), Description="all orders")
+    press(page, "Change")
+    expect(page.get_by_text("all orders")).to_be_visible()
+    expect(page.locator(".badges")).to_have_text("live")
+    without_notices(page)
+    picture("admin-vhost")
+
+    page.get_by_role("link", name="Limits").click()
+    row = page.locator(".rows tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("10")
+    press(page, "Set limits …")
+    dialogue = page.get_by_role("dialog")
+    dialogue.get_by_label("For a").select_option("user")
+    fill(dialogue, User="guest")
+    page.keyboard.press("Tab")
+    fill(dialogue, Channels="7")
+    press(dialogue, "Set limits")
+    expect(row).to_have_count(2)
+    assert user_of(broker, "guest").max_channels == 7
+    without_notices(page)
+    picture("admin-limits")
+
+    row.get_by_role("link", name="shop/eu").click()
+    press(page, "Delete …")
+    expect(page.get_by_role("button", name="Delete for good")).to_be_disabled()
+    fill(page, Name_of_the_virtual_host="shop/e")
+    expect(page.get_by_role("button", name="Delete for good")).to_be_disabled()
+    fill(page, Name_of_the_virtual_host="shop/eu")
+    press(page, "Delete for good")
+    expect(page.get_by_role("heading", name="Virtual hosts")).to_be_visible()
+    assert "shop/eu" not in core.vhosts
+
+
+# ---- for others
+
+
+def test_s4_72_everybody_finds_what_the_tags_allow(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+    add_user(broker, "maker", "policymaker", read="^orders")
+    broker.vhost().set_policy("short", ".*", {"max-length": 1})
+    operator_policy(broker, "cap", {"max-length": 50})
+    log_in("maker", "secret", "/#/admin")
+    expect(page.get_by_role("heading", name="Policies", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Add a policy")).to_be_visible()
+    expect(page.get_by_role("link", name="Add an operator policy")).to_have_count(0)
+    tabs = page.get_by_role("navigation", name="Admin")
+    expect(tabs.get_by_role("link")).to_have_text(["Virtual hosts", "Access", "Policies", "Limits"])
+    page.get_by_role("link", name="cap").click()
+    expect(page.get_by_label(re.compile("^Pattern"))).to_be_disabled()
+    expect(page.get_by_role("button", name="Save")).to_have_count(0)
+    for address in ("users", "users/guest", "definitions"):
+        page.goto(f"/#/admin/{address}")
+        expect(page.get_by_text("are for administrators")).to_be_visible()
+    tabs.get_by_role("link", name="Access").click()
+    page.get_by_label("Wants to").select_option("consume")
+    fill(page, Queue="orders")
+    press(page, "Ask")
+    expect(page.locator(".verdict.yes")).to_contain_text("user 'maker' may consume: 'orders'")
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox", name="Search").fill("short")
+    expect(page.get_by_role("option", name="short")).to_contain_text("policy in /")
+
+
+def test_ctrl_k_leads_to_users_virtual_hosts_and_policies(broker: leveret.Broker, log_in: LogIn) -> None:
+    core = broker.node.broker
+    add_user(broker, "blue-user")
+    broker.call(lambda: core.add_vhost("blue-vhost"))
+    broker.vhost().set_policy("blue-policy", ".*", {"max-length": 1})
+    operator_policy(broker, "blue-cap", {"max-length": 50})
+    page = log_in()
+    for name, hint in (
+        ("blue-user", "user"),
+        ("blue-vhost", "virtual host"),
+        ("blue-policy", "policy in /"),
+        ("blue-cap", "operator policy in /"),
+    ):
+        page.keyboard.press("Control+k")
+        page.get_by_role("combobox", name="Search").fill(name)
+        found = page.get_by_role("dialog").get_by_role("option", name=name)
+        expect(found).to_contain_text(hint)
+        found.click()
+        expect(page.get_by_role("heading", name=name)).to_be_visible()
+
+
+# ---- names that somebody chose
+
+
+def furnish_with_canaries(broker: leveret.Broker) -> None:
+    core = broker.node.broker
+
+    def furnish() -> None:
+        core.users.add(CANARY, password="secret", tags=("administrator", CANARY), max_connections=9)
+        core.users.add(f"{CANARY}2", password="secret", tags=(CANARY,))
+        core.add_vhost(CANARY)
+        core.limit_vhost(CANARY, max_queues=9, max_connections=None)
+        core.permissions.set(CANARY, CANARY, "", "<b>", "<b>")
+        core.permissions.set_topic(CANARY, CANARY, CANARY, "<b>", "<b>")
+        core.policies.set(CANARY, CANARY, "<", {"dead-letter-exchange": CANARY}, apply_to="all", priority=1)
+
+    broker.call(furnish)
+    broker.vhost(CANARY).declare_exchange(CANARY, "topic")
+    broker.vhost(CANARY).declare_queue(CANARY)
+
+
+def test_s4_78_a_canary_in_every_field_shows_as_text_and_fits(
+    broker: leveret.Broker, log_in: LogIn, complaints: Complaints
+) -> None:
+    furnish_with_canaries(broker)
+    page = log_in(CANARY, "secret", "/#/admin")
+    with page.expect_response(lambda answer: "/api/users/" in answer.url):
+        page.get_by_role("link", name=CANARY, exact=True).click()
+    encoded = page.evaluate("name => encodeURIComponent(name)", CANARY)
+    described = page.request.put(
+        f"/api/vhosts/{encoded}",
+        data={"description": CANARY, "tags": [CANARY]},
+        headers={"X-Requested-With": "test"},
+    )
+    assert described.status == 204
+    addresses = ("users", f"users/{encoded}", "vhosts", f"vhosts/{encoded}", "limits", "policies")
+    for address in (*addresses, f"policies/policy/{encoded}/{encoded}"):
+        page.goto(f"/#/admin/{address}")
+        if "policies/" in address:
+            expect(page.get_by_label("Value")).to_have_value(CANARY)
+            expect(page.locator(".matches")).to_contain_text(CANARY)
+        expect(page.locator("main").get_by_text(CANARY).first).to_be_visible()
+        for width in (360, 1600):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert not does_not_fit(page), (address, width)
+        assert page.evaluate(FOUND) == 0, address
+    page.goto("/#/admin/access")
+    page.get_by_label("Virtual host").select_option(CANARY)
+    page.get_by_label("Wants to").select_option("publish")
+    fill(page, Exchange=CANARY, Routing_key=CANARY)
+    press(page, "Ask")
+    expect(page.locator(".verdict")).to_contain_text(CANARY)
+    page.goto("/#/admin/policies")
+    page.locator(".explainer").get_by_label("Virtual host").select_option(CANARY)
+    fill(page.locator(".explainer"), Name=CANARY)
+    press(page, "Explain")
+    expect(page.locator(".explained")).to_contain_text(CANARY)
+    page.goto("/#/admin/definitions")
+    fill(
+        page,
+        Or_paste_it=json.dumps(
+            {"vhosts": [{"name": f"{CANARY}3"}], "queues": [{"name": CANARY, "vhost": "x"}], CANARY: []}
+        ),
+    )
+    press(page, "See what it would do")
+    expect(page.locator(".report .problem")).to_contain_text(CANARY)
+    assert page.evaluate(FOUND) == 0
+    assert complaints == []

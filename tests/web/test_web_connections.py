@@ -1,0 +1,134 @@
+"""Who is connected: the list, one connection, one channel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ConnectionClosedByBroker
+from playwright.sync_api import expect
+
+import leveret
+from tests.support.running_clients import client
+from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit
+
+CANARY = "<img src=x onerror=\"alert('canary')\"><b>&amp;"
+INJECTED = "document.querySelectorAll('#app img, #app script, #app b b, #notices img, dialog img').length"
+
+
+@pytest.fixture
+def till(broker: leveret.Broker) -> Iterator[BlockingChannel]:
+    """A client that holds two unacked messages and has a prefetch of seven."""
+    vhost = broker.vhost()
+    vhost.declare_queue("orders")
+    with client(broker, "till 1") as channel:
+        channel.confirm_delivery()
+        channel.basic_qos(prefetch_count=7)
+        channel.basic_consume("orders", lambda *delivered: None, consumer_tag="till-tag")
+        for _ in range(2):
+            channel.basic_publish("", "orders", b"x")
+        yield channel
+
+
+def test_s4_78_connections_are_listed_filtered_and_found(
+    broker: leveret.Broker, log_in: LogIn, till: BlockingChannel, picture: Picture
+) -> None:
+    broker.call(lambda: broker.node.broker.users.add("ann", password="secret"))
+    broker.call(lambda: broker.node.broker.permissions.set("ann", "/", ".*", ".*", ".*"))
+    with ExitStack() as clients:
+        for number in range(3):
+            clients.enter_context(client(broker, f"printer {number}", "ann", "secret"))
+        page = log_in(address="/#/connections")
+        rows = page.locator(".rows tr")
+        expect(rows).to_have_count(4)
+        row = rows.filter(has_text="till 1")
+        for text in ("guest", "127.0.0.1:", "running"):
+            expect(row).to_contain_text(text)
+        picture("connections")
+        page.get_by_role("searchbox").fill("ann")
+        expect(rows).to_have_count(3)
+        page.get_by_role("searchbox").fill("TILL")
+        expect(rows).to_have_count(1)
+        page.keyboard.press("Control+k")
+        page.get_by_role("combobox", name="Search").fill("printer 2")
+        page.get_by_role("option", name="printer 2").click()
+        expect(page.get_by_role("heading", name="printer 2")).to_be_visible()
+        expect(page.locator(".tile").filter(has_text="User")).to_contain_text("ann")
+
+
+def test_s4_78_a_connection_shows_its_channels_and_their_consumers(
+    broker: leveret.Broker, log_in: LogIn, till: BlockingChannel, picture: Picture
+) -> None:
+    page = log_in(address="/#/connections")
+    page.get_by_role("link", name="till 1").click()
+    expect(page.get_by_role("heading", name="till 1")).to_be_visible()
+    expect(page.locator(".facts")).to_contain_text("PLAIN")
+    expect(page.locator(".card").filter(has_text="Client").locator("dl")).to_contain_text("till 1")
+    row = page.get_by_role("region", name="channels").locator(".rows tr")
+    expect(row.locator("td")).to_have_text(["1", "running", "confirms", "7", "2", "0", "1", "0/s", "0/s"])
+    picture("connection")
+    assert not does_not_fit(page)
+    row.get_by_role("link").click()
+    consumers = page.get_by_role("region", name="consumers")
+    expect(consumers).to_contain_text("till-tag")
+    expect(page.locator(".tile").filter(has_text="Unacked").locator("b")).to_have_text("2")
+    expect(page.locator(".tile").filter(has_text="Prefetch").first.locator("b")).to_have_text("7")
+    picture("channel")
+    assert not does_not_fit(page)
+    consumers.get_by_role("link", name="orders").click()
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+
+
+def test_a_connection_is_closed_with_a_reason(broker: leveret.Broker, log_in: LogIn, till: BlockingChannel) -> None:
+    page = log_in(address="/#/connections")
+    page.get_by_role("link", name="till 1").click()
+    page.get_by_role("button", name="Close …").click()
+    page.get_by_label("Reason").fill("moving house")
+    page.get_by_role("button", name="Close the connection").click()
+    expect(page.get_by_role("heading", name="Connections")).to_be_visible()
+    expect(page.get_by_text("No client is connected")).to_contain_text(broker.amqp_url.rpartition(":")[2].split("/")[0])
+    with pytest.raises(ConnectionClosedByBroker, match="moving house"):
+        till.start_consuming()
+    assert broker.vhost().message_count("orders") == 2
+
+
+def test_a_connection_that_is_gone_is_told(log_in: LogIn, complaints: Complaints) -> None:
+    page = log_in(address="/#/connections/nobody")
+    expect(page.get_by_role("alert").first).to_contain_text("no connection 'nobody'")
+    expect(page.get_by_role("button", name="Close …")).to_be_disabled()
+    page.goto("/#/channels/nothing")
+    expect(page.get_by_role("alert").first).to_contain_text("no channel 'nothing'")
+    page.goto("/#/")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+    assert all("404" in complaint for complaint in complaints)
+    complaints.clear()
+
+
+def test_a_canary_in_every_field_shows_as_text(broker: leveret.Broker, log_in: LogIn, complaints: Complaints) -> None:
+    core = broker.node.broker
+    broker.call(lambda: core.add_vhost(CANARY))
+    broker.call(lambda: core.users.add(CANARY, password="secret", tags=("administrator",)))
+    broker.call(lambda: core.permissions.set(CANARY, CANARY, ".*", ".*", ".*"))
+    broker.vhost(CANARY).declare_queue(CANARY)
+    parameters = pika.URLParameters(broker.amqp_url)
+    parameters.virtual_host = CANARY
+    parameters.credentials = pika.PlainCredentials(CANARY, "secret")
+    parameters.client_properties = {"connection_name": CANARY, "product": CANARY, CANARY: {CANARY: [CANARY]}}
+    connection = pika.BlockingConnection(parameters)
+    connection.channel().basic_consume(CANARY, lambda *delivered: None, consumer_tag=CANARY)
+    page = log_in(address="/#/connections")
+    expect(page.locator(".rows tr")).to_contain_text(CANARY)
+    page.get_by_role("link", name=CANARY).click()
+    expect(page.get_by_role("heading", name=CANARY)).to_be_visible()
+    expect(page.locator(".tile").filter(has_text="User")).to_contain_text(CANARY)
+    expect(page.locator(".tile").filter(has_text="Virtual host")).to_contain_text(CANARY)
+    expect(page.locator(".card dl").first).to_contain_text(CANARY)
+    page.get_by_role("region", name="channels").get_by_role("link").click()
+    expect(page.get_by_role("region", name="consumers").get_by_role("link")).to_have_text(CANARY)
+    expect(page.get_by_role("region", name="consumers").locator(".rows td").first).to_have_text(CANARY)
+    assert page.evaluate(INJECTED) == 0
+    assert complaints == []
+    connection.close()

@@ -1,0 +1,141 @@
+"""What is done to many messages of a queue: counted first, then done, watched and cancelled."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+import leveret
+from leveret.wire.properties import Properties
+from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, stand_still
+
+CANARY = "<img src=x onerror=\"alert('canary')\"><b>&amp;"
+FOUND = "document.querySelectorAll('#app img, #app script, #app b b, #notices img, dialog img').length"
+
+
+def stock(broker: leveret.Broker) -> None:
+    """Ten orders of three customers, three of them urgent."""
+    vhost = broker.vhost()
+    for name in ("orders", "other"):
+        vhost.declare_queue(name, durable=True)
+    for n in range(10):
+        body = b'{"order": %d, "customer": {"id": %d}}' % (n, n % 3)
+        vhost.publish("", "orders", body, Properties(headers={"urgent": n < 3}))
+
+
+def counts(broker: leveret.Broker) -> tuple[int, int]:
+    return broker.vhost().message_count("orders"), broker.vhost().message_count("other")
+
+
+def test_s4_78_messages_are_searched_by_json_and_moved(
+    broker: leveret.Broker, log_in: LogIn, picture: Picture, complaints: Complaints
+) -> None:
+    stock(broker)
+    page = log_in(address="/#/queues/%2F/orders")
+    page.get_by_placeholder("JSON, such as").fill("customer.id=2")
+    page.get_by_role("button", name="Look").click()
+    expect(page.locator("details.message")).to_have_count(3)
+    page.get_by_role("button", name="Move …").click()
+    box = page.get_by_role("dialog", name="Move messages of orders")
+    expect(box.get_by_label("JSON path and value")).to_have_value("customer.id=2")  # what is looked at
+    box.get_by_label("To queue").fill("nowhere")
+    box.get_by_role("button", name="Count first").click()
+    expect(box.get_by_role("alert")).to_contain_text("no queue 'nowhere'")
+    complaints.clear()  # that this was answered with 404
+    box.get_by_label("To queue").fill("other")
+    box.get_by_role("button", name="Count first").click()
+    expect(box).to_contain_text("Would move 3 messages of 10 looked at.")
+    picture("queue-move")
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert not does_not_fit(page)
+    assert counts(broker) == (10, 0)
+    box.get_by_label("JSON path and value").fill("customer.id=1")
+    expect(box.get_by_text("Would move")).to_be_hidden()  # that was a count of something else
+    box.get_by_label("JSON path and value").fill("")
+    box.get_by_label("Selector over headers").fill("urgent = TRUE")
+    box.get_by_role("button", name="Count first").click()
+    box.get_by_role("button", name="Move 3 messages").click()
+    expect(page.get_by_text("Moved 3 messages of orders to other.")).to_be_visible()
+    expect(page.locator("details.message")).to_have_count(2)  # order 2 was one of the three
+    assert counts(broker) == (7, 3)
+
+
+def test_s4_78_messages_are_copied_and_deleted(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+    stock(broker)
+    log_in(address="/#/queues/%2F/orders")
+    page.get_by_role("button", name="Copy …").click()
+    box = page.get_by_role("dialog")
+    box.get_by_label("To queue").fill("other")
+    box.get_by_label("At most").fill("4")
+    box.get_by_role("button", name="Count first").click()
+    box.get_by_role("button", name="Copy 4 messages").click()
+    expect(page.get_by_text("Copied 4 messages of orders to other.")).to_be_visible()
+    assert counts(broker) == (10, 4)
+
+    page.get_by_role("button", name="Delete …").click()
+    box.get_by_label("Body contains").fill('"order": 9')
+    box.get_by_role("button", name="Count first").click()
+    expect(box).to_contain_text("Would delete 1 message of 10 looked at.")
+    stand_still(page)
+    box.get_by_role("button", name="Delete 1 message").click()
+    expect(page.get_by_text("1 message of queue orders will be deleted in 5 s")).to_be_visible()
+    page.clock.run_for(4_000)
+    assert counts(broker) == (10, 4)
+    page.clock.run_for(1_100)
+    expect(page.get_by_text("Deleted 1 message of orders.")).to_be_visible()
+    assert counts(broker) == (9, 4)
+
+
+def test_s4_78_dead_letters_are_driven_back_at_a_rate_and_the_job_is_cancelled(
+    broker: leveret.Broker, log_in: LogIn, picture: Picture
+) -> None:
+    stock(broker)
+    vhost = broker.vhost()
+    vhost.declare_queue("work", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "other"})
+    for _ in range(3):
+        vhost.publish("", "work", b"x")
+        got = vhost.get("work")
+        assert got is not None
+        vhost.nack(got.delivery_tag, requeue=False)
+    vhost.publish("", "other", b"not dead")
+    page = log_in(address="/#/queues/%2F/other")
+    page.get_by_role("button", name="Retry …").click()
+    box = page.get_by_role("dialog")
+    box.get_by_label("Messages a second").fill("0.01")
+    box.get_by_role("button", name="Count first").click()
+    expect(box).to_contain_text("Would retry 3 messages of 4 looked at.")
+    expect(box).to_contain_text("Back to work (3).")
+    expect(box).to_contain_text("1 message would stay: they are no dead letters")
+    box.get_by_role("button", name="Retry 3 messages").click()
+    running = page.get_by_role("region", name="Under way")
+    expect(running).to_contain_text("Retrying messages of other at 0.01/s: 1 of 3")
+    picture("queue-job")
+    running.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_text("Cancelled. Retried 1 message of other before.")).to_be_visible()
+    assert vhost.message_count("work") == 1
+
+
+def test_a_stream_can_only_be_copied_from(broker: leveret.Broker, log_in: LogIn) -> None:
+    broker.vhost().declare_queue("log", durable=True, arguments={"x-queue-type": "stream"})
+    page = log_in(address="/#/queues/%2F/log")
+    expect(page.locator(".badges")).to_contain_text("stream")
+    expect(page.get_by_role("button", name="Copy …")).to_be_visible()
+    for name in ("Move …", "Delete …", "Retry …", "Purge"):
+        expect(page.get_by_role("button", name=name)).to_be_hidden()
+
+
+def test_a_canary_in_a_job_shows_as_text(broker: leveret.Broker, log_in: LogIn, complaints: Complaints) -> None:
+    vhost = broker.vhost()
+    vhost.declare_queue(CANARY)
+    vhost.declare_queue(f"{CANARY}2")
+    vhost.publish("", CANARY, b"x")
+    page = log_in(address="/#/queues")
+    page.get_by_role("link", name=CANARY, exact=True).click()
+    page.get_by_role("button", name="Move …").click()
+    box = page.get_by_role("dialog")
+    expect(box.get_by_role("heading")).to_contain_text(CANARY)
+    box.get_by_label("To queue").fill(f"{CANARY}2")
+    box.get_by_role("button", name="Count first").click()
+    box.get_by_role("button", name="Move 1 message").click()
+    expect(page.get_by_text("Moved 1 message of")).to_contain_text(f"of {CANARY} to {CANARY}2.")
+    assert page.evaluate(FOUND) == 0
+    assert complaints == []

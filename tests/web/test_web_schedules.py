@@ -1,0 +1,106 @@
+"""Messages that wait for their time, seen and cancelled through the page."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import leveret
+from leveret.wire.properties import Properties
+from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, stand_still
+
+CANARY = "<img src=x onerror=\"alert('canary')\"><b>&amp;"
+FOUND = "document.querySelectorAll('#app img, #app script, #app b b, #notices img').length"
+
+
+def schedule(broker: leveret.Broker, exchange: str, key: str, seconds: float, vhost: str = "/") -> None:
+    due = round((broker.clock.core.wall() + seconds) * 1000)
+    broker.vhost(vhost).publish(exchange, key, b"x" * 2000, Properties(headers={"x-deliver-at": due}))
+
+
+def test_s4_78_scheduled_messages_are_counted_down(
+    broker: leveret.Broker, log_in: LogIn, page: Page, picture: Picture
+) -> None:
+    """Whatever the browser's clock says: that of the broker counts."""
+    broker.vhost().declare_queue("reminders")
+    broker.vhost().declare_exchange("shop", "topic")
+    broker.clock.advance(1_000_000)
+    schedule(broker, "", "reminders", 3 * 86_400 + 7_230)
+    schedule(broker, "shop", "order.late", 650)
+    stand_still(page)
+    log_in(address="/#/schedules")
+    rows = page.locator(".rows tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text(re.compile(r"10 min \d+ s"))
+    expect(rows.first).to_contain_text("order.late")
+    expect(rows.last).to_contain_text("3 d 2 h")
+    expect(rows.last).to_contain_text("2.0 KiB")
+    shown = rows.first.locator(".countdown").inner_text()
+    page.clock.run_for(3_000)
+    expect(rows.first.locator(".countdown")).to_have_text(f"10 min {int(shown.split()[2]) - 3} s")
+    picture("schedules")
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert not does_not_fit(page)
+    page.get_by_placeholder("Filter by exchange or routing key").fill("remind")
+    page.clock.run_for(300)
+    expect(rows).to_have_count(1)
+
+
+def test_s4_78_a_scheduled_message_is_cancelled(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+    vhost = broker.vhost()
+    vhost.declare_queue("reminders")
+    schedule(broker, "", "reminders", 60)
+    stand_still(page)
+    log_in(address="/#/schedules")
+    page.get_by_role("button", name="Cancel reminders").click()
+    expect(page.get_by_text("The message for (AMQP default) → reminders will never be sent in 5 s")).to_be_visible()
+    page.clock.run_for(4_000)
+    assert vhost.scheduled_count() == 1
+    page.clock.run_for(1_100)
+    expect(page.get_by_text("is cancelled.")).to_be_visible()
+    expect(page.get_by_role("heading", name="No message waits for its time")).to_be_visible()
+    assert vhost.scheduled_count() == 0
+
+
+def test_schedules_of_all_virtual_hosts_or_of_one(
+    broker: leveret.Broker, log_in: LogIn, picture: Picture, complaints: Complaints
+) -> None:
+    page = log_in(address="/#/schedules")
+    expect(page.get_by_text("x-deliver-at").first).to_be_visible()
+    picture("schedules-empty")
+    core = broker.node.broker
+    broker.call(lambda: core.add_vhost(CANARY))
+    broker.call(lambda: core.permissions.set("guest", CANARY, ".*", ".*", ".*"))
+    broker.vhost(CANARY).declare_exchange(CANARY, "topic")
+    schedule(broker, CANARY, CANARY, 60, CANARY)
+    schedule(broker, "", "reminders", 60)
+    page.reload()
+    rows = page.locator(".rows tr")
+    expect(rows).to_have_count(2)
+    page.get_by_label("Virtual host").select_option(CANARY)
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text(CANARY)
+    page.get_by_role("button", name="Cancel", exact=False).first.click()
+    expect(page.locator(".notice")).to_contain_text(CANARY)
+    assert page.evaluate(FOUND) == 0
+    assert complaints == []
+
+
+@pytest.mark.parametrize("reads", ["", ".*"])
+def test_a_virtual_host_that_is_closed_is_left_out_or_told(
+    broker: leveret.Broker, log_in: LogIn, complaints: Complaints, reads: str
+) -> None:
+    core = broker.node.broker
+    broker.call(lambda: core.add_vhost("open"))
+    broker.call(lambda: core.users.add("ann", password="secret", tags=("management",)))
+    broker.call(lambda: core.permissions.set("ann", "/", "", "", ""))
+    broker.call(lambda: core.permissions.set("ann", "open", "", "", reads))
+    schedule(broker, "", "reminders", 60, "open")
+    page = log_in("ann", "secret", "/#/schedules")
+    if reads:
+        expect(page.locator(".rows tr")).to_have_count(1)
+    else:
+        expect(page.get_by_role("alert")).to_contain_text("refused for user 'ann'")
+    complaints.clear()  # that the other one answers with 403

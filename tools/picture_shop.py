@@ -1,0 +1,149 @@
+"""A shop that has been at work for a while: the example data of the pictures in the guide.
+
+The broker's clock begins in the past and is moved to the present step by step, while real clients publish, consume and
+refuse. So the charts are full after seconds, and every number on the pages was made by messages that really moved.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pika
+
+import leveret
+from leveret.clock import Clock
+from leveret.config import Settings
+
+STEPS = 130
+SECONDS = 5  # of the broker's time in each step
+CITIES = ("Ghent", "Turin", "Porto", "Graz", "Malmö", "Lyon")
+TO_DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+BOUND = {
+    "orders": ("order.#", TO_DEAD),
+    "invoices": ("order.paid", TO_DEAD),
+    "mails": ("order.paid", {"x-message-ttl": 240_000, **TO_DEAD}),
+    "parcels": ("parcel.*", {"x-max-priority": 5}),
+    "returns": ("order.returned", {}),
+    "clicks": ("click.*", {"x-queue-type": "stream"}),
+}
+
+
+class LateClock(Clock):
+    """Runs with the machine, but began all the steps ago."""
+
+    def wall(self) -> float:
+        return super().wall() - STEPS * SECONDS
+
+
+class Client:
+    """One connection with a name that people know it by."""
+
+    def __init__(self, broker: leveret.Broker, name: str) -> None:
+        parameters = pika.URLParameters(f"{broker.amqp_url}?heartbeat=0")
+        parameters.client_properties = {"connection_name": name}
+        self.connection = pika.BlockingConnection(parameters)
+        self.channel = self.connection.channel()
+        self.channel.confirm_delivery()
+        self._held: deque[tuple[int, bytes]] = deque()
+
+    def publish(self, key: str, what: dict[str, Any], headers: dict[str, Any] | None = None) -> None:
+        properties = pika.BasicProperties(
+            content_type="application/json", delivery_mode=2, message_id=f"{key}-{what['id']}", headers=headers
+        )
+        self.channel.basic_publish("shop", key, json.dumps(what).encode(), properties)
+
+    def consume(self, queue: str, tag: str, prefetch: int) -> None:
+        def take(channel: object, method: Any, properties: object, body: bytes) -> None:
+            self._held.append((method.delivery_tag, body))
+
+        self.channel.basic_qos(prefetch_count=prefetch)
+        self.channel.basic_consume(queue, take, consumer_tag=tag)
+
+    def work(self, most: int) -> None:
+        """Acks so many of what it was given; refuses what is addressed to nowhere."""
+        self.connection.process_data_events(0)
+        for _ in range(min(most, len(self._held))):
+            tag, body = self._held.popleft()
+            if json.loads(body).get("city") is None:
+                self.channel.basic_nack(tag, requeue=False)
+            else:
+                self.channel.basic_ack(tag)
+        self.connection.process_data_events(0)
+
+
+def build(client: Client) -> None:
+    channel = client.channel
+    channel.exchange_declare("shop", "topic", durable=True)
+    channel.exchange_declare("partners", "fanout", durable=True)
+    channel.exchange_bind("partners", "shop", "parcel.#")
+    channel.queue_declare("dead", durable=True)
+    for name, (key, arguments) in BOUND.items():
+        channel.queue_declare(name, durable=True, arguments=arguments)
+        channel.queue_bind(name, "shop", key)
+
+
+def sell(checkout: Client, step: int, chance: random.Random) -> None:
+    """What one step brings in: more and more, with waves."""
+    for number in range(4 + step // 20 + step % 6):
+        order = {"id": step * 100 + number, "city": chance.choice(CITIES), "total": chance.randrange(900, 20_000) / 100}
+        if chance.random() < 0.02:
+            order["city"] = None
+            checkout.publish("order.paid", order, {"x-exception-message": "no city in the address"})
+        else:
+            checkout.publish("order.paid", order, {"customer": chance.choice(("new", "known"))})
+        checkout.publish("click.buy", {"id": order["id"], "page": "/basket"})
+    checkout.publish("parcel.small", {"id": step, "city": chance.choice(CITIES)})
+    if step % 9 == 0:
+        checkout.publish("order.returned", {"id": step, "city": chance.choice(CITIES), "why": "too small"})
+
+
+def remind(checkout: Client, broker: leveret.Broker) -> None:
+    """Messages whose time comes later."""
+    for hours in (1, 5, 24, 72):
+        due = int((broker.node.broker.clock.wall() + hours * 3600) * 1000)
+        checkout.publish("order.returned", {"id": hours, "city": "Ghent"}, {"x-deliver-at": due})
+
+
+def lead_a_life(broker: leveret.Broker) -> str:
+    """An order that is refused once, dies, is sent back and bought after all; gives its message-id."""
+    desk = Client(broker, "desk")
+    desk.channel.queue_declare("gifts", durable=True, arguments=TO_DEAD)
+    desk.channel.queue_bind("gifts", "shop", "gift.*")
+    desk.publish("gift.wrapped", {"id": 4711, "city": "Porto"}, {"customer": "known"})
+    for requeue, later in ((True, 2), (False, 40)):
+        method = desk.channel.basic_get("gifts")[0]
+        broker.clock.advance(later)
+        desk.channel.basic_nack(method.delivery_tag, requeue=requeue)
+    desk.connection.close()
+    return "gift.wrapped-4711"
+
+
+@contextmanager
+def running_shop(data_dir: Path) -> Iterator[leveret.Broker]:
+    """A broker with all of it, its clients still connected, its clock in the present."""
+    settings = Settings(
+        amqp_port=0, http_port=0, https_port=None, stomp_port=None, data_dir=data_dir, node_name="leveret@shop"
+    )
+    chance = random.Random(7)
+    with leveret.Broker(settings, clock=LateClock()) as broker, ExitStack() as leaving:
+        checkout, packer, biller, mailer = (Client(broker, name) for name in ("checkout", "packer", "biller", "mailer"))
+        for client in (checkout, packer, biller, mailer):
+            leaving.callback(client.connection.close)
+        build(checkout)
+        packer.consume("orders", "packer-1", 50)
+        biller.consume("invoices", "biller-1", 20)
+        mailer.consume("mails", "mailer-1", 3)
+        for step in range(STEPS):
+            sell(checkout, step, chance)
+            packer.work(7 + step // 20)
+            biller.work(6 + step % 5)
+            mailer.work(6 + step % 4)
+            broker.clock.advance(SECONDS)
+        remind(checkout, broker)
+        yield broker

@@ -1,0 +1,153 @@
+"""Take the pictures of the guide: docs/pictures, from a running broker, by a real Chromium.
+
+python tools/take_pictures.py            all of them
+python tools/take_pictures.py NAME ...   these
+
+The shop of picture_shop.py is open while they are taken. Light, 1280 pixels wide; each is cut below what it shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from picture_shop import lead_a_life, running_shop
+from playwright.sync_api import Page, sync_playwright
+
+import leveret
+
+TARGET = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+WIDTH = 1280
+PATIENCE = 15_000.0  # milliseconds that something may take to show
+
+RABBITMQ_EXPORT = {
+    "rabbitmq_version": "3.12.1",
+    "vhosts": [{"name": "/"}, {"name": "warehouse"}],
+    "users": [{
+        "name": "till", "tags": ["management"], "hashing_algorithm": "rabbit_password_hashing_sha256",
+        "password_hash": "JRQvF1VT3C4hgJPZfR/3smiIeUwAHgRLDPFt4BbA6FGyMUyi",
+    }],
+    "permissions": [{"user": "till", "vhost": "warehouse", "configure": "", "write": ".*", "read": ".*"}],
+    "policies": [{
+        "vhost": "warehouse", "name": "mirrored", "pattern": "^stock", "apply-to": "queues", "priority": 0,
+        "definition": {"ha-mode": "all", "max-length": 100000},
+    }],
+    "exchanges": [{
+        "name": "stock", "vhost": "warehouse", "type": "topic", "durable": True, "auto_delete": False,
+        "internal": False, "arguments": {},
+    }],
+    "queues": [
+        {"name": name, "vhost": "warehouse", "durable": True, "auto_delete": False, "arguments": {"x-queue-type": kind}}
+        for name, kind in (("stock.in", "quorum"), ("stock.out", "classic"))
+    ],
+    "bindings": [{
+        "source": "stock", "vhost": "warehouse", "destination": "stock.in", "destination_type": "queue",
+        "routing_key": "in.#", "arguments": {},
+    }],
+    "parameters": [{
+        "component": "shovel", "name": "to-the-old-site", "vhost": "warehouse",
+        "value": {"src-uri": "amqp://", "src-queue": "stock.out", "dest-uri": "amqp://old", "dest-queue": "stock"},
+    }],
+}  # fmt: skip
+
+
+def overview(page: Page, broker: leveret.Broker) -> None:
+    page.goto("/#/")
+    page.locator(".chart path.line").first.wait_for()
+
+
+def queues(page: Page, broker: leveret.Broker) -> None:
+    page.goto("/#/queues")
+    page.locator(".rows tr svg").first.wait_for()
+
+
+def message(page: Page, broker: leveret.Broker) -> None:
+    page.goto("/#/queues/%2F/invoices")
+    page.locator(".message summary").first.click()
+    page.locator(".payload").first.wait_for()
+    page.evaluate("window.scrollTo(0, document.querySelector('.browser').getBoundingClientRect().top - 60)")
+
+
+def dead_letters(page: Page, broker: leveret.Broker) -> None:
+    page.goto("/#/dead-letters")
+    page.get_by_role("button", name="Retry rejected in orders").click()
+    page.get_by_role("dialog").wait_for()
+
+
+def exchange(page: Page, broker: leveret.Broker) -> None:
+    page.goto("/#/exchanges/%2F/shop")
+    page.locator("svg.topology-picture").wait_for()
+
+
+def definitions(page: Page, broker: leveret.Broker) -> None:
+    page.goto("/#/admin/definitions")
+    page.get_by_label("Or paste it").fill(json.dumps(RABBITMQ_EXPORT, indent=1))
+    page.get_by_role("button", name="See what it would do").click()
+    page.get_by_role("heading", name="What it would do").wait_for()
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+
+
+def biography(page: Page, broker: leveret.Broker) -> None:
+    page.goto("/#/traces/%2F")
+    page.get_by_role("button", name="Switch tracing on").click()
+    page.get_by_text("No message has come since").wait_for()
+    page.goto(f"/#/traces/%2F/{lead_a_life(broker)}")
+    page.locator(".timeline > li").first.wait_for()
+
+
+PICTURES: dict[str, tuple[Callable[[Page, leveret.Broker], None], int]] = {
+    "overview": (overview, 760),
+    "queues": (queues, 440),
+    "message": (message, 620),
+    "dead-letters": (dead_letters, 560),
+    "exchange": (exchange, 820),
+    "import": (definitions, 760),
+    "biography": (biography, 760),
+}
+
+
+def log_in(page: Page) -> None:
+    page.goto("/")
+    page.get_by_label("User name").fill("guest")
+    page.get_by_label("Password").fill("guest")
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("navigation", name="Pages").wait_for()
+
+
+def take(names: list[str]) -> None:
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        sys.exit("no Chromium on the path: install it (`make foreign` does so on Debian)")
+    root = os.name == "posix" and os.geteuid() == 0  # Chromium has no sandbox for root
+    TARGET.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, running_shop(Path(folder) / "data") as broker, sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=program, args=["--no-sandbox"] if root else [])
+        context = browser.new_context(base_url=broker.http_url, color_scheme="light", locale="en-GB")
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        log_in(page)
+        for name in names:
+            prepare, height = PICTURES[name]
+            page.set_viewport_size({"width": WIDTH, "height": height})
+            prepare(page, broker)
+            target = TARGET / f"{name}.png"
+            page.screenshot(path=target)
+            print(f"{target.relative_to(Path.cwd())}  {target.stat().st_size // 1000} kB")
+        browser.close()
+
+
+def main() -> None:
+    names = sys.argv[1:] or list(PICTURES)
+    unknown = [name for name in names if name not in PICTURES]
+    if unknown:
+        sys.exit(f"no picture is called {', '.join(unknown)}: there are {', '.join(PICTURES)}")
+    take(names)
+
+
+if __name__ == "__main__":
+    main()
