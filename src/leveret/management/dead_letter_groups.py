@@ -7,13 +7,13 @@ queue held is remembered until something happens to it, so that a page that asks
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 from leveret.broker.errands import Errands
 from leveret.broker.queue_jobs import Job, Scope
 from leveret.management.deaths import FirstDeath, Headers, first_death, headers_of
+from leveret.management.job_ends import JobEnd
 from leveret.management.message_view import plain
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.counters import QueueCounters
@@ -123,29 +123,18 @@ class Tally(Job):
 
     def __init__(self, queue: ClassicQueue, errands: Errands, most: int) -> None:
         self.groups = Groups()
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        super().__init__(queue, errands, Scope(limit=most, on_done=lambda job: self._tell()))
+        self._ending = JobEnd()
+        super().__init__(queue, errands, Scope(limit=most, on_done=self._ending.tell))
 
     @property
     def is_complete(self) -> bool:
         return self._walk.is_over or self.done >= self.queue.ready
 
     async def until_over(self) -> None:
-        self.start()
-        try:
-            async with asyncio.timeout(SECONDS):
-                await self._over
-        except TimeoutError:
-            pass
-        finally:
-            self.cancel()
+        await self._ending.of(self, SECONDS)
 
     def pace(self) -> int:
         return PACE
-
-    def _tell(self) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
         self.done += 1

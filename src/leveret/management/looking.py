@@ -12,7 +12,6 @@ takes fewer messages at a time where they are large, since each has to be read f
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from leveret.management.bodies import text_of
 from leveret.management.deaths import QUERY as DEATH
 from leveret.management.deaths import WantedDeath, headers_of, wanted_death
 from leveret.management.errors import BadRequest
+from leveret.management.job_ends import JobEnd
 from leveret.management.message_view import plain
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
@@ -145,31 +145,20 @@ class Look(Browse):
     def __init__(self, queue: ClassicQueue, errands: Errands, sieve: Sieve | None, limit: int) -> None:
         self._sieve = sieve
         self._shown_bytes = self._seen_bytes = 0
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        super().__init__(queue, errands, Scope(self._wants, limit, lambda job: self._tell()))
+        self._ending = JobEnd()
+        super().__init__(queue, errands, Scope(self._wants, limit, self._ending.tell))
 
     @property
     def is_complete(self) -> bool:
         return self._walk.is_over
 
     async def until_over(self) -> None:
-        self.start()
-        try:
-            async with asyncio.timeout(SECONDS):
-                await self._over
-        except TimeoutError:
-            pass
-        finally:
-            self.cancel()
+        await self._ending.of(self, SECONDS)
 
     def pace(self) -> int:
         if self._sieve is None or not self.looked_at:
             return STEP if self._sieve is None else 20
         return max(1, min(STEP, STEP_BYTES * self.looked_at // max(self._seen_bytes, 1)))
-
-    def _tell(self) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
 
     def _wants(self, message: Message) -> bool:
         if self.looked_at > MOST_LOOKED_AT or self._shown_bytes > MOST_BYTES:

@@ -7,6 +7,7 @@ import { check, choice, dialogue, field, form } from "../forms.js";
 import { duration, isNumber, number, rate } from "../format.js";
 import { tell } from "../notices.js";
 import { rateSpark } from "../rate_spark.js";
+import { Remembered } from "../remembered.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
 import { vhostChoice, vhostNames } from "../vhosts.js";
@@ -24,8 +25,6 @@ const COLUMNS = [
 
 const SAMPLES = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 10 };
 const FEW = 500; // queues
-const KEPT = 60; // values of one queue
-const MOST_SEEN = 2000; // queues that were looked at
 
 export async function find(text, signal) {
   const answer = await get("/api/queues", { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost" }, { signal });
@@ -103,22 +102,19 @@ function queueSource(address, depths) {
 
 /** How many messages each queue had: by the broker's samples, or by what this page has seen itself. */
 class Depths {
-  #seen = new Map();
+  #seen = new Remembered();
 
   note(row) {
-    const key = JSON.stringify([row.vhost, row.name]);
-    const known = this.#seen.get(key) ?? [];
-    this.#seen.delete(key); // the one that was noted last stands at the end
-    this.#seen.set(key, [...known, row.messages].slice(-KEPT));
-    if (this.#seen.size > MOST_SEEN) this.#seen.delete(this.#seen.keys().next().value);
+    this.#seen.note(keyOf(row), row.messages);
   }
 
   of(row) {
     const samples = row.messages_details?.samples;
-    if (samples) return samples.map((one) => one.sample).reverse();
-    return this.#seen.get(JSON.stringify([row.vhost, row.name])) ?? [];
+    return samples ? samples.map((one) => one.sample).reverse() : this.#seen.of(keyOf(row));
   }
 }
+
+const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
 
 export function drain(seconds, row) {
   if (row.messages === 0) return "empty";
