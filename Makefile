@@ -15,7 +15,7 @@ NODE_DIR := tests/compat/node
 PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo check lint test compat spark-long fuzz fuzz-http permissions-page crash bench bench-spark bench-polling bench-deps bench-compare foreign clean
+.PHONY: help run demo check lint test compat spark-long fuzz fuzz-http pictures permissions-page crash bench bench-spark bench-clients bench-polling bench-deps bench-compare foreign clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -54,6 +54,10 @@ fuzz: .venv/.installed-dev ## property and fuzz tests with fresh seeds for TIME 
 fuzz-http: .venv/.installed-dev ## EXAMPLES fresh requests to each endpoint of the HTTP API, right and wrong ones
 	LEVERET_SCHEMATHESIS_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -q tests/integration/test_schemathesis.py $(PYTEST_ARGS)
 
+pictures: .venv/.installed-dev ## take the pictures of the guide from a running broker (ARGS="overview queues")
+	@sh tools/install_debian.sh chromium=chromium
+	$(BIN)/python -m tools.take_pictures $(ARGS)
+
 permissions-page: .venv/.installed-dev ## write docs/guide/permissions.md from the rules that the tests hold the broker to
 	$(BIN)/python -m tests.support.permission_page
 
@@ -66,6 +70,9 @@ bench: .venv/.installed ## speed and memory against RabbitMQ (AMQPBENCH=path/to/
 bench-spark: .venv/.installed-dev ## the pipeline on Spark against its targets and RabbitMQ with pika (AMQPBENCH=..., ARGS="--scenarios noop")
 	@$(BIN)/python -m benchmarks.pipeline.run --amqpbench "$(AMQPBENCH)" $(ARGS)
 
+bench-clients: .venv/.installed-dev ## leveret.client beside pika and aio-pika (ARGS="--smoke" for a try)
+	@$(BIN)/python -m benchmarks.clients.run $(ARGS)
+
 bench-polling: .venv/.installed ## what 10,000 queues polled every 5 s cost others (AMQPBENCH=...)
 	@$(BIN)/python -m benchmarks.polling --amqpbench "$(AMQPBENCH)" $(ARGS)
 
@@ -76,7 +83,7 @@ bench-compare: .venv/.installed ## the same benchmark for this tree and for REF 
 	@sh tools/bench_compare.sh "$(PYTHON)" "$(REF)" --amqpbench "$(AMQPBENCH)" $(ARGS)
 
 foreign: ## the programs of other languages that the tests talk to
-	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm cc=gcc mkfs.ext4=e2fsprogs java=openjdk-17-jre-headless chromium=chromium
+	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm Net::Stomp=libnet-stomp-perl cc=gcc mkfs.ext4=e2fsprogs java=openjdk-17-jre-headless chromium=chromium
 	@sh tools/install_node_modules.sh $(NODE_DIR)
 	@sh tools/fetch_rabbitmqadmin.sh build/foreign/rabbitmqadmin
 

@@ -62,8 +62,8 @@ NOTES = {
 Without `data_dir` the folder is `leveret` in `XDG_DATA_HOME` or `LOCALAPPDATA`, else `.local/share/leveret` in your
 home. Leveret makes this folder, but **keeps nothing in it yet**: everything lives in memory.""",
     "listeners": """\
-A port of 0 picks a free one, which the banner names; `off` opens none. The HTTP and STOMP ports are accepted, but
-**nothing listens there yet**. TLS is described in [security](security.md).""",
+A port of 0 picks a free one, which the banner names; `off` opens none. TLS is described in
+[security](security.md), STOMP in [its own page](stomp.md).""",
     "logins": """\
 The password has no flag, because flags show in a list of processes.""",
 }

@@ -1,15 +1,17 @@
 #!/bin/sh
-# install_debian.sh PROGRAM=PACKAGE ...: installs the packages whose program is missing.
+# install_debian.sh PROGRAM=PACKAGE ...: installs the packages whose program is missing; A::B is a module of Perl.
 # Root on Debian: by apt-get. Otherwise it says what is missing, and fails only if LEVERET_REQUIRE_ALL=1.
 set -eu
 programs=
 packages=
 for pair in "$@"; do
     program=${pair%=*}
-    if ! command -v "$program" >/dev/null 2>&1; then
-        programs="$programs $program"
-        packages="$packages ${pair##*=}"
-    fi
+    case "$program" in
+        *::*) perl "-M$program" -e 1 >/dev/null 2>&1 && continue ;;
+        *) command -v "$program" >/dev/null 2>&1 && continue ;;
+    esac
+    programs="$programs $program"
+    packages="$packages ${pair##*=}"
 done
 [ -n "$packages" ] || exit 0
 

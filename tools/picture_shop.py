@@ -56,7 +56,7 @@ class Client:
         properties = pika.BasicProperties(
             content_type="application/json", delivery_mode=2, message_id=f"{key}-{what['id']}", headers=headers
         )
-        self.channel.basic_publish("shop", key, json.dumps(what).encode(), properties)
+        self.channel.basic_publish("shop", key, json.dumps(what, ensure_ascii=False).encode(), properties)
 
     def consume(self, queue: str, tag: str, prefetch: int) -> None:
         def take(channel: object, method: Any, properties: object, body: bytes) -> None:
@@ -111,7 +111,7 @@ def remind(checkout: Client, broker: leveret.Broker) -> None:
 
 
 def lead_a_life(broker: leveret.Broker) -> str:
-    """An order that is refused once, dies, is sent back and bought after all; gives its message-id."""
+    """An order that is given back once, refused then, and dies; gives its message-id."""
     desk = Client(broker, "desk")
     desk.channel.queue_declare("gifts", durable=True, arguments=TO_DEAD)
     desk.channel.queue_bind("gifts", "shop", "gift.*")
@@ -124,26 +124,42 @@ def lead_a_life(broker: leveret.Broker) -> str:
     return "gift.wrapped-4711"
 
 
+class Shop:
+    """Those who work there, and what they have done so far."""
+
+    def __init__(self, broker: leveret.Broker, leaving: ExitStack) -> None:
+        names = ("checkout", "packer", "biller", "mailer")
+        self._clients = {name: Client(broker, name) for name in names}
+        for client in self._clients.values():
+            leaving.callback(client.connection.close)
+        self.broker = broker
+        self._chance = random.Random(7)
+        self._steps = 0
+        build(self._clients["checkout"])
+        self._clients["packer"].consume("orders", "packer-1", 50)
+        self._clients["biller"].consume("invoices", "biller-1", 20)
+        self._clients["mailer"].consume("mails", "mailer-1", 3)
+        remind(self._clients["checkout"], broker)
+
+    def step(self) -> None:
+        """Some seconds of the broker's time."""
+        step = self._steps
+        sell(self._clients["checkout"], step, self._chance)
+        self._clients["packer"].work(7 + step // 20)
+        self._clients["biller"].work(6 + step % 5)
+        self._clients["mailer"].work(6 + step % 4)
+        self._steps += 1
+        self.broker.clock.advance(SECONDS)
+
+
 @contextmanager
-def running_shop(data_dir: Path) -> Iterator[leveret.Broker]:
-    """A broker with all of it, its clients still connected, its clock in the present."""
+def running_shop(data_dir: Path) -> Iterator[Shop]:
+    """With its clients connected and its clock in the present."""
     settings = Settings(
         amqp_port=0, http_port=0, https_port=None, stomp_port=None, data_dir=data_dir, node_name="leveret@shop"
     )
-    chance = random.Random(7)
     with leveret.Broker(settings, clock=LateClock()) as broker, ExitStack() as leaving:
-        checkout, packer, biller, mailer = (Client(broker, name) for name in ("checkout", "packer", "biller", "mailer"))
-        for client in (checkout, packer, biller, mailer):
-            leaving.callback(client.connection.close)
-        build(checkout)
-        packer.consume("orders", "packer-1", 50)
-        biller.consume("invoices", "biller-1", 20)
-        mailer.consume("mails", "mailer-1", 3)
-        for step in range(STEPS):
-            sell(checkout, step, chance)
-            packer.work(7 + step // 20)
-            biller.work(6 + step % 5)
-            mailer.work(6 + step % 4)
-            broker.clock.advance(SECONDS)
-        remind(checkout, broker)
-        yield broker
+        shop = Shop(broker, leaving)
+        for _ in range(STEPS):
+            shop.step()
+        yield shop

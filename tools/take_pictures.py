@@ -1,7 +1,7 @@
 """Take the pictures of the guide: docs/pictures, from a running broker, by a real Chromium.
 
-python tools/take_pictures.py            all of them
-python tools/take_pictures.py NAME ...   these
+python -m tools.take_pictures            all of them
+python -m tools.take_pictures NAME ...   these
 
 The shop of picture_shop.py is open while they are taken. Light, 1280 pixels wide; each is cut below what it shows.
 """
@@ -16,10 +16,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from picture_shop import lead_a_life, running_shop
 from playwright.sync_api import Page, sync_playwright
 
-import leveret
+from tools.picture_shop import Shop, lead_a_life, running_shop
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 WIDTH = 1280
@@ -56,35 +55,36 @@ RABBITMQ_EXPORT = {
 }  # fmt: skip
 
 
-def overview(page: Page, broker: leveret.Broker) -> None:
+def overview(page: Page, shop: Shop) -> None:
     page.goto("/#/")
     page.locator(".chart path.line").first.wait_for()
 
 
-def queues(page: Page, broker: leveret.Broker) -> None:
+def queues(page: Page, shop: Shop) -> None:
     page.goto("/#/queues")
     page.locator(".rows tr svg").first.wait_for()
 
 
-def message(page: Page, broker: leveret.Broker) -> None:
+def message(page: Page, shop: Shop) -> None:
     page.goto("/#/queues/%2F/invoices")
     page.locator(".message summary").first.click()
     page.locator(".payload").first.wait_for()
-    page.evaluate("window.scrollTo(0, document.querySelector('.browser').getBoundingClientRect().top - 60)")
+    page.locator("section", has=page.locator(".browser")).evaluate("section => section.scrollIntoView()")
 
 
-def dead_letters(page: Page, broker: leveret.Broker) -> None:
+def dead_letters(page: Page, shop: Shop) -> None:
     page.goto("/#/dead-letters")
-    page.get_by_role("button", name="Retry rejected in orders").click()
-    page.get_by_role("dialog").wait_for()
+    page.get_by_role("button", name="Retry rejected in orders").wait_for()
 
 
-def exchange(page: Page, broker: leveret.Broker) -> None:
+def exchange(page: Page, shop: Shop) -> None:
     page.goto("/#/exchanges/%2F/shop")
-    page.locator("svg.topology-picture").wait_for()
+    page.get_by_label("Routing key").fill("order.paid")
+    page.get_by_role("button", name="Where would it go?").click()
+    page.locator("svg.topology-picture.routed").wait_for()
 
 
-def definitions(page: Page, broker: leveret.Broker) -> None:
+def definitions(page: Page, shop: Shop) -> None:
     page.goto("/#/admin/definitions")
     page.get_by_label("Or paste it").fill(json.dumps(RABBITMQ_EXPORT, indent=1))
     page.get_by_role("button", name="See what it would do").click()
@@ -92,19 +92,20 @@ def definitions(page: Page, broker: leveret.Broker) -> None:
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
 
 
-def biography(page: Page, broker: leveret.Broker) -> None:
+def biography(page: Page, shop: Shop) -> None:
     page.goto("/#/traces/%2F")
     page.get_by_role("button", name="Switch tracing on").click()
-    page.get_by_text("No message has come since").wait_for()
-    page.goto(f"/#/traces/%2F/{lead_a_life(broker)}")
+    page.get_by_text("Tracing is on:").wait_for()
+    page.goto(f"/#/traces/%2F/{lead_a_life(shop.broker)}")
+    page.reload()  # without the notice
     page.locator(".timeline > li").first.wait_for()
 
 
-PICTURES: dict[str, tuple[Callable[[Page, leveret.Broker], None], int]] = {
-    "overview": (overview, 760),
+PICTURES: dict[str, tuple[Callable[[Page, Shop], None], int]] = {
+    "overview": (overview, 690),
     "queues": (queues, 440),
     "message": (message, 620),
-    "dead-letters": (dead_letters, 560),
+    "dead-letters": (dead_letters, 430),
     "exchange": (exchange, 820),
     "import": (definitions, 760),
     "biography": (biography, 760),
@@ -125,16 +126,18 @@ def take(names: list[str]) -> None:
         sys.exit("no Chromium on the path: install it (`make foreign` does so on Debian)")
     root = os.name == "posix" and os.geteuid() == 0  # Chromium has no sandbox for root
     TARGET.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, running_shop(Path(folder) / "data") as broker, sync_playwright() as p:
+    with tempfile.TemporaryDirectory() as folder, running_shop(Path(folder) / "data") as shop, sync_playwright() as p:
         browser = p.chromium.launch(executable_path=program, args=["--no-sandbox"] if root else [])
-        context = browser.new_context(base_url=broker.http_url, color_scheme="light", locale="en-GB")
+        context = browser.new_context(base_url=shop.broker.http_url, color_scheme="light", locale="en-GB")
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
         log_in(page)
         for name in names:
             prepare, height = PICTURES[name]
             page.set_viewport_size({"width": WIDTH, "height": height})
-            prepare(page, broker)
+            page.mouse.move(0, 0)
+            shop.step()  # so that the rates are those of work
+            prepare(page, shop)
             target = TARGET / f"{name}.png"
             page.screenshot(path=target)
             print(f"{target.relative_to(Path.cwd())}  {target.stat().st_size // 1000} kB")

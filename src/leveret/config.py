@@ -105,6 +105,12 @@ class Settings:
     amqps_port: int | None = setting(5671, PORT, section="listeners", help="AMQP over TLS, once --tls-cert is given")
     http_port: int | None = setting(15672, PORT, section="listeners", help="HTTP: the page, the API, the pipeline")
     https_port: int | None = setting(15671, PORT, section="listeners", help="HTTP over TLS, once --tls-cert is given")
+    http_streams: str = setting(
+        "on",
+        choice("on", "off"),
+        section="listeners",
+        help="AMQP and STOMP on the HTTP ports too, over WebSocket and in tunnels",
+    )
     stomp_port: int | None = setting(
         None, PORT, section="listeners", help="STOMP 1.0 to 1.2, usually 61613; off unless given"
     )

@@ -306,10 +306,8 @@ class Node:
             loopback_users=settings.loopback_users,
         )
         self._listener = Listener(loop, broker, self._logins, self._pulse, limits, settings.max_connections)
-        listener = self._listener
-        self._doors.register(AMQP, lambda: Doorman(listener), is_known=Doorman.is_known)
-        for name in STOMP:
-            self._doors.register(name, lambda: StompDoorman(listener), is_text=True, is_known=Doorman.is_known)
+        if settings.http_streams == "on":
+            self._let_streams_in(self._listener)
         if settings.tls_cert is not None:
             files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
             self._certificates = Certificates(files, broker.timers)
@@ -321,6 +319,12 @@ class Node:
             await self._open_http(self._logins)
         if self._certificates is not None:
             self._certificates.watch()
+
+    def _let_streams_in(self, listener: Listener) -> None:
+        """On the HTTP ports, over WebSocket and in tunnels."""
+        self._doors.register(AMQP, lambda: Doorman(listener), is_known=Doorman.is_known)
+        for name in STOMP:
+            self._doors.register(name, lambda: StompDoorman(listener), is_text=True, is_known=Doorman.is_known)
 
     async def _open_amqp(self, listener: Listener) -> None:
         settings = self.settings

@@ -167,6 +167,17 @@ def test_serve_names_it_in_the_banner_and_leaves_the_start_quick(tmp_path: Path)
         assert "uvicorn" not in serving.log().lower()
 
 
+def test_s4_72_guest_is_refused_to_a_page_whose_name_was_made_to_lead_here(broker: leveret.Broker) -> None:
+    """S4-72: its requests come from this machine; the host that it names gives it away. So are the open metrics."""
+    api = HttpApi(broker.http_url)
+    api.headers = api.headers | {"Host": "evil.example"}
+    assert api.send("GET", "/api/whoami")[0].status == 401
+    del api.headers["Authorization"]
+    assert api.send("GET", "/metrics")[0].status == 401
+    api.headers["Host"] = "localhost"
+    assert api.send("GET", "/metrics")[0].status == 200
+
+
 # ---- wrong requests
 
 
@@ -323,7 +334,7 @@ def test_the_logging_of_the_process_is_left_alone(caplog: pytest.LogCaptureFixtu
 
 def test_a_request_can_be_sent_in_any_slicing(broker: leveret.Broker) -> None:
     api = HttpApi(broker.http_url)
-    request = f"GET {SOURCES}?queue=q HTTP/1.1\r\nHost: x\r\nAuthorization: {basic('guest', 'guest')}\r\n\r\n".encode()
+    request = f"GET {SOURCES}?queue=q HTTP/1.1\r\nHost: localhost\r\nAuthorization: {basic('guest', 'guest')}\r\n\r\n".encode()
     with socket.create_connection((api.host, api.port), timeout=10) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for place in range(0, len(request), 16):

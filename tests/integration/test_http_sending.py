@@ -77,7 +77,7 @@ def test_all_unfinished_bodies_together_are_bounded(
     large = arrow_stream(pa.record_batch({"body": pa.array([bytes(900)] * 50)}))
     with socket.create_connection((api.host, api.port), timeout=10) as slow:
         path = located(MESSAGES, {"exchange": "", "routing_key": "q"})
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {api.headers['Authorization']}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {api.headers['Authorization']}\r\n"
         slow.sendall(f"{head}Content-Length: {len(large)}\r\n\r\n".encode() + large[:30_000])
         eventually(lambda: broker.node._house.held > 20_000)
         # Its head must be there without its tail, so it is sent in two: the second part would be too much.
@@ -96,7 +96,7 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing(
     data = arrow_stream(BATCH)
     with socket.create_connection((api.host, api.port), timeout=10) as peer:
         path = located(MESSAGES, {"exchange": "", "routing_key": "q"})
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {api.headers['Authorization']}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {api.headers['Authorization']}\r\n"
         peer.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data[:-40])
         eventually(lambda: broker.node._house.held > 0)
     eventually(lambda: broker.node._house.held == 0)

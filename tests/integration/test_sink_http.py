@@ -178,7 +178,7 @@ def test_a_client_that_goes_away_leaves_no_stage(api: HttpApi, broker: leveret.B
     whole = arrow_stream(batch, batch)
     path = located(STAGES, {**TO_Q, "transaction": "T", "batch": 0})
     with socket.create_connection((api.host, api.port), 20) as peer:
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {api.headers['Authorization']}\r\n"
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {api.headers['Authorization']}\r\n"
         peer.sendall(f"{head}Content-Length: {len(whole)}\r\n\r\n".encode() + whole[: len(whole) * 2 // 3])
         eventually(lambda: stage_queues(broker))
     eventually(lambda: not stage_queues(broker))

@@ -49,6 +49,10 @@ class ChaosProxy:
         self._server = await asyncio.get_running_loop().create_server(lambda: _Near(self), "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
+    def lead_to(self, url: str) -> None:
+        """New connections go to another broker."""
+        self._target = urlsplit(url)
+
     async def refuse(self) -> None:
         """New connections are refused; those that are open stay."""
         if self._server is not None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import leveret
 from leveret.client import Channel, Properties
-from leveret.client.jms import AckMode, Connection, ConnectionFactory, MessageConsumer, Queue, Session
+from leveret.client.jms import AckMode, Connection, ConnectionFactory, Message, MessageConsumer, Queue, Session
 from tests.support.hand_clock import HandClock
 from tests.support.peers import inside
 
-PATIENCE = 30.0
+PATIENCE = 15.0
 
 
 class JmsWorld:
@@ -46,7 +46,7 @@ class JmsWorld:
         """Ready and unacked, after everything that the session has said."""
         await session.channel.declare_queue(queue, passive=True)
         found = inside(self.broker, queue)
-        return self.broker.call(lambda: (found.ready_count, found.unacked_count))
+        return self.broker.call(lambda: (found.ready, found.unacked))
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Turns of the loop, until it holds; each with a round trip, so that the broker has its turn, too."""
@@ -54,20 +54,41 @@ class JmsWorld:
             while not condition():
                 await self.channel.declare_exchange("amq.direct", passive=True)
 
+    async def subscribed(self, count: int = 1, queue: str = "q") -> None:
+        """Until the queue has so many consumers."""
+        while (await self.channel.declare_queue(queue, passive=True)).consumer_count != count:
+            pass
+
+    async def cut(self) -> None:
+        """The connection is lost, and back again, with everything on it."""
+        back = asyncio.Event()
+        listeners = self.connection.client.listeners
+        listeners.append(lambda happening: back.set() if happening.kind == "reconnected" else None)
+        self.connection.client._transport.abort()  # type: ignore[union-attr]
+        await back.wait()
+
     async def bodies(self, consumer: MessageConsumer, count: int) -> list[bytes]:
         """The next so many messages, by receive()."""
         async with asyncio.timeout(PATIENCE):
             messages = [await consumer.receive() for _ in range(count)]
-        return [message.delivery.body for message in messages if message is not None and message.delivery is not None]
+        return [body_of(message) for message in messages]
 
 
-def play(broker: leveret.Broker, scene: Callable[[JmsWorld], Awaitable[None]], **options: Any) -> None:
+def body_of(message: Message | None) -> bytes:
+    assert message is not None
+    assert message.delivery is not None
+    return message.delivery.body
+
+
+def play(broker: leveret.Broker, scene: Callable[[JmsWorld], Awaitable[None]], uri: str = "", **options: Any) -> None:
     """``options`` are those of the factory. The connection is started."""
 
     async def run() -> None:
         clock = HandClock()
         async with asyncio.timeout(PATIENCE):
-            async with await ConnectionFactory(broker.amqp_url, clock=clock, **options).create_connection() as connection:
+            factory = ConnectionFactory(uri or broker.amqp_url, **options)
+            factory.clock = clock
+            async with await factory.create_connection() as connection:
                 await connection.start()
                 await scene(JmsWorld(broker, connection, await connection.client.channel(), clock))
 

@@ -27,7 +27,7 @@ def test_without_any_source_everything_has_the_documented_default() -> None:
     settings = load_settings(None, {}, {})
     assert settings.host == ("127.0.0.1",)
     assert (settings.amqp_port, settings.amqps_port) == (5672, 5671)
-    assert (settings.http_port, settings.https_port, settings.stomp_port) == (15672, 15671, 61613)
+    assert (settings.http_port, settings.https_port, settings.stomp_port) == (15672, 15671, None)
     assert (settings.frame_max, settings.channel_max, settings.heartbeat) == (131072, 2047, 60)
     assert settings.max_message_bytes == 16 << 20
     assert settings.memory_mark.of(1000) == 400

@@ -12,7 +12,16 @@ from leveret.client.arrivals import Delivery, Fetched, Returned
 from leveret.client.channel import Channel
 from leveret.client.connection import Connection, Happening, connect
 from leveret.client.consumers import Consumer
-from leveret.client.errors import AddressError, Cancelled, ClientError, Closed, ConnectionLost, Nacked, Unroutable
+from leveret.client.errors import (
+    AddressError,
+    Cancelled,
+    ClientError,
+    Closed,
+    ConnectionLost,
+    Nacked,
+    TransactionRolledBack,
+    Unroutable,
+)
 from leveret.wire.properties import Properties
 
 __all__ = [
@@ -31,6 +40,7 @@ __all__ = [
     "Nacked",
     "Properties",
     "Returned",
+    "TransactionRolledBack",
     "Unroutable",
     "connect",
 ]

@@ -31,6 +31,7 @@ SCHEMES = {
 """For each scheme the transport, whether it is over TLS, and the usual port."""
 
 LARGEST_SHORT = 0xFFFF
+ESCAPES = "what is special in a URI is written %2F for /, %3F for ?, %23 for #, %40 for @, %5B for ["
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,8 +67,12 @@ def parsed(uri: str, **others: object) -> Address:
     try:
         parts = urlsplit(uri)
         port = parts.port
-    except ValueError as problem:
-        raise AddressError(f"'{_hidden(uri)}' is no address: {problem}") from None
+    except ValueError:  # its text may have a part of the password in it
+        raise AddressError(
+            f"'{_hidden(uri)}' is no address: its port must be a number from 0 to 65535, and {ESCAPES}"
+        ) from None
+    if "@" in parts.path + parts.query + parts.fragment:  # most likely of a password that was cut
+        raise AddressError(f"'{_hidden(uri)}' has an @ behind its host: {ESCAPES}")
     if parts.scheme not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise AddressError(f"'{_hidden(uri)}' begins with none of {known}")
@@ -76,7 +81,7 @@ def parsed(uri: str, **others: object) -> Address:
         host=parts.hostname or "localhost",
         port=port or usual,
         vhost=_vhost(parts, uri),
-        user=unquote(parts.username) if parts.username is not None else "guest",
+        user=unquote(parts.username) if parts.username is not None else _unnamed_user(parts),
         password=unquote(parts.password) if parts.password is not None else "guest",
         transport=transport,
         is_tls=is_tls,
@@ -89,6 +94,11 @@ def _vhost(parts: SplitResult, uri: str) -> str:
     if "/" in path:
         raise AddressError(f"'{_hidden(uri)}' has more than one part in its path: write the / of a vhost as %2F")
     return unquote(path) if parts.path not in ("", "/") else "/"
+
+
+def _unnamed_user(parts: SplitResult) -> str:
+    """Who comes with a certificate is the one it names."""
+    return "" if "certfile" in dict(parse_qsl(parts.query)) else "guest"
 
 
 def _with_options(address: Address, options: Mapping[str, str], uri: str) -> Address:

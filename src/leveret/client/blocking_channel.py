@@ -7,7 +7,6 @@ gave right after, and post the rest to the loop without waiting for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from copy import deepcopy
 from functools import update_wrapper
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -56,7 +55,6 @@ class Channel:
         self._post = self.loop_thread.post
         self._posts = self.loop_thread.posts
         self._problem: Exception | None = None
-        self._is_plain = type(core) is Core
         core.on_close = self._ended
         core.on_return = self._returned
 
@@ -130,11 +128,8 @@ class Channel:
         if body.__class__ is not bytes:
             body = bytes(memoryview(body))
         confirm: Answer[None] | None = None if self.confirms is None else Answer()
-        if self._is_plain:
-            frames = self.core.encoded(body, exchange, routing_key, properties, mandatory)
-            self._post(self.core.send_encoded, frames, confirm, (exchange, routing_key, body) if mandatory else None)
-        else:
-            self._post(self._send, confirm, body, exchange, routing_key, deepcopy(properties), mandatory)
+        frames = self.core.encoded(body, exchange, routing_key, properties, mandatory)
+        self._post(self.core.send_encoded, frames, confirm, (exchange, routing_key, body) if mandatory else None)
         if len(self._posts) > MOST_POSTED or self.connection.core.is_congested:
             self._wait_for_room()
         return confirm
@@ -153,26 +148,6 @@ class Channel:
         confirm = self.send(body, exchange, routing_key, properties, mandatory=mandatory)
         if confirm is not None:
             confirm.result()
-
-    def _send(
-        self,
-        confirm: Answer[None] | None,
-        body: bytes,
-        exchange: str,
-        routing_key: str,
-        properties: Properties,
-        mandatory: bool,
-    ) -> None:
-        """By a channel that must see the message itself."""
-        try:
-            future = self.core.send(body, exchange, routing_key, properties, mandatory=mandatory)
-        except Exception as problem:
-            if confirm is None:
-                raise
-            confirm.set_exception(problem)
-            return
-        if future is not None and confirm is not None:
-            future.add_done_callback(lambda done: _pass_on(done, confirm))
 
     def _wait_for_room(self) -> None:
         if not self.loop_thread.is_current:
@@ -326,11 +301,3 @@ class Confirms:
         confirms = self._channel.core.confirms
         assert confirms is not None
         self._channel.loop_thread.call(confirms.all_settled())
-
-
-def _pass_on(done: Any, confirm: Answer[None]) -> None:
-    problem = done.exception()
-    if problem is None:
-        confirm.set_result(None)
-    else:
-        confirm.set_exception(problem)

@@ -40,7 +40,7 @@ class Confirms:
         self.new_future: Callable[[], asyncio.Future[None]] = loop.create_future
         self._first = 1  # the tag of the first in _pending
         self._pending: deque[Settled | None] = deque()  # None: settled out of turn
-        self._mandatory: dict[int, Likeness] = {}  # by tag
+        self._mandatory: dict[int, Likeness] = {}  # by tag, the oldest first
         self._quiet: list[asyncio.Future[None]] = []  # who wait until nothing is open
         self.open = 0
 
@@ -63,6 +63,8 @@ class Confirms:
             while pending and self._first <= last:
                 self._end(pending.popleft(), is_taken=is_taken)
                 self._first += 1
+            while self._mandatory and next(iter(self._mandatory)) <= last:
+                del self._mandatory[next(iter(self._mandatory))]
         elif 0 <= place < len(pending):
             future = pending[place]
             pending[place] = None
@@ -70,13 +72,9 @@ class Confirms:
             while pending and pending[0] is None:
                 pending.popleft()
                 self._first += 1
-        if self._mandatory:
-            self._mandatory = {tag: like for tag, like in self._mandatory.items() if self._is_open(tag)}
+            self._mandatory.pop(tag, None)
         if not self.open:
             self._tell_quiet()
-
-    def _is_open(self, tag: int) -> bool:
-        return tag >= self._first and self._pending[tag - self._first] is not None
 
     def _end(self, future: Settled | None, *, is_taken: bool) -> None:
         if future is None:

@@ -18,7 +18,7 @@ from leveret.client.errors import Closed, ConnectionLost, told_by_peer
 from leveret.client.inflow import Inflow
 from leveret.client.keep_alive import KeepAlive
 from leveret.client.transports import Transport, open_transport
-from leveret.errors import AmqpError, NotAllowed
+from leveret.errors import AmqpError, LeveretError, NotAllowed
 from leveret.version import VERSION
 from leveret.wire import methods as m
 from leveret.wire.constants import HEARTBEAT_FRAME, PROTOCOL_HEADER, REPLY_SUCCESS
@@ -120,9 +120,13 @@ class Connection:
 
     def _login(self, start: m.ConnectionStart) -> m.ConnectionStartOk:
         mechanisms = start.mechanisms.split()
-        external = bool(self.address.certfile) and b"EXTERNAL" in mechanisms and not self.address.user
-        if not external and b"PLAIN" not in mechanisms:
-            raise ConnectionLost(f"{self.address.shown} takes no password: it offers {start.mechanisms!r}")
+        external = bool(self.address.certfile) and not self.address.user
+        wanted = b"EXTERNAL" if external else b"PLAIN"
+        if wanted not in mechanisms:
+            raise ConnectionLost(
+                f"{self.address.shown} lets nobody in by {wanted.decode()}, only by {start.mechanisms.decode()}: "
+                f"{'name a user in the address' if external else 'name a certfile and no user'}"
+            )
         properties: Table = {
             "product": "Leveret client",
             "version": VERSION,
@@ -154,8 +158,11 @@ class Connection:
                 assert self._transport is not None
                 self._transport.close()
                 await self._over
-        except (TimeoutError, ConnectionLost):
+        except (TimeoutError, LeveretError):  # no answer, or the broker's own goodbye: it is over in any case
             self._abort()
+        except BaseException:
+            self._abort()
+            raise
         self.tell(Happening("closed"))
 
     async def __aenter__(self) -> Self:
@@ -168,7 +175,11 @@ class Connection:
         self.refuse_closed()
         number = self.free_number()
         channel = self._channels[number] = Channel(self, number)
-        await channel.open()
+        try:
+            await channel.open()
+        except asyncio.CancelledError:
+            channel.run(channel.close())  # the broker may have opened it
+            raise
         return channel
 
     def free_number(self) -> int:
@@ -247,9 +258,7 @@ class Connection:
         elif isinstance(method, m.ConnectionClose):
             self.write(method_frame(0, m.ConnectionCloseOk()))
             self._flush()
-            self._end(told_by_peer(method.reply_code, method.reply_text, "connection"))
-            assert self._transport is not None
-            self._transport.close()
+            self._closed_by_peer(told_by_peer(method.reply_code, method.reply_text, "connection"))
         else:
             self._correlator.answer(method)
 
@@ -271,6 +280,14 @@ class Connection:
         self.tell(Happening("blocked" if self.is_blocked else "unblocked", reason))
 
     # ---- its end
+
+    def _closed_by_peer(self, problem: Exception) -> None:
+        was_open = not self.is_closed
+        self._end(problem)
+        assert self._transport is not None
+        self._transport.close()
+        if was_open:
+            self.tell(Happening("lost", str(problem), problem))
 
     def lost(self, problem: Exception | None) -> None:
         if not self._over.done():

@@ -30,15 +30,15 @@ class Consumer:
         self.waiting: deque[Delivery] = deque()
         self.take: Callable[[Delivery], object] = self._keep if callback is None else self._caller(callback)
         self.on_end: Callable[[Exception], None] | None = None
-        self._next: asyncio.Future[None] | None = None
+        self._sleepers: deque[asyncio.Future[None]] = deque()
         self._end: Exception | None = None
 
     # ---- the broker's side
 
     def _keep(self, delivery: Delivery) -> None:
         self.waiting.append(delivery)
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
+        if self._sleepers:
+            self._wake()
 
     def _caller(self, callback: OnDelivery) -> Callable[[Delivery], object]:
         def call(delivery: Delivery) -> None:
@@ -53,8 +53,8 @@ class Consumer:
         if self._end is not None:
             return
         self._end = problem
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
+        while self._sleepers:
+            self._wake()
         if self.on_end is not None:
             self.on_end(problem)
 
@@ -76,12 +76,28 @@ class Consumer:
                 while not self.waiting:
                     if self._end is not None:
                         raise self._end
-                    self._next = self._next or asyncio.get_running_loop().create_future()
-                    await self._next
-                    self._next = None
+                    await self._one_more()
         except TimeoutError:
             return None
         return self.waiting.popleft()
+
+    async def _one_more(self) -> None:
+        sleeper = asyncio.get_running_loop().create_future()
+        self._sleepers.append(sleeper)
+        try:
+            await sleeper
+        except asyncio.CancelledError:
+            if self.waiting:  # we were woken for it, and go without it
+                self._wake()
+            raise
+
+    def _wake(self) -> None:
+        """One of those who wait and did not go."""
+        while self._sleepers:
+            sleeper = self._sleepers.popleft()
+            if not sleeper.done():
+                sleeper.set_result(None)
+                return
 
     def __aiter__(self) -> Self:
         return self

@@ -42,8 +42,11 @@ class Correlator:
         if not future.done():  # whoever asked may have gone
             future.set_result(result)
 
-    def end(self, problem: Exception) -> None:
+    def end(self, problem: Exception, *, but_last: bool = False) -> None:
+        """Nothing of what was asked will be answered, except the last if ``but_last``."""
         waiting, self._waiting = self._waiting, deque()
+        if but_last and waiting:
+            self._waiting.append(waiting.pop())
         for _, future, _ in waiting:
             if not future.done():
                 future.set_exception(problem)

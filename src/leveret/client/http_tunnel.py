@@ -18,6 +18,7 @@ from leveret.client.http_line import HttpLine
 from leveret.client.transports import Listener
 
 PATH = "/api/tunnel"
+PIECE = 256 << 10  # bytes that go up at once: a slow line has to carry them in the time that the broker gives
 HIGH, LOW = 1 << 20, 1 << 18  # bytes that wait to go up: when it is too much, and when there is room again
 PATIENCE = 10.0  # seconds in which a request that breaks is sent again
 PAUSE = 0.25  # seconds before it is
@@ -33,7 +34,7 @@ class HttpTunnel:
         self._address = address
         self._listener = listener
         self._path = f"{PATH}/{id}"
-        self._largest = largest
+        self._largest = min(largest, PIECE)
         self._loop = asyncio.get_running_loop()
         self._up = bytearray()
         self._sent = 0  # bytes that arrived for sure
@@ -76,7 +77,8 @@ class HttpTunnel:
                 else:
                     self._work.clear()
                     await self._work.wait()
-        self._end(None)
+            await self._say_goodbye(line)
+        self._end(None, is_told=True)
 
     def _went_up(self, size: int) -> None:
         self._sent += size
@@ -104,16 +106,18 @@ class HttpTunnel:
                 async with asyncio.timeout(ANSWERED_LATE):
                     status, answer = await line.ask(method, f"{self._path}?at={at}", body)
             except OSError as problem:  # TimeoutError is one
-                give_up = give_up or self._loop.time() + PATIENCE
-                if self._loop.time() >= give_up:
+                if not give_up:  # what was kept open and not used may be closed: that alone is no reason to wait
+                    give_up = self._loop.time() + PATIENCE
+                elif self._loop.time() < give_up:
+                    await asyncio.sleep(PAUSE)
+                else:
                     self._end(ConnectionLost(f"{method} fails: {problem!r}"))
                     return None
-                await asyncio.sleep(PAUSE)
                 continue
             if status in (200, 204):
                 return answer
             if status == 410:
-                self._end(None)
+                self._end(None, is_told=True)
                 return None
             if status != 503:  # the broker does not listen for now: the same again
                 self._end(ConnectionLost(f"{method} was answered with {status}: {_reason(answer)}"))
@@ -126,20 +130,26 @@ class HttpTunnel:
             problem = task.exception()
             self._end(problem if isinstance(problem, Exception) else None)
 
-    def _end(self, problem: Exception | None) -> None:
+    def _end(self, problem: Exception | None, *, is_told: bool = False) -> None:
+        """``is_told``: the broker knows that it is over."""
         if self._is_over:
             return
         self._is_over = self._is_closing = True
         for task in self._tasks:
             task.cancel()
-        farewell = self._loop.create_task(self._say_goodbye())
-        _farewells.add(farewell)
-        farewell.add_done_callback(_farewells.discard)
+        if not is_told:
+            farewell = self._loop.create_task(self._leave())
+            _farewells.add(farewell)
+            farewell.add_done_callback(_farewells.discard)
         self._loop.call_soon(self._listener.lost, problem)
 
-    async def _say_goodbye(self) -> None:
+    async def _leave(self) -> None:
+        with HttpLine(self._address) as line:
+            await self._say_goodbye(line)
+
+    async def _say_goodbye(self, line: HttpLine) -> None:
         """So that the broker need not wait until the tunnel has been silent for long."""
-        with HttpLine(self._address) as line, suppress(OSError):
+        with suppress(OSError):
             async with asyncio.timeout(GOODBYE):
                 await line.ask("DELETE", self._path)
 

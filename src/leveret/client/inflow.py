@@ -91,9 +91,16 @@ class Inflow:
 
     def _whole_delivery(self, data: bytes, channel: int, at: int, end: int, total: int) -> int:
         """Where the message ends, if header and body are all there in one frame each; 0 if they are not."""
-        header_end = end + 8 + unpack_envelope(data, end + 1)[2] if total - end > 8 else total
-        if header_end >= total or data[end + 1] != FRAME_HEADER or data[header_end] != FRAME_END:
+        if total - end <= 8:
             return 0
+        kind, owner, header_size = unpack_envelope(data, end + 1)
+        header_end: int = end + 8 + header_size
+        if header_end >= total or kind != FRAME_HEADER or owner != channel or data[header_end] != FRAME_END:
+            return 0
+        middle = at + 1 + data[at]
+        key_at = middle + 10 + data[middle + 9] if middle + 10 < end else end
+        if key_at >= end or key_at + 1 + data[key_at] != end or header_size < CONTENT_HEADER.size:
+            return 0  # malformed: whoever goes frame by frame says in which way
         size: int = unpack_sizes(data, end + 12)[0]
         body_at = header_end + 1
         if size:
@@ -105,9 +112,7 @@ class Inflow:
             body, behind = data[body_at + 7 : body_end], body_end + 1
         else:
             body, behind = b"", body_at
-        middle = at + 1 + data[at]
         number, bits = unpack_tag(data, middle)
-        key_at = middle + 10 + data[middle + 9]
         name = self._name
         self._hearer.heard_delivery(
             channel,

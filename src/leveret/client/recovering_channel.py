@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from itertools import count
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -28,8 +29,9 @@ from leveret.client.channel import NO_PROPERTIES, Channel
 from leveret.client.confirms import Likeness, Settled
 from leveret.client.errors import Closed, ConnectionLost, Interrupted, TransactionRolledBack
 from leveret.client.gate import Gate
+from leveret.client.question import Question
 from leveret.client.settling import Settling
-from leveret.client.unconfirmed import Unconfirmed
+from leveret.client.unconfirmed import Publication, Unconfirmed
 from leveret.errors import PreconditionFailed
 from leveret.wire import methods as m
 from leveret.wire.fields import Table
@@ -56,6 +58,8 @@ class RecoveringChannel(Channel):
         self._is_dirty = False  # something was done in the open transaction
         self._rolled_back: Exception | None = None  # why the open transaction is void
         self._journal: list[m.BasicQos | m.BasicConsume] = []  # in order: qos counts for the consumers behind it
+        self._questions: list[Question] = []  # that wait for a connection
+        self._stamps = count()  # of questions and publishes, in their order
         self._ids = count(1)
         self._id_begin = f"ID:{uuid4().hex}:"
         self._settling = Settling(self, connection.audit)
@@ -109,23 +113,35 @@ class RecoveringChannel(Channel):
                 await super()._ask(self._owner.record.translated(method), m.BasicConsumeOk)
 
     def go_live(self) -> None:
-        """What was not confirmed goes out again, before anything new does."""
-        left = self._unconfirmed.unsettled()
-        if left:
+        """What was not confirmed and not answered goes out again, in its order, before anything new does."""
+        publications = self._unconfirmed.unsettled()
+        if publications:
             self._confirm_on_the_wire()
-            for frames in left:
-                self._write(frames)
+        left: list[Publication | Question] = [*publications, *self._questions]
+        self._questions = []
+        for item in sorted(left, key=attrgetter("stamp")):
+            if isinstance(item, Question):
+                self._put(item)
+            else:
+                self._write(item.frames)
         self._gate.open()
 
     def give_up_waiting(self, problem: Exception) -> None:
         """There has been no connection for too long: whoever waits is told so."""
         self._unconfirmed.end(problem)
+        self._drop_questions(problem)
         self._gate.turn_away(problem)
+
+    def _drop_questions(self, problem: Exception) -> None:
+        questions, self._questions = self._questions, []
+        for question in questions:
+            question.fail(problem)
 
     def end(self, problem: Exception) -> None:
         self._settling.end()
         self._unconfirmed.end(problem)
         super().end(problem)
+        self._drop_questions(problem)
         self._gate.turn_away(problem)
 
     async def close(self) -> None:
@@ -154,18 +170,29 @@ class RecoveringChannel(Channel):
         def once() -> asyncio.Future[Any]:
             return super(RecoveringChannel, self)._ask(self._owner.record.translated(method), *answers, then=noted)
 
-        first = once() if self.is_live else None
-        return asyncio.ensure_future(self._persist(once, first))
+        question = Question(next(self._stamps), once)
+        if self.is_live:
+            self._put(question)
+        else:
+            self._owner.refuse_hopeless()
+            self._questions.append(question)
+        return question.result
 
-    async def _persist(self, once: Callable[[], asyncio.Future[Any]], under_way: asyncio.Future[Any] | None) -> Any:
-        while True:
-            try:
-                if under_way is not None:
-                    return await under_way
-            except Interrupted:
-                pass
-            await self.until_live()
-            under_way = once()
+    def _put(self, question: Question) -> None:
+        question.once().add_done_callback(lambda answer: self._answered(question, answer))
+
+    def _answered(self, question: Question, answer: asyncio.Future[Any]) -> None:
+        problem = answer.exception()
+        if not isinstance(problem, Interrupted) or self.is_closed:
+            question.settle(answer)
+        elif self.is_live:
+            self._put(question)
+        else:
+            self._questions.append(question)
+
+    def ask(self, method: m.Method, *answers: type[m.Method]) -> asyncio.Future[Any]:
+        """As all calls do: on this connection, or on the next."""
+        return self._ask(method, *answers, then=self._begin_confirms if isinstance(method, m.ConfirmSelect) else None)
 
     def _note(self, method: m.Method, answer: Any) -> None:
         match method:
@@ -203,11 +230,12 @@ class RecoveringChannel(Channel):
         arguments: Table | None = None,
     ) -> m.QueueDeclareOk:
         """A queue of this broker is declared to take each message id once, unless it is there without that."""
+        self._refuse_closed()
         bits = (passive, durable, exclusive, auto_delete, False)
         if not passive and not exclusive and self._owner.can_deduplicate and _is_plain(arguments or {}):
             method = m.QueueDeclare(name, *bits, (arguments or {}) | TAKES_EACH_ONCE)
             try:
-                answer = await self._owner.ask_aside(method, m.QueueDeclareOk)
+                answer: m.QueueDeclareOk = await self._owner.ask_aside(method, m.QueueDeclareOk)
             except PreconditionFailed as problem:
                 if "x-message-deduplication" not in problem.text:
                     raise
@@ -240,8 +268,9 @@ class RecoveringChannel(Channel):
         mandatory: bool = False,
     ) -> asyncio.Future[None] | None:
         confirm = None if self.confirms is None else asyncio.get_running_loop().create_future()
-        frames = self.encoded(body, exchange, routing_key, properties, mandatory)
         self._refuse_closed()
+        self._owner.refuse_hopeless()
+        frames = self.encoded(body, exchange, routing_key, properties, mandatory)
         self.send_encoded(frames, confirm, (exchange, routing_key, body) if mandatory else None)
         return confirm
 
@@ -256,9 +285,8 @@ class RecoveringChannel(Channel):
     def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
         problem = self._problem or self._owner.hopeless
         if problem is not None:
-            if confirm is None:
-                raise problem
-            confirm.set_exception(problem)
+            if confirm is not None:
+                confirm.set_exception(problem)
         elif self._is_transacted:
             if self.is_live and self._rolled_back is None:
                 self._is_dirty = True
@@ -269,7 +297,7 @@ class RecoveringChannel(Channel):
             if self.is_live:
                 self._confirm_on_the_wire()
                 self._write(frames)
-            self._unconfirmed.keep(frames, confirm, mandatory)
+            self._unconfirmed.keep(next(self._stamps), frames, confirm, mandatory)
 
     async def publish(
         self,
@@ -368,4 +396,4 @@ def _is_plain(arguments: Table) -> bool:
 
 def _is_replaced(each: m.Method, qos: m.BasicQos, journal: list[m.BasicQos | m.BasicConsume]) -> bool:
     """Nobody began to consume between the two."""
-    return journal[-1] is each and isinstance(each, m.BasicQos) and each.is_global == qos.is_global
+    return journal[-1] is each and isinstance(each, m.BasicQos) and each.global_ == qos.global_

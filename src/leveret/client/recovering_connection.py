@@ -81,6 +81,7 @@ class RecoveringConnection(Connection):
 
     async def close(self) -> None:
         if self.is_closed:
+            await self._clear()  # perhaps the last words to the broker are still under way
             return
         self._is_leaving = True
         if self._worker is not None:
@@ -142,6 +143,12 @@ class RecoveringConnection(Connection):
         cause = f": {problem}" if problem is not None else ""
         self._fall(ConnectionLost(f"the connection to {self.address.shown} was lost{cause}"))
 
+    def _closed_by_peer(self, problem: Exception) -> None:
+        assert self._transport is not None
+        transport = self._transport
+        self._end(problem)  # which tells the listeners
+        transport.close()
+
     def _give_up(self, problem: Exception) -> None:
         self._fall(problem)
         self._abort()
@@ -154,6 +161,7 @@ class RecoveringConnection(Connection):
             self._fall(problem)
         else:
             self._finish(problem)
+            self.tell(Happening("lost", str(problem), problem))
             self.tell(Happening("closed", str(problem), problem))
 
     def _fall(self, problem: Exception) -> None:
@@ -167,11 +175,16 @@ class RecoveringConnection(Connection):
             else:
                 channel.end(Interrupted(str(problem)))
         self.congested(False)
+        if self.is_blocked:
+            self.is_blocked = False
+            self.tell(Happening("unblocked", "the connection is gone"))
         if not was_up or self._is_leaving:
             return
-        self.tell(Happening("lost", str(problem), problem))
         if self.plan.attempts == 0:
             self._finish(problem)
+        self.tell(Happening("lost", str(problem), problem))
+        if self.is_closed:
+            self.tell(Happening("closed", str(problem), problem))
             return
         if self.plan.patience is not None:
             self._patience = self._loop.call_later(self.plan.patience, self._lose_patience)
@@ -263,7 +276,6 @@ class RecoveringConnection(Connection):
         self._inflow = Inflow(self)
         self._out.clear()
         self._out_size = 0
-        self.is_blocked = False
 
     async def _restore_topology(self) -> None:
         for exchange in self.record.exchanges():

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from leveret.client.connection import Connection
 from leveret.client.failover_uri import plan_of
+from leveret.client.fanout import FanoutConnection
 from leveret.client.recovering_connection import RecoveringConnection
 
 
 async def connect_several(uri: str) -> Connection:
-    return await RecoveringConnection.begin(plan_of(uri))
+    plan = plan_of(uri)
+    if uri.startswith("fanout:"):
+        return await FanoutConnection.begin(plan)
+    return await RecoveringConnection.begin(plan)

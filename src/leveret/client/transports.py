@@ -7,9 +7,11 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from leveret.client.address import Address
+from leveret.client.errors import AddressError
 
 
 class Listener(Protocol):
@@ -100,6 +102,10 @@ def security_of(address: Address) -> dict[str, Any]:
 
 
 def tls_of(address: Address) -> ssl.SSLContext:
+    for name in ("cacertfile", "certfile", "keyfile"):
+        file = getattr(address, name)
+        if file and not Path(file).is_file():  # ssl would not say which
+            raise AddressError(f"'{name}' of {address.shown} names no file: '{file}'")
     context = ssl.create_default_context(cafile=address.cacertfile or None)
     if not address.verify:
         context.check_hostname = False

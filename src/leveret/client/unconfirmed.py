@@ -17,9 +17,10 @@ NOT_TAKEN = "the broker did not take the message: its queue is full, or gone; pu
 
 
 class Publication:
-    __slots__ = ("confirm", "frames", "is_returned", "is_settled", "likeness")
+    __slots__ = ("confirm", "frames", "is_returned", "is_settled", "likeness", "stamp")
 
-    def __init__(self, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
+    def __init__(self, stamp: int, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
+        self.stamp = stamp  # grows from one to the next
         self.frames = frames
         self.confirm = confirm  # None: nobody asked, and it is sent again all the same
         self.likeness = likeness  # of a mandatory message
@@ -45,11 +46,11 @@ class Unconfirmed(Confirms):
         self._line: deque[Publication] = deque()
         self._waiters: list[asyncio.Future[None]] = []
 
-    def keep(self, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
-        self._line.append(Publication(frames, confirm, likeness))
+    def keep(self, stamp: int, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
+        self._line.append(Publication(stamp, frames, confirm, likeness))
         self.open += 1
 
-    def unsettled(self) -> list[bytes]:
+    def unsettled(self) -> list[Publication]:
         """What is to be sent again, numbered from 1. What came back to its publisher is not."""
         for each in self._line:
             if each.is_returned:
@@ -57,7 +58,7 @@ class Unconfirmed(Confirms):
         self._line = deque(each for each in self._line if not each.is_settled)
         self._number = 1
         self._tell_if_quiet()
-        return [each.frames for each in self._line]
+        return list(self._line)
 
     def settle(self, tag: int, *, multiple: bool, is_taken: bool) -> None:
         line, place = self._line, tag - self._number

@@ -71,7 +71,7 @@ class WsTransport(asyncio.Protocol):
         if not self._speech.reader.eof:
             self._speech.receive_eof()
         self._welcomed()
-        if self.shaken.exception() is None:
+        if not self.shaken.cancelled() and self.shaken.exception() is None:
             self._listener.lost(exc or self._cause())
 
     def pause_writing(self) -> None:

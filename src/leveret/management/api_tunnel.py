@@ -15,14 +15,21 @@ from starlette.routing import Route
 
 from leveret.management.answers import done, json_answer
 from leveret.management.bodies import body_of, whole_number_of
+from leveret.management.errors import Problem
 from leveret.management.office import Office
-from leveret.management.stream_doors import LARGEST_PIECE, StreamDoors
+from leveret.management.stream_doors import LARGEST_PIECE, StreamDoors, peer_name
 from leveret.management.tunnels import POLL, Tunnel, Tunnels
 
 PATH = "/api/tunnel"
 SOCKET = "leveret.socket"  # key of a request's state
 KNOWN_OF_A_SOCKET = ("peername", "sockname", "ssl_object")
+SLOWEST = 30.0  # seconds for the body of a POST: nobody has logged in for it
 NOT_KEPT = {"Cache-Control": "no-store"}
+
+
+class TooSlow(Problem):
+    status, word = 408, "too_slow"
+    headers = {"Connection": "close"}
 
 
 def routes(office: Office) -> list[Route]:
@@ -49,13 +56,20 @@ class Mouth:
 
     async def dig(self, request: Request) -> Response:
         socket: asyncio.Transport = request.scope["state"][SOCKET]
-        tunnel = self._tunnels.dig({name: socket.get_extra_info(name) for name in KNOWN_OF_A_SOCKET})
+        known = {name: socket.get_extra_info(name) for name in KNOWN_OF_A_SOCKET}
+        known["peername"] = peer_name(known["peername"], request.headers.get("host", ""))
+        tunnel = self._tunnels.dig(known)
         return json_answer({"id": tunnel.id, "largest": LARGEST_PIECE, "poll_seconds": POLL}, 201)
 
     async def take(self, request: Request) -> Response:
         with self._asked(request) as tunnel:
             at = _at(request)
-            await tunnel.take(at, await body_of(request, self._tunnels.most_bytes(tunnel)))
+            try:
+                async with asyncio.timeout(SLOWEST):
+                    data = await body_of(request, self._tunnels.most_bytes(tunnel))
+            except TimeoutError:
+                raise TooSlow(f"the body did not come within {SLOWEST:g} s: send less at once") from None
+            await tunnel.take(at, data)
             return done()
 
     async def give(self, request: Request) -> Response:

@@ -115,4 +115,4 @@ def _may_measure(request: Request) -> bool:
     """Metrics are for whoever asks from this machine, without a login; with one it has to be right."""
     if request.scope["path"] not in METRICS or "authorization" in request.headers:
         return False
-    return request.client is not None and is_loopback(request.client.host)
+    return is_loopback(peer_of(request))

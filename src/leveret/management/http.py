@@ -5,7 +5,7 @@ loop in a thread. What is imported for HTTP takes a quarter of a second, so it i
 and in a thread.
 
 What a stranger can take is bounded: connections, the size of a head, the time for it. Bodies are bounded by the
-endpoints, which are behind the login.
+endpoints, which are behind the login, or are those of a tunnel, which have a time as well.
 """
 
 from __future__ import annotations

@@ -45,7 +45,8 @@ BYTES = {"type": "string", "format": "binary"}
 AT = Query("at", whole("Which byte of its way is the first of the request"), required=True)
 DIGS = EVERYBODY._replace(note="AMQP logs in inside the tunnel.")
 CLOSED = {410: Answer("The broker has closed the connection in the tunnel", ERROR_ANSWERS[410].schema)}
-TOO_MANY = {429: Answer("There are too many tunnels", ERROR_ANSWERS[410].schema)}
+TOO_MANY = {429: Answer("There are too many tunnels, or connections", ERROR_ANSWERS[410].schema)}
+TOO_SLOW = {408: Answer("The body did not come in time", ERROR_ANSWERS[410].schema)}
 
 
 def _check(summary: str, **parts: dict[str, object]) -> Operation:
@@ -115,7 +116,7 @@ NODE: Operations = {
         {201: Answer("Its id, and how many bytes it takes at once", ROW), **TOO_MANY},
     ),
     "POST /api/tunnel/{id}": tunnel.does(
-        "Bytes for the broker", DIGS, {204: DONE, **CLOSED}, AT, body=Body(BYTES, kinds=(RAW,))
+        "Bytes for the broker", DIGS, {204: DONE, **CLOSED, **TOO_SLOW}, AT, body=Body(BYTES, kinds=(RAW,))
     ),
     "GET /api/tunnel/{id}": tunnel.does(
         "Bytes from the broker, waited for",

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.auth.loopback import is_loopback
+from leveret.auth.loopback import http_peer, is_loopback
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import Secret, User, Users
 from leveret.clock import Clock
@@ -172,7 +172,7 @@ def cookie_of(request: Request) -> str:
 
 
 def peer_of(request: Request) -> str:
-    return request.client.host if request.client is not None else ""
+    return http_peer(request.client.host if request.client is not None else "", request.headers.get("host", ""))
 
 
 def _set_cookie(request: Request, answer: Response, value: str, seconds: int) -> None:

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from leveret.auth.loopback import http_peer
+
 if TYPE_CHECKING:
     from leveret.management.tunnels import Tunnels
 
@@ -18,6 +20,11 @@ AMQP = "amqp"
 STOMP = ("v12.stomp", "v11.stomp", "v10.stomp")
 STRANGERS_BYTES = 64 << 10  # in one piece, from somebody who has not logged in yet
 LARGEST_PIECE = 1 << 20
+
+
+def peer_name(peer: Any, host: str) -> Any:
+    """As a socket tells it, for a peer that takes us for ``host``."""
+    return (http_peer(peer[0], host), *peer[1:]) if isinstance(peer, tuple) else peer
 
 
 class StreamDoor(NamedTuple):
@@ -48,8 +55,8 @@ class StreamDoors:
         self._doors[subprotocol] = StreamDoor(subprotocol, admit, is_text, is_known)
 
     @property
-    def amqp(self) -> StreamDoor:
-        return self._doors[AMQP]
+    def amqp(self) -> StreamDoor | None:
+        return self._doors.get(AMQP)
 
     @property
     def names(self) -> tuple[str, ...]:

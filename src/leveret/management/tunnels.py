@@ -177,8 +177,8 @@ class Tunnel(asyncio.Transport):
 
 
 class Tunnels:
-    def __init__(self, door: StreamDoor, timers: Timers) -> None:
-        self._door = door
+    def __init__(self, door: StreamDoor | None, timers: Timers) -> None:
+        self._door = door  # None: closed
         self._timers = timers
         self._tunnels: dict[str, Tunnel] = {}
         self._timer: Timer | None = None
@@ -189,6 +189,8 @@ class Tunnels:
 
     def dig(self, extra: Mapping[str, Any]) -> Tunnel:
         """A tunnel with a new peer inside; ``extra`` is what is known of the socket that the request came by."""
+        if self._door is None:
+            raise NotThere("no tunnels lead here: --http-streams on lets them")
         if len(self._tunnels) >= MOST_TUNNELS:
             raise TooMany(f"there are {MOST_TUNNELS} tunnels already: close some, or connect by WebSocket or AMQP")
         tunnel = Tunnel(self._door.admit(), extra, lambda: self._forget(tunnel))
@@ -197,10 +199,13 @@ class Tunnels:
         if self._timer is None:
             self._look_later()
         tunnel.inside.connection_made(tunnel)
+        if tunnel.is_closing():
+            raise TooMany("the broker takes no more connections: close some, or raise --max-connections")
         return tunnel
 
     def most_bytes(self, tunnel: Tunnel) -> int:
         """In one POST."""
+        assert self._door is not None
         return self._door.most_bytes(tunnel.inside)
 
     def found(self, id: str) -> Tunnel:

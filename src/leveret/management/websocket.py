@@ -28,12 +28,11 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from leveret.logs import get_log
-from leveret.management.stream_doors import STRANGERS_BYTES, StreamDoor, StreamDoors
+from leveret.management.stream_doors import STRANGERS_BYTES, StreamDoor, StreamDoors, peer_name
 
 PATH = "/ws"
 PIECE = 256 << 10  # bytes in one frame of ours
 DATA = (Opcode.BINARY, Opcode.TEXT, Opcode.CONT)
-MOST_UNREAD = 1 << 20  # bytes of answers to pings, and of all else, above which we do not listen
 
 log = get_log("websocket")
 _frame_log = logging.getLogger("leveret.websocket.frames")
@@ -45,11 +44,13 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         asyncio.Transport.__init__(self)
         self._doors = doors
         self._door: StreamDoor | None = None  # once hands are shaken
+        self._host = ""  # that the peer takes us for
         self._inside: asyncio.Protocol | None = None
         self._is_known = False
         self._is_closing = False
         self._is_paused = False  # by the protocol inside
-        self._is_flooded = False  # the peer asks and does not read
+        self._is_full = False  # the peer does not read
+        self._is_flooded = False  # it pings all the same, so we do not listen
         self._listens = True
         self._speech = ServerProtocol(max_size=(None, STRANGERS_BYTES), logger=_frame_log)
         self._socket: asyncio.Transport = None  # type: ignore[assignment]  # given by connection_made, first of all
@@ -67,7 +68,9 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
                 self._shake_hands(event)
             elif isinstance(event, Frame) and event.opcode in DATA and not self._is_unwanted(event):
                 heard.append(bytes(event.data))
-        self._flush()
+        if self._flush() and self._is_full:
+            self._is_flooded = True
+            self._listen_or_not()
         if heard and self._inside is not None and not self._is_closing:
             self._inside.data_received(heard[0] if len(heard) == 1 else b"".join(heard))
             self._know()
@@ -84,11 +87,12 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
             self._inside.connection_lost(exc)
 
     def pause_writing(self) -> None:
+        self._is_full = True
         if self._inside is not None:
             self._inside.pause_writing()
 
     def resume_writing(self) -> None:
-        self._is_flooded = False
+        self._is_full = self._is_flooded = False
         self._listen_or_not()
         if self._inside is not None:
             self._inside.resume_writing()
@@ -109,12 +113,15 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         self._inside.connection_made(self)
 
     def _refusal(self, request: Request) -> Response | None:
+        if not self._doors.names:
+            return self._refused(404, "not_found", "no WebSocket is served here: --http-streams on lets them in")
         if request.path.partition("?")[0] != PATH:
             return self._refused(404, "not_found", f"no WebSocket is at {request.path}: connect to {PATH}")
-        origin = request.headers.get("Origin")
-        if origin is not None and not _is_same_origin(origin, request.headers.get("Host", "")):
-            reason = f"pages of {origin} may not connect: only those that this port serves, and programs"
-            return self._refused(403, "access_refused", reason)
+        self._host = host = ", ".join(request.headers.get_all("Host"))
+        for origin in request.headers.get_all("Origin"):
+            if not _is_same_origin(origin, host):
+                reason = f"pages of {origin} may not connect: only those that this port serves, and programs"
+                return self._refused(403, "access_refused", reason)
         try:
             offered = [name for value in request.headers.get_all("Sec-WebSocket-Protocol") for name in _names(value)]
         except InvalidHeader as problem:
@@ -168,7 +175,8 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         self._socket.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._socket.get_extra_info(name, default)
+        found = self._socket.get_extra_info(name, default)
+        return peer_name(found, self._host) if name == "peername" else found
 
     def pause_reading(self) -> None:
         self._is_paused = True
@@ -206,13 +214,12 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         else:
             self._speech.send_binary(piece)
 
-    def _flush(self) -> None:
+    def _flush(self) -> bool:
+        """Whether there was something to say."""
         parts = [part for part in self._speech.data_to_send() if part]  # an empty one stands for the end
         if parts and not self._socket.is_closing():
             self._socket.write(b"".join(parts))
-            if self._socket.get_write_buffer_size() > MOST_UNREAD:
-                self._is_flooded = True
-                self._listen_or_not()
+        return bool(parts)
 
     def _listen_or_not(self) -> None:
         listens = not (self._is_paused or self._is_flooded)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
 from leveret.server.transport import Doorman
 from leveret.session.connection import Connection, Login
 from leveret.session.limits import Limits
+from leveret.stomp.amqp_side import CONSUMING
 from leveret.stomp.frame import HEARTBEAT
 from leveret.stomp.session import StompSession
+from leveret.wire.constants import DEFAULT_FRAME_MAX
 
 MISSES = 2  # intervals without a byte, after which a peer counts as gone
 
@@ -28,7 +31,12 @@ class StompDoorman(Doorman):
     stomp: StompSession
 
     def open_session(self, broker: Broker, login: Login, limits: Limits, name: str) -> Connection:
-        connection = Connection(broker, self, login, limits, name)
+        inside = replace(
+            limits,
+            channel_max=max(limits.channel_max, CONSUMING),
+            frame_max=max(limits.frame_max, DEFAULT_FRAME_MAX),  # the peer knows of no frames: its headers must fit one
+        )
+        connection = Connection(broker, self, login, inside, name)
         self.stomp = StompSession(self, connection)
         self._saying: asyncio.TimerHandle | None = None
         self._hearing: asyncio.TimerHandle | None = None

@@ -14,7 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Protocol
 
-from leveret.errors import UnexpectedFrame
+from leveret.errors import FrameError, UnexpectedFrame
 from leveret.session.connection import Connection
 from leveret.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from leveret.wire.frames import CONTENT_HEADER, content_frames, decode_header, decode_method, method_frame
@@ -92,6 +92,9 @@ class AmqpSide:
         frames = content_frames(channel, encode_properties(properties), body, self.connection.frame_max)
         return method_frame(channel, BasicPublish(exchange, key)) + frames
 
+    def has_queue(self, name: str) -> bool:
+        return self.connection.is_over or name in self.connection.vhost.queues
+
     @property
     def is_waiting(self) -> bool:
         return any(self._waiting.values())
@@ -111,7 +114,7 @@ class AmqpSide:
             elif kind == FRAME_HEADER:
                 partial = self._partial[channel]
                 _, partial.left = decode_header(payload)
-                partial.properties = decode_properties(payload, CONTENT_HEADER.size, len(payload))
+                partial.properties = _readable(payload)
                 self._end_if_whole(channel, partial)
             elif kind == FRAME_BODY:
                 partial = self._partial[channel]
@@ -147,3 +150,11 @@ class AmqpSide:
         del self._partial[channel]
         if isinstance(partial.method, BasicDeliver):
             self._hearer.delivered(partial.method, partial.properties or Properties(), b"".join(partial.parts))
+
+
+def _readable(header: bytes) -> Properties:
+    """None at all if they cannot be read: nobody checks headers when they come, and the body is still worth having."""
+    try:
+        return decode_properties(header, CONTENT_HEADER.size, len(header))
+    except FrameError:
+        return Properties()

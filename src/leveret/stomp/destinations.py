@@ -12,6 +12,7 @@ A slash within a name is written %2F.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -45,6 +46,7 @@ class Destination(NamedTuple):
         return not self.exchange
 
 
+@lru_cache(1024)
 def parse(text: str) -> Destination:
     first, *parts = text.split("/")
     if not parts:

@@ -36,11 +36,15 @@ class Frame:
         self.body = body
 
     def __repr__(self) -> str:
-        return f"<{self.command} {self.headers} {len(self.body)} bytes>"
+        return f"<{self.command} {list(self.headers)} {len(self.body)} bytes>"  # the values may be secret
 
     def get(self, *names: str) -> str | None:
         """The first of these headers that is there."""
-        return next((self.headers[name] for name in names if name in self.headers), None)
+        for name in names:
+            value = self.headers.get(name)
+            if value is not None:
+                return value
+        return None
 
     def need(self, *names: str) -> str:
         value = self.get(*names)

@@ -110,14 +110,14 @@ class StompReader:
             raise StompRefusal("Frame too large", f"{len(lines)} headers, at most {self.limits.headers} are allowed")
         version = "1.0" if command in UNESCAPED else self.version
         frame = Frame(command)
-        for line in lines:
+        for number, line in enumerate(lines, 1):
             try:
                 text = line.removesuffix(b"\r").decode()
             except UnicodeDecodeError:
-                raise StompRefusal("Malformed frame", f"a header of {command} is not UTF-8") from None
+                raise StompRefusal("Malformed frame", f"header {number} of {command} is not UTF-8") from None
             name, colon, value = text.partition(":")
             if not colon or not name:
-                raise StompRefusal("Malformed frame", f"a header of {command} without a name or a colon: {text[:64]!r}")
+                raise StompRefusal("Malformed frame", f"header {number} of {command} has no name or no colon")
             frame.headers.setdefault(meant(version, name), meant(version, value))
         return frame
 

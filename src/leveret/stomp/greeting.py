@@ -1,9 +1,14 @@
-"""CONNECT and CONNECTED: the version, the login, the virtual host, the heart-beats; and the same said in AMQP."""
+"""CONNECT and CONNECTED: the version, the login, the virtual host, the heart-beats; and the same said in AMQP.
+
+The header ``host`` names a virtual host. STOMP advises clients to put there what they connected to, and some do it:
+``localhost`` or an address that is no virtual host stands for the default one. Any other unknown name is an error.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 
 from leveret.stomp.amqp_side import CONSUMING, PUBLISHING, AmqpSide
 from leveret.stomp.frame import VERSIONS, Frame
@@ -24,6 +29,7 @@ from leveret.wire.methods import (
     ConnectionTuneOk,
 )
 
+DEFAULT_VHOST = "/"
 SHORTEST_BEAT = 100  # ms
 LONGEST_BEAT = 86_400_000
 PROPERTIES: Table = {
@@ -48,7 +54,7 @@ def greeting_of(frame: Frame) -> Greeting:
     if login is None or passcode is None:
         raise StompRefusal("Bad CONNECT", "Missing login or passcode header(s)")
     can, wants = _beats(frame.get("heart-beat") or "0,0") if version != "1.0" else (0, 0)
-    return Greeting(version, login, passcode, frame.get("host") or "/", _beat(wants), _beat(can))
+    return Greeting(version, login, passcode, frame.get("host") or DEFAULT_VHOST, _beat(wants), _beat(can))
 
 
 def _version(accepted: str | None) -> str:
@@ -73,6 +79,14 @@ def _beat(milliseconds: int) -> int:
     return min(max(milliseconds, SHORTEST_BEAT), LONGEST_BEAT) if milliseconds else 0
 
 
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return host == "localhost"
+    return True
+
+
 def connected(greeting: Greeting, session: str) -> list[tuple[str, str]]:
     return [
         ("version", greeting.version),
@@ -90,7 +104,10 @@ def open_connection(amqp: AmqpSide, greeting: Greeting, opened: Callable[[], Non
     amqp.expect(0, ConnectionStart)
     amqp.ask(0, ConnectionStartOk(PROPERTIES, "PLAIN", response), ConnectionTune)
     amqp.tell(0, ConnectionTuneOk(limits.channel_max, limits.frame_max, 0))
-    amqp.ask(0, ConnectionOpen(greeting.host), ConnectionOpenOk)
+    host = greeting.host
+    if host not in amqp.connection.broker.vhosts and _is_address(host):
+        host = DEFAULT_VHOST
+    amqp.ask(0, ConnectionOpen(host), ConnectionOpenOk)
     amqp.ask(CONSUMING, ChannelOpen(), ChannelOpenOk)
     amqp.ask(PUBLISHING, ChannelOpen(), ChannelOpenOk)
     amqp.ask(PUBLISHING, ConfirmSelect(), ConfirmSelectOk, opened)

@@ -51,12 +51,20 @@ class Sending:
         properties = properties_of_send(frame, self._wall())
         if properties.reply_to is not None and properties.reply_to.startswith(TEMP_PREFIX):
             properties.reply_to = self._temporary_queue(properties.reply_to)
-        if destination.kind == QUEUE and destination.name not in self._known:
+        if destination.kind == QUEUE and not self._is_there(destination.name):
             self._amqp.ask(channel, declaration(frame, destination.name, COMPARED), QueueDeclareOk)
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known.add(destination.name)
         return self._amqp.message(channel, destination.exchange, destination.key, properties, frame.body)
+
+    def _is_there(self, queue: str) -> bool:
+        """Whether we have declared it, and nobody has deleted it since."""
+        if queue not in self._known:
+            return False
+        if not self._amqp.has_queue(queue):
+            self._amqp.flush()  # the declaration may be among what was gathered
+        return self._amqp.has_queue(queue)
 
     def _temporary_queue(self, destination: str) -> str:
         name = parse(destination).name
@@ -66,8 +74,8 @@ class Sending:
         return queue
 
     def forget(self, queue: str) -> None:
-        """It may be gone: declare it again before the next SEND."""
-        self._known.discard(queue)
+        """It is consumed from no more: if it was a temporary one, the next question needs another."""
+        self._temporary = {name: each for name, each in self._temporary.items() if each != queue}
 
     # ---- receipts
 

@@ -210,10 +210,7 @@ class StompSession:
         self._flush()
 
     def delivered(self, envelope: BasicDeliver, properties: Properties, body: bytes) -> None:
-        found = self._subscribing.hand_out(envelope.consumer_tag, envelope.delivery_tag)
-        if found is None:
-            return
-        subscription, name = found
+        subscription, name = self._subscribing.hand_out(envelope.consumer_tag, envelope.delivery_tag)
         headers = [
             ("subscription", subscription.id),
             ("destination", shown(envelope.exchange, envelope.routing_key)),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from base64 import urlsafe_b64encode
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -56,12 +57,13 @@ class Subscription:
 
 
 class Subscribing:
-    __slots__ = ("_amqp", "_owed", "_session", "_subscriptions")
+    __slots__ = ("_amqp", "_leaving", "_owed", "_session", "_subscriptions")
 
     def __init__(self, amqp: AmqpSide, session: str) -> None:
         self._amqp = amqp
         self._session = session
         self._subscriptions: dict[str, Subscription] = {}  # by tag
+        self._leaving: dict[str, deque[Subscription]] = {}  # by tag: UNSUBSCRIBE is said and not answered
         self._owed: dict[int, Subscription] = {}
 
     # ---- coming and going
@@ -149,22 +151,32 @@ class Subscribing:
         if gone is None:
             raise StompRefusal("Subscription not found", f"there is no subscription {id_!r}")
         ends = frame.flag("durable") or frame.flag("persistent")
-        self._amqp.ask(CONSUMING, BasicCancel(tag), BasicCancelOk, None if ends and gone.durable else done)
-        if ends and gone.durable:
+        self._leaving.setdefault(tag, deque()).append(gone)
+
+        def left() -> None:
+            self._leaving[tag].popleft()
+            if not self._leaving[tag]:
+                del self._leaving[tag]
+            if not is_deleted:
+                done()
+
+        is_deleted = ends and gone.durable
+        self._amqp.ask(CONSUMING, BasicCancel(tag), BasicCancelOk, left)
+        if is_deleted:
             self._amqp.ask(CONSUMING, QueueDelete(gone.queue), QueueDeleteOk, done)
         return gone.queue
 
     def cancelled(self, tag: str) -> Subscription | None:
         """By the broker: its queue is gone."""
-        return self._subscriptions.pop(tag, None)
+        return None if tag in self._leaving else self._subscriptions.pop(tag, None)
 
     # ---- messages
 
-    def hand_out(self, consumer_tag: str, tag: int) -> tuple[Subscription, str] | None:
-        """Whose a delivery is, and the name by which it is acked; None if its subscription has ended meanwhile."""
-        subscription = self._subscriptions.get(consumer_tag)
-        if subscription is None:
-            return None
+    def hand_out(self, consumer_tag: str, tag: int) -> tuple[Subscription, str]:
+        """Whose a delivery is, and the name by which it is acked. What was on its way when its subscription ended is
+        still its own, though another may have taken the name."""
+        leaving = self._leaving.get(consumer_tag)
+        subscription = leaving[0] if leaving else self._subscriptions[consumer_tag]
         if subscription.mode != "auto":
             subscription.owed[tag] = None
             self._owed[tag] = subscription

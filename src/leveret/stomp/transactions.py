@@ -71,9 +71,9 @@ class Transactions:
         return found
 
     def add(self, transaction: Transaction, data: bytes) -> None:
-        self._size += len(data)
-        if self._size > self._most_bytes:
+        if self._size + len(data) > self._most_bytes:
             raise StompRefusal("Transaction too large", f"open transactions hold more than {self._most_bytes} bytes")
+        self._size += len(data)
         transaction.size += len(data)
         transaction.parts.append(data)
         self._hold(len(data))

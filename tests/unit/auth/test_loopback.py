@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.auth.loopback import is_loopback
+from leveret.auth.loopback import http_peer, is_loopback
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.255.1.2", "::1", "::ffff:127.0.0.1", "::1%lo", ""])
@@ -16,3 +16,20 @@ def test_this_machine_is_loopback(address: str) -> None:
 )
 def test_everything_else_is_not(address: str) -> None:
     assert not is_loopback(address)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "localhost", "localhost:15672", "LOCALHOST", "a.localhost", "127.0.0.1:1", "[::1]:15672", "192.168.1.9"]
+)
+def test_a_client_that_names_this_machine_is_local(host: str) -> None:
+    assert is_loopback(http_peer("127.0.0.1", host))
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:15672", "localhost.evil.example", "127.0.0.1.evil", "[", "x"])
+def test_a_client_that_names_another_host_is_not(host: str) -> None:
+    """A page can have its name lead to this machine; then its requests come from here."""
+    assert not is_loopback(http_peer("127.0.0.1", host))
+
+
+def test_an_address_from_elsewhere_stays_as_it_is() -> None:
+    assert http_peer("10.0.0.1", "evil.example") == "10.0.0.1"

@@ -74,7 +74,7 @@ def test_of_repeated_headers_the_first_counts() -> None:
         (b"SEND\n:value\n\n\0", "Malformed frame"),
         (b"SEND\na:\xff\n\n\0", "Malformed frame"),
         (b"SEND\na:b\0\n\n", "Malformed frame"),
-        (b"SEND\ncontent-length:1\n\nabc\0", "Malformed frame"),
+        (b"SEND\ncontent-length:1\n\nab\n\n", "Malformed frame"),
         (b"SEND\ncontent-length:-1\n\n\0", "Invalid header"),
         (b"SEND\ncontent-length:1001\n\n", "Frame too large"),
         (b"SEND\n\n" + b"x" * 1_001, "Frame too large"),

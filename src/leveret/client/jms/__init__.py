@@ -8,6 +8,7 @@ async with await ConnectionFactory("amqp://localhost").create_connection() as co
 """
 
 from leveret.client.jms.ack_modes import AckEvent, AckMode, AckType
+from leveret.client.jms.browser import QueueBrowser
 from leveret.client.jms.connection import Connection
 from leveret.client.jms.consumer import MessageConsumer
 from leveret.client.jms.destinations import Destination, Layout, Queue, TemporaryQueue, TemporaryTopic, Topic
@@ -18,10 +19,13 @@ from leveret.client.jms.errors import (
     JmsError,
     MessageFormatError,
     MessageNotWriteable,
+    Unsupported,
 )
 from leveret.client.jms.factory import ConnectionFactory
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
+from leveret.client.jms.producer import Producer
 from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.requestor import Requestor
 from leveret.client.jms.session import Session
 
 __all__ = [
@@ -42,11 +46,15 @@ __all__ = [
     "MessageConsumer",
     "MessageFormatError",
     "MessageNotWriteable",
+    "Producer",
     "Queue",
+    "QueueBrowser",
     "RedeliveryPolicy",
+    "Requestor",
     "Session",
     "TemporaryQueue",
     "TemporaryTopic",
     "TextMessage",
     "Topic",
+    "Unsupported",
 ]

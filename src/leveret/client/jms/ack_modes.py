@@ -1,17 +1,13 @@
-"""How a session acknowledges, and the seven things that an acknowledgement can say.
+"""How a session acknowledges, and the seven things that an acknowledgement can say. The numbers are ActiveMQ's.
 
-| ack type      | happens when                                                    | on the wire |
-|---------------|-----------------------------------------------------------------|-------------|
-| DELIVERED 0   | all that may wait in the client are with the application,       | a new consumer of the queue takes the place of the |
-|               | unacked: the window moves on, the messages stay                 | old one, whose messages stay with the channel |
-| POISON 1      | a message failed once more than its policy allows               | basic.reject without requeue |
-| STANDARD 2    | messages are processed                                          | basic.ack, ``multiple`` where it can |
-| REDELIVERED 3 | messages go to the application once more                        | nothing: the channel holds them |
-| INDIVIDUAL 4  | this one message is processed                                   | basic.ack of one |
-| UNMATCHED 5   | the selector of a topic's subscriber does not want a message    | basic.ack: the stored copy goes |
-| EXPIRED 6     | a message died while it waited in the client                    | basic.reject if it is persistent, else basic.ack |
-
-The numbers are ActiveMQ's.
+DELIVERED 0    all that may wait in the client is with the application, unacked: the window moves on, the messages stay.
+               A new consumer takes the place of the old one, whose messages stay with the channel.
+POISON 1       a message failed once more than its policy allows: basic.reject without requeue.
+STANDARD 2     messages are processed: basic.ack, with ``multiple`` where it can be.
+REDELIVERED 3  messages go to the application once more: nothing is said, the channel holds them.
+INDIVIDUAL 4   this one message is processed: basic.ack.
+UNMATCHED 5    the selector of a topic's subscriber does not want a message: basic.ack, and the stored copy is gone.
+EXPIRED 6      a message died while it waited in the client: basic.reject if it is persistent, else basic.ack.
 """
 
 from __future__ import annotations

@@ -42,6 +42,11 @@ class Connection:
         return self.registrar.is_leveret
 
     @property
+    def is_audited(self) -> bool:
+        """Whether messages that come twice, after a loss of the connection, are known by their ids."""
+        return getattr(self.client, "audit", None) is not None
+
+    @property
     def client_id(self) -> str:
         return self.registrar.client_id
 
@@ -94,8 +99,13 @@ class Connection:
             raise IllegalState("the connection is closed")
 
     def _happened(self, happening: Happening) -> None:
-        if happening.kind == "lost" and happening.problem is not None:
+        if happening.kind != "lost" or happening.problem is None:
+            return
+        if self.client.is_closed:
             self.trouble(happening.problem)
+        else:
+            for session in list(self._sessions):
+                session.interrupted()
 
     def trouble(self, problem: Exception) -> None:
         if self.is_closed or problem is self._told or isinstance(problem, Closed):

@@ -15,8 +15,7 @@ import asyncio
 import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from leveret.client.arrivals import Delivery
@@ -26,8 +25,8 @@ from leveret.client.jms.delivered import Dispatched, Verdict
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import Message, received
 from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.retries import Retries
 from leveret.client.jms.subscription import Pull, Push
-from leveret.client.jms.timing import Timer
 from leveret.client.jms.topics import Source
 from leveret.errors import AmqpError
 
@@ -56,9 +55,7 @@ class MessageConsumer:
         self._news: asyncio.Future[None] | None = None
         self._serving: asyncio.Task[object] | None = None  # the listener runs in it
         self._served: asyncio.Future[None] | None = None  # for who waits until it has returned
-        self._timers: set[Timer] = set()
-        self._is_paused = False  # nothing is handed over until the retry's time has come
-        self._away: dict[Dispatched, None] = {}  # those that wait for their retry beside the others
+        self._retries = Retries(policy, session.connection.clock, self._put_first, self._go_on)
 
     # ---- receive()
 
@@ -135,7 +132,7 @@ class MessageConsumer:
     @property
     def may_ask(self) -> bool:
         """Whether a message that comes now could be handed over."""
-        return self.session.connection.is_started and not self._is_paused and not self.unconsumed
+        return self.session.connection.is_started and not self._retries.is_pausing and not self.unconsumed
 
     # ---- listener
 
@@ -157,7 +154,9 @@ class MessageConsumer:
 
     @property
     def has_work(self) -> bool:
-        return self._listener is not None and bool(self.unconsumed) and not self._is_paused and not self.is_closed
+        return (
+            self._listener is not None and bool(self.unconsumed) and not self._retries.is_pausing and not self.is_closed
+        )
 
     async def serve(self) -> None:
         """The listener gets its next message."""
@@ -170,7 +169,11 @@ class MessageConsumer:
             outcome = self._listener(message)
             if inspect.isawaitable(outcome):
                 await outcome
-        except Exception as problem:  # whatever the application raises
+        except asyncio.CancelledError as problem:
+            if self._serving is not None and self._serving.cancelling():
+                raise
+            self._failed(entry, problem)  # what was cancelled is something that the listener waited for
+        except Exception as problem:  # noqa: BLE001 - whatever the application raises
             self._failed(entry, problem)
         else:
             self._consumed(entry)
@@ -186,7 +189,7 @@ class MessageConsumer:
             self._served = self._served or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._served)
 
-    def _failed(self, entry: Dispatched, problem: Exception) -> None:
+    def _failed(self, entry: Dispatched, problem: BaseException) -> None:
         log.warning("the listener of %s failed: %r", self, problem)
         if self.session.is_closed or self.session.ack_mode in (AckMode.SESSION_TRANSACTED, AckMode.CLIENT):
             return  # the next one: what becomes of all of them is the application's to say
@@ -197,9 +200,6 @@ class MessageConsumer:
 
     def arrived(self, entry: Dispatched) -> None:
         """From the session's line."""
-        if self.is_closed:
-            self.session.settle([entry], Verdict.GIVE_BACK)
-            return
         self.unconsumed.append(entry)
         self.wake()
 
@@ -210,7 +210,7 @@ class MessageConsumer:
     def _take(self) -> Dispatched | None:
         """The next one that the application may see. What it may not see is settled on the way."""
         connection = self.session.connection
-        while self.unconsumed and connection.is_started and not self._is_paused and not self.is_closed:
+        while self.unconsumed and connection.is_started and not self._retries.is_pausing and not self.is_closed:
             entry = self.unconsumed.popleft()
             if entry.is_settled:
                 continue
@@ -274,7 +274,7 @@ class MessageConsumer:
         """To the application once more, after the delay of the policy; or, if that was too often, to the dead
         letters. A consumer that is closed gives them back to the broker."""
         self.forget(entries)
-        entries = [entry for entry in entries if not entry.is_settled]
+        entries = [entry for entry in entries if not entry.is_settled and not self.session.is_void(entry)]
         if self.is_closed:
             self.session.settle(entries, Verdict.GIVE_BACK)
             return
@@ -288,39 +288,23 @@ class MessageConsumer:
             self.session.tell(AckType.POISON, self, poison)
         if again:
             self.session.tell(AckType.REDELIVERED, self, again)
-            self._redeliver(again)
+            self._retries.add(again)
 
-    def _redeliver(self, entries: list[Dispatched]) -> None:
-        if self.policy.non_blocking:
-            for entry in entries:
-                self._away[entry] = None
-                self._after(self.policy.delay(entry.redeliveries), partial(self._return, entry))
-            return
-        delay = max(self.policy.delay(entry.redeliveries) for entry in entries)
+    def _put_first(self, entries: Sequence[Dispatched]) -> None:
         self.unconsumed.extendleft(reversed(entries))
-        if delay > 0:
-            self._is_paused = True
-            self._after(delay, self._go_on)
-        else:
-            self._go_on()
-
-    def _after(self, delay: float, work: Callable[[], None]) -> None:
-        def fire() -> None:
-            self._timers.discard(timer)
-            work()
-
-        timer = self.session.connection.clock.call_later(delay, fire)
-        self._timers.add(timer)
-
-    def _return(self, entry: Dispatched) -> None:
-        del self._away[entry]
-        self.unconsumed.appendleft(entry)
-        self._go_on()
 
     def _go_on(self) -> None:
-        self._is_paused = False
         self.wake()
         self.session.serve_listeners()
+
+    def interrupted(self) -> None:
+        """What was not handed over and the broker will bring again is forgotten."""
+        for entry in [*self.unconsumed, *self._retries.away]:
+            if self.session.is_void(entry):
+                entry.is_settled = True
+                self._retries.forget(entry)
+                self.subscription.settled(entry)
+        self.unconsumed = deque(entry for entry in self.unconsumed if not entry.is_settled)
 
     # ---- its end
 
@@ -332,7 +316,8 @@ class MessageConsumer:
         await self._listener_done()
         await self.subscription.close()
         self.session.acknowledge_lazy(self)
-        self.session.settle([*self._away, *self.unconsumed], Verdict.GIVE_BACK)
+        waiting = [*self._retries.away, *self.unconsumed, *self.session.take_waiting(self)]
+        self.session.settle(waiting, Verdict.GIVE_BACK)
         self.unconsumed.clear()
         self.session.forget(self)
         await self.source.close()
@@ -341,9 +326,7 @@ class MessageConsumer:
         """Nothing more is handed over: it is closed, or its session is lost by a problem."""
         self.is_closed = problem is None
         self.cancelled(problem)
-        for timer in self._timers:
-            timer.cancel()
-        self._timers.clear()
+        self._retries.cancel()
         if problem is not None:  # they are the broker's again
             self.unconsumed.clear()
 

@@ -27,13 +27,14 @@ class Verdict(Enum):
 class Dispatched:
     """A message on its way to a consumer, or with the application. ``window`` is the subscription that brought it."""
 
-    __slots__ = ("arrived", "consumer", "delivery", "is_consumed", "is_settled", "redeliveries", "window")
+    __slots__ = ("arrived", "consumer", "delivery", "is_consumed", "is_settled", "life", "redeliveries", "window")
 
     def __init__(self, consumer: MessageConsumer, delivery: Delivery, arrived: float, window: int) -> None:
         self.consumer = consumer
         self.delivery = delivery
         self.arrived = arrived
         self.window = window
+        self.life = 0  # of the connection that brought it
         self.redeliveries = 0  # as this client counts
         self.is_consumed = False  # the application is done with it
         self.is_settled = False  # the broker was told
@@ -58,6 +59,12 @@ class Outstanding:
 
     def add(self, entry: Dispatched) -> None:
         self._line.append(entry)
+
+    def take_back(self, entries: Iterable[Dispatched]) -> None:
+        """It was not to be: they are as open as before."""
+        for entry in entries:
+            entry.is_settled = False
+        self._line = deque(sorted({*self._line, *entries}, key=lambda entry: entry.delivery.delivery_tag))
 
     def settle(self, entries: Iterable[Dispatched], verdict: Verdict) -> None:
         """Says so to the broker. Each is settled once, however often it is asked for."""

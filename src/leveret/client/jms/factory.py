@@ -25,7 +25,8 @@ WRAPPERS = ("failover:", "fanout:")
 class ConnectionFactory:
     """By one URI, or by its parts; a part that is given stands above the URI.
 
-    ``prefetch`` is how many messages wait in the client for a consumer, 0: none, each is asked for.
+    ``prefetch`` is how many messages wait in the client for a consumer, 0: none, each is asked for. ``clock`` is what
+    timeouts and retries go by.
     """
 
     def __init__(
@@ -41,24 +42,24 @@ class ConnectionFactory:
         prefetch: int = USUAL_PREFETCH,
         redelivery: RedeliveryPolicy | None = None,
         layout: Layout | None = None,
-        clock: Clock | None = None,
     ) -> None:
         self.uri = uri
         self.client_id = client_id
         self.prefetch = prefetch
         self.redelivery = redelivery or RedeliveryPolicy()
         self.layout = layout or Layout()
-        self._clock = clock
+        self.clock: Clock = LoopClock()
         self._parts = {"host": host, "port": port, "vhost": vhost, "user": user, "password": password}
         self._address()  # what is wrong with it is said here
 
     async def create_connection(self, user: str | None = None, password: str | None = None) -> Connection:
         """Connected and logged in; not started."""
         client = await leveret.client.connect(self._address(user=user, password=password))
-        return Connection(self, client, self._clock or LoopClock())
+        return Connection(self, client, self.clock)
 
     def _address(self, **login: str | None) -> Address | str:
-        given = {name: value for name, value in (self._parts | login).items() if value is not None}
+        said = {name: value for name, value in login.items() if value is not None}
+        given = {name: value for name, value in self._parts.items() if value is not None} | said
         if not self.uri.startswith(WRAPPERS):
             return parsed(self.uri, **given)
         if given:

@@ -27,21 +27,20 @@ Moments are seconds since 1970, 0 stands for never. What was received can be rea
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Protocol
 
 from leveret.client.arrivals import Delivery
 from leveret.client.jms.destinations import Destination, named_in_reply_to
 from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
+from leveret.client.jms.message_properties import MessageProperties
 from leveret.wire.fields import EPOCH, FieldValue, Table
 from leveret.wire.properties import Properties
 
 NON_PERSISTENT = 1
 PERSISTENT = 2
 USUAL_PRIORITY = 4
-LONGEST_NAME = 255  # bytes, of a header
-WHOLE_NUMBERS = range(-(1 << 63), 1 << 63)
 
 TEXT_TYPE = "text/plain"
 BYTES_TYPE = "application/octet-stream"
@@ -60,52 +59,6 @@ class Acknowledger(Protocol):
     """Who acknowledges a message that was received: its session."""
 
     def acknowledge(self, message: Message) -> None: ...
-
-
-class MessageProperties(MutableMapping[str, FieldValue]):
-    """What the application says about a message; selectors see it."""
-
-    __slots__ = ("_values", "is_read_only")
-
-    def __init__(self, values: Mapping[str, FieldValue] | None = None, *, is_read_only: bool = False) -> None:
-        self._values: Table = dict(values or {})
-        self.is_read_only = is_read_only
-
-    def __getitem__(self, name: str) -> FieldValue:
-        return self._values[name]
-
-    def __setitem__(self, name: str, value: FieldValue) -> None:
-        self._refuse_read_only()
-        if not _is_name(name):
-            raise MessageFormatError(
-                f"the name of a property must be a text of 1 to {LONGEST_NAME} bytes, not {name!r}"
-            )
-        if not isinstance(value, bool | int | float | str | bytes | None):
-            raise MessageFormatError(
-                f"property '{name}' is a {type(value).__name__}: expected a truth value, a number, a text or bytes"
-            )
-        if isinstance(value, int) and value not in WHOLE_NUMBERS:
-            raise MessageFormatError(f"property '{name}' is a number of more than 64 bits: {value}; send it as a text")
-        self._values[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        self._refuse_read_only()
-        del self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __repr__(self) -> str:
-        return repr(self._values)
-
-    def _refuse_read_only(self) -> None:
-        if self.is_read_only:
-            raise MessageNotWriteable(
-                "the properties of a received message can be read only: call clear_properties() first"
-            )
 
 
 class Message:
@@ -381,10 +334,6 @@ def received(
     return message
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_NAME
-
-
 def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
 
@@ -442,6 +391,6 @@ def _refuse_unlike_json(name: str, value: object) -> None:
             f"field '{name}' of a map message is bytes: send them as a bytes message, or as text (base64)"
         )
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps({name: value}, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as problem:
         raise MessageFormatError(f"field '{name}' of a map message cannot be sent as JSON: {problem}") from None

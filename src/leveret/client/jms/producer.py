@@ -25,9 +25,11 @@ from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination, MessageFormatError, Unsupported
 from leveret.client.jms.messages import NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, USUAL_PRIORITY, Message
 from leveret.client.jms.registrar import Registrar
+from leveret.errors import FrameError
 from leveret.wire.properties import Properties
 
 MOST_PRIORITY = 9
+ANSWERS = "amq.rabbitmq.reply-to."  # no queues to RabbitMQ: it returns what is mandatory, though it arrives
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,24 +80,34 @@ class Outgoing:
     async def send(self, message: Message, destination: Destination, properties: Properties) -> None:
         """Until it is safe; in a transaction, until it is written."""
         body = message.encoded_body()
+        try:
+            await self._publish(body, destination, properties)
+        except Unroutable:
+            self.registrar.forget(destination)
+            try:
+                await self._publish(body, destination, properties)
+            except Unroutable as problem:
+                raise InvalidDestination(f"queue '{destination.name}' is not there: {problem}") from problem
+
+    async def _publish(self, body: bytes, destination: Destination, properties: Properties) -> None:
         exchange, key = destination.route(self.registrar.layout)
-        is_mandatory = isinstance(destination, Queue)
+        is_mandatory = isinstance(destination, Queue) and not key.startswith(ANSWERS)
         await self.registrar.prepare(destination)
         channel = await self._channel()
         try:
             await channel.publish(body, exchange, key, properties, mandatory=is_mandatory)
-        except Unroutable as problem:
-            if not isinstance(destination, Queue) or not destination.is_ours:
-                raise InvalidDestination(f"queue '{key}' is not there: {problem}") from problem
-            self.registrar.forget(destination)
-            await self.registrar.prepare(destination)
-            await channel.publish(body, exchange, key, properties, mandatory=True)
+        except FrameError as problem:
+            if channel.is_closed:
+                raise  # it is not about the message
+            raise MessageFormatError(f"a header or property of the message cannot be sent: {problem}") from None
 
     async def _channel(self) -> Channel:
         if self._is_closed:
             raise IllegalState("the session is closed: nothing can be sent on it")
         if self._transacted is not None:
             return self._transacted
+        if self._confirmed is not None and not self._confirmed.is_closed:
+            return self._confirmed
         async with self._opening:
             if self._confirmed is None or self._confirmed.is_closed:
                 channel = await self._connection.channel()
@@ -137,7 +149,7 @@ class Producer:
         self.terms = Terms()
         self.disable_message_id = False
         self.disable_message_timestamp = False
-        self._outgoing = outgoing
+        self.outgoing = outgoing
         self._prefix = f"ID:{uuid4().hex}:"
         self._sent = 0
         self._is_closed = False
@@ -166,8 +178,8 @@ class Producer:
         left = terms.time_to_live - terms.delivery_delay if terms.time_to_live else 0
         properties = message.amqp_properties(left)
         if not isinstance(target, Queue):
-            properties.headers = {**(properties.headers or {}), ORIGIN_HEADER: self._outgoing.registrar.origin}
-        await self._outgoing.send(message, target, properties)
+            properties.headers = {**(properties.headers or {}), ORIGIN_HEADER: self.outgoing.registrar.origin}
+        await self.outgoing.send(message, target, properties)
 
     def _target(self, destination: Destination | None) -> Destination:
         if self._is_closed:
@@ -184,8 +196,8 @@ class Producer:
 
     def _stamp(self, message: Message, destination: Destination, terms: Terms) -> None:
         """What the client and not the application says about a message that is sent."""
-        now = self._outgoing.now()
-        if terms.delivery_delay and not self._outgoing.registrar.is_leveret:
+        now = self.outgoing.now()
+        if terms.delivery_delay and not self.outgoing.registrar.is_leveret:
             raise Unsupported("this broker does not deliver later: delivery_delay needs Leveret (x-deliver-at)")
         self._sent += 1
         message.message_id = "" if self.disable_message_id else f"{self._prefix}{self._sent}"

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from leveret.client.arrivals import Delivery
 from leveret.client.channel import Channel
-from leveret.client.connection import Connection
+from leveret.client.connection import Connection, Happening
 from leveret.client.errors import Unroutable
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination
@@ -46,6 +46,7 @@ class Requestor:
         self._channel: Channel | None = None
         self._opening = asyncio.Lock()
         self._is_closed = False
+        connection.listeners.append(self._happened)
 
     async def request(self, message: Message, timeout: float | None = None) -> Message:
         """The answer. TimeoutError if none came within ``timeout`` seconds; one that comes later is dropped. The
@@ -99,6 +100,11 @@ class Requestor:
         if waiting is not None and not waiting.done():
             waiting.set_result(received(delivery))
 
+    def _happened(self, happening: Happening) -> None:
+        """Also a connection that comes back by itself has lost the place for answers."""
+        if happening.kind == "lost" and happening.problem is not None:
+            self._lost(happening.problem)
+
     def _lost(self, problem: Exception) -> None:
         """Answers to what was asked will not come: the place for them went with the channel."""
         for waiting in self._waiting.values():
@@ -106,6 +112,8 @@ class Requestor:
                 waiting.set_exception(problem)
 
     async def close(self) -> None:
+        if not self._is_closed:
+            self._connection.listeners.remove(self._happened)
         self._is_closed = True
         channel, self._channel = self._channel, None
         if channel is not None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from leveret.client.channel import Channel
-from leveret.client.errors import ClientError
+from leveret.client.errors import ClientError, ConnectionLost, TransactionRolledBack
 from leveret.client.jms.ack_modes import AckEvent, AckListener, AckMode, AckType
 from leveret.client.jms.consumer import Listener, MessageConsumer
 from leveret.client.jms.creations import Creations
@@ -52,6 +53,7 @@ class Session(Creations):
         self._listening: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_moving = False
+        self._life = 0  # of the connection below, which may come back after a loss
         channel.on_close = self._lost
 
     @property
@@ -86,13 +88,13 @@ class Session(Creations):
             self.registrar, destination, selector=selector or "", no_local=no_local, subscription=subscription
         )
         consumer = MessageConsumer(self, source, prefetch, factory.redelivery)
-        if listener is not None:
-            consumer.listener = listener
-        self._consumers.append(consumer)
         try:
+            consumer.listener = listener
+            self._consumers.append(consumer)
             await consumer.subscription.open()
         except BaseException:
-            self._consumers.remove(consumer)
+            self._consumers = [each for each in self._consumers if each is not consumer]
+            await source.close()
             raise
         return consumer
 
@@ -109,6 +111,7 @@ class Session(Creations):
     # ---- from the channel to the consumers
 
     def dispatch(self, entry: Dispatched) -> None:
+        entry.life = self._life
         self._outstanding.add(entry)
         self._line.append(entry)
         if not self._is_moving and self.connection.is_started:
@@ -125,6 +128,12 @@ class Session(Creations):
             entry = line.popleft()
             entry.consumer.arrived(entry)
         self.serve_listeners()
+
+    def take_waiting(self, consumer: MessageConsumer) -> list[Dispatched]:
+        """Those in the line that were on their way to it."""
+        found = [entry for entry in self._line if entry.consumer is consumer]
+        self._line = deque(entry for entry in self._line if entry.consumer is not consumer)
+        return found
 
     def resume(self) -> None:
         """The connection is started."""
@@ -203,16 +212,40 @@ class Session(Creations):
         """What was sent is there for others, what was received is done with: both, or neither."""
         self._refuse_without_transactions()
         done = [(consumer, list(consumer.delivered.values())) for consumer in self._consumers]
+        if any(self.is_void(entry) for _, entries in done for entry in entries):
+            await self._undo(done)
+            raise TransactionRolledBack(
+                "the connection was lost after messages of the transaction had been received: it is rolled back, and "
+                "they come again; do its work again"
+            )
         for consumer, entries in done:
             self.settle(entries, Verdict.ACK)
             consumer.forget(entries)
         self._tell_aside()
-        await self.channel.commit()
+        try:
+            await self.channel.commit()
+        except TransactionRolledBack:
+            await self._undo(done)
+            raise
         for consumer, entries in done:
             if entries:
                 self.tell(AckType.STANDARD, consumer, entries)
         self._drop_closed()
         self.outgoing.raise_returned()
+
+    async def _undo(self, done: list[tuple[MessageConsumer, list[Dispatched]]]) -> None:
+        """The connection was lost before the commit, and is there again. What the broker has given to the lost one it
+        delivers again; what came since then is still ours."""
+        await self.channel.rollback()
+        self.outgoing.forget_returned()
+        for consumer, entries in done:
+            alive = [entry for entry in entries if not self.is_void(entry)]
+            self._outstanding.take_back(alive)
+            consumer.forget(entries)
+            consumer.roll_back(alive)
+        if self._aside:
+            self._tell_aside()
+            await self.channel.commit()
 
     async def rollback(self) -> None:
         """What was sent is forgotten, what was received comes again, in its order."""
@@ -267,9 +300,10 @@ class Session(Creations):
             task.cancel()
         self.connection.forget(self)
         await self.close_creations()
-        await self.channel.close()
-        for consumer in list(self._consumers):
-            await consumer.source.close()
+        with suppress(ConnectionLost):  # they are back in their queues in any case
+            await self.channel.close()
+            for consumer in list(self._consumers):
+                await consumer.source.close()
         self._consumers.clear()
 
     def _lost(self, problem: Exception) -> None:
@@ -282,22 +316,39 @@ class Session(Creations):
             consumer.end(problem)
         self.connection.trouble(problem)
 
+    def interrupted(self) -> None:
+        """The connection is lost, and may come back (``failover:``)."""
+        self._life += 1
+        for entry in self._line:
+            entry.consumer.unconsumed.append(entry)
+        self._line.clear()
+        for consumer in self._consumers:
+            consumer.interrupted()
+
+    def is_void(self, entry: Dispatched) -> bool:
+        """Whether the broker gave it to a connection that is lost, and will deliver it again. What the connection knows
+        by its message id is not delivered again: an ack for it still counts."""
+        if entry.life == self._life:
+            return False
+        is_known = self.connection.is_audited and entry.delivery.properties.message_id is not None
+        return self.is_transacted or not is_known
+
     def refuse_closed(self) -> None:
         if self.is_closed:
             raise IllegalState("the session is closed")
         if self.problem is not None:
             raise self.problem
 
-    def run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def run(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Beside everything else. What the broker refuses ends the channel, and is known by that."""
         task = asyncio.ensure_future(self._quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _quietly(self, work: Coroutine[object, object, None]) -> None:
+    async def _quietly(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except (ClientError, AmqpError) as problem:
             if not self.channel.is_closed:
                 self.connection.trouble(problem)

@@ -12,7 +12,8 @@ send one, and the consumer is cancelled as soon as it has come. Nobody polls.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from leveret.client.arrivals import Delivery
@@ -68,8 +69,11 @@ class Push:
 
     def consumed(self) -> None:
         """The application has another one, unacked."""
-        if self._held >= self._consumer.prefetch and not self._consumer.unconsumed and self._moving is None:
-            self._moving = self._consumer.session.run(self._move_on())
+        consumer = self._consumer
+        consumer.session.move()
+        is_used_up = self._held >= consumer.prefetch and not consumer.unconsumed
+        if is_used_up and self._moving is None and not consumer.is_closed:
+            self._moving = consumer.session.run(self._move_on)
 
     async def _move_on(self) -> None:
         consumer, old = self._consumer, self._subscribed
@@ -82,6 +86,7 @@ class Push:
                 await old.cancel()
         finally:
             self._moving = None
+        self.consumed()  # all of the new window may have been taken in the meantime
 
     def ask(self) -> None:
         """It comes by itself."""
@@ -116,36 +121,35 @@ class Pull:
 
     def ask(self) -> None:
         if self._work is None and self._subscribed is None:
-            self._start(self._request(waits=True))
+            self._start(partial(self._request, waits=True))
 
     async def settle_request(self, *, asks: bool) -> None:
         """Until nothing is under way; with ``asks`` the broker has said by then what it has."""
         await self._quiet()
         if self._subscribed is not None:
-            self._start(self._withdraw())
+            self._start(self._withdraw)
         elif asks:
-            self._start(self._request(waits=False))
+            self._start(partial(self._request, waits=False))
         await self._quiet()
 
     def receiver_left(self) -> None:
         """Nobody waits any more: what was asked for is taken back."""
         if self._subscribed is not None and self._work is None:
-            self._start(self._withdraw())
+            self._start(self._withdraw)
 
     async def close(self) -> None:
         await self._quiet()
         if self._subscribed is not None:
             await self._withdraw()
 
-    def _start(self, work: Coroutine[object, object, None]) -> None:
-        self._work = self._consumer.session.run(self._doing(work))
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
+        self._work = self._consumer.session.run(work)
+        self._work.add_done_callback(self._worked)
 
-    async def _doing(self, work: Coroutine[object, object, None]) -> None:
-        try:
-            await work
-        finally:
+    def _worked(self, work: asyncio.Task[None]) -> None:
+        if work is self._work:
             self._work = None
-            self._consumer.wake()
+        self._consumer.wake()
 
     async def _quiet(self) -> None:
         while self._work is not None:
@@ -174,7 +178,7 @@ class Pull:
             self._take(delivery)
             subscribed, self._subscribed = self._subscribed, None
             if subscribed is not None and not is_leveret:
-                self._start(subscribed.cancel())
+                self._start(subscribed.cancel)
 
         async with session.subscribing:
             if not is_leveret:
@@ -195,6 +199,7 @@ class Pull:
         waiting, self._subscribed = self._subscribed, None
         if waiting is not None and not isinstance(problem, Closed):
             self._consumer.cancelled(problem)
+            self._consumer.session.connection.trouble(problem)
 
     async def _withdraw(self) -> None:
         subscribed = self._subscribed

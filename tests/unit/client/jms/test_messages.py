@@ -79,12 +79,14 @@ def test_a_wrong_body_is_refused_when_it_is_set() -> None:
         BytesMessage("x")  # type: ignore[arg-type]
     with pytest.raises(MessageFormatError, match="field 'photo' of a map message is bytes"):
         MapMessage({"photo": b"x"})
-    with pytest.raises(MessageFormatError, match="field 'when' .* JSON"):
+    with pytest.raises(MessageFormatError, match=r"field 'when' .* JSON"):
         MapMessage({"when": datetime.now(UTC)})
-    with pytest.raises(MessageFormatError, match="field 'n' .* JSON"):
+    with pytest.raises(MessageFormatError, match=r"field 'n' .* JSON"):
         MapMessage({"n": float("nan")})
     with pytest.raises(MessageFormatError, match="UTF-8"):
         TextMessage("\ud800").encoded_body()
+    with pytest.raises(MessageFormatError, match=r"field 'half' .* surrogates"):
+        MapMessage({"half": "\ud800"})
 
 
 def test_a_map_is_read_and_changed_by_its_names() -> None:
@@ -176,7 +178,9 @@ def test_the_delivery_count_adds_what_the_broker_and_the_client_counted() -> Non
 
 
 def test_counts_and_moments_are_not_sent_on_with_a_message() -> None:
-    came = received(delivered(Properties(headers={"x-delivery-count": 3, "x-deliver-at": 5, "a": 1, "x-jms-origin": "b"})))
+    came = received(
+        delivered(Properties(headers={"x-delivery-count": 3, "x-deliver-at": 5, "a": 1, "x-jms-origin": "b"}))
+    )
     came.delivery_time = 0
     assert came.amqp_properties().headers == {"a": 1}
 

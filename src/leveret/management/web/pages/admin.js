@@ -2,7 +2,7 @@
 
 import { get } from "../api.js";
 import { link } from "../router.js";
-import { firstTab, isAdministrator } from "./admin_frame.js";
+import { firstTab, isAdministrator, tabsFor } from "./admin_frame.js";
 import { policyAddress } from "./admin_policy_values.js";
 
 export const path = "/admin";
@@ -25,7 +25,9 @@ export async function find(text, signal) {
     named("/api/operator-policies", "name,vhost", text, signal),
   ];
   const [users, vhosts, policies, operators] = await Promise.all(asked);
+  const tabs = tabsFor(user).filter((tab) => tab.name.toLowerCase().includes(text.toLowerCase()));
   return [
+    ...tabs.map((tab) => ({ title: tab.name, hint: "page of Admin", address: tab.address.slice(1) })),
     ...users.map(({ name }) => ({ title: name, hint: "user", address: link`/admin/users/${name}`.slice(1) })),
     ...vhosts.map(({ name }) => ({ title: name, hint: "virtual host", address: link`/admin/vhosts/${name}`.slice(1) })),
     ...policies.map((one) => ({ title: one.name, hint: `policy in ${one.vhost}`, address: policyAddress(false, one).slice(1) })),

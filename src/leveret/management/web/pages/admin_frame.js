@@ -26,16 +26,20 @@ export function firstTab(user) {
   return writesPolicies(user) ? "#/admin/policies" : "#/admin/access";
 }
 
-/** A page of the administration. `current` is the name of its tab. */
+export function tabsFor(user) {
+  return TABS.filter((tab) => !tab.isFor || tab.isFor(user));
+}
+
+/** A page of the administration. `current` is the name of its tab, which is shown to whoever came there all the same. */
 export function frame(place, user, current, head, ...content) {
-  const tabs = TABS.filter((tab) => !tab.isFor || tab.isFor(user) || tab.name === current);
+  const allowed = tabsFor(user);
+  const tabs = TABS.filter((tab) => allowed.includes(tab) || tab.name === current);
   const row = h(
     "div",
     { class: "tabs", role: "navigation", "aria-label": "Admin" },
     tabs.map((tab) => h("a", { href: tab.address, "aria-current": tab.name === current && "page" }, tab.name)),
   );
   fill(place, row, head, content);
-  row.querySelector("[aria-current]").scrollIntoView({ inline: "nearest", block: "nearest" }); // where the window is narrow
 }
 
 /** The head of a list: its name, what it is about, what can be added. */

@@ -1,0 +1,328 @@
+"""One connection to several brokers at once: what is published goes to all of them.
+
+Each broker has a recovering connection of its own. ``minAckCount`` of them must be up for anything to happen, and that
+many must have confirmed a message before its publisher hears so. A broker that is away misses what is published
+meanwhile, unless too few others are there: then the message waits for it.
+
+There is no consuming: the copies of a message come from brokers that know nothing of each other, and nobody could say
+which of them was meant. Connect to one broker, or with ``failover:``, to consume. Transactions are of one broker too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import replace
+from itertools import count
+from typing import Any, NoReturn, Self
+from uuid import uuid4
+
+from leveret.client.channel import NO_PROPERTIES, Channel
+from leveret.client.confirms import Confirms, Likeness, Settled
+from leveret.client.connection import Connection, Happening
+from leveret.client.errors import ClientError, Closed, ConnectionLost
+from leveret.client.failover_uri import Plan
+from leveret.client.recovering_channel import RecoveringChannel
+from leveret.client.recovering_connection import RecoveringConnection
+from leveret.errors import AmqpError, LeveretError
+from leveret.wire import methods as m
+from leveret.wire.frames import ENVELOPE
+from leveret.wire.properties import Properties
+
+OF_ONE_BROKER = (m.BasicConsume, m.BasicGet, m.BasicRecover, m.TxSelect, m.TxCommit, m.TxRollback)
+
+
+class FanoutConnection(Connection):
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan.addresses[0])
+        self.plan = plan
+        self.needed = plan.confirmations
+        self.members = [RecoveringConnection.begin_later(replace(plan, addresses=(each,))) for each in plan.addresses]
+        self._news: asyncio.Future[None] = self._loop.create_future()
+        self._fanned: set[Channel] = set()
+        for member in self.members:
+            member.listeners.append(self._heard_of_member)
+
+    @classmethod
+    async def begin(cls, plan: Plan) -> Self:
+        """Connected to as many as are needed."""
+        self = cls(plan)
+        try:
+            await self.until_enough()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    def _heard_of_member(self, happening: Happening) -> None:
+        self.frame_max = min(member.frame_max for member in self.members)
+        self.tell_news()
+        self.tell(happening)
+
+    def tell_news(self) -> None:
+        """Whoever waits for something looks again."""
+        self._news.set_result(None)
+        self._news = self._loop.create_future()
+
+    async def news(self) -> None:
+        await asyncio.shield(self._news)
+
+    async def until_enough(self) -> None:
+        """Until as many brokers are connected as are needed."""
+        await self._until_up(self.needed)
+
+    async def until_all(self) -> None:
+        await self._until_up(len(self.members))
+
+    async def _until_up(self, count: int) -> None:
+        while sum(member.is_up for member in self.members) < count:
+            self.refuse_closed()
+            if sum(not member.is_closed for member in self.members) < count:
+                raise ConnectionLost(f"fewer than {count} of {self.plan.shown} can be reached: {self._reasons()}")
+            await self.news()
+
+    def _reasons(self) -> str:
+        reasons = []
+        for member in self.members:
+            try:
+                member.refuse_closed()
+            except LeveretError as problem:
+                reasons.append(str(problem))
+        return "; ".join(reasons)
+
+    async def channel(self) -> FanoutChannel:
+        self.refuse_closed()
+        channel = FanoutChannel(self, [member.new_channel() for member in self.members if not member.is_closed])
+        await channel.open()
+        self._fanned.add(channel)
+        return channel
+
+    def forget(self, channel: Channel) -> None:
+        self._fanned.discard(channel)
+
+    async def update_secret(self, secret: str, reason: str = "") -> None:
+        await asyncio.gather(*(member.update_secret(secret, reason) for member in self.members if member.is_up))
+
+    async def close(self) -> None:
+        if self.is_closed:
+            return
+        self._problem = Closed(f"the connections to {self.plan.shown} are closed")
+        for channel in list(self._fanned):
+            channel.end(self._problem)
+        for member in self.members:
+            member.listeners.remove(self._heard_of_member)
+        await asyncio.gather(*(member.close() for member in self.members))
+        self.tell_news()
+        self.tell(Happening("closed"))
+
+
+class Ballot:
+    """What the brokers say of one message. It stands where a future would."""
+
+    __slots__ = ("_confirm", "_done", "_left", "_needed")
+
+    def __init__(self, confirm: Settled, done: Callable[[], None], *, needed: int, asked: int) -> None:
+        self._confirm = confirm
+        self._done = done
+        self._needed = needed
+        self._left = asked  # who have not failed
+
+    def done(self) -> bool:
+        return self._confirm.done()
+
+    def set_result(self, result: None, /) -> None:
+        self._needed -= 1
+        self._left -= 1
+        if not self._needed:
+            self._confirm.set_result(None)
+            self._done()
+
+    def set_exception(self, problem: Exception, /) -> None:
+        self._left -= 1
+        if self._left < self._needed:
+            self._confirm.set_exception(problem)
+            self._confirm.exception()  # not everybody who publishes waits for each confirm
+            self._done()
+
+    def exception(self) -> BaseException | None:
+        return None
+
+
+class FanoutChannel(Channel):
+    def __init__(self, connection: FanoutConnection, members: list[RecoveringChannel]) -> None:
+        super().__init__(connection, 0)
+        self._owner = connection
+        self._members = members
+        self._sent = 0  # with confirms
+        self._ids = count(1)
+        self._id_begin = f"ID:{uuid4().hex}:"
+        for member in members:
+            member.on_close = self._member_ended
+            member.on_return = self._returned
+
+    async def open(self) -> None:
+        await self._by_enough({asyncio.ensure_future(each.open()): each for each in self._members}, "channel.open")
+
+    async def close(self) -> None:
+        if self.is_closed:
+            return
+        self._problem = Closed("the channels are closed")
+        await asyncio.gather(*(member.close() for member in self._members))
+        self.end(self._problem)
+
+    def _member_ended(self, problem: Exception) -> None:
+        open_ones = sum(not member.is_closed for member in self._members)
+        if open_ones < self._owner.needed and not self.is_closed:
+            self.end(problem)
+        self._owner.tell_news()
+
+    def _returned(self, message: Any) -> None:
+        if self.on_return is not None:
+            self.on_return(message)
+
+    # ---- questions: to all
+
+    def _ask(
+        self, method: m.Method, *answers: type[m.Method], then: Callable[[Any], Any] | None = None
+    ) -> asyncio.Future[Any]:
+        self._refuse_closed()
+        if isinstance(method, OF_ONE_BROKER):
+            self._refuse_one_broker(method.NAME)
+        if isinstance(method, m.QueueDeclare) and not method.queue:
+            raise ClientError("a queue at several brokers needs a name: each broker would make up another one")
+        asked = {each.ask(method, *answers): each for each in self._members if not each.is_closed}
+        return asyncio.ensure_future(self._by_enough(asked, method.NAME, then))
+
+    async def _by_enough(
+        self,
+        asked: dict[asyncio.Future[Any], RecoveringChannel],
+        name: str,
+        then: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        """The answer, once all have given it who are there. Those who are away do it when they are back."""
+        for each in asked:
+            each.add_done_callback(_look)
+        while True:
+            good, refusals, waiting = _sorted(asked)
+            if refusals:
+                raise refusals[0]
+            if len(good) >= self._owner.needed and not any(asked[each].connection.is_up for each in waiting):
+                result = good[0].result()
+                return result if then is None else then(result)
+            self._refuse_closed()
+            if len(good) + len(waiting) < self._owner.needed:
+                raise ConnectionLost(f"{name} reached fewer than {self._owner.needed} brokers")
+            news = asyncio.ensure_future(self._owner.news())
+            await asyncio.wait([*waiting, news], return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+
+    # ---- publishing
+
+    def _begin_confirms(self, answer: m.Method) -> m.Method:
+        self.confirms = Confirms(asyncio.get_running_loop())
+        return answer
+
+    def send(
+        self,
+        body: bytes,
+        exchange: str = "",
+        routing_key: str = "",
+        properties: Properties = NO_PROPERTIES,
+        *,
+        mandatory: bool = False,
+    ) -> asyncio.Future[None] | None:
+        self._refuse_closed()
+        confirm = None if self.confirms is None else asyncio.get_running_loop().create_future()
+        frames = self.encoded(body, exchange, routing_key, properties, mandatory)
+        self.send_encoded(frames, confirm, (exchange, routing_key, body) if mandatory else None)
+        return confirm
+
+    def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
+        """With the same id for all brokers."""
+        if properties.message_id is None:
+            properties = copy(properties)
+            properties.message_id = self._id_begin + str(next(self._ids))
+        return super().encoded(body, exchange, routing_key, properties, mandatory)
+
+    def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
+        if self._problem is not None:
+            if confirm is not None:
+                confirm.set_exception(self._problem)
+            return
+        targets = self._targets()
+        ballot = (
+            None if confirm is None or self.confirms is None else self._ballot(confirm, self.confirms, len(targets))
+        )
+        for member in targets:
+            member.send_encoded(_for_channel(member.number, frames), ballot, mandatory)
+
+    def _targets(self) -> list[RecoveringChannel]:
+        """Who are there; if they are too few also who will be."""
+        usable = [member for member in self._members if not member.is_closed]
+        live = [member for member in usable if member.is_live]
+        return live if len(live) >= self._owner.needed else usable
+
+    def _ballot(self, confirm: Settled, confirms: Confirms, asked: int) -> Ballot:
+        confirms.tell(confirm)
+        self._sent += 1
+        tag = self._sent
+        return Ballot(
+            confirm,
+            lambda: confirms.settle(tag, multiple=False, is_taken=True),
+            needed=self._owner.needed,
+            asked=asked,
+        )
+
+    async def publish(
+        self,
+        body: bytes,
+        exchange: str = "",
+        routing_key: str = "",
+        properties: Properties = NO_PROPERTIES,
+        *,
+        mandatory: bool = False,
+    ) -> None:
+        if self.confirms is None:
+            await self._owner.until_enough()
+        await super().publish(body, exchange, routing_key, properties, mandatory=mandatory)
+
+    # ---- what there is not
+
+    def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
+        self._refuse_one_broker("basic.ack")
+
+    def nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
+        self._refuse_one_broker("basic.nack")
+
+    def reject(self, delivery_tag: int, *, requeue: bool = False) -> None:
+        self._refuse_one_broker("basic.reject")
+
+    def _refuse_one_broker(self, name: str) -> NoReturn:
+        raise ClientError(f"{name} is a matter of one broker: connect to one, or with failover:, instead of fanout:")
+
+
+def _sorted(
+    asked: Iterable[asyncio.Future[Any]],
+) -> tuple[list[asyncio.Future[Any]], list[AmqpError], list[asyncio.Future[Any]]]:
+    """Who did it, what the brokers said who would not, and who are still at it."""
+    done = [each for each in asked if each.done()]
+    refusals = [problem for problem in (each.exception() for each in done) if isinstance(problem, AmqpError)]
+    good = [each for each in done if each.exception() is None]
+    return good, refusals, [each for each in asked if not each.done()]
+
+
+def _look(answer: asyncio.Future[Any]) -> None:
+    """Nobody waits for those who are late."""
+    if not answer.cancelled():
+        answer.exception()
+
+
+def _for_channel(number: int, frames: bytes) -> bytes:
+    """The same frames on another channel."""
+    changed, start = bytearray(frames), 0
+    while start < len(frames):
+        kind, _, size = ENVELOPE.unpack_from(frames, start)
+        ENVELOPE.pack_into(changed, start, kind, number, size)
+        start += ENVELOPE.size + size + 1
+    return bytes(changed)

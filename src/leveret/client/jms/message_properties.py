@@ -1,0 +1,61 @@
+"""What an application says about a message besides its body, in the headers of AMQP. Selectors see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+
+from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
+from leveret.wire.fields import FieldValue, Table
+
+LONGEST_NAME = 255  # bytes
+WHOLE_NUMBERS = range(-(1 << 63), 1 << 63)
+
+
+class MessageProperties(MutableMapping[str, FieldValue]):
+    """A value that cannot be sent is refused when it is set. Those of a received message can be read only."""
+
+    __slots__ = ("_values", "is_read_only")
+
+    def __init__(self, values: Mapping[str, FieldValue] | None = None, *, is_read_only: bool = False) -> None:
+        self._values: Table = dict(values or {})
+        self.is_read_only = is_read_only
+
+    def __getitem__(self, name: str) -> FieldValue:
+        return self._values[name]
+
+    def __setitem__(self, name: str, value: FieldValue) -> None:
+        self._refuse_read_only()
+        if not _is_name(name):
+            raise MessageFormatError(
+                f"the name of a property must be a text of 1 to {LONGEST_NAME} bytes, not {name!r}"
+            )
+        if not isinstance(value, bool | int | float | str | bytes | None):
+            raise MessageFormatError(
+                f"property '{name}' is a {type(value).__name__}: expected a truth value, a number, a text or bytes"
+            )
+        if isinstance(value, int) and value not in WHOLE_NUMBERS:
+            raise MessageFormatError(f"property '{name}' is a number of more than 64 bits: {value}; send it as a text")
+        self._values[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        self._refuse_read_only()
+        del self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    def _refuse_read_only(self) -> None:
+        if self.is_read_only:
+            raise MessageNotWriteable(
+                "the properties of a received message can be read only: call clear_properties() first"
+            )
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name.encode(errors="replace")) <= LONGEST_NAME

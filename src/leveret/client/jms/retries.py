@@ -1,0 +1,77 @@
+"""Messages of one consumer that wait for their next try.
+
+In order: they are back at the front of the line at once, and the line stands still until their time has come. With
+``non_blocking`` each waits beside the line, and comes to its front when its own time has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from leveret.client.jms.delivered import Dispatched
+from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.timing import Clock, Timer
+
+
+class Retries:
+    """``put_first`` puts messages at the front of the line, ``go_on`` is called when it can move again."""
+
+    __slots__ = ("_clock", "_go_on", "_policy", "_put_first", "_timers", "away", "is_pausing")
+
+    def __init__(
+        self,
+        policy: RedeliveryPolicy,
+        clock: Clock,
+        put_first: Callable[[Sequence[Dispatched]], None],
+        go_on: Callable[[], None],
+    ) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._put_first = put_first
+        self._go_on = go_on
+        self._timers: set[Timer] = set()
+        self.is_pausing = False
+        self.away: dict[Dispatched, None] = {}  # those that wait beside the line, in their order
+
+    def add(self, entries: Sequence[Dispatched]) -> None:
+        """Each knows the how-manieth time it will be."""
+        if self._policy.non_blocking:
+            for entry in entries:
+                self.away[entry] = None
+                self._after(self._policy.delay(entry.redeliveries), partial(self._return, entry))
+            return
+        self._put_first(entries)
+        self.is_pausing = True
+        self._after(max(self._policy.delay(entry.redeliveries) for entry in entries), self._resume)
+
+    def forget(self, entry: Dispatched) -> None:
+        self.away.pop(entry, None)
+
+    def cancel(self) -> None:
+        """Nobody will be there to try."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _after(self, delay: float, work: Callable[[], None]) -> None:
+        if delay <= 0:
+            work()
+            return
+
+        def fire() -> None:
+            self._timers.discard(timer)
+            work()
+
+        timer = self._clock.call_later(delay, fire)
+        self._timers.add(timer)
+
+    def _return(self, entry: Dispatched) -> None:
+        if entry in self.away:
+            del self.away[entry]
+            self._put_first([entry])
+            self._go_on()
+
+    def _resume(self) -> None:
+        self.is_pausing = False
+        self._go_on()

@@ -1,0 +1,40 @@
+"""A channel that closes while something else is asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from leveret.client.channel import Channel
+from leveret.client.errors import Closed
+from leveret.wire import methods as m
+
+
+class Wire:
+    """As much of a connection as a channel needs."""
+
+    frame_max = 131_072
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def forget(self, channel: Channel) -> None:
+        pass
+
+
+def test_close_ok_may_overtake_the_answer_to_a_cancel() -> None:
+    """S3-05: RabbitMQ's queues answer basic.cancel, and not any more when the channel is gone."""
+
+    async def work() -> None:
+        channel = Channel(Wire(), 1)  # type: ignore[arg-type]
+        cancelled = asyncio.ensure_future(channel.cancel("t"))
+        await asyncio.sleep(0)
+        closed = asyncio.ensure_future(channel.close())
+        await asyncio.sleep(0)
+        channel.heard(m.ChannelCloseOk())
+        await closed
+        with pytest.raises(Closed):
+            await cancelled
+
+    asyncio.run(work())

@@ -1,0 +1,162 @@
+"""Tags over several lives of a channel, and what the audit lets through."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from leveret.client.arrivals import Delivery
+from leveret.client.audit import Audit
+from leveret.client.settling import Settling
+from leveret.wire import methods as m
+from leveret.wire.properties import Properties, encode_properties
+
+
+class Wire:
+    """A channel that only notes what is written."""
+
+    def __init__(self, audit: Audit | None) -> None:
+        self.written: list[m.Method] = []
+        self.settling = Settling(cast(Any, self), audit)
+
+    def write(self, method: m.Method) -> None:
+        self.written.append(method)
+
+    def said(self) -> list[m.Method]:
+        written, self.written = self.written, []
+        return written
+
+    def comes(
+        self, tag: int, message_id: str | None, *, redelivered: bool = False, queue: str = "q"
+    ) -> Delivery | None:
+        """The delivery, if it is for the application."""
+        head = encode_properties(Properties(message_id=message_id))
+        delivery = Delivery(cast(Any, self), "c", tag, redelivered, "", queue, head, b"")
+        return delivery if self.settling.is_new(delivery, queue, is_audited=True) else None
+
+    def given(self, tag: int, message_id: str | None) -> int:
+        delivery = self.comes(tag, message_id)
+        assert delivery is not None
+        return delivery.delivery_tag
+
+
+def test_tags_go_on_over_lives_and_those_of_an_earlier_one_are_dropped() -> None:
+    wire = Wire(None)
+    assert [wire.given(1, None), wire.given(2, None)] == [1, 2]
+    wire.settling.begin_life()
+    assert wire.given(1, None) == 3
+    wire.settling.ack(2, multiple=False)
+    wire.settling.ack(2, multiple=True)
+    wire.settling.refuse(1, multiple=False, requeue=True)
+    assert wire.said() == []
+    wire.settling.ack(3, multiple=False)
+    assert wire.said() == [m.BasicAck(1, False)]
+
+
+def test_what_is_in_hand_is_acked_under_its_new_tag() -> None:
+    wire = Wire(Audit(10))
+    first = wire.given(1, "a")
+    wire.settling.begin_life()
+    assert wire.comes(1, "a", redelivered=True) is None
+    assert wire.said() == []
+    wire.settling.ack(first, multiple=False)
+    assert wire.said() == [m.BasicAck(1, False)]
+    wire.settling.ack(first, multiple=False)
+    assert wire.said() == []
+
+
+def test_a_verdict_that_was_lost_is_given_again() -> None:
+    wire = Wire(Audit(10))
+    tags = [wire.given(number, name) for number, name in enumerate("abc", 1)]
+    wire.settling.ack(tags[0], multiple=False)
+    wire.settling.refuse(tags[1], multiple=False, requeue=False)
+    wire.settling.refuse(tags[2], multiple=False, requeue=True)
+    wire.said()
+    wire.settling.begin_life()
+    assert [wire.comes(number, name, redelivered=True) is None for number, name in enumerate("abc", 1)] == [
+        True,
+        True,
+        False,
+    ]
+    assert wire.said() == [m.BasicAck(1, False), m.BasicNack(2, False, False)]
+
+
+def test_a_dead_letter_that_comes_round_again_is_let_through() -> None:
+    wire = Wire(Audit(10))
+    wire.settling.refuse(wire.given(1, "a"), multiple=False, requeue=False)
+    assert wire.comes(2, "a", redelivered=False) is not None
+
+
+def test_a_message_that_was_sent_twice_is_acked_at_once() -> None:
+    wire = Wire(Audit(10))
+    first = wire.given(1, "a")
+    assert wire.comes(2, "a") is None
+    assert wire.said() == [m.BasicAck(2, False)]
+    wire.settling.ack(first, multiple=False)
+    assert wire.said() == [m.BasicAck(1, False)]
+    assert wire.comes(3, "a") is None
+    assert wire.said() == [m.BasicAck(3, False)]
+
+
+def test_the_same_id_in_another_queue_is_another_message() -> None:
+    wire = Wire(Audit(10))
+    wire.settling.ack(wire.given(1, "a"), multiple=False)
+    assert wire.comes(2, "a", queue="other") is not None
+
+
+def test_all_up_to_a_tag_are_settled_once() -> None:
+    """What stands in for an earlier delivery is among them, and is not acked a second time."""
+    wire = Wire(Audit(10))
+    wire.given(1, "a")
+    wire.settling.begin_life()
+    wire.comes(1, "a", redelivered=True)
+    last = wire.given(2, "b")
+    wire.settling.ack(last, multiple=True)
+    assert wire.said() == [m.BasicAck(2, True)]
+
+
+def test_a_tag_of_zero_stands_for_all() -> None:
+    wire = Wire(Audit(10))
+    wire.given(1, "a")
+    wire.given(2, "b")
+    wire.settling.ack(0, multiple=True)
+    assert wire.said() == [m.BasicAck(0, True)]
+    assert wire.comes(3, "a", redelivered=True) is None
+
+
+def test_what_is_delivered_to_another_channel_is_acked_there() -> None:
+    audit = Audit(10)
+    here, there = Wire(audit), Wire(audit)
+    first = here.given(1, "a")
+    for wire in (here, there):
+        wire.settling.begin_life()
+    assert there.comes(1, "a", redelivered=True) is None
+    here.settling.ack(first, multiple=False)
+    assert (here.said(), there.said()) == ([], [m.BasicAck(1, False)])
+
+
+def test_what_another_channel_has_acked_with_others_is_not_acked_twice() -> None:
+    audit = Audit(10)
+    here, there = Wire(audit), Wire(audit)
+    first = here.given(1, "a")
+    here.settling.begin_life()
+    there.comes(1, "a", redelivered=True)
+    there.settling.ack(there.given(2, "b"), multiple=True)
+    assert there.said() == [m.BasicAck(2, True)]
+    here.settling.ack(first, multiple=False)
+    assert (here.said(), there.said()) == ([], [])
+
+
+def test_what_the_application_has_not_seen_is_let_through_again() -> None:
+    wire = Wire(Audit(10))
+    delivery = wire.comes(1, "a")
+    assert delivery is not None
+    wire.settling.let_go([delivery])
+    wire.settling.begin_life()
+    assert wire.comes(1, "a", redelivered=True) is not None
+
+
+def test_the_audit_forgets_the_oldest() -> None:
+    wire = Wire(Audit(2))
+    for number, name in enumerate("abc", 1):
+        wire.settling.ack(wire.given(number, name), multiple=False)
+    assert [wire.comes(number, name) is None for number, name in enumerate("bca", 4)] == [True, True, False]

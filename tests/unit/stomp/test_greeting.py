@@ -1,0 +1,111 @@
+"""CONNECT: versions, logins, virtual hosts, heart-beats."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.peer_pair import House
+from tests.support.stomp_client import made
+from tests.support.stomp_house import StompPeer
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.mark.parametrize(
+    ("accepted", "version"), [("1.0,1.1,1.2", "1.2"), ("1.1,1.0", "1.1"), ("1.0", "1.0"), ("1.2,2.0", "1.2")]
+)
+def test_the_best_version_that_both_speak_is_chosen(house: House, accepted: str, version: str) -> None:
+    peer = StompPeer(house)
+    (answer,) = peer.connect(accepted)
+    assert (answer.command, answer["version"]) == ("CONNECTED", version)
+    assert answer["server"].startswith("Leveret/")
+    assert answer["session"]
+    assert peer.connection.protocol == f"STOMP {version}"
+
+
+def test_who_names_no_version_speaks_1_0(house: House) -> None:
+    peer = StompPeer(house)
+    (answer,) = peer.ask("STOMP", login="guest", passcode="secret")
+    assert (answer.command, answer["version"]) == ("CONNECTED", "1.0")
+
+
+def test_a_version_that_nobody_speaks_is_refused(house: House) -> None:
+    peer = StompPeer(house)
+    (answer,) = peer.connect("3.0")
+    assert (answer.command, answer["message"], answer["version"]) == ("ERROR", "Version mismatch", "1.0,1.1,1.2")
+    assert peer.socket.closed
+
+
+@pytest.mark.parametrize(
+    ("headers", "detail"),
+    [
+        ({"passcode": "wrong"}, b"Access refused for user 'guest'"),
+        ({"login": "nobody"}, b"Access refused for user 'nobody'"),
+        ({"host": "elsewhere"}, b"vhost elsewhere not found"),
+        ({"heart_beat": "soon"}, b"is not two numbers"),
+        ({"heart_beat": "1,2,3"}, b"is not two numbers"),
+    ],
+)
+def test_a_login_that_cannot_be_is_refused(house: House, headers: dict[str, object], detail: bytes) -> None:
+    peer = StompPeer(house)
+    (answer,) = peer.connect(**headers)
+    assert (answer.command, answer["message"]) == ("ERROR", "Bad CONNECT")
+    assert detail in answer.body
+    assert peer.socket.closed
+
+
+@pytest.mark.parametrize("host", ["/", "localhost", "127.0.0.1", "::1", "[::1]", ""])
+def test_an_address_stands_for_the_default_virtual_host(house: House, host: str) -> None:
+    """S4-71: STOMP advises clients to name the host they connected to."""
+    peer = StompPeer.open(house, host=host)
+    assert peer.connection.vhost.name == "/"
+
+
+def test_a_virtual_host_goes_before_an_address(house: House) -> None:
+    house.broker.add_vhost("localhost")
+    house.broker.permissions.set("guest", "localhost", ".*", ".*", ".*")
+    assert StompPeer.open(house, host="localhost").connection.vhost.name == "localhost"
+
+
+def test_a_login_needs_a_name_and_a_password(house: House) -> None:
+    (answer,) = StompPeer(house).ask("CONNECT", accept_version="1.2", host="/")
+    assert b"Missing login or passcode" in answer.body
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "beats"),
+    [("0,0", "0,0", (0, 0)), ("4000,5000", "5000,4000", (5, 4)), ("1,0", "0,100", (0, 0.1))],
+)
+def test_heart_beats_are_agreed_on(house: House, asked: str, answered: str, beats: tuple[float, float]) -> None:
+    """S3-09, S3-10: what a peer promises to send is waited for, what it wants to hear is sent."""
+    peer = StompPeer(house)
+    (answer,) = peer.connect(heart_beat=asked)
+    assert answer["heart-beat"] == answered
+    assert peer.socket.beats == beats
+
+
+def test_what_follows_connect_waits_for_the_login(house: House) -> None:
+    decisions: list[object] = []
+    house.login = lambda credentials, done: decisions.append(done)  # type: ignore[method-assign]
+    peer = StompPeer(house)
+    connect = made("CONNECT", {"accept-version": "1.2", "login": "guest", "passcode": "secret", "host": "/"})
+    peer.feed(connect + made("SEND", {"destination": "/queue/q", "receipt": 1}, b"m"))
+    assert peer.heard() == []
+    assert "q" not in house.vhost.queues
+    decisions[0](house.broker.users.get("guest"))  # type: ignore[operator]
+    house.rest()
+    assert [frame.command for frame in peer.heard()] == ["CONNECTED", "RECEIPT"]
+
+
+def test_nothing_is_heard_before_connect(house: House) -> None:
+    (answer,) = StompPeer(house).ask("SUBSCRIBE", destination="/queue/q", id=1)
+    assert (answer.command, answer["message"]) == ("ERROR", "Illegal command")
+
+
+def test_connect_is_said_once(house: House) -> None:
+    peer = StompPeer.open(house)
+    (answer,) = peer.connect()
+    assert (answer.command, answer["message"]) == ("ERROR", "Illegal command")

@@ -1,0 +1,192 @@
+"""SEND: where it goes, what becomes of its headers, when its receipt comes."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.errors import PreconditionFailed
+from tests.support.peer_pair import House
+from tests.support.stomp_client import made
+from tests.support.stomp_house import StompPeer
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def peer(house: House) -> StompPeer:
+    return StompPeer.open(house)
+
+
+def test_a_queue_is_made_when_it_is_first_named(house: House, peer: StompPeer) -> None:
+    (receipt,) = peer.ask("SEND", b"m", destination="/queue/made", receipt="7", **{"x-max-length": "5"})
+    assert (receipt.command, receipt["receipt-id"]) == ("RECEIPT", "7")
+    queue = house.queue("made")
+    assert (queue.durable, queue.ready, queue.arguments) == (True, 1, {"x-max-length": 5})
+
+
+def test_headers_become_properties_and_the_rest_travels_along(house: House, peer: StompPeer) -> None:
+    amqp = house.client()
+    peer.ask(
+        "SEND",
+        b"body",
+        destination="/queue/q",
+        persistent="true",
+        priority=7,
+        expiration=60000,
+        timestamp=1700000000,
+        content_type="text/plain",
+        correlation_id="c",
+        reply_to="/queue/answers",
+        amqp_message_id="m-1",
+        type="t",
+        app_id="a",
+        colour="red\\cgreen",
+    )
+    got = amqp.get("q")
+    assert got is not None
+    told = got.properties
+    assert (told.delivery_mode, told.priority, told.expiration, told.content_type) == (2, 7, "60000", "text/plain")
+    assert (told.correlation_id, told.reply_to, told.message_id) == ("c", "/queue/answers", "m-1")
+    assert (told.type, told.app_id, told.headers) == ("t", "a", {"colour": "red:green"})
+    assert got.body == b"body"
+
+
+def test_expires_is_a_moment(house: House, peer: StompPeer) -> None:
+    amqp = house.client()
+    soon = int(house.clock.wall() * 1000) + 5000
+    peer.ask("SEND", b"m", destination="/queue/q", expires=soon)
+    got = amqp.get("q")
+    assert got is not None
+    assert got.properties.expiration == "5000"
+    peer.ask("SEND", b"m", destination="/queue/q", expires=0)
+    forever = amqp.get("q")
+    assert forever is not None
+    assert forever.properties.expiration is None
+
+
+def test_a_scheduled_delay_holds_a_message_back(house: House, peer: StompPeer) -> None:
+    """AMQ_SCHEDULED_DELAY is the broker's own schedule."""
+    peer.feed(b"SEND\ndestination:/queue/q\nAMQ_SCHEDULED_DELAY:3000\n\nlater\0")
+    assert house.queue("q").ready == 0
+    house.advance(2.9)
+    assert house.queue("q").ready == 0
+    house.advance(0.2)
+    assert house.queue("q").ready == 1
+
+
+def test_a_group_is_named_as_activemq_names_it(house: House, peer: StompPeer) -> None:
+    amqp = house.client()
+    peer.ask("SEND", b"m", destination="/queue/q", JMSXGroupID="g")
+    got = amqp.get("q")
+    assert got is not None
+    assert got.properties.headers == {"JMSXGroupID": "g", "x-group-id": "g"}
+
+
+@pytest.mark.parametrize(
+    ("destination", "message"),
+    [
+        ("/exchange/nowhere/k", "not_found"),
+        ("/exchange/amq.rabbitmq.log", "not_found"),
+        ("/nonsense/a", "Unknown destination"),
+        ("/temp-queue/a", "Invalid destination"),
+    ],
+)
+def test_a_send_that_leads_nowhere_ends_in_an_error(house: House, destination: str, message: str) -> None:
+    peer = StompPeer.open(house)
+    (answer,) = peer.ask("SEND", b"m", destination=destination)
+    assert (answer.command, answer["message"]) == ("ERROR", message)
+    assert peer.socket.closed
+
+
+def test_a_missing_amq_queue_takes_nothing(house: House, peer: StompPeer) -> None:
+    (answer,) = peer.ask("SEND", b"m", destination="/amq/queue/absent", receipt="1")
+    assert answer.command == "RECEIPT"
+    assert "absent" not in house.vhost.queues
+
+
+def test_a_queue_that_is_full_refuses_by_an_error(house: House, peer: StompPeer) -> None:
+    full = {"x-max-length": "1", "x-overflow": "reject-publish"}
+    peer.ask("SEND", b"1", destination="/queue/q", receipt="1", **full)
+    (answer,) = peer.ask("SEND", b"2", destination="/queue/q", receipt="2")
+    assert (answer.command, answer["message"], answer["receipt-id"]) == ("ERROR", "Message refused", "2")
+
+
+def test_a_queue_that_is_declared_otherwise_is_an_error(house: House, peer: StompPeer) -> None:
+    house.client().declare("q", durable=False)
+    (answer,) = peer.ask("SEND", b"m", destination="/queue/q")
+    assert answer["message"] == PreconditionFailed.title.lower()
+    assert b"inequivalent arg 'durable'" in answer.body
+
+
+@pytest.mark.parametrize("header", ["priority", "timestamp", "expires", "persistent"])
+def test_a_header_that_makes_no_sense_is_refused(house: House, header: str) -> None:
+    (answer,) = StompPeer.open(house).ask("SEND", b"m", destination="/queue/q", receipt="5", **{header: "-x"})
+    assert (answer.command, answer["message"], answer["receipt-id"]) == ("ERROR", "Invalid header", "5")
+
+
+def test_answers_come_through_a_temporary_queue(house: House, peer: StompPeer) -> None:
+    """/temp-queue belongs to who asks; /reply-queue is where the answer goes."""
+    other = StompPeer.open(house)
+    other.ask("SUBSCRIBE", destination="/queue/service", id=0)
+    peer.ask("SEND", b"2+2", destination="/queue/service", reply_to="/temp-queue/mine", correlation_id="c")
+    (question,) = other.heard()
+    assert question["reply-to"].startswith("/reply-queue/stomp-temp-")
+    other.ask("SEND", b"4", destination=question["reply-to"], correlation_id=question["correlation-id"])
+    (answer,) = peer.heard()
+    assert (answer["subscription"], answer["correlation-id"], answer.body) == ("/temp-queue/mine", "c", b"4")
+    peer.ask("SEND", b"3+3", destination="/queue/service", reply_to="/temp-queue/mine")
+    (again,) = other.heard()
+    assert again["reply-to"] == question["reply-to"]
+    peer.ask("DISCONNECT")
+    peer.vanish()
+    assert question["reply-to"].removeprefix("/reply-queue/") not in house.vhost.queues
+
+
+def test_another_temporary_queue_is_made_when_the_first_is_left(house: House, peer: StompPeer) -> None:
+    for _ in range(2):
+        peer.ask("SEND", b"?", destination="/queue/service", reply_to="/temp-queue/mine")
+        assert [name for name in house.vhost.queues if name.startswith("stomp-temp-")]
+        (receipt,) = peer.ask("UNSUBSCRIBE", id="/temp-queue/mine", receipt="u")
+        assert receipt.command == "RECEIPT"
+        assert not [name for name in house.vhost.queues if name.startswith("stomp-temp-")]
+
+
+def test_a_queue_that_was_deleted_is_made_again(house: House, peer: StompPeer) -> None:
+    send = made("SEND", {"destination": "/queue/q"}, b"m")
+    peer.feed(send + send)
+    house.vhost.delete_queue("q")
+    house.turn()
+    peer.feed(send + send)
+    assert house.queue("q").ready == 2
+
+
+def test_arguments_of_the_first_send_are_enough(house: House, peer: StompPeer) -> None:
+    first = made("SEND", {"destination": "/queue/q", "x-max-length": 5}, b"m")
+    peer.feed(first + made("SEND", {"destination": "/queue/q"}, b"m"))
+    peer.feed(made("SEND", {"destination": "/queue/q"}, b"m"))
+    assert peer.heard() == []
+    assert house.queue("q").ready == 3
+
+
+def test_a_write_needs_the_permission_for_it(house: House) -> None:
+    """S4-72: the rules are those of AMQP, for the queue that is made and the exchange that is written to."""
+    house.user("reader")
+    house.broker.permissions.set("reader", "/", "", "", ".*")
+    house.client().declare("q", durable=True)
+    for destination in ("/queue/q", "/amq/queue/q", "/topic/t"):
+        (answer,) = StompPeer.open(house, login="reader").ask("SEND", b"m", destination=destination)
+        assert (answer.command, answer["message"]) == ("ERROR", "access_refused")
+    assert house.queue("q").ready == 0
+
+
+def test_a_body_as_large_as_allowed_is_taken_whole(house: House) -> None:
+    peer = StompPeer.open(house)
+    body = bytes(range(256)) * 2_000
+    (receipt,) = peer.ask("SEND", body, destination="/queue/q", content_length=len(body), receipt="1")
+    assert receipt.command == "RECEIPT"
+    (message, *_) = peer.ask("SUBSCRIBE", destination="/queue/q", id=0)
+    assert message.body == body
+    assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.queues.values())

@@ -1,0 +1,318 @@
+"""SUBSCRIBE, MESSAGE, ACK and NACK."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.wire.frames import content_frames, method_frame
+from leveret.wire.methods import BasicPublish
+from tests.support.peer_pair import House
+from tests.support.stomp_client import made
+from tests.support.stomp_house import StompPeer
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def peer(house: House) -> StompPeer:
+    return StompPeer.open(house)
+
+
+def send(peer: StompPeer, destination: str, *bodies: bytes, **headers: object) -> None:
+    for body in bodies:
+        assert peer.ask("SEND", body, destination=destination, **headers) == []
+
+
+def test_messages_come_with_their_headers(house: House, peer: StompPeer) -> None:
+    amqp = house.client()
+    (receipt,) = peer.ask("SUBSCRIBE", destination="/queue/a%2Fb", id="s\\c1", receipt="r")
+    assert receipt["receipt-id"] == "r"
+    amqp.publish(
+        "a/b",
+        b"body",
+        content_type="text/x",
+        delivery_mode=2,
+        priority=3,
+        reply_to="amq.answers",
+        headers={"n": 1, "flag": True, "text": "x:y\n\r\\", "ratio": 0.5, "table": {"a": 1}, "destination": "no"},
+    )
+    (message,) = peer.heard()
+    assert message.body == b"body"
+    name = message.headers.pop("message-id")
+    assert name.startswith("T_s\\c1@@session-")
+    assert name.endswith("@@1")
+    assert message.headers == {
+        "subscription": "s\\c1",
+        "destination": "/queue/a%2Fb",
+        "redelivered": "false",
+        "content-type": "text/x",
+        "persistent": "true",
+        "priority": "3",
+        "reply-to": "/reply-queue/amq.answers",
+        "n": "1",
+        "flag": "true",
+        "text": "x\\cy\\n\\r\\\\",
+        "ratio": "0.5",
+        "content-length": "4",
+    }
+
+
+def test_without_an_id_a_subscription_is_named_by_its_destination(house: House) -> None:
+    peer = StompPeer.open(house, "1.0")
+    peer.ask("SUBSCRIBE", destination="/queue/q")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/q")
+    assert (message["subscription"], "ack" in message.headers) == ("Q_/queue/q", False)
+    (receipt,) = peer.ask("UNSUBSCRIBE", destination="/queue/q", receipt="u")
+    assert receipt.command == "RECEIPT"
+
+
+def test_client_acks_speak_for_all_before_them_of_their_subscription(house: House, peer: StompPeer) -> None:
+    """S4-52: other subscriptions owe what they owed."""
+    peer.ask("SUBSCRIBE", destination="/queue/a", id="a", ack="client")
+    peer.ask("SUBSCRIBE", destination="/queue/b", id="b", ack="client")
+    messages = []
+    for queue in ("a", "b", "a", "b", "a"):
+        messages += peer.ask("SEND", b"m", destination=f"/queue/{queue}")
+    assert len(messages) == 5
+    (receipt,) = peer.ask("ACK", id=messages[2]["ack"], receipt="1")
+    assert receipt.command == "RECEIPT"
+    assert (house.queue("a").unacked, house.queue("b").unacked) == (1, 2)
+    (error,) = peer.ask("ACK", id=messages[0]["ack"])
+    assert (error.command, error["message"]) == ("ERROR", "Message not found")
+
+
+def test_individual_acks_speak_for_themselves(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client-individual")
+    messages = [peer.ask("SEND", b"m", destination="/queue/q")[0] for _ in range(3)]
+    peer.ask("ACK", id=messages[1]["ack"])
+    assert house.queue("q").unacked == 2
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_older_versions_ack_by_message_id(house: House, version: str) -> None:
+    peer = StompPeer.open(house, version)
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/q")
+    peer.ask("ACK", message_id=message["message-id"], subscription="a")
+    assert house.queue("q").unacked == 0
+
+
+def test_a_nack_gives_back_or_drops(house: House, peer: StompPeer) -> None:
+    """S4-55, S4-75."""
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client-individual")
+    (first,) = peer.ask("SEND", b"m", destination="/queue/q")
+    (again,) = peer.ask("NACK", id=first["ack"])
+    assert (again.command, again["redelivered"], again.body) == ("MESSAGE", "true", b"m")
+    (receipt,) = peer.ask("NACK", id=again["ack"], requeue="false", receipt="n")
+    assert receipt.command == "RECEIPT"
+    assert (house.queue("q").ready, house.queue("q").unacked) == (0, 0)
+
+
+@pytest.mark.parametrize("header", ["prefetch-count", "activemq.prefetchSize"])
+def test_no_more_than_the_prefetch_is_owed(house: House, peer: StompPeer, header: str) -> None:
+    """S3-18: push, and then only after acks."""
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client", **{header: 2})
+    messages = [frame for _ in range(4) for frame in peer.ask("SEND", b"m", destination="/queue/q")]
+    assert len(messages) == 2
+    assert len(peer.ask("ACK", id=messages[1]["ack"])) == 2
+
+
+def test_each_subscription_has_its_own_prefetch(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/a", id="a", ack="client", **{"prefetch-count": 1})
+    peer.ask("SUBSCRIBE", destination="/queue/b", id="b", ack="client")
+    other = StompPeer.open(house)
+    send(other, "/queue/a", b"1", b"2")
+    send(other, "/queue/b", b"3", b"4")
+    assert peer.bodies() == [b"1", b"3", b"4"]
+
+
+def test_auto_needs_no_ack(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/q")
+    assert (house.queue("q").unacked, "ack" in message.headers) == (0, False)
+    (error,) = peer.ask("ACK", id=message["message-id"])
+    assert error["message"] == "Message not found"
+
+
+def test_a_topic_reaches_those_who_subscribed(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/topic/news.*", id="a")
+    other = StompPeer.open(house)
+    other.ask("SUBSCRIBE", destination="/exchange/amq.topic/news.#", id="b")
+    send(StompPeer.open(house), "/topic/news.sport", b"1")
+    send(StompPeer.open(house), "/topic/news.sport.local", b"2")
+    (message,) = peer.heard()
+    assert (message["destination"], message.body) == ("/topic/news.sport", b"1")
+    assert other.bodies() == [b"1", b"2"]
+    assert len(house.vhost.queues) == 2
+    peer.ask("UNSUBSCRIBE", id="a")
+    assert len(house.vhost.queues) == 1
+    other.vanish()
+    assert not house.vhost.queues
+
+
+def test_a_durable_subscription_keeps_what_came_meanwhile(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/topic/t", id="me", durable="true")
+    peer.ask("DISCONNECT")
+    peer.vanish()
+    send(StompPeer.open(house), "/topic/t", b"meanwhile")
+    back = StompPeer.open(house)
+    (message,) = back.ask("SUBSCRIBE", destination="/topic/t", id="me", durable="true")
+    assert message.body == b"meanwhile"
+    (queue,) = house.vhost.queues
+    back.ask("UNSUBSCRIBE", id="me", durable="true", receipt="u")
+    assert queue not in house.vhost.queues
+
+
+def test_a_subscription_queue_may_have_a_name(house: House, peer: StompPeer) -> None:
+    peer.ask(
+        "SUBSCRIBE", destination="/topic/t", id="me", durable="true", **{"x-queue-name": "mine", "x-max-length": 3}
+    )
+    queue = house.queue("mine")
+    assert (queue.durable, queue.arguments) == (True, {"x-max-length": 3})
+
+
+@pytest.mark.parametrize("destination", ["/queue/q", "/topic/t", "/exchange/amq.topic/t"])
+def test_a_selector_chooses(house: House, destination: str) -> None:
+    """S1-28: on a queue the others wait for somebody else; a topic keeps nothing that nobody wants."""
+    peer = StompPeer.open(house)
+    peer.ask("SUBSCRIBE", destination=destination, id="a", selector="colour = 'red' AND weight > 2")
+    target = destination if destination.startswith("/queue") else "/topic/t"
+    amqp = house.client()
+    exchange, key = ("", "q") if target == "/queue/q" else ("amq.topic", "t")
+    for colour, weight in (("red", 3), ("red", 1), ("blue", 3)):
+        amqp.feed(
+            amqp.published(exchange, key, f"{colour}{weight}".encode(), headers={"colour": colour, "weight": weight})
+        )
+    assert peer.bodies() == [b"red3"]
+    assert sum(queue.ready for queue in house.vhost.queues.values()) == (2 if target == "/queue/q" else 0)
+
+
+def test_an_exclusive_consumer_is_alone(house: House, peer: StompPeer) -> None:
+    """S4-73."""
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", **{"activemq.exclusive": "true"})
+    (error,) = StompPeer.open(house).ask("SUBSCRIBE", destination="/queue/q", id="a")
+    assert (error.command, error["message"]) == ("ERROR", "access_refused")
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ({"destination": "/queue/q", "id": "taken"}, "Duplicated subscription identifier"),
+        ({"destination": "/amq/queue/absent", "id": "b"}, "not_found"),
+        ({"destination": "/exchange/absent/k", "id": "b"}, "not_found"),
+        ({"destination": "/temp-queue/t", "id": "b"}, "Invalid destination"),
+        ({"destination": "/queue/q", "id": "b", "ack": "often"}, "Invalid header"),
+        ({"destination": "/queue/q", "id": "b", "selector": "= ="}, "precondition_failed"),
+        ({"destination": "/queue/q", "id": "b" * 300}, "Invalid header"),
+        ({"destination": "/topic/t", "durable": "true"}, "Missing header"),
+        ({"id": "b"}, "Missing header"),
+    ],
+)
+def test_a_subscription_that_cannot_be_is_an_error(
+    house: House, peer: StompPeer, headers: dict[str, object], message: str
+) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="taken")
+    (error,) = peer.ask("SUBSCRIBE", **headers)
+    assert (error.command, error["message"]) == ("ERROR", message)
+    assert peer.socket.closed
+    assert house.queue("q").ready == 0
+
+
+def test_reading_needs_the_permission_for_it(house: House) -> None:
+    """S4-72: as over AMQP, topic permissions included."""
+    house.client().declare("q", durable=True)
+    house.user("writer")
+    house.broker.permissions.set("writer", "/", "", ".*", "")
+    for destination in ("/queue/q", "/amq/queue/q", "/topic/t"):
+        (error,) = StompPeer.open(house, login="writer").ask("SUBSCRIBE", destination=destination, id="a")
+        assert (error.command, error["message"]) == ("ERROR", "access_refused")
+    house.user("local")
+    house.broker.permissions.set_topic("local", "/", "amq.topic", "^local\\.", "^local\\.")
+    (error,) = StompPeer.open(house, login="local").ask("SUBSCRIBE", destination="/topic/world.a", id="a")
+    assert (error.command, error["message"]) == ("ERROR", "access_refused")
+
+
+def test_what_was_not_acked_goes_back_when_the_peer_leaves(house: House, peer: StompPeer) -> None:
+    """S4-61, S4-29."""
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    send(StompPeer.open(house), "/queue/q", b"1")
+    assert house.queue("q").unacked == 1
+    assert peer.ask("DISCONNECT")[0].command == "MESSAGE"
+    assert (house.queue("q").ready, house.queue("q").unacked, len(house.queue("q").consumers)) == (1, 0, 0)
+
+
+def test_what_was_not_acked_goes_back_when_the_wire_is_cut(house: House, peer: StompPeer) -> None:
+    """S4-61."""
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    send(StompPeer.open(house), "/queue/q", b"1")
+    peer.vanish()
+    assert (house.queue("q").ready, house.queue("q").unacked, len(house.queue("q").consumers)) == (1, 0, 0)
+
+
+def test_a_deleted_queue_is_told_and_the_rest_lives_on(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/gone", id="a")
+    peer.ask("SUBSCRIBE", destination="/queue/kept", id="b")
+    house.vhost.delete_queue("gone")
+    house.turn()
+    (told,) = peer.heard()
+    assert (told.command, told["message"], told["subscription"]) == ("ERROR", "Server cancelled subscription", "a")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/kept")
+    assert message.body == b"m"
+    assert peer.ask("SEND", b"m", destination="/queue/gone") == []
+    assert house.queue("gone").ready == 1
+
+
+def test_what_is_on_its_way_at_unsubscribe_still_comes(house: House, peer: StompPeer) -> None:
+    """A queue that may refuse hands out at once: the second SEND has the first one delivered."""
+    full = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", **full)
+    said = made("SEND", {"destination": "/amq/queue/q"}, b"1") + made("SEND", {"destination": "/amq/queue/q"}, b"2")
+    said += made("UNSUBSCRIBE", {"id": "a", "receipt": "u"})
+    peer.feed(said + made("SUBSCRIBE", {"id": "a", "destination": "/queue/r", "ack": "client", "receipt": "s"}))
+    frames = [(frame.command, frame.body, "ack" in frame.headers) for frame in peer.heard()]
+    assert frames[0] == ("MESSAGE", b"1", False)
+    assert [command for command, _, _ in frames] == ["MESSAGE", "RECEIPT", "RECEIPT"]
+    assert house.queue("q").ready == 1
+
+
+def test_an_ack_of_another_connection_is_refused(house: House, peer: StompPeer) -> None:
+    other = StompPeer.open(house)
+    for each in (peer, other):
+        each.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    peer.ask("SEND", b"1", destination="/queue/q")
+    (message,) = peer.ask("SEND", b"2", destination="/queue/q") or other.heard()
+    assert len(other.heard()) <= 1
+    wrong = peer if message["ack"].split("@@")[1] != peer.session._name else other
+    (error,) = [frame for frame in wrong.ask("ACK", id=message["ack"]) if frame.command == "ERROR"]
+    assert error["message"] == "Message not found"
+
+
+def test_letters_that_would_break_a_frame_are_made_harmless(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a")
+    house.client().publish("q", b"m", headers={"odd": "a\0b", "even": "1"})
+    (message,) = peer.heard()
+    assert (message["odd"], message["even"], message.body) == ("a b", "1", b"m")
+
+
+def test_a_message_whose_headers_nobody_can_read_comes_without_them(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a")
+    broken = b"\x20\x00" + b"\x00\x00\x00\x03\x01x?"  # a table with a field of no known type
+    amqp = house.client()
+    amqp.feed(method_frame(1, BasicPublish("", "q")) + content_frames(1, broken, b"body", 4096))
+    assert peer.bodies() == [b"body"]
+
+
+def test_unsubscribe_needs_a_subscription(house: House, peer: StompPeer) -> None:
+    (error,) = peer.ask("UNSUBSCRIBE", id="a")
+    assert (error.command, error["message"]) == ("ERROR", "Subscription not found")
+
+
+def test_after_unsubscribe_what_was_given_can_still_be_acked(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/q")
+    peer.ask("UNSUBSCRIBE", id="a")
+    assert peer.ask("ACK", id=message["ack"]) == []
+    assert house.queue("q").unacked == 0

@@ -1,0 +1,129 @@
+"""BEGIN, COMMIT and ABORT: all of it or nothing, sends and acks together."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.session.limits import Limits
+from tests.support.peer_pair import House
+from tests.support.stomp_house import StompPeer
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+@pytest.fixture
+def peer(house: House) -> StompPeer:
+    return StompPeer.open(house)
+
+
+def held(house: House, queue: str) -> tuple[int, int]:
+    return house.queue(queue).ready, house.queue(queue).unacked
+
+
+def test_what_is_sent_comes_with_the_commit(house: House, peer: StompPeer) -> None:
+    """S3-16: per transaction, of which several may be open."""
+    for name in ("t", "u"):
+        (begun,) = peer.ask("BEGIN", transaction=name, receipt=name)
+        assert begun["receipt-id"] == name
+    (taken,) = peer.ask("SEND", b"1", destination="/queue/q", transaction="t", receipt="s")
+    assert taken["receipt-id"] == "s"
+    peer.ask("SEND", b"2", destination="/queue/q", transaction="u")
+    peer.ask("SEND", b"3", destination="/queue/q", transaction="t")
+    assert held(house, "q") == (0, 0)
+    (committed,) = peer.ask("COMMIT", transaction="t", receipt="c")
+    assert (committed.command, committed["receipt-id"]) == ("RECEIPT", "c")
+    assert held(house, "q") == (2, 0)
+    peer.ask("ABORT", transaction="u")
+    peer.vanish()
+    assert held(house, "q") == (2, 0)
+    assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.queues.values())
+
+
+def test_acks_count_with_the_commit(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    messages = [peer.ask("SEND", b"m", destination="/queue/q")[0] for _ in range(3)]
+    peer.ask("BEGIN", transaction="t")
+    (taken,) = peer.ask("ACK", id=messages[1]["ack"], transaction="t", receipt="a")
+    assert taken.command == "RECEIPT"
+    peer.ask("SEND", b"done", destination="/queue/out", transaction="t")
+    assert held(house, "q") == (0, 3)
+    peer.ask("COMMIT", transaction="t")
+    assert (held(house, "q"), held(house, "out")) == ((0, 1), (1, 0))
+    (receipt,) = peer.ask("ACK", id=messages[2]["ack"], receipt="r")  # outside: counts at once
+    assert receipt.command == "RECEIPT"
+    assert held(house, "q") == (0, 0)
+
+
+def test_an_abort_leaves_what_was_acked_to_be_acked(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    messages = [peer.ask("SEND", b"m", destination="/queue/q")[0] for _ in range(3)]
+    peer.ask("BEGIN", transaction="t")
+    peer.ask("ACK", id=messages[0]["ack"], transaction="t")
+    peer.ask("ABORT", transaction="t")
+    assert held(house, "q") == (0, 3)
+    peer.ask("ACK", id=messages[1]["ack"])
+    assert held(house, "q") == (0, 1)
+
+
+def test_a_nack_in_a_transaction_gives_back_at_its_commit(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client-individual")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/q")
+    peer.ask("BEGIN", transaction="t")
+    assert peer.ask("NACK", id=message["ack"], transaction="t") == []
+    (again,) = peer.ask("COMMIT", transaction="t")
+    assert again["redelivered"] == "true"
+
+
+def test_a_transaction_that_fails_does_nothing(house: House, peer: StompPeer) -> None:
+    peer.ask("BEGIN", transaction="t")
+    peer.ask("SEND", b"1", destination="/queue/q", transaction="t")
+    peer.ask("SEND", b"2", destination="/exchange/absent/k", transaction="t")
+    (error,) = peer.ask("COMMIT", transaction="t", receipt="c")
+    assert (error.command, error["message"]) == ("ERROR", "not_found")
+    assert held(house, "q") == (0, 0)
+
+
+def test_who_leaves_before_the_commit_has_done_nothing(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/q")
+    peer.ask("BEGIN", transaction="t")
+    peer.ask("ACK", id=message["ack"], transaction="t")
+    peer.ask("SEND", b"2", destination="/queue/q", transaction="t")
+    peer.vanish()
+    assert held(house, "q") == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "headers", "message"),
+    [
+        ("BEGIN", {"transaction": "open"}, "Transaction already exists"),
+        ("BEGIN", {}, "Missing header"),
+        ("COMMIT", {"transaction": "none"}, "Bad transaction"),
+        ("COMMIT", {}, "Missing header"),
+        ("ABORT", {"transaction": "none"}, "Bad transaction"),
+        ("SEND", {"transaction": "none", "destination": "/queue/q"}, "Bad transaction"),
+        ("ACK", {"transaction": "none", "id": "x"}, "Bad transaction"),
+    ],
+)
+def test_a_transaction_that_is_not_there_is_an_error(
+    peer: StompPeer, command: str, headers: dict[str, object], message: str
+) -> None:
+    peer.ask("BEGIN", transaction="open")
+    (error,) = peer.ask(command, **headers)
+    assert (error.command, error["message"]) == ("ERROR", message)
+
+
+def test_transactions_hold_only_so_much() -> None:
+    house = House(limits=Limits(max_partial_bytes=1_000))
+    peer = StompPeer.open(house)
+    peer.ask("BEGIN", transaction="t")
+    before = house.broker.gauge.used
+    assert peer.ask("SEND", b"x" * 600, destination="/queue/q", transaction="t") == []
+    assert house.broker.gauge.used - before > 600
+    (error,) = peer.ask("SEND", b"x" * 600, destination="/queue/q", transaction="t")
+    assert error["message"] == "Transaction too large"
+    peer.vanish()
+    assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.queues.values())
