@@ -1,6 +1,6 @@
-"""Answers find their questions: on a channel the broker answers in the order in which it was asked.
+"""Answers find their questions: on a channel the broker answers questions of a kind in the order in which they came.
 
-Any number of questions may be under way at once. When the channel ends, all of them end with its error.
+Questions of different kinds may overtake each other: RabbitMQ has consumes and cancels answered by the queue. Any number of questions may be under way at once. When the channel ends, all of them end with its error.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ class Correlator:
         return future
 
     def answer(self, method: Method, content: Any = None) -> None:
-        if not self._waiting:
+        for place, (answers, future, then) in enumerate(self._waiting):
+            if isinstance(method, answers):
+                del self._waiting[place]
+                break
+        else:
             raise UnexpectedFrame(f"{method.NAME} answers nothing that was asked")
-        answers, future, then = self._waiting.popleft()
-        if not isinstance(method, answers):
-            raise UnexpectedFrame(f"{method.NAME} came, {answers[0].NAME} was expected")
         result = method if content is None else content
         if then is not None:
             result = then(result)

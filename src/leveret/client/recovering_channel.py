@@ -326,17 +326,16 @@ class RecoveringChannel(Channel):
                 await super()._ask(m.TxCommit(), m.TxCommitOk)
                 self._is_dirty = False
                 return
-        problem, self._rolled_back = self._rolled_back, None
+        problem = self._rolled_back
+        await self.rollback()  # also of what was done since the connection is back
         raise TransactionRolledBack(
             f"the connection was lost before the broker answered the commit ({problem}): the transaction counts as "
             "rolled back; do its work again"
         )
 
     async def rollback(self) -> None:
-        self._is_dirty = False
-        if self._rolled_back is None:
-            await super().rollback()
-        self._rolled_back = None
+        self._is_dirty, self._rolled_back = False, None
+        await super().rollback()
 
     # ---- consuming
 

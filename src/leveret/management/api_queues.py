@@ -29,6 +29,7 @@ from leveret.management.queue_view import QueueView, Row, state_of
 from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.management.samples import NO_WINDOWS, windows_of
 from leveret.management.settling import settled
+from leveret.management.still_rows import StillRows
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.bindings import Destination
 
@@ -66,6 +67,7 @@ def routes(office: Office) -> list[Route]:
 class _Queues:
     def __init__(self, office: Office) -> None:
         self._office = office
+        self._still = StillRows(office.stats)
 
     # ---- looking
 
@@ -91,8 +93,13 @@ class _Queues:
             return row
 
         all_of_them = [(vhost, queue) for vhost in vhosts for queue in vhost.queues.values()]
+
+        def written(found: Found) -> bytes | None:
+            return self._still.written(view, *found) if found[1].alive else None
+
+        self._still.asked()
         adding = None if windows == NO_WINDOWS else with_samples
-        return await list_answer(office, request, all_of_them, row, at_hand=AT_HAND, adding=adding)
+        return await list_answer(office, request, all_of_them, row, at_hand=AT_HAND, adding=adding, written=written)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)

@@ -8,15 +8,16 @@ names are matched in a thread. A regular expression of somebody else's is bounde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
-from leveret.management.answers import encoded, json_bytes
+from leveret.management.answers import JSON, encoded, json_bytes
 from leveret.management.bodies import text_of, truth_of, whole_number_of
 from leveret.management.errors import BadRequest, PageOutOfRange
 from leveret.management.office import Office
@@ -26,6 +27,7 @@ Row = dict[str, Any]
 T = TypeVar("T")
 
 LARGEST_PAGE = 500
+PIECE = 64 << 10  # bytes of JSON that are sent at once
 LONGEST_NAME = 1_000
 SECONDS = 1.0  # for a regular expression, over all rows
 MISSING = object()
@@ -85,22 +87,25 @@ async def list_answer(
     *,
     at_hand: Mapping[str, Callable[[T], Any]] | None = None,
     adding: Callable[[Row], Row] | None = None,
+    written: Callable[[T], bytes | None] | None = None,
 ) -> Response:
     """The rows of these things, as the query asks for them.
 
     ``at_hand`` gives columns without making a row: if it has the name and what is sorted by, rows are made of those
     things alone that are shown. It is for things whose view leaves none out. ``adding`` what is costly is done for what
-    is shown.
+    is shown. ``written`` gives a whole row as JSON, if that is cheaper.
     """
     asked = asked_of(request)
     if asked.name is None and not asked.sort and not asked.page:
-        return json_bytes(b"[%b]" % await _written(things, view, adding, asked.columns))
+        if written is None or adding is not None or asked.columns:
+            written = _writer(view, adding, asked.columns)
+        return await _answer(_written(things, written), b"[", b"]")
     slim, made = await _ranked(things, view, asked.sort, at_hand or {})
     shown = await office.in_worker(lambda: arranged(slim, asked))
-    items = await _written(shown.pop("items"), made, adding, asked.columns)
+    items = _written(shown.pop("items"), _writer(made, adding, asked.columns))
     if not asked.page:
-        return json_bytes(b"[%b]" % items)
-    return json_bytes(b'{"items":[%b],%b' % (items, encoded(shown)[1:]))
+        return await _answer(items, b"[", b"]")
+    return await _answer(items, b'{"items":[', b"]," + encoded(shown)[1:])
 
 
 async def _ranked(
@@ -127,22 +132,59 @@ def _without_rank(row: Row) -> Row:
     return row
 
 
-async def _written(
-    things: Iterable[T],
-    view: Callable[[T], Row | None],
-    adding: Callable[[Row], Row] | None,
-    columns: tuple[tuple[str, ...], ...],
-) -> bytes:
-    """The rows as JSON, with commas in between. Each is thrown away before the next is made: to write, or to free, ten
-    thousand at once would hold the interpreter, and so the loop, for longer than a message may wait."""
-    parts: list[bytes] = []
-    turn = Turn()
-    for thing in list(things):
+def _writer(
+    view: Callable[[T], Row | None], adding: Callable[[Row], Row] | None, columns: tuple[tuple[str, ...], ...]
+) -> Callable[[T], bytes | None]:
+    def write(thing: T) -> bytes | None:
         row = view(thing)
+        return None if row is None else encoded(_only(row if adding is None else adding(row), columns))
+
+    return write
+
+
+async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> AsyncGenerator[bytes]:
+    """The rows as JSON with commas in between, piece by piece. Each row is thrown away before the next is made: to
+    write, or to free, ten thousand at once would hold the loop for longer than a message may wait."""
+    parts: list[bytes] = []
+    size, turn = 0, Turn()
+    for thing in list(things):
+        row = write(thing)
         if row is not None:
-            parts.append(encoded(_only(row if adding is None else adding(row), columns)))
+            if size >= PIECE:
+                yield b",".join([*parts, b""])
+                parts, size = [], 0
+            parts.append(row)
+            size += len(row)
         await turn.rest()
-    return b",".join(parts)
+    yield b",".join(parts)
+
+
+async def _answer(pieces: AsyncGenerator[bytes], before: bytes, behind: bytes) -> Response:
+    """Whole if it is short; else it goes out while it is made."""
+    first = await anext(pieces)
+    second = await anext(pieces, None)
+    if second is None:
+        return json_bytes(before + first + behind)
+    return LongAnswer(pieces, before + first, second, behind)
+
+
+class LongAnswer(Response):
+    """Goes out while it is made."""
+
+    media_type = JSON
+
+    def __init__(self, pieces: AsyncGenerator[bytes], first: bytes, second: bytes, last: bytes) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._begun, self._pieces, self._last = (first, second), pieces, last
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for piece in self._begun:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        async for piece in self._pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": self._last, "more_body": False})
 
 
 def as_it_is(row: Row) -> Row:

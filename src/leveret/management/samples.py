@@ -56,6 +56,11 @@ class Samples:
     def __len__(self) -> int:
         return len(self._rows) // self._width
 
+    @property
+    def changed_at(self) -> int:
+        """The tick of the latest row."""
+        return self._rows[self._place(len(self) - 1)] if self._rows else 0
+
     def at(self, tick: int) -> Row:
         """The row as it was then."""
         low, high = 0, len(self)

@@ -240,6 +240,11 @@ class Stats:
             **details(LENGTHS, row_at, self._past(windows.lengths)),
         }
 
+    def is_still(self, queue: ClassicQueue) -> bool:
+        """Whether all rates of the queue are zero, unless something has happened since the last tick."""
+        samples = self._samples.get(queue)
+        return samples is None or samples.changed_at <= self._before
+
     def waiting_since(self, queue: ClassicQueue, number: int) -> float:
         """Seconds since this many messages had come to the queue: at least so many, and to within a tick.
 

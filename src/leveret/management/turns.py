@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter
 
-TURN_SECONDS = 0.001  # of which a message that comes meanwhile waits at most that long
+TURN_SECONDS = 0.0005  # a message that comes meanwhile waits about that long
 
 
 class Turn:

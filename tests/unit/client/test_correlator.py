@@ -57,8 +57,17 @@ def test_answers_that_nobody_asked_for_are_refused(correlator: Correlator) -> No
     with pytest.raises(UnexpectedFrame, match=r"basic\.qos-ok answers nothing"):
         correlator.answer(BasicQosOk())
     correlator.expect(QueueDeclareOk)
-    with pytest.raises(UnexpectedFrame, match=r"basic\.qos-ok came, queue\.declare-ok was expected"):
+    with pytest.raises(UnexpectedFrame, match=r"basic\.qos-ok answers nothing"):
         correlator.answer(BasicQosOk())
+
+
+def test_s3_05_answers_of_different_kinds_may_overtake_each_other(correlator: Correlator) -> None:
+    declared, limited = correlator.expect(QueueDeclareOk), correlator.expect(BasicQosOk)
+    correlator.answer(BasicQosOk())
+    assert limited.done()
+    assert not declared.done()
+    correlator.answer(QueueDeclareOk("a", 1, 0))
+    assert declared.result().queue == "a"
 
 
 def test_the_end_reaches_all_who_asked_or_all_but_the_last(correlator: Correlator) -> None:

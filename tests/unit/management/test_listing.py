@@ -54,8 +54,18 @@ def told(query: str, rows: list[dict[str, Any]] = ROWS, at_hand: Any = None) -> 
         made.append(row["name"])
         return dict(row)
 
-    answer = asyncio.run(listing.list_answer(Desk(), request(query), rows, view, at_hand=at_hand))  # type: ignore[arg-type]
-    return json.loads(bytes(answer.body)), made
+    return json.loads(b"".join(asyncio.run(sent(query, rows, view, at_hand)))), made
+
+
+async def sent(query: str, rows: Any, view: Any, at_hand: Any = None) -> list[bytes]:
+    pieces: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        pieces.append(message.get("body", b""))
+
+    answer = await listing.list_answer(Desk(), request(query), rows, view, at_hand=at_hand)  # type: ignore[arg-type]
+    await answer({"type": "http"}, None, send)  # type: ignore[arg-type]
+    return pieces
 
 
 def names(query: str, at_hand: Any = None) -> list[str]:
@@ -93,6 +103,17 @@ def test_with_what_is_at_hand_rows_are_made_of_those_alone_that_are_shown() -> N
 
 def test_what_rows_are_arranged_by_does_not_show() -> None:
     assert told("sort=messages&name=audit")[0] == [{"name": "audit", "messages": None}]
+
+
+@pytest.mark.parametrize("query", ["", "sort=n", "page=1&page_size=500"])
+def test_a_long_list_goes_out_in_pieces(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "PIECE", 100)
+    rows = [{"name": "x", "n": n} for n in range(100)]
+    pieces = asyncio.run(sent(query, rows, dict))
+    assert len(pieces) > 10
+    assert max(map(len, pieces)) < 200
+    answer = json.loads(b"".join(pieces))
+    assert (answer["items"] if query.startswith("page") else answer) == rows
 
 
 def test_a_page_tells_of_the_others() -> None:

@@ -1,0 +1,93 @@
+"""The list of queues keeps rows of queues to which nothing happens, and never shows an old one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pytest
+
+from leveret import Broker, FrozenClock
+from leveret.management.queue_view import QueueView
+from tests.support.http_api import QUIET
+from tests.support.http_objects import ObjectsApi
+
+TICK = 5.0
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(QUIET, clock=FrozenClock()) as broker:
+        yield broker
+
+
+@pytest.fixture
+def api(broker: Broker) -> ObjectsApi:
+    api = ObjectsApi(broker.http_url)
+    for name in ("busy", "still"):
+        api.declare_queue(name)
+    return api
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of queues of which a row was made."""
+    names: list[str] = []
+    row = QueueView.row
+
+    def noting(self: QueueView, vhost: Any, queue: Any) -> Any:
+        names.append(queue.name)
+        return row(self, vhost, queue)
+
+    monkeypatch.setattr(QueueView, "row", noting)
+    return names
+
+
+def listed(api: ObjectsApi, name: str) -> dict[str, Any]:
+    status, queues = api.get("/api/queues")
+    assert status == 200
+    found: dict[str, Any] = next(queue for queue in queues if queue["name"] == name)
+    return found
+
+
+def test_s4_77_a_queue_to_which_nothing_happens_is_looked_at_once(
+    broker: Broker, api: ObjectsApi, made: list[str]
+) -> None:
+    before = listed(api, "still")
+    made.clear()
+    broker.vhost().publish("", "busy", b"x")
+    assert listed(api, "still") == before
+    assert made == ["busy"]
+
+
+def test_s4_77_a_kept_row_follows_every_change(broker: Broker, api: ObjectsApi) -> None:
+    vhost = broker.vhost()
+    assert listed(api, "still")["messages"] == 0
+    vhost.publish("", "still", b"x")
+    assert listed(api, "still")["messages"] == 1
+    vhost.purge_queue("still")
+    row = listed(api, "still")
+    assert (row["messages"], row["counters"]["purged"]) == (0, 1)
+    api.put(api.at("policies", "short"), {"pattern": "still", "definition": {"max-length": 5}, "apply-to": "queues"})
+    assert listed(api, "still")["policy"] == "short"
+    api.post(api.at("queues", "still", "/pause"), {})
+    assert listed(api, "still")["state"] == "paused"
+    with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+        connection.channel().basic_consume("still", lambda *_: None, exclusive=True, consumer_tag="mine")
+        row = listed(api, "still")
+        assert (row["consumers"], row["exclusive_consumer_tag"]) == (1, "mine")
+    api.delete(api.at("queues", "still"))
+    assert [queue["name"] for queue in api.get("/api/queues")[1]] == ["busy"]
+
+
+def test_s4_77_rates_come_to_rest_before_a_row_is_kept(broker: Broker, api: ObjectsApi) -> None:
+    vhost = broker.vhost()
+    broker.clock.advance(TICK)
+    vhost.publish("", "still", b"x")
+    vhost.purge_queue("still")
+    seen = []
+    for _ in range(3):
+        broker.clock.advance(TICK)
+        seen.append(listed(api, "still")["message_stats"]["publish_details"]["rate"])
+    assert seen == [0.2, 0.0, 0.0]
