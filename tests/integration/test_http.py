@@ -334,7 +334,8 @@ def test_the_logging_of_the_process_is_left_alone(caplog: pytest.LogCaptureFixtu
 
 def test_a_request_can_be_sent_in_any_slicing(broker: leveret.Broker) -> None:
     api = HttpApi(broker.http_url)
-    request = f"GET {SOURCES}?queue=q HTTP/1.1\r\nHost: localhost\r\nAuthorization: {basic('guest', 'guest')}\r\n\r\n".encode()
+    login = basic("guest", "guest")
+    request = f"GET {SOURCES}?queue=q HTTP/1.1\r\nHost: localhost\r\nAuthorization: {login}\r\n\r\n".encode()
     with socket.create_connection((api.host, api.port), timeout=10) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for place in range(0, len(request), 16):

@@ -1,6 +1,7 @@
 """Answers find their questions: on a channel the broker answers questions of a kind in the order in which they came.
 
-Questions of different kinds may overtake each other: RabbitMQ has consumes and cancels answered by the queue. Any number of questions may be under way at once. When the channel ends, all of them end with its error.
+Questions of different kinds may overtake each other: RabbitMQ has consumes and cancels answered by the queue. Any
+number of questions may be under way at once. When the channel ends, all of them end with its error.
 """
 
 from __future__ import annotations
@@ -31,12 +32,11 @@ class Correlator:
         return future
 
     def answer(self, method: Method, content: Any = None) -> None:
-        for place, (answers, future, then) in enumerate(self._waiting):
-            if isinstance(method, answers):
-                del self._waiting[place]
-                break
-        else:
+        place = next((at for at, (answers, *_) in enumerate(self._waiting) if isinstance(method, answers)), None)
+        if place is None:
             raise UnexpectedFrame(f"{method.NAME} answers nothing that was asked")
+        _, future, then = self._waiting[place]
+        del self._waiting[place]
         result = method if content is None else content
         if then is not None:
             result = then(result)

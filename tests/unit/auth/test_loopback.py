@@ -19,13 +19,16 @@ def test_everything_else_is_not(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["", "localhost", "localhost:15672", "LOCALHOST", "a.localhost", "127.0.0.1:1", "[::1]:15672", "192.168.1.9"]
+    "host",
+    ["", "localhost", "localhost:15672", "LOCALHOST", "a.localhost", "127.0.0.1:1", "[::1]:15672", "192.168.1.9"],
 )
 def test_a_client_that_names_this_machine_is_local(host: str) -> None:
     assert is_loopback(http_peer("127.0.0.1", host))
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:15672", "localhost.evil.example", "127.0.0.1.evil", "[", "x"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:15672", "localhost.evil.example", "127.0.0.1.evil", "[", "x"]
+)
 def test_a_client_that_names_another_host_is_not(host: str) -> None:
     """A page can have its name lead to this machine; then its requests come from here."""
     assert not is_loopback(http_peer("127.0.0.1", host))
