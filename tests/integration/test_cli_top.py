@@ -47,7 +47,7 @@ def test_s4_77_one_screen_has_rates_queues_and_connections(cli: Cli, broker: Bro
         client.expect_content()
         broker.clock.advance(5)
         shown = cli.done("top", "--once")
-    assert "7 ready, 1 unacked, 3 queues, 1 connections, 1 channels, 1 consumers" in shown
+    assert "7 ready, 1 unacked, 3 queues, 1 connection, 1 channel, 1 consumer" in shown
     assert "no alarm" in shown
     assert [(row[0], row[1], row[2]) for row in queues_in(shown)] == [
         ("many", "7", "0"),

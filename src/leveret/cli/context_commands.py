@@ -75,7 +75,9 @@ def add_context(
         known.current = known.current or name
         known.save()
         say(f"context '{name}' is {username} at {url}")
-        if known.current != name:
+        if known.current == name:
+            say("it is the one that is used where none is named")
+        else:
             say(f"leveret context use {name} makes it the one that is used")
 
     told(run)

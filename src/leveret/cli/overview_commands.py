@@ -5,7 +5,7 @@ from __future__ import annotations
 from leveret.cli.api_client import Api, Refusal, Row
 from leveret.cli.broker_options import AS_JSON, alone, at_broker
 from leveret.cli.printing import print_json, say
-from leveret.cli.tables import Column, at, count, draw, duration, facts, rate, size, text
+from leveret.cli.tables import Column, at, count, draw, duration, facts, numbered, rate, size, text
 
 status_app, overview_app = alone(), alone()
 
@@ -41,9 +41,10 @@ def _tell_node(api: Api, node: Row) -> None:
     say(f"{told['product_name']} {told['product_version']} at {api.address.url}, node {text(node['name'])}")
     say(f"up for {duration(seconds)}, {'alarm: ' + ', '.join(alarms(node)) if alarms(node) else 'no alarm'}")
     numbers = told["object_totals"]
-    say(", ".join(f"{numbers[kind]} {kind}" for kind in OBJECTS))
+    say(", ".join(numbered(numbers[kind], kind) for kind in OBJECTS))
     lengths = told["queue_totals"]
-    say(f"{lengths.get('messages_ready', 0)} messages ready, {lengths.get('messages_unacknowledged', 0)} unacked")
+    ready, unacked = lengths.get("messages_ready", 0), lengths.get("messages_unacknowledged", 0)
+    say(f"{numbered(ready, 'messages')} ready, {unacked} unacked")
     say(f"memory {_of(node, 'mem_used', 'mem_limit')}, disk {size(node['disk_free'])} free")
 
 

@@ -47,6 +47,11 @@ def name(value: Any) -> str:
     return "(default)" if value == "" else text(value)
 
 
+def numbered(number: int, things: str) -> str:
+    """1 queue, 2 queues."""
+    return f"{number} {things.removesuffix('s') if number == 1 else things}"
+
+
 def count(value: Any) -> str:
     return UNKNOWN if value is None else f"{value:.0f}"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import listed_at
 from leveret.cli.overview_commands import alarms, nodes_seen
-from leveret.cli.tables import Column, at, count, duration, laid_out, printable, rate, size, traffic
+from leveret.cli.tables import Column, at, count, duration, laid_out, numbered, printable, rate, size, traffic
 
 SORTS = {
     "messages": "messages",
@@ -85,7 +85,7 @@ def _head(api: Api, overview: Row, nodes: list[Row]) -> list[str]:
     lengths, numbers = overview["queue_totals"], overview["object_totals"]
     lines.append(
         f"{count(lengths.get('messages_ready', 0))} ready, {count(lengths.get('messages_unacknowledged', 0))} unacked, "
-        + ", ".join(f"{numbers[kind]} {kind}" for kind in ("queues", "connections", "channels", "consumers"))
+        + ", ".join(numbered(numbers[kind], kind) for kind in ("queues", "connections", "channels", "consumers"))
     )
     stats = overview["message_stats"]
     lines.append("  ".join(f"{head} {rate(at(stats, f'{key}_details.rate') or 0.0)}" for head, key in RATES))

@@ -100,7 +100,8 @@ def show_story(api: Api, id_: str = ID, vhost: str | None = VHOST, as_json: bool
 
 def _rows(event: Row) -> list[Row]:
     """One for the event, and one for each binding that had a part in it."""
-    told = ", ".join(f"{key} {_said(value)}" for key, value in event.items() if key not in LESS)
+    named = event | {"exchange": event["exchange"] or "(default)"} if "exchange" in event else event
+    told = ", ".join(f"{key} {_said(value)}" for key, value in named.items() if key not in LESS)
     rows: list[Row] = [{"time": event["time"], "what": event["what"], "told": told}]
     for step in event.get("bindings", ()):
         way = f"{step['source'] or '(default)'} -> {step['destination']} by {step['by']} '{step['routing_key']}'"
@@ -109,6 +110,8 @@ def _rows(event: Row) -> list[Row]:
 
 
 def _said(value: Any) -> str:
+    if value == "":
+        return "''"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     if isinstance(value, bool):
