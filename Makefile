@@ -39,7 +39,7 @@ lint: .venv/.installed-dev
 
 test: lint foreign ## everything, installing what the tests need (ROOM=queues for one room)
 	@test -n "$(PATHS)" || { echo "no tests for the room '$(ROOM)'" >&2; exit 1; }
-	$(BIN)/python -m pytest $(PATHS) $(PYTEST_ARGS)
+	@$(if $(ROOM),$(BIN)/python -m pytest $(PATHS),sh tools/run_tests.sh $(BIN)/python) $(PYTEST_ARGS)
 
 compat: .venv/.installed-dev foreign ## other people's clients against a running broker
 	$(BIN)/python -m pytest tests/compat $(PYTEST_ARGS)

@@ -1,0 +1,20 @@
+#!/bin/sh
+# All tests, in two runs beside each other: most of them wait for something most of the time.
+# run_tests.sh PYTHON [pytest's arguments]
+set -u
+python=$1
+shift
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+"$python" -m pytest tests/unit tests/web tests/spark "$@" >"$log" 2>&1 &
+beside=$!
+trap 'kill "$beside" 2>/dev/null; rm -f "$log"' EXIT INT TERM
+"$python" -m pytest tests --ignore=tests/unit --ignore=tests/web --ignore=tests/spark "$@"
+first=$?
+wait "$beside"
+second=$?
+echo
+echo "And beside it:"
+cat "$log"
+[ "$first" -eq 0 ] && [ "$second" -eq 0 ]
