@@ -143,9 +143,14 @@ def test_a_change_of_tags_holds_at_once(sessions: Sessions, users: Users) -> Non
 
 
 def request_of(
-    method: str = "GET", body: object = None, peer: str = "127.0.0.1", scheme: str = "http", **headers: str
+    method: str = "GET",
+    body: object = None,
+    peer: str = "127.0.0.1",
+    scheme: str = "http",
+    host: str = HOST,
+    **headers: str,
 ) -> Request:
-    sent = [(b"host", HOST.encode())]
+    sent = [(b"host", host.encode())]
     sent += [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {
         "type": "http",
@@ -229,11 +234,14 @@ def test_a_login_that_cannot_be_read(desk: Desk, body: object) -> None:
 
 
 def test_a_user_of_this_machine_only_takes_its_cookie_nowhere(desk: Desk) -> None:
-    cookie = log_in(desk, "guest", "guest").partition(";")[0]
-    assert desk.user_of(request_of(cookie=cookie)) is not None
-    assert desk.user_of(request_of(cookie=cookie, peer="10.0.0.9")) is None
-    with pytest.raises(NotLoggedIn):
-        log_in(desk, "guest", "guest", peer="10.0.0.9")
+    here = "localhost:15672"
+    cookie = log_in(desk, "guest", "guest", host=here).partition(";")[0]
+    assert desk.user_of(request_of(cookie=cookie, host=here)) is not None
+    assert desk.user_of(request_of(cookie=cookie, host=here, peer="10.0.0.9")) is None
+    assert desk.user_of(request_of(cookie=cookie, host=HOST)) is None
+    for elsewhere in ({"host": here, "peer": "10.0.0.9"}, {"host": HOST}):
+        with pytest.raises(NotLoggedIn):
+            log_in(desk, "guest", "guest", **elsewhere)
 
 
 # ---- other sites
