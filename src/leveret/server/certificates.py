@@ -64,6 +64,11 @@ class Certificates:
         if self._looking is not None:
             self._looking.cancel()
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether somebody looks at the files now, because it was time."""
+        return self._looking is not None and not self._looking.done()
+
     async def reload(self) -> bool:
         """Whether new peers now meet what the files say; if not, the log has the reason."""
         async with self._one_at_a_time:
@@ -72,7 +77,7 @@ class Certificates:
     def _due(self) -> None:
         self.watch()
         self._is_due = True  # also while somebody still looks: what changes behind his back is seen the next time round
-        if self._looking is None or self._looking.done():
+        if not self.is_looking:
             self._looking = asyncio.ensure_future(self._look())
 
     async def _look(self) -> None:
