@@ -178,15 +178,19 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 
 def test_it_listens_after_less_than_a_second_of_work(tmp_path: Path) -> None:
-    """Measured as the processor's time of the process, so that what else the machine does is no part of it."""
-    with Serving(tmp_path) as serving:
+    """The processor's time of the process, best of three: what else the machine does can only add to it."""
+    assert min(work_until_it_listens(tmp_path / str(number)) for number in range(3)) < 1
+
+
+def work_until_it_listens(folder: Path) -> float:
+    folder.mkdir()
+    with Serving(folder) as serving:
         with RawClient(serving.url()) as client:
             client.send_bytes(b"AMQP\0\0\x09\x01")
             client.expect(ConnectionStart, 0)
-        ticks = (
-            Path(f"/proc/{serving.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        )  # user and system
-    assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") < 1
+        stat = Path(f"/proc/{serving.process.pid}/stat").read_text()
+    user_and_system = stat.rpartition(")")[2].split()[11:13]
+    return sum(map(int, user_and_system)) / os.sysconf("SC_CLK_TCK")
 
 
 def test_running_out_of_files_refuses_new_peers_and_harms_nobody(tmp_path: Path) -> None:
