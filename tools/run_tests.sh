@@ -1,5 +1,6 @@
 #!/bin/sh
-# All tests, in two runs beside each other: most of them wait for something most of the time.
+# All tests: first those that measure time, alone; then the others, in two runs beside each other, as most of them wait
+# for something most of the time.
 # run_tests.sh PYTHON [pytest's arguments]
 set -u
 python=$1
@@ -7,10 +8,11 @@ shift
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-"$python" -m pytest tests/unit tests/web tests/spark "$@" >"$log" 2>&1 &
+"$python" -m pytest tests -m quiet "$@" || exit 1
+"$python" -m pytest tests/unit tests/web tests/spark -m "not quiet" "$@" >"$log" 2>&1 &
 beside=$!
 trap 'kill "$beside" 2>/dev/null; rm -f "$log"' EXIT INT TERM
-"$python" -m pytest tests --ignore=tests/unit --ignore=tests/web --ignore=tests/spark "$@"
+"$python" -m pytest tests --ignore=tests/unit --ignore=tests/web --ignore=tests/spark -m "not quiet" "$@"
 first=$?
 wait "$beside"
 second=$?

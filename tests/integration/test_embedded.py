@@ -68,6 +68,7 @@ def test_a_broker_stops_when_its_block_raises() -> None:
     assert our_threads() == []
 
 
+@pytest.mark.quiet
 def test_start_and_stop_together_take_less_than_a_tenth_of_a_second() -> None:
     """S4-62: best of five."""
     times = []

@@ -177,14 +177,22 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert "frame_max" in serving.log()
 
 
+@pytest.mark.quiet
 def test_it_listens_after_less_than_a_second_of_work(tmp_path: Path) -> None:
     """The processor's time of the process, best of three: what else the machine does can only add to it."""
     assert min(work_until_it_listens(tmp_path / str(number)) for number in range(3)) < 1
 
 
-def work_until_it_listens(folder: Path) -> float:
+@pytest.mark.quiet
+def test_with_page_and_pipeline_it_listens_after_less_than_two_seconds_of_work(tmp_path: Path) -> None:
+    """As above, with every listener that has no need of a certificate."""
+    flags = ("--http-port", "0", "--stomp-port", "0")
+    assert min(work_until_it_listens(tmp_path / str(number), *flags) for number in range(3)) < 2
+
+
+def work_until_it_listens(folder: Path, *flags: str) -> float:
     folder.mkdir()
-    with Serving(folder) as serving:
+    with Serving(folder, *flags) as serving:
         with RawClient(serving.url()) as client:
             client.send_bytes(b"AMQP\0\0\x09\x01")
             client.expect(ConnectionStart, 0)

@@ -80,6 +80,7 @@ def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
     """Run a node until a signal; gives the exit code. ConfigError passes through to ``main``."""
     loaded = load_with_sources(config, environ, flags)
     configure_logs(loaded.settings.log_format, loaded.settings.log_level)
+    look_for_cycles_seldom()
     raise_file_limit()
     terminal = Terminal(sys.stdout, environ)
     try:
@@ -213,11 +214,15 @@ def _is_journal(out: TextIO, environ: Mapping[str, str]) -> bool:
     return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
+def look_for_cycles_seldom() -> None:
+    """A broker makes few cycles and many objects; most of all while it is imported, of which nothing is garbage."""
+    gc.set_threshold(200_000, 20, 100)
+
+
 def settle_garbage() -> None:
-    """What exists after the start stays: never scan it again, and look for cycles seldom."""
+    """What exists after the start stays: never scan it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(200_000, 20, 100)
 
 
 def raise_file_limit() -> None:

@@ -57,6 +57,7 @@ def test_a_mistyped_command_is_refused_with_the_one_that_was_meant() -> None:
     assert "Did you mean 'queues'?" in result.output
 
 
+@pytest.mark.quiet
 def test_help_takes_less_than_300_ms_best_of_five() -> None:
     """By the time of the processor, which does not depend on who else is busy."""
     taken = []
