@@ -29,7 +29,7 @@ from benchmarks.brokers import BrokerFailed, Leveret, free_port
 from benchmarks.generator import GeneratorFailed, Generators, Line, spoiled
 from benchmarks.report import machine
 from benchmarks.run import RESULTS, commit
-from leveret.cli.serve import settle_garbage
+from leveret.cli.serve import look_for_cycles_seldom, settle_garbage
 from leveret.config import Settings
 
 QUEUES = 10_000
@@ -125,7 +125,8 @@ def longest_turns() -> list[float]:
     turns: list[float] = []
     with leveret.Broker(Settings(amqp_port=0, http_port=0)) as broker:
         declare_many(broker.http_url)
-        settle_garbage()  # as `leveret serve` does
+        look_for_cycles_seldom()  # as `leveret serve` does
+        settle_garbage()
         watching = True
         last = 0.0
 

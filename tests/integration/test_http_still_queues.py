@@ -91,3 +91,49 @@ def test_s4_77_rates_come_to_rest_before_a_row_is_kept(broker: Broker, api: Obje
         broker.clock.advance(TICK)
         seen.append(listed(api, "still")["message_stats"]["publish_details"]["rate"])
     assert seen == [0.2, 0.0, 0.0]
+
+
+def at_rest(broker: Broker) -> None:
+    """All rates are zero again."""
+    for _ in range(3):
+        broker.clock.advance(TICK)
+
+
+def test_s4_77_messages_that_wait_grow_older_in_a_kept_row(broker: Broker, api: ObjectsApi, made: list[str]) -> None:
+    vhost = broker.vhost()
+    vhost.publish("", "still", b"x")
+    at_rest(broker)
+    before = listed(api, "still")
+    assert before["messages"] == 1
+    made.clear()
+    broker.clock.advance(60)
+    after = listed(api, "still")
+    assert made == []
+    assert after.pop("oldest_message_age") == before.pop("oldest_message_age") + 60
+    assert after == before
+
+
+@pytest.mark.parametrize("change", ["get", "requeue", "publish", "expire"])
+def test_s4_77_a_kept_row_with_messages_follows_them(broker: Broker, api: ObjectsApi, change: str) -> None:
+    with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+        channel = connection.channel()
+        for number in range(2):
+            properties = pika.BasicProperties(timestamp=1000 + number, expiration="100000")
+            channel.basic_publish("", "still", b"x" * (number + 1), properties)
+        taken = channel.basic_get("still")[0] if change == "requeue" else None
+        at_rest(broker)
+        before = listed(api, "still")
+        if change == "get":
+            channel.basic_get("still")
+        elif taken is not None:
+            channel.basic_nack(taken.delivery_tag)
+        elif change == "publish":
+            channel.basic_publish("", "still", b"x")
+        else:
+            broker.clock.advance(100)
+        channel.queue_declare("still", passive=True)  # all of it has arrived
+        after = listed(api, "still")
+        detail = api.get(api.at("queues", "still"))[1]
+    seen = ("messages_ready", "messages_unacknowledged", "message_bytes_ready", "head_message_timestamp")
+    assert {name: after[name] for name in seen} != {name: before[name] for name in seen}
+    assert {name: detail[name] for name in after} == after

@@ -9,6 +9,7 @@ names are matched in a thread. A regular expression of somebody else's is bounde
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from itertools import islice
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
@@ -28,6 +29,7 @@ T = TypeVar("T")
 
 LARGEST_PAGE = 500
 PIECE = 64 << 10  # bytes of JSON that are sent at once
+AT_ONCE = 50  # things of which only a column is looked at
 LONGEST_NAME = 1_000
 SECONDS = 1.0  # for a regular expression, over all rows
 MISSING = object()
@@ -115,6 +117,7 @@ async def _ranked(
     at_hand: Mapping[str, Callable[[T], Any]],
 ) -> tuple[list[Row], Callable[[Row], Row | None]]:
     """What is arranged by: each with a name and a rank. And how one of them becomes a row."""
+    things = list(things)
     name, rank = at_hand.get("name"), at_hand.get(".".join(sort) or "name")
     if name is None or rank is None:
         rows = await viewed(things, view)
@@ -123,7 +126,11 @@ async def _ranked(
             row[RANK] = _rank(_at(row, sort))
             await turn.rest()
         return rows, _without_rank
-    slim = await viewed(things, lambda thing: {"name": name(thing), RANK: _rank(rank(thing)), THING: thing})
+    slim: list[Row] = []
+    rest, turn = iter(things), Turn()
+    while some := list(islice(rest, AT_ONCE)):
+        slim += [{"name": name(thing), RANK: _rank(rank(thing)), THING: thing} for thing in some]
+        await turn.rest()
     return slim, lambda row: view(row[THING])
 
 

@@ -35,6 +35,7 @@ from leveret.wire.properties import FLAG_EXPIRATION, FLAG_TIMESTAMP
 
 Row = dict[str, Any]
 
+AGE = "oldest_message_age"
 LONGEST_PROPERTIES = 8 << 10  # bytes: the properties of a first message that has more are not looked into
 
 
@@ -50,7 +51,7 @@ class QueueView:
     def row(self, vhost: Vhost, queue: ClassicQueue) -> Row:
         """For a list: thousands of them are made in one go."""
         ready, unacked = queue.ready, queue.unacked
-        first = _first_message(queue)
+        first = first_message(queue)
         row: Row = {
             "name": queue.name,
             "vhost": vhost.name,
@@ -68,7 +69,7 @@ class QueueView:
             "messages_delayed": 0 if queue.waiting is None else len(queue.waiting),
             "memory": queue.accounted,
             "head_message_timestamp": _timestamp(first),
-            "oldest_message_age": self._oldest_age(queue, first),
+            AGE: self.oldest_age(queue, first),
             "counters": {name: getattr(queue.counters, name) for name in QueueCounters.__slots__},
             **_sizes(queue),
             **_consumer_tags(queue),
@@ -78,7 +79,7 @@ class QueueView:
         row["drain_estimate"] = drain_estimate(ready + unacked, row.get("messages_details"))
         return row
 
-    def _oldest_age(self, queue: ClassicQueue, first: Message | None) -> float | None:
+    def oldest_age(self, queue: ClassicQueue, first: Message | None) -> float | None:
         """What the message tells, or else when its number was counted. Priorities mix what came one after the other."""
         told = None if first is None else _told_age(queue, first)
         if told is not None or isinstance(queue, StreamQueue) or len(queue.lanes) > 1:
@@ -164,7 +165,7 @@ def drain_estimate(messages: int, details: Mapping[str, float] | None) -> float 
 # ---- the first message
 
 
-def _first_message(queue: ClassicQueue) -> Message | None:
+def first_message(queue: ClassicQueue) -> Message | None:
     """The one that would be delivered next, if it is in memory."""
     if isinstance(queue, StreamQueue):
         recent, first = queue.readers.recent, queue.first_offset

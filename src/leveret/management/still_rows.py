@@ -1,8 +1,8 @@
 """Rows of queues to which nothing happens, kept as they were written.
 
-Who asks for ten thousand queues every five seconds asks mostly for the same again. A queue that is empty, whose rates
-are zero and whose counters, consumers and policies are those of last time has the same row: it is not made again, which
-costs a tenth. All is forgotten when nobody has asked for a while.
+Who asks for ten thousand queues every five seconds asks mostly for the same again. A queue whose rates are zero and
+whose counters, messages, consumers and policies are those of last time has the same row, but for the age of its first
+message: it is not made again, which costs a tenth. All is forgotten when nobody has asked for a while.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from operator import attrgetter
 
 from leveret.broker.vhost import Vhost
 from leveret.management.answers import encoded
-from leveret.management.queue_view import QueueView
+from leveret.management.queue_view import AGE, QueueView, first_message
 from leveret.management.stats import Stats
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.counters import QueueCounters
+from leveret.queues.stream import StreamQueue
 
 FORGET_SECONDS = 60.0
+NO_AGE = f',"{AGE}":null}}'.encode()
 
 counts = attrgetter(*QueueCounters.__slots__)
+sizes = attrgetter("accounted", "bytes", "held", "unacked")
 
 
 class StillRows:
@@ -29,25 +32,19 @@ class StillRows:
         self._forgetting: asyncio.TimerHandle | None = None
 
     def written(self, view: QueueView, vhost: Vhost, queue: ClassicQueue) -> bytes:
-        if queue.ready or queue.unacked or queue.waiting or not self._stats.is_still(queue):
+        ready = queue.ready
+        if queue.waiting or not self._stats.is_still(queue) or (ready and isinstance(queue, StreamQueue)):
             return encoded(view.row(vhost, queue))
-        consumers = queue.consumers
-        first, active = next(iter(consumers), None), getattr(consumers, "active", None)
-        marks = (
-            counts(queue.counters),
-            queue.accounted,
-            consumers.paused,
-            len(consumers),
-            None if first is None else (first.tag, first.exclusive),
-            None if active is None else active.tag,
-            vhost.policies.in_order(),
-        )
+        marks = (ready, counts(queue.counters), sizes(queue), _seen_of(queue), vhost.policies.in_order())
         known = self._known.get(queue)
-        if known is not None and known[0] == marks:
-            return known[1]
-        row = encoded(view.row(vhost, queue))
-        self._known[queue] = (marks, row)
-        return row
+        if known is None or known[0] != marks:
+            row = view.row(vhost, queue)
+            del row[AGE]
+            known = self._known[queue] = (marks, encoded(row)[:-1])
+        if not ready:
+            return known[1] + NO_AGE
+        age = view.oldest_age(queue, first_message(queue))
+        return b'%b,"%b":%b}' % (known[1], AGE.encode(), encoded(age))
 
     def asked(self) -> None:
         """Somebody begins to ask."""
@@ -58,3 +55,13 @@ class StillRows:
 
     def _forget(self) -> None:
         self._known = {}
+
+
+def _seen_of(queue: ClassicQueue) -> tuple[object, ...]:
+    """What a row tells of consumers, and of messages on disk; of most queues it is the same nothing."""
+    consumers, pager = queue.consumers, queue.pager
+    paged = 0 if pager is None else pager.bytes
+    if not consumers:
+        return paged, consumers.paused
+    first, active = next(iter(consumers)), getattr(consumers, "active", None)
+    return paged, consumers.paused, len(consumers), first.tag, first.exclusive, active and active.tag
