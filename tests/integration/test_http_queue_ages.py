@@ -83,10 +83,21 @@ def test_s4_77_what_an_earlier_life_left_counts_from_the_start_on_also_on_disk(t
         assert 100 - TICK <= age_of(api, "durable") <= 100
 
 
-def test_s4_77_priorities_mix_what_came_one_after_the_other_so_there_is_no_age(broker: Broker, api: ObjectsApi) -> None:
+def test_s4_77_of_a_queue_with_priorities_it_is_the_oldest_whichever_comes_next(
+    broker: Broker, api: ObjectsApi
+) -> None:
     api.declare_queue("ranked", arguments={"x-max-priority": 5})
-    api.publish("ranked", "m", priority=1)
-    broker.clock.advance(30)
+    for priority in (3, 1, 5, 1):
+        api.publish("ranked", "m", priority=priority)
+        broker.clock.advance(20)
+    assert 80 - TICK <= age_of(api, "ranked") <= 80
+    api.take("ranked", count=1, ackmode="ack_requeue_false")  # the one of 5
+    assert 80 - TICK <= age_of(api, "ranked") <= 80
+    api.take("ranked", count=1, ackmode="ack_requeue_false")  # the one of 3
+    assert 60 - TICK <= age_of(api, "ranked") <= 60
+    api.take("ranked", count=1, ackmode="ack_requeue_false")
+    assert 20 - TICK <= age_of(api, "ranked") <= 20
+    api.take("ranked", count=1, ackmode="ack_requeue_false")
     assert age_of(api, "ranked") is None
 
 

@@ -4,7 +4,7 @@ Everything is read from what the queue holds in memory; no message is looked int
 from disk. Ours in addition:
 
     messages_delayed     wait for their next try
-    oldest_message_age   seconds, of the first message, to within five where nothing tells it better; null if none
+    oldest_message_age   seconds, of the oldest message, to within five where nothing tells it better; null if none
                          waits, or if nobody knows when it came
     drain_estimate       seconds until it is empty if all goes on as now; null if it does not shrink
     counters             all that the queue has counted since it was made
@@ -80,12 +80,21 @@ class QueueView:
         return row
 
     def oldest_age(self, queue: ClassicQueue, first: Message | None) -> float | None:
-        """What the message tells, or else when its number was counted. Priorities mix what came one after the other."""
-        told = None if first is None else _told_age(queue, first)
-        if told is not None or isinstance(queue, StreamQueue) or len(queue.lanes) > 1:
+        """Of a stream what the message tells; else of the lane whose first message is the oldest."""
+        if isinstance(queue, StreamQueue):
+            return None if first is None else _told_age(queue, first)
+        lanes = queue.lanes if len(queue.lanes) == 1 else [lane for lane in queue.lanes if lane]
+        ages = [self._age_in(queue, lane) for lane in lanes]
+        return max([age for age in ages if age is not None], default=None)
+
+    def _age_in(self, queue: ClassicQueue, lane: Lane) -> float | None:
+        """What the lane's first message tells, or else when its number was counted."""
+        waiting = lane.first()
+        told = None if waiting is None else _told_age(queue, waiting[2])
+        if told is not None:
             return told
-        number = _first_number(queue.lanes[0])
-        return None if number is None else self._stats.waiting_since(queue, number)
+        number = _first_number(lane)
+        return None if number is None else self._stats.waiting_since(queue, lane, number)
 
     def detail(self, vhost: Vhost, queue: ClassicQueue) -> Row:
         row = self.row(vhost, queue)

@@ -42,6 +42,7 @@ from leveret.management.totals import (
     EXCHANGE_COUNTS,
     LENGTHS,
     NODE,
+    QUEUE,
     QUEUE_COUNTS,
     RECEIVED,
     TOTAL,
@@ -56,6 +57,7 @@ from leveret.management.totals import (
     run_out,
 )
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.lane import Lane
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 
@@ -245,13 +247,14 @@ class Stats:
         samples = self._samples.get(queue)
         return samples is None or samples.changed_at <= self._before
 
-    def waiting_since(self, queue: ClassicQueue, number: int) -> float:
-        """Seconds since this many messages had come to the queue: at least so many, and to within a tick.
+    def waiting_since(self, queue: ClassicQueue, lane: Lane, number: int) -> float:
+        """Seconds since this many messages had come to the lane: at least so many, and to within a tick.
 
         Who came before we began to look, or longer ago than samples reach, counts from the first sample on.
         """
         samples = self._samples.get(queue)
-        tick = None if samples is None else samples.first_reaching(RECEIVED, number)
+        column = RECEIVED if len(queue.lanes) == 1 else len(QUEUE) + lane.number
+        tick = None if samples is None else samples.first_reaching(column, number)
         if tick is None:
             return 0.0  # since the last tick
         return max(0.0, self._broker.clock.now() - max(self.started, self._epoch + tick * INTERVAL))

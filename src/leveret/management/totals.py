@@ -95,8 +95,10 @@ class Totals(NamedTuple):
 
 
 def queue_row(queue: ClassicQueue) -> Row:
+    """As QUEUE names it; of a queue with priorities, also how many messages each of its lanes has received."""
     counters = queue.counters
     no_ack, got_no_ack = counters.delivered_no_ack, counters.got_no_ack
+    received = () if len(queue.lanes) == 1 else [lane.tail - 1 for lane in queue.lanes]
     return (
         counters.received,
         counters.delivered - no_ack,
@@ -107,6 +109,7 @@ def queue_row(queue: ClassicQueue) -> Row:
         counters.acked,
         queue.ready,
         queue.unacked,
+        *received,
     )
 
 
@@ -182,7 +185,7 @@ def counting_vhost(
     for queues in _sliced(iter(list(vhost.queues.values()))):
         for queue in queues:
             row = queue_row(queue)
-            sums = [one + other for one, other in zip(sums, row, strict=True)]
+            sums = [one + other for one, other in zip(sums, row, strict=False)]  # lanes are not summed
             empty += queue.counters.got_nothing
             consumers += len(queue.consumers)
             if met is not None:
