@@ -62,7 +62,7 @@ class Serving:
         assert self.process.stdout is not None
         self.process.stdout.close()
 
-    def banner(self, seconds: float = 10.0) -> str:
+    def banner(self, seconds: float = 30.0) -> str:
         """All of it, as soon as it is there."""
         assert self.process.stdout is not None
         deadline = time.monotonic() + seconds
