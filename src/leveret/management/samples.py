@@ -28,7 +28,10 @@ Column = tuple[str, tuple[int, ...]]
 
 
 class Samples:
-    """The last ``most`` different rows. ``goes_back``: what was before the first row is not nothing, but the same."""
+    """The different rows of the last ``most`` intervals or more: one more than that, for each has two ends.
+
+    ``goes_back``: what was before the first row is not nothing, but the same.
+    """
 
     __slots__ = ("_first", "_goes_back", "_most", "_rows", "_width", "latest")
 
@@ -36,7 +39,7 @@ class Samples:
         self._rows = array("q")
         self._first = 0  # the oldest row, counted from the start of the array
         self._width = width + 1
-        self._most = most
+        self._most = most + 1
         self._goes_back = goes_back
         self.latest: Row = ()
 

@@ -163,15 +163,15 @@ def test_the_node_looks_hours_back_by_the_minute(house: House) -> None:
     assert [later - earlier for later, earlier in pairwise(seen)] == [2] * 60
 
 
-def test_a_queue_keeps_so_many_samples_and_no_more(house: House) -> None:
+def test_a_queue_keeps_so_many_intervals_with_both_their_ends_and_no_more(house: House) -> None:
     queue = house.queue("a")
     for _ in range(KEPT + 40):
         house.publish("a", 1)
         house.pass_by(INTERVAL)
     window = Windows(rates=Window(int((KEPT + 39) * INTERVAL), int(INTERVAL)))
     seen = samples_of(house.of(queue, window)["message_stats"]["publish_details"])
-    assert seen[:KEPT] == list(range(KEPT + 40, 40, -1))
-    assert set(seen[KEPT:]) == {41}  # what is known of the time before
+    assert seen[: KEPT + 1] == list(range(KEPT + 40, 39, -1))
+    assert set(seen[KEPT + 1 :]) == {40}  # what is known of the time before
 
 
 def test_nothing_is_kept_of_queues_that_never_moved_or_are_gone(house: House) -> None:
@@ -196,11 +196,11 @@ def test_samples_are_what_a_list_of_all_rows_would_say(steps: list[tuple[int, in
             kept.append(tick)
             told[tick] = (value,)
         samples.add(tick, (value,))
-    known = kept[-most:]
+    known = kept[-most - 1 :]
     at_or_before = [each for each in known if each <= asked]
     if at_or_before:
         assert samples.at(asked) == told[at_or_before[-1]]
-    elif len(kept) > most:
+    elif len(kept) > most + 1:
         assert samples.at(asked) == told[known[0]]
     else:
         assert samples.at(asked) == (0,)
