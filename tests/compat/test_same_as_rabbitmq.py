@@ -379,6 +379,25 @@ def another_limit_is_another_queue(stage: Stage) -> object:
     return [stage.refusal(lambda other=other: stage.queue("q", **other)) for other in others]  # type: ignore[misc]
 
 
+@scenario
+def who_says_classic_says_nothing(stage: Stage) -> object:
+    """Of a queue with the type, of one without, and of one of another type."""
+    stage.queue("said", durable=True, queue_type="classic")
+    stage.queue("unsaid", durable=True)
+    stage.queue("quorum", durable=True, queue_type="quorum")
+    again: list[tuple[str, dict[str, object]]] = [
+        ("said", {}),
+        ("unsaid", {"queue_type": "classic"}),
+        ("unsaid", {"queue_type": "quorum"}),
+        ("quorum", {}),
+        ("quorum", {"queue_type": "classic"}),
+    ]
+    return [
+        stage.refusal(lambda name=name, told=told: stage.queue(name, durable=True, **told))  # type: ignore[misc]
+        for name, told in again
+    ]
+
+
 @pytest.mark.parametrize("play", SCENARIOS, ids=lambda play: play.__name__)
 def test_a_client_sees_the_same(play: Scenario, rabbitmq: dict[str, str], broker: leveret.Broker) -> None:
     """S0-21, S0-22, S0-24, S0-25, S4-76: as RabbitMQ does it."""

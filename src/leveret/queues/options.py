@@ -47,6 +47,7 @@ COMPARED = (
     "x-max-age",
     "x-stream-max-segment-size-bytes",
 )
+USUAL = {"x-queue-type": "classic"}  # who says so declares the same as who says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ class QueueOptions:
 
 
 def _queue_type(arguments: Arguments) -> str:
-    kind = arguments.get("x-queue-type", "classic")
+    kind = arguments.get("x-queue-type", USUAL["x-queue-type"])
     if kind not in QUEUE_TYPES:
         raise PreconditionFailed(f"invalid arg 'x-queue-type': {kind!r}; this broker has {', '.join(QUEUE_TYPES)}")
     return str(kind)
@@ -199,6 +200,7 @@ def differing_argument(
 ) -> tuple[str, object, object] | None:
     """The first compared argument in which two declarations differ: (name, received, current)."""
     for name in COMPARED:
-        if current.get(name) != received.get(name):
+        usual = USUAL.get(name)
+        if current.get(name, usual) != received.get(name, usual):
             return name, received.get(name), current.get(name)
     return None
