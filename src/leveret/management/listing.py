@@ -8,13 +8,16 @@ names are matched in a thread. A regular expression of somebody else's is bounde
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from itertools import islice
 from operator import itemgetter
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -26,10 +29,13 @@ from leveret.management.turns import Turn
 
 Row = dict[str, Any]
 T = TypeVar("T")
+Columns = Mapping[str, Any]  # of such; at its leaves WHOLE
 
+WHOLE: Columns = MappingProxyType({})
 LARGEST_PAGE = 500
 PIECE = 64 << 10  # bytes of JSON that are sent at once
 AT_ONCE = 50  # things of which only a column is looked at
+STALLED = 60.0  # seconds that a client may take for one piece
 LONGEST_NAME = 1_000
 SECONDS = 1.0  # for a regular expression, over all rows
 MISSING = object()
@@ -45,7 +51,7 @@ class Asked(NamedTuple):
     is_reversed: bool
     page: int
     page_size: int
-    columns: tuple[tuple[str, ...], ...]
+    columns: Columns
 
 
 def asked_of(request: Request) -> Asked:
@@ -61,8 +67,24 @@ def asked_of(request: Request) -> Asked:
         truth_of(given, "sort_reverse"),
         whole_number_of(given, "page", 1) if is_paged else 0,
         whole_number_of(given, "page_size", 1, LARGEST_PAGE, default=100) if is_paged else LARGEST_PAGE,
-        tuple(_path(column) for column in text_of(given, "columns", "").split(",") if column),
+        _columns(text_of(given, "columns", "")),
     )
+
+
+def _columns(text: str) -> Columns:
+    """``name,message_stats.publish`` as a tree; whoever asks for a whole asks for its parts."""
+    tree: dict[str, Any] = {}
+    for column in text.split(","):
+        place = tree
+        *way, last = column.split(".")
+        for part in way:
+            place = place.setdefault(part, {})
+            if place is WHOLE:
+                break
+        else:
+            place[last] = WHOLE
+    tree.pop("", None)
+    return tree
 
 
 def _path(text: str) -> tuple[str, ...]:
@@ -140,7 +162,7 @@ def _without_rank(row: Row) -> Row:
 
 
 def _writer(
-    view: Callable[[T], Row | None], adding: Callable[[Row], Row] | None, columns: tuple[tuple[str, ...], ...]
+    view: Callable[[T], Row | None], adding: Callable[[Row], Row] | None, columns: Columns
 ) -> Callable[[T], bytes | None]:
     def write(thing: T) -> bytes | None:
         row = view(thing)
@@ -187,11 +209,20 @@ class LongAnswer(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for piece in self._begun:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        async for piece in self._pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": self._last, "more_body": False})
+        async with aclosing(self._pieces):
+            for piece in self._begun:
+                await _say(send, piece, more=True)
+            async for piece in self._pieces:
+                await _say(send, piece, more=True)
+            await _say(send, self._last, more=False)
+
+
+async def _say(send: Send, piece: bytes, *, more: bool) -> None:
+    try:
+        async with asyncio.timeout(STALLED):
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+    except TimeoutError:
+        raise ClientDisconnect from None
 
 
 def as_it_is(row: Row) -> Row:
@@ -268,16 +299,18 @@ def _rank(value: Any) -> tuple[int, Any]:
     return 2, str(value)
 
 
-def _only(row: Row, columns: tuple[tuple[str, ...], ...]) -> Row:
+def _only(row: Row, columns: Columns) -> Row:
     if not columns:
         return row
     chosen: Row = {}
-    for path in columns:
-        value = _at(row, path)
-        if value is MISSING:
-            continue
-        place = chosen
-        for part in path[:-1]:
-            place = place.setdefault(part, {})
-        place[path[-1]] = value
+    for name, inner in columns.items():
+        value = row.get(name, MISSING)
+        if isinstance(value, dict) and inner:
+            value = _only(value, inner) or MISSING
+        elif isinstance(value, list) and inner:
+            value = [_only(each, inner) for each in value if isinstance(each, dict)]
+        elif inner:
+            continue  # it has no parts
+        if value is not MISSING:
+            chosen[name] = value
     return chosen

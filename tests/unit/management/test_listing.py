@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from leveret.management import listing
 from leveret.management import turns as turns_of_work
@@ -143,6 +143,15 @@ def test_columns_keep_their_place_and_missing_ones_are_left_out() -> None:
     assert found[:2] == [{"message_stats": {"publish": 7}, "name": "orders.new"}, {"name": "orders.old"}]
 
 
+def test_columns_reach_into_lists_and_a_whole_has_its_parts() -> None:
+    rows = [{"name": "q", "consumers": [{"tag": "a", "ack": True}, {"tag": "b"}], "sizes": [1, 2], "stats": {"x": 1}}]
+    assert told("columns=consumers.tag", rows)[0] == [{"consumers": [{"tag": "a"}, {"tag": "b"}]}]
+    assert told("columns=stats,stats.x,consumers.ack.deeper,name.of", rows)[0] == [
+        {"stats": {"x": 1}, "consumers": [{}, {}]}
+    ]
+    assert told("columns=stats.x,stats,,sizes", rows)[0] == [{"stats": {"x": 1}, "sizes": [1, 2]}]
+
+
 @pytest.mark.parametrize(
     ("query", "word"),
     [
@@ -173,7 +182,7 @@ def test_a_pattern_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPat
 
 
 def asked_of_name(pattern: str) -> listing.Asked:
-    return listing.Asked(pattern, True, (), False, 0, 100, ())
+    return listing.Asked(pattern, True, (), False, 0, 100, {})
 
 
 def test_a_view_may_leave_things_out_and_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,3 +204,31 @@ def test_a_view_may_leave_things_out_and_others_get_their_turn(monkeypatch: pyte
 
     assert asyncio.run(look()) == [{"n": 0}, {"n": 400}, {"n": 800}]
     assert 15 <= turns <= 30
+
+
+def test_who_does_not_read_a_long_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "STALLED", 0.01)
+    is_over = False
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        nonlocal is_over
+        try:
+            yield b"2"
+        finally:
+            is_over = True
+
+    async def answer() -> None:
+        made = pieces()
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if len(sent) == 4:  # the start, and three pieces: the first two are there from the beginning
+                await asyncio.get_running_loop().create_future()
+
+        with pytest.raises(ClientDisconnect):
+            await listing.LongAnswer(made, b"0", b"1", b"3")({}, cast(Any, None), send)
+        assert [message.get("body") for message in sent] == [None, b"0", b"1", b"2"]
+
+    asyncio.run(answer())
+    assert is_over
