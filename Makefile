@@ -10,6 +10,7 @@ REF ?= main
 PYTEST_ARGS ?=
 AMQPBENCH ?=
 NODE_DIR := tests/compat/node
+RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server
 
 # `make test ROOM=queues`: the room's unit tests and the tests of other tiers that carry its name.
 PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
@@ -77,13 +78,13 @@ bench-polling: .venv/.installed ## what 10,000 queues polled every 5 s cost othe
 	@$(BIN)/python -m benchmarks.polling --amqpbench "$(AMQPBENCH)" $(ARGS)
 
 bench-deps: ## install RabbitMQ for the comparison (Debian, as root)
-	@LEVERET_REQUIRE_ALL=1 sh tools/install_debian.sh /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server cc=gcc
+	@LEVERET_REQUIRE_ALL=1 sh tools/install_debian.sh $(RABBITMQ) cc=gcc
 
 bench-compare: .venv/.installed ## the same benchmark for this tree and for REF (default main)
 	@sh tools/bench_compare.sh "$(PYTHON)" "$(REF)" --amqpbench "$(AMQPBENCH)" $(ARGS)
 
 foreign: ## the programs of other languages that the tests talk to
-	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm Net::Stomp=libnet-stomp-perl cc=gcc mkfs.ext4=e2fsprogs java=openjdk-17-jre-headless chromium=chromium
+	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm Net::Stomp=libnet-stomp-perl cc=gcc mkfs.ext4=e2fsprogs systemd-analyze=systemd java=openjdk-17-jre-headless chromium=chromium $(RABBITMQ)
 	@sh tools/install_node_modules.sh $(NODE_DIR)
 	@sh tools/fetch_rabbitmqadmin.sh build/foreign/rabbitmqadmin
 

@@ -18,11 +18,16 @@ done
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing$packages"
     export DEBIAN_FRONTEND=noninteractive
+    # Debian starts the servers that it installs, unless this says no; tests and benchmarks start their own.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+    fi
     apt-get update -qq </dev/null
     # shellcheck disable=SC2086
     apt-get install -y -qq --no-install-recommends $packages </dev/null
-    # Debian starts what it installs; the benchmarks start a broker of their own.
-    case "$packages" in *rabbitmq-server*) service rabbitmq-server stop >/dev/null 2>&1 || true ;; esac
     exit 0
 fi
 echo "missing:$programs" >&2

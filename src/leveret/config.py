@@ -114,6 +114,9 @@ class Settings:
     stomp_port: int | None = setting(
         None, PORT, section="listeners", help="STOMP 1.0 to 1.2, usually 61613; off unless given"
     )
+    stomps_port: int | None = setting(
+        None, PORT, section="listeners", help="STOMP over TLS, usually 61614; off unless given, needs --tls-cert"
+    )
     tls_cert: Path | None = setting(None, FILE, section="listeners", help="the server's certificate chain (PEM)")
     tls_key: Path | None = setting(None, FILE, section="listeners", help="its private key, if not in the same file")
     tls_ca: Path | None = setting(
@@ -284,3 +287,5 @@ def _refuse_contradictions(settings: Settings) -> None:
     for name in ("tls_key", "tls_ca"):
         if getattr(settings, name) is not None and settings.tls_cert is None:
             raise ConfigError(f"{name} = {str(getattr(settings, name))!r} needs tls_cert too: give --tls-cert")
+    if settings.stomps_port is not None and settings.tls_cert is None:
+        raise ConfigError(f"stomps_port = {settings.stomps_port} needs tls_cert too: give --tls-cert")

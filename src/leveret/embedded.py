@@ -140,6 +140,11 @@ class Broker:
         return self._endpoint("stomp")
 
     @property
+    def stomps_url(self) -> str:
+        """The same over TLS. It is nowhere unless the settings give a ``stomps_port`` and a ``tls_cert``."""
+        return self._endpoint("stomps")
+
+    @property
     def https_url(self) -> str:
         """The same over TLS. There is none unless the settings give a ``tls_cert``."""
         return self._endpoint("https")

@@ -312,9 +312,7 @@ class Node:
             files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
             self._certificates = Certificates(files, broker.timers)
         await self._open_amqp(self._listener)
-        if settings.stomp_port is not None:
-            port = await self._listener.listen_for_stomp(settings.host, settings.stomp_port, "--stomp-port")
-            self.endpoints["stomp"] = f"stomp://{_authority(settings.host[0], port)}"
+        await self._open_stomp(self._listener)
         if settings.http_port is not None or (self._certificates is not None and settings.https_port is not None):
             await self._open_http(self._logins)
         if self._certificates is not None:
@@ -335,6 +333,16 @@ class Node:
             context = self._certificates.seal(listener.renew, asks_clients=True)
             port = await listener.listen(settings.host, settings.amqps_port, "--amqps-port", context)
             self.endpoints["amqps"] = f"amqps://{_authority(settings.host[0], port)}"
+
+    async def _open_stomp(self, listener: Listener) -> None:
+        settings = self.settings
+        if settings.stomp_port is not None:
+            port = await listener.listen_for_stomp(settings.host, settings.stomp_port, "--stomp-port", None)
+            self.endpoints["stomp"] = f"stomp://{_authority(settings.host[0], port)}"
+        if self._certificates is not None and settings.stomps_port is not None:
+            context = self._certificates.seal(listener.renew_stomp, asks_clients=True)
+            port = await listener.listen_for_stomp(settings.host, settings.stomps_port, "--stomps-port", context)
+            self.endpoints["stomps"] = f"stomps://{_authority(settings.host[0], port)}"
 
     async def _open_http(self, logins: Logins) -> None:
         settings = self.settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 import leveret
+from tests.compat.rabbitmq_with_stomp import RabbitMQWithStomp
+from tests.support.programs import missing
 
 HERE = Path(__file__).parent
 Connect = Callable[..., pika.BlockingConnection]
@@ -47,3 +50,35 @@ def connection(connect: Connect) -> pika.BlockingConnection:
 @pytest.fixture
 def channel(connection: pika.BlockingConnection) -> BlockingChannel:
     return connection.channel()
+
+
+# ---- both brokers
+
+
+@pytest.fixture(scope="session")
+def one_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQWithStomp]:
+    """For all of these tests, since it takes its time to start."""
+    if not RabbitMQWithStomp.is_installed():
+        missing("rabbitmq-server is not installed (`make foreign` installs it)")
+    folder: Path = tmp_path_factory.mktemp("rabbitmq")
+    with RabbitMQWithStomp(folder) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_url(request: pytest.FixtureRequest) -> str:
+    """A RabbitMQ of these tests' own. LEVERET_RABBITMQ_URL names one that runs already: names in it are ours alone."""
+    running = os.environ.get("LEVERET_RABBITMQ_URL")
+    return running or str(request.getfixturevalue("one_rabbitmq").amqp_url)
+
+
+@pytest.fixture(scope="session")
+def leveret_url() -> Iterator[str]:
+    with leveret.Broker() as broker:
+        yield broker.amqp_url
+
+
+@pytest.fixture(params=["rabbitmq", "leveret"])
+def url(request: pytest.FixtureRequest) -> str:
+    """Of either broker: a test that uses it runs once with each, and must see the same."""
+    return str(request.getfixturevalue(f"{request.param}_url"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,8 @@ from stomp.utils import Frame
 
 import leveret
 from leveret import Settings
+from tests.support.papers import Papers
+from tests.support.raw_client import eventually
 
 QUIET = Settings(amqp_port=None, http_port=None, stomp_port=0, shutdown_timeout=0.5, login_failure_delay=0.0)
 VERSIONS = {"1.0": stomp.Connection10, "1.1": stomp.Connection11, "1.2": stomp.Connection12}
@@ -154,3 +157,25 @@ def test_a_wrong_password_is_refused(broker: leveret.Broker) -> None:
     with pytest.raises(stomp.exception.ConnectFailedException):
         connection.connect("guest", "wrong", wait=True)
     assert ears.errors.get(timeout=10).headers["message"] == "Bad CONNECT"
+
+
+def users(broker: leveret.Broker) -> list[str]:
+    return broker.call(lambda: [each.user.name for each in broker.node.broker.registry.connections])
+
+
+def test_over_tls_with_a_password_or_a_certificate(tmp_path: Path) -> None:
+    """S4-56: stomp.py sends no login if it is given none."""
+    papers = Papers(tmp_path)
+    with leveret.Broker(papers.settings(amqps_port=None, stomps_port=0)) as broker:
+        url = urlsplit(broker.stomps_url)
+        ann = papers.authority.issue_cert(common_name="ann")
+        ann.private_key_and_cert_chain_pem.write_to_path(tmp_path / "ann.pem")
+        for login, files in ((("guest", "guest"), {}), ((), {"cert_file": tmp_path / "ann.pem"})):
+            connection, ears = stomp.Connection12([(url.hostname, url.port)], vhost="/"), Ears()
+            named = {name: str(file) for name, file in files.items()}
+            connection.set_ssl([(url.hostname, url.port)], ca_certs=str(papers.clients), **named)
+            connection.set_listener("", ears)
+            connection.connect(*login, wait=True)
+            eventually(lambda who="ann" if files else "guest": users(broker) == [who])
+            connection.disconnect(receipt="bye")
+            ears.ends.get(timeout=10)

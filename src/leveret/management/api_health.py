@@ -22,7 +22,7 @@ from leveret.management.doors import vhost_of
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.node_facts import listeners
 from leveret.management.office import Office
-from leveret.management.roles import MANAGEMENT, MONITORING, refuse_unless_role
+from leveret.management.roles import MANAGEMENT, refuse_unless_role
 from leveret.management.settling import settled
 
 ALIVENESS = "aliveness-test"
@@ -33,6 +33,7 @@ SAME_PROTOCOL = {
     "amqp0-9-1": "amqp",
     "amqp10": "amqp",
     "amqps": "amqp/ssl",
+    "stomps": "stomp/ssl",
     "https": "https",
 }
 DAYS = {"days": 1, "weeks": 7, "months": 31, "years": 366}
@@ -146,7 +147,7 @@ class Checks:
 
     async def node(self, request: Request) -> Response:
         """The old check that asks for everything at once."""
-        refuse_unless_role(request, MONITORING)
+        refuse_unless_role(request, MANAGEMENT)
         name = unquote(request.path_params.get("name", self._broker.node_name))
         if name != self._broker.node_name:
             raise NotThere(f"no node '{name}': this is '{self._broker.node_name}', and it stands alone")

@@ -17,16 +17,24 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from leveret.auth.mechanisms import offered
+from leveret.broker.broker import Broker
 from leveret.machine import resident_memory
 from leveret.management.office import Office
 
 RABBITMQ_VERSION = "3.13.7"  # whose management API this is: tools choose by it what they ask for
 ERLANG_VERSION = "26.2.5"  # tools read a number here; there is no Erlang
 MOST_PROCESSES = 1 << 20
+CLUSTER_NAME = "cluster_name"  # the global parameter
 APART = 5.0  # seconds between two readings that make a rate
 OPEN_FILES = Path("/proc/self/fd")
 
 Told = dict[str, Any]
+
+
+def cluster_name(broker: Broker) -> str:
+    """What was given over HTTP, else the name of the node, which stands alone."""
+    given = broker.parameters.get(CLUSTER_NAME)
+    return given if isinstance(given, str) and given else broker.node_name
 
 
 def runtime() -> str:
@@ -43,7 +51,7 @@ def listeners(office: Office) -> list[Told]:
             rows.append(
                 {
                     "node": office.broker.node_name,
-                    "protocol": "amqp/ssl" if protocol == "amqps" else protocol,
+                    "protocol": {"amqps": "amqp/ssl", "stomps": "stomp/ssl"}.get(protocol, protocol),
                     "ip_address": host or "::",
                     "port": port,
                     "socket_opts": {"backlog": 1024, "nodelay": True},

@@ -46,8 +46,10 @@ class Listener:
         """Bind every host at one port; the port, which is a picked one if 0 was asked for."""
         return await self._ports.listen(hosts, port, flag, context)
 
-    async def listen_for_stomp(self, hosts: tuple[str, ...], port: int, flag: str) -> int:
-        return await self._stomp_ports.listen(hosts, port, flag, None)
+    async def listen_for_stomp(
+        self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None
+    ) -> int:
+        return await self._stomp_ports.listen(hosts, port, flag, context)
 
     # ---- what may change while it listens
 
@@ -60,6 +62,10 @@ class Listener:
     async def renew(self, context: ssl.SSLContext) -> None:
         """Receive new peers with ``context``; who is connected or shaking hands stays as it is."""
         await self._ports.renew(context)
+
+    async def renew_stomp(self, context: ssl.SSLContext) -> None:
+        """The same for STOMP."""
+        await self._stomp_ports.renew(context)
 
     # ---- the doormen call
 

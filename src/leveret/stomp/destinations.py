@@ -20,16 +20,22 @@ from leveret.stomp.refusals import StompRefusal
 
 QUEUE, AMQ_QUEUE, TOPIC, EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = (
     "queue",
-    "amq-queue",
+    "amqqueue",
     "topic",
     "exchange",
-    "temp-queue",
-    "reply-queue",
+    "temp_queue",
+    "reply_queue",
 )
 TOPIC_EXCHANGE = "amq.topic"
 REPLY_PREFIX = "/reply-queue/"
 TEMP_PREFIX = "/temp-queue/"
-SHAPES: dict[str, tuple[int, int]] = {QUEUE: (1, 1), TOPIC: (1, 1), EXCHANGE: (1, 2), TEMP_QUEUE: (1, 1)}
+KINDS = (TEMP_PREFIX, "/exchange", "/topic", "/queue", "/amq/queue", REPLY_PREFIX)  # as an error tells them
+SHAPES: dict[str, tuple[str, int]] = {  # by their first word: what they are, and the most names behind it
+    "queue": (QUEUE, 1),
+    "topic": (TOPIC, 1),
+    "exchange": (EXCHANGE, 2),
+    "temp-queue": (TEMP_QUEUE, 1),
+}
 
 
 class Destination(NamedTuple):
@@ -48,6 +54,8 @@ class Destination(NamedTuple):
 
 @lru_cache(1024)
 def parse(text: str) -> Destination:
+    if not text:
+        raise StompRefusal("Invalid destination", "Destination cannot be blank")
     first, *parts = text.split("/")
     if not parts:
         return _queue(QUEUE, unquote(first), text)
@@ -57,12 +65,12 @@ def parse(text: str) -> Destination:
         return _queue(REPLY_QUEUE, text.removeprefix(REPLY_PREFIX), text)
     if parts[:2] == ["amq", "queue"]:
         return _queue(AMQ_QUEUE, unquote("/".join(parts[2:])) if len(parts) == 3 else "", text)
-    kind, names = parts[0], [unquote(part) for part in parts[1:]]
-    if kind not in SHAPES:
+    if parts[0] not in SHAPES:
         raise _unknown(text)
-    fewest, most = SHAPES[kind]
-    if not fewest <= len(names) <= most or not names[0]:
-        raise StompRefusal("Invalid destination", f"{text!r} is not a valid {kind} destination")
+    kind, most = SHAPES[parts[0]]
+    names = [unquote(part) for part in parts[1:]]
+    if not 1 <= len(names) <= most or not names[0]:
+        raise _invalid(kind, text)
     if kind == TOPIC:
         return Destination(TOPIC, "", TOPIC_EXCHANGE, names[0])
     if kind == EXCHANGE:
@@ -72,12 +80,19 @@ def parse(text: str) -> Destination:
 
 def _queue(kind: str, name: str, text: str) -> Destination:
     if not name:
-        raise StompRefusal("Invalid destination", f"{text!r} is not a valid {kind} destination")
+        raise _invalid(kind, text)
     return Destination(kind, name, "", name)
 
 
+def _invalid(kind: str, text: str) -> StompRefusal:
+    return StompRefusal("Invalid destination", f"{text[:256]!r} is not a valid {kind} destination")
+
+
 def _unknown(text: str) -> StompRefusal:
-    return StompRefusal("Unknown destination", f"{text[:256]!r} is not a valid destination")
+    kinds = ", ".join(kind.rstrip("/") for kind in KINDS)
+    return StompRefusal(
+        "Unknown destination", f"{text[:256]!r} is not a valid destination.\nValid destination types are: {kinds}"
+    )
 
 
 def shown(exchange: str, key: str) -> str:
@@ -86,7 +101,7 @@ def shown(exchange: str, key: str) -> str:
         return f"/queue/{_written(key)}"
     if exchange == TOPIC_EXCHANGE:
         return f"/topic/{_written(key)}"
-    return f"/exchange/{_written(exchange)}/{_written(key)}"
+    return f"/exchange/{_written(exchange)}/{_written(key)}" if key else f"/exchange/{_written(exchange)}"
 
 
 def _written(name: str) -> str:

@@ -1,7 +1,8 @@
 """A STOMP frame, and how its headers are escaped: by every version in its own way.
 
 1.0 escapes nothing, 1.1 escapes line feeds, colons and backslashes, 1.2 also carriage returns. CONNECT and CONNECTED
-are never escaped, since they are spoken before the version is known.
+are never escaped, since they are spoken before the version is known. What comes in 1.1 may have the escape of 1.2:
+many a client has one way to write both.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from leveret.stomp.refusals import StompRefusal
 
 VERSIONS = ("1.2", "1.1", "1.0")  # the best first
+SUPPORTED = ",".join(reversed(VERSIONS))
 UNESCAPED = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 HEARTBEAT = b"\n"
 
@@ -46,10 +48,10 @@ class Frame:
                 return value
         return None
 
-    def need(self, *names: str) -> str:
-        value = self.get(*names)
-        if not value:
-            raise StompRefusal("Missing header", f"{self.command} needs the header {' or '.join(map(repr, names))}")
+    def need(self, name: str) -> str:
+        value = self.headers.get(name)
+        if value is None:
+            raise StompRefusal(f"Missing {name}", f'"{self.command}" must include a {name!r} header')
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -96,7 +98,7 @@ def meant(version: str, text: str) -> str:
 
     def one(found: re.Match[str]) -> str:
         escape = found[0]
-        if escape not in _MEANT or (escape == "\\r" and version == "1.1"):
+        if escape not in _MEANT:
             raise StompRefusal("Malformed frame", f"{escape!r} is no escape sequence of STOMP {version}")
         return _MEANT[escape]
 

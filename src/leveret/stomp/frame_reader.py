@@ -2,7 +2,8 @@
 
 A frame is a command line, header lines, an empty line, a body and a NUL. A line may end with CR LF. With content-length
 the body may hold NULs; without, the first NUL ends it. Line ends between frames are heart-beats and mean nothing else.
-Whatever is too large is refused before it is gathered.
+In 1.0 a value may follow its colon after blanks, as the examples of that time have it. Whatever is too large is refused
+before it is gathered.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class StompReader:
             if not colon or not name:
                 raise StompRefusal("Malformed frame", f"header {number} of {command} has no name or no colon")
             frame.headers.setdefault(meant(version, name), meant(version, value))
-        return frame
+        return without_blanks(frame) if self.version == "1.0" and command not in UNESCAPED else frame
 
     def _announced(self, head: Frame) -> int | None:
         size = head.number("content-length")
@@ -152,8 +153,14 @@ class StompReader:
         return head
 
 
+def without_blanks(frame: Frame) -> Frame:
+    """As 1.0 means it; of CONNECT the version is known only once it is read."""
+    frame.headers = {name: value.lstrip(" ") for name, value in frame.headers.items()}
+    return frame
+
+
 def _unknown(command: bytes) -> StompRefusal:
-    return StompRefusal("Bad command", f"Could not interpret command {command.decode('ascii', 'replace')[:64]!r}")
+    return StompRefusal("Bad command", f'Could not interpret command "{command.decode("ascii", "replace")[:64]}"')
 
 
 def _too_large(head: Frame, size: int, most: int) -> StompRefusal:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from leveret.stomp.amqp_side import CONSUMING, PUBLISHING, AmqpSide
-from leveret.stomp.frame import VERSIONS, Frame
+from leveret.stomp.frame import SUPPORTED, VERSIONS, Frame
+from leveret.stomp.frame_reader import without_blanks
 from leveret.stomp.refusals import StompRefusal
 from leveret.version import VERSION
 from leveret.wire.constants import PROTOCOL_HEADER
@@ -41,19 +42,24 @@ PROPERTIES: Table = {
 @dataclass(slots=True, frozen=True)
 class Greeting:
     version: str
-    login: str
+    login: str  # empty if the peer's certificate says who it is
     passcode: str = field(repr=False)
     host: str
     send_every: int  # ms between our heart-beats, 0 for none
     hear_every: int
 
 
-def greeting_of(frame: Frame) -> Greeting:
+def greeting_of(frame: Frame, *, is_certified: bool = False) -> Greeting:
+    """Who has shown a certificate needs no login; who gives one all the same is asked for its passcode."""
     version = _version(frame.get("accept-version"))
+    if version == "1.0":
+        frame = without_blanks(frame)
     login, passcode = frame.get("login"), frame.get("passcode")
+    if login is None and is_certified:
+        login = passcode = ""
     if login is None or passcode is None:
         raise StompRefusal("Bad CONNECT", "Missing login or passcode header(s)")
-    can, wants = _beats(frame.get("heart-beat") or "0,0") if version != "1.0" else (0, 0)
+    can, wants = _beats(frame.get("heart-beat") or "0,0")
     return Greeting(version, login, passcode, frame.get("host") or DEFAULT_VHOST, _beat(wants), _beat(can))
 
 
@@ -63,8 +69,7 @@ def _version(accepted: str | None) -> str:
     offered = {each.strip() for each in accepted.split(",")}
     found = next((version for version in VERSIONS if version in offered), None)
     if found is None:
-        supported = ",".join(reversed(VERSIONS))
-        raise StompRefusal("Version mismatch", f"Supported versions are {supported}", {"version": supported})
+        raise StompRefusal("Version mismatch", f"Supported versions are {SUPPORTED}")
     return found
 
 
@@ -99,10 +104,12 @@ def connected(greeting: Greeting, session: str) -> list[tuple[str, str]]:
 def open_connection(amqp: AmqpSide, greeting: Greeting, opened: Callable[[], None]) -> None:
     """All at once: the connection takes one after the other, and waits for the login in between."""
     limits = amqp.connection.limits
-    response = f"\0{greeting.login}\0{greeting.passcode}".encode()
+    mechanism, response = "PLAIN", f"\0{greeting.login}\0{greeting.passcode}".encode()
+    if amqp.connection.peer.certificate and not greeting.login:
+        mechanism, response = "EXTERNAL", b""
     amqp.say(PROTOCOL_HEADER)
     amqp.expect(0, ConnectionStart)
-    amqp.ask(0, ConnectionStartOk(PROPERTIES, "PLAIN", response), ConnectionTune)
+    amqp.ask(0, ConnectionStartOk(PROPERTIES, mechanism, response), ConnectionTune)
     amqp.tell(0, ConnectionTuneOk(limits.channel_max, limits.frame_max, 0))
     host = greeting.host
     if host not in amqp.connection.broker.vhosts and _is_address(host):

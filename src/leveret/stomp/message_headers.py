@@ -16,7 +16,7 @@ from leveret.stomp.refusals import StompRefusal
 from leveret.wire.fields import EPOCH, LAST_SECOND, FarTime, FieldValue, Table
 from leveret.wire.properties import Properties
 
-PERSISTENT, TRANSIENT = 2, 1
+PERSISTENT = 2
 TEXTS = {  # header: property
     "content-type": "content_type",
     "content-encoding": "content_encoding",
@@ -27,7 +27,6 @@ TEXTS = {  # header: property
     "type": "type",
     "user-id": "user_id",
     "app-id": "app_id",
-    "cluster-id": "cluster_id",
 }
 MEANT_FOR_US = frozenset(
     {
@@ -42,7 +41,7 @@ MEANT_FOR_US = frozenset(
         *TEXTS,
     }
 )
-SET_BY_US = frozenset({*MEANT_FOR_US, "subscription", "message-id", "ack", "redelivered"})
+SET_BY_US = frozenset({"destination", "content-length", "subscription", "message-id", "ack", "redelivered"})
 SCHEDULED_DELAY = "AMQ_SCHEDULED_DELAY"
 GROUP = "JMSXGroupID"
 MOST_MS = 1 << 53
@@ -55,8 +54,8 @@ def properties_of_send(frame: Frame, wall: float) -> Properties:
     for header, name in TEXTS.items():
         if header in given:
             setattr(properties, name, _short(header, given[header]))
-    if "persistent" in given:
-        properties.delivery_mode = PERSISTENT if frame.flag("persistent") else TRANSIENT
+    if frame.flag("persistent"):
+        properties.delivery_mode = PERSISTENT
     priority = frame.number("priority")
     if priority is not None:
         properties.priority = min(priority, 255)
@@ -83,7 +82,17 @@ def _short(header: str, value: str) -> str:
 
 
 def headers_of_message(properties: Properties) -> Iterator[tuple[str, str]]:
-    """What a message says of itself, beside its destination and its place in the subscription."""
+    """What a message says of itself, beside its destination and its place in the subscription. A property goes before
+    an application header of the same name."""
+    said = dict(_of_properties(properties))
+    yield from said.items()
+    for name, field in (properties.headers or {}).items():
+        text = _text(field)
+        if text is not None and name and name not in SET_BY_US and name not in said:
+            yield name, text
+
+
+def _of_properties(properties: Properties) -> Iterator[tuple[str, str]]:
     for header, name in TEXTS.items():
         value: str | None = getattr(properties, name)
         if value is not None:
@@ -94,10 +103,6 @@ def headers_of_message(properties: Properties) -> Iterator[tuple[str, str]]:
         yield "priority", str(properties.priority)
     if properties.timestamp is not None:
         yield "timestamp", _text(properties.timestamp) or ""
-    for name, field in (properties.headers or {}).items():
-        text = _text(field)
-        if text is not None and name and name not in SET_BY_US:
-            yield name, text
 
 
 def reply_destination(reply_to: str) -> str:

@@ -13,6 +13,7 @@ from leveret.queues.options import COMPARED
 from leveret.stomp.amqp_side import PUBLISHING, AmqpSide
 from leveret.stomp.destinations import QUEUE, TEMP_PREFIX, TEMP_QUEUE, parse
 from leveret.stomp.frame import Frame
+from leveret.stomp.known_queues import KnownQueues
 from leveret.stomp.message_headers import properties_of_send
 from leveret.stomp.refusals import StompRefusal
 from leveret.wire.fields import FieldValue, Table
@@ -21,17 +22,15 @@ from leveret.wire.methods import QueueDeclare, QueueDeclareOk
 if TYPE_CHECKING:
     from leveret.stomp.subscribing import Subscribing
 
-MOST_KNOWN = 1_000  # queues that are not declared again
-
 
 class Sending:
     __slots__ = ("_amqp", "_known", "_next", "_receipts", "_subscribing", "_temporary", "_wall")
 
-    def __init__(self, amqp: AmqpSide, subscribing: Subscribing, wall: Callable[[], float]) -> None:
+    def __init__(self, amqp: AmqpSide, known: KnownQueues, subscribing: Subscribing, wall: Callable[[], float]) -> None:
         self._amqp = amqp
+        self._known = known
         self._subscribing = subscribing
         self._wall = wall
-        self._known: set[str] = set()
         self._temporary: dict[str, str] = {}  # what their owner calls them: queue
         self._next = 1  # number of the next publish
         self._receipts: dict[int, str] = {}  # what waits for a confirm
@@ -47,24 +46,15 @@ class Sending:
         """The publish for this channel; what it needs is made before."""
         destination = parse(frame.need("destination"))
         if destination.kind == TEMP_QUEUE:
-            raise StompRefusal("Invalid destination", "a /temp-queue is for reply-to only: SEND to its /reply-queue")
+            text = f"{frame.headers['destination'][:256]!r} is not a valid destination for 'SEND'"
+            raise StompRefusal("Invalid destination", f"{text}\nIt is for reply-to only: SEND to its /reply-queue")
         properties = properties_of_send(frame, self._wall())
         if properties.reply_to is not None and properties.reply_to.startswith(TEMP_PREFIX):
             properties.reply_to = self._temporary_queue(properties.reply_to)
-        if destination.kind == QUEUE and not self._is_there(destination.name):
+        if destination.kind == QUEUE and destination.name not in self._known:
             self._amqp.ask(channel, declaration(frame, destination.name, COMPARED), QueueDeclareOk)
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
             self._known.add(destination.name)
         return self._amqp.message(channel, destination.exchange, destination.key, properties, frame.body)
-
-    def _is_there(self, queue: str) -> bool:
-        """Whether we have declared it, and nobody has deleted it since."""
-        if queue not in self._known:
-            return False
-        if not self._amqp.has_queue(queue):
-            self._amqp.flush()  # the declaration may be among what was gathered
-        return self._amqp.has_queue(queue)
 
     def _temporary_queue(self, destination: str) -> str:
         name = parse(destination).name
@@ -97,12 +87,14 @@ class Sending:
 
 
 def declaration(frame: Frame, queue: str, names: tuple[str, ...] | None = None) -> QueueDeclare:
-    """With the arguments that the frame gives: those of these names, or all that begin with x-."""
+    """With the arguments that the frame gives: those of these names, or all that begin with x-. What is not durable is
+    the connection's own and goes with it, unless the frame says otherwise."""
+    durable = frame.flag("durable", default=True)
     return QueueDeclare(
         queue,
-        durable=frame.flag("durable", default=True),
-        exclusive=frame.flag("exclusive"),
-        auto_delete=frame.flag("auto-delete"),
+        durable=durable,
+        exclusive=frame.flag("exclusive", default=not durable),
+        auto_delete=frame.flag("auto-delete", default=not durable),
         arguments=arguments_of(frame, names),
     )
 

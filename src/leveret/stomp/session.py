@@ -14,13 +14,15 @@ import secrets
 from collections.abc import Callable
 from typing import Protocol
 
+from leveret.errors import AccessRefused, NotAllowed
 from leveret.logs import get_log
 from leveret.session.connection import Connection
 from leveret.stomp.amqp_side import CONSUMING, AmqpSide
 from leveret.stomp.destinations import shown
-from leveret.stomp.frame import Frame, encode
+from leveret.stomp.frame import SUPPORTED, Frame, encode
 from leveret.stomp.frame_reader import StompReader, after_login
 from leveret.stomp.greeting import Greeting, connected, greeting_of, open_connection
+from leveret.stomp.known_queues import KnownQueues
 from leveret.stomp.message_headers import headers_of_message
 from leveret.stomp.refusals import StompRefusal
 from leveret.stomp.sending import Sending
@@ -54,8 +56,9 @@ class StompSession:
         self._reader = StompReader()
         self._name = f"session-{secrets.token_urlsafe(16)}"
         self._amqp = AmqpSide(connection, self)
-        self._subscribing = Subscribing(self._amqp, self._name)
-        self._sending = Sending(self._amqp, self._subscribing, connection.broker.clock.wall)
+        known = KnownQueues(self._amqp)
+        self._subscribing = Subscribing(self._amqp, known, self._name)
+        self._sending = Sending(self._amqp, known, self._subscribing, connection.broker.clock.wall)
         limit = connection.limits.max_partial_bytes
         self._transactions = Transactions(self._amqp, self._subscribing, limit, connection.hold_partial)
         self._greeting: Greeting | None = None
@@ -81,18 +84,20 @@ class StompSession:
     def receive(self, data: bytes) -> None:
         """Bytes in any slicing."""
         self._connection.intake.heard = True
-        if self._is_over or self._leaving is not None:
+        if self._is_done():
             return
         self._reader.feed(data)
         if self._greeting is None or self._is_open:  # else the login is not decided yet
             self._go_on()
 
     def _go_on(self) -> None:
+        if self._is_done():
+            return
         frame: Frame | None = None
         try:
             for frame in self._reader.frames():
                 self._take(frame)
-                if self._is_over or self._leaving is not None or not self._is_open:
+                if self._is_done() or not self._is_open:
                     break
                 frame = None
         except StompRefusal as refusal:
@@ -104,11 +109,15 @@ class StompSession:
         self._amqp.flush()
         self._flush()
 
+    def _is_done(self) -> bool:
+        """Nothing that the peer still says has a meaning."""
+        return self._is_over or self._leaving is not None
+
     def _take(self, frame: Frame) -> None:
         if frame.command in ("CONNECT", "STOMP"):
             if self._is_open:
                 raise StompRefusal("Illegal command", "this connection is logged in already")
-            self._greeting = greeting_of(frame)
+            self._greeting = greeting_of(frame, is_certified=bool(self._connection.peer.certificate))
             self._reader.version = self._greeting.version
             self._connection.protocol = f"STOMP {self._greeting.version}"
             open_connection(self._amqp, self._greeting, self._opened)
@@ -151,7 +160,9 @@ class StompSession:
         self._sending.forget(self._subscribing.unsubscribe(frame, self._later(frame)))
 
     def _settle(self, frame: Frame) -> None:
-        if not self._transactions.settle(frame, self._later(frame) if "receipt" in frame.headers else None):
+        names_it = "id" if self._reader.version == "1.2" else "message-id"
+        done = self._later(frame) if "receipt" in frame.headers else None
+        if not self._transactions.settle(frame, names_it, done):
             self._receipt(frame)
 
     def _begin(self, frame: Frame) -> None:
@@ -212,11 +223,12 @@ class StompSession:
     def delivered(self, envelope: BasicDeliver, properties: Properties, body: bytes) -> None:
         subscription, name = self._subscribing.hand_out(envelope.consumer_tag, envelope.delivery_tag)
         headers = [
-            ("subscription", subscription.id),
             ("destination", shown(envelope.exchange, envelope.routing_key)),
             ("message-id", name),
             ("redelivered", "true" if envelope.redelivered else "false"),
         ]
+        if subscription.id:
+            headers.insert(0, ("subscription", subscription.id))
         if subscription.mode != "auto" and self._reader.version == "1.2":
             headers.append(("ack", name))
         headers += headers_of_message(properties)
@@ -235,15 +247,20 @@ class StompSession:
         gone = self._subscribing.cancelled(consumer_tag)
         if gone is not None:
             self._sending.forget(gone.queue)
-            text = f"The server has canceled a subscription.\nNo more messages will be delivered for {gone.id}.\n"
-            headers = [("message", "Server cancelled subscription"), ("subscription", gone.id)]
-            self._error(headers, text)
+            name = gone.id or gone.tag
+            text = f"The server has canceled a subscription.\nNo more messages will be delivered for {name}.\n"
+            headers = [("message", "Server cancelled subscription")]
+            self._error([*headers, ("subscription", gone.id)] if gone.id else headers, text)
 
     def ended(self, code: int, text: str) -> None:
         """A channel or the connection was closed by an error."""
         if not self._is_open and self._greeting is not None:
-            detail = f"Access refused for user '{self._greeting.login}'" if code == 403 else text
-            raise StompRefusal("Bad CONNECT", detail)
+            greeting = self._greeting
+            if code == AccessRefused.code and greeting.login:
+                text = f"Access refused for user '{greeting.login}'"
+            elif code == NotAllowed.code and greeting.host not in self._connection.broker.vhosts:
+                text = f"Virtual host '{greeting.host}' access denied"
+            raise StompRefusal("Bad CONNECT", text)
         raise StompRefusal(text.partition(" - ")[0].lower(), text)
 
     # ---- the end
@@ -258,7 +275,7 @@ class StompSession:
 
     def _error(self, headers: list[tuple[str, str]], text: str) -> None:
         body = text.encode("utf-8", "replace")
-        plain = [("content-type", "text/plain"), ("content-length", str(len(body)))]
+        plain = [("content-type", "text/plain"), ("version", SUPPORTED), ("content-length", str(len(body)))]
         self._say("ERROR", headers + plain, body)
 
     def _end(self) -> None:

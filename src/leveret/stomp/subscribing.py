@@ -18,8 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from leveret.stomp.amqp_side import CONSUMING, AmqpSide
-from leveret.stomp.destinations import QUEUE, TEMP_QUEUE, Destination, parse
+from leveret.stomp.destinations import QUEUE, TEMP_PREFIX, TEMP_QUEUE, Destination, parse
 from leveret.stomp.frame import Frame
+from leveret.stomp.known_queues import KnownQueues
 from leveret.stomp.refusals import StompRefusal
 from leveret.stomp.sending import arguments_of, declaration
 from leveret.wire.fields import Table
@@ -49,7 +50,7 @@ Done = Callable[[], None]
 @dataclass(slots=True, eq=False)
 class Subscription:
     tag: str  # of the consumer
-    id: str  # as MESSAGE names it
+    id: str  # as MESSAGE names it; empty if its destination alone does
     queue: str
     mode: str
     durable: bool
@@ -57,10 +58,11 @@ class Subscription:
 
 
 class Subscribing:
-    __slots__ = ("_amqp", "_leaving", "_owed", "_session", "_subscriptions")
+    __slots__ = ("_amqp", "_known", "_leaving", "_owed", "_session", "_subscriptions")
 
-    def __init__(self, amqp: AmqpSide, session: str) -> None:
+    def __init__(self, amqp: AmqpSide, known: KnownQueues, session: str) -> None:
         self._amqp = amqp
+        self._known = known
         self._session = session
         self._subscriptions: dict[str, Subscription] = {}  # by tag
         self._leaving: dict[str, deque[Subscription]] = {}  # by tag: UNSUBSCRIBE is said and not answered
@@ -72,33 +74,42 @@ class Subscribing:
         text = frame.need("destination")
         destination = parse(text)
         if destination.kind == TEMP_QUEUE:
-            raise StompRefusal("Invalid destination", "a /temp-queue is for reply-to only, and needs no SUBSCRIBE")
+            text = f"{text[:256]!r} is not a valid destination for 'SUBSCRIBE'"
+            raise StompRefusal("Invalid destination", f"{text}\nIt is for reply-to only, and needs no SUBSCRIBE")
         mode = frame.get("ack") or "auto"
         if mode not in ACK_MODES:
             raise StompRefusal("Invalid header", f"SUBSCRIBE has ack:{mode[:64]}, expected {', '.join(ACK_MODES)}")
         tag, id_ = _names(frame)
-        if tag in self._subscriptions:
-            raise StompRefusal("Duplicated subscription identifier", f"there is a subscription {id_!r} already")
-        durable = frame.flag("durable") or frame.flag("persistent")
+        if id_.startswith(TEMP_PREFIX):
+            raise StompRefusal("Invalid id", f"SUBSCRIBE 'id' may not start with {TEMP_PREFIX}")
+        self._refuse_duplicate(tag)
+        durable = _is_durable(frame)
         queue = self._queue_of(frame, destination, text, durable and not destination.is_queue)
         made = Subscription(tag, id_, queue, mode, durable and not destination.is_queue)
         self._subscriptions[tag] = made
         self._consume(frame, destination, made, done)
 
+    def _refuse_duplicate(self, tag: str) -> None:
+        if tag in self._subscriptions:
+            text = f"A subscription identified by '{tag}' already exists."
+            raise StompRefusal("Duplicated subscription identifier", text)
+
     def _queue_of(self, frame: Frame, destination: Destination, text: str, durable: bool) -> str:
         amqp = self._amqp
         if destination.is_queue:
-            if destination.kind == QUEUE:
+            if destination.kind == QUEUE and destination.name not in self._known:
                 declare = declaration(frame, destination.name)
                 declare.arguments = {name: declare.arguments[name] for name in _of_queues(declare.arguments)}
                 amqp.ask(CONSUMING, declare, QueueDeclareOk)
+                self._known.add(destination.name)
             return destination.name
-        queue = frame.get(QUEUE_NAME) or _subscription_queue(text, frame.need("id") if durable else None)
+        given = frame.get(QUEUE_NAME)
+        queue = given or _subscription_queue(text, frame.need("id") if durable else None)
         arguments = arguments_of(frame)
         declare = QueueDeclare(
             queue,
             durable=durable,
-            exclusive=frame.flag("exclusive", default=not durable),
+            exclusive=frame.flag("exclusive", default=not durable and not given),  # who knows its name may share it
             auto_delete=frame.flag("auto-delete", default=not durable),
             arguments={name: arguments[name] for name in _of_queues(arguments)},
         )
@@ -136,8 +147,7 @@ class Subscribing:
         """A queue for answers, whose messages come by themselves; its name."""
         queue = f"stomp-temp-{secrets.token_urlsafe(16)}"
         tag = f"T_{destination}"
-        if tag in self._subscriptions:
-            raise StompRefusal("Duplicated subscription identifier", f"there is a subscription {destination!r} already")
+        self._refuse_duplicate(tag)
         self._subscriptions[tag] = Subscription(tag, destination, queue, "auto", durable=False)
         ask = self._amqp.ask
         ask(CONSUMING, QueueDeclare(queue, exclusive=True, auto_delete=True), QueueDeclareOk)
@@ -147,10 +157,11 @@ class Subscribing:
     def unsubscribe(self, frame: Frame, done: Done) -> str:
         """The queue it consumed from. What it owes may still be settled."""
         tag, id_ = _names(frame)
+        ends = _is_durable(frame)
         gone = self._subscriptions.pop(tag, None)
         if gone is None:
-            raise StompRefusal("Subscription not found", f"there is no subscription {id_!r}")
-        ends = frame.flag("durable") or frame.flag("persistent")
+            text = f"UNSUBSCRIBE must refer to an existing subscription.\nThere is no {id_ or tag!r}."
+            raise StompRefusal("No subscription found", text)
         self._leaving.setdefault(tag, deque()).append(gone)
 
         def left() -> None:
@@ -182,14 +193,21 @@ class Subscribing:
             self._owed[tag] = subscription
         return subscription, f"{consumer_tag}@@{self._session}@@{tag}"
 
-    def claim(self, frame: Frame) -> tuple[Subscription, list[int]]:
-        """The delivery tags that an ACK or NACK speaks for; they are not owed any more."""
-        name = frame.need("id", "message-id")
-        _, session, number = ("", "", *name.rsplit("@@", 2))[-3:]
-        tag = int(number) if number.isascii() and number.isdigit() and len(number) < 19 else -1
+    def claim(self, frame: Frame, names_it: str) -> tuple[Subscription, list[int]]:
+        """The delivery tags that an ACK or NACK speaks for; they are not owed any more. ``names_it`` is the header that
+        names the message; the one of other versions does too."""
+        name = frame.get(names_it, "id", "message-id")
+        if name is None:
+            raise StompRefusal("Missing header", f'"{frame.command}" must include the "{names_it}" header')
+        consumer_tag, session, number = ("", "", *name.rsplit("@@", 2))[-3:]
+        if not (consumer_tag and number.isascii() and number.isdigit() and len(number) < 19):
+            raise StompRefusal("Invalid header", f'"{frame.command}" must include a valid "{names_it}" header')
+        tag = int(number)
         subscription = self._owed.get(tag) if session == self._session else None
         if subscription is None:
-            raise StompRefusal("Message not found", f"no message {name[:256]!r} waits for {frame.command}")
+            if session == self._session and consumer_tag in self._subscriptions:
+                raise StompRefusal("precondition_failed", f"PRECONDITION_FAILED - unknown delivery tag {tag}")
+            raise StompRefusal("Subscription not found", f'Message with id "{name[:256]}" has no subscription')
         tags = [tag]
         if subscription.mode == "client":
             tags = []
@@ -210,15 +228,22 @@ class Subscribing:
 
 
 def _names(frame: Frame) -> tuple[str, str]:
-    """The consumer's tag and the subscription's name, as the plugin of RabbitMQ forms them."""
-    id_ = frame.get("id")
-    if id_:
-        tag = f"T_{id_}"
-    else:
-        tag = id_ = f"Q_{frame.need('destination', 'id')}"
+    """The consumer's tag, as the plugin of RabbitMQ forms it, and the id, empty if there is none."""
+    id_, destination = frame.get("id") or "", frame.get("destination")
+    if not id_ and not destination:
+        text = f"{frame.command} must include a 'destination' or 'id' header"
+        raise StompRefusal("Missing destination or id", text)
+    tag = f"T_{id_}" if id_ else f"Q_{destination}"
     if len(tag.encode()) > 255:
         raise StompRefusal("Invalid header", f"{frame.command} has an id of more than 250 bytes")
     return tag, id_
+
+
+def _is_durable(frame: Frame) -> bool:
+    durable = frame.flag("durable") or frame.flag("persistent")
+    if durable and not frame.get("id"):
+        raise StompRefusal("Missing Header", "Header 'id' is required for durable subscriptions")
+    return durable
 
 
 def _of_queues(arguments: Table) -> list[str]:

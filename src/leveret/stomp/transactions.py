@@ -67,7 +67,7 @@ class Transactions:
             return None
         found = self._open.get(name)
         if found is None:
-            raise StompRefusal("Bad transaction", f"Invalid transaction identifier: {name[:256]!r}")
+            raise StompRefusal("Bad transaction", f'Invalid transaction identifier: "{name[:256]}"')
         return found
 
     def add(self, transaction: Transaction, data: bytes) -> None:
@@ -107,10 +107,11 @@ class Transactions:
 
     # ---- acks
 
-    def settle(self, frame: Frame, done: Done) -> bool:
-        """ACK or NACK, now or with its transaction; whether ``done`` will be called later."""
+    def settle(self, frame: Frame, names_it: str, done: Done) -> bool:
+        """ACK or NACK of the message that the header ``names_it`` names, now or with its transaction; whether ``done``
+        will be called later."""
         transaction = self.named(frame)
-        subscription, tags = self._subscribing.claim(frame)
+        subscription, tags = self._subscribing.claim(frame, names_it)
         requeue = frame.flag("requeue", default=True)
         ack = frame.command == "ACK"
         methods = [BasicAck(tag) if ack else BasicNack(tag, requeue=requeue) for tag in tags]

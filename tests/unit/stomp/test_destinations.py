@@ -14,12 +14,12 @@ from leveret.stomp.refusals import StompRefusal
         ("/queue/a", Destination("queue", "a", "", "a")),
         ("plain", Destination("queue", "plain", "", "plain")),
         ("/queue/a%2Fb", Destination("queue", "a/b", "", "a/b")),
-        ("/amq/queue/a", Destination("amq-queue", "a", "", "a")),
+        ("/amq/queue/a", Destination("amqqueue", "a", "", "a")),
         ("/topic/a.*.#", Destination("topic", "", "amq.topic", "a.*.#")),
         ("/exchange/x", Destination("exchange", "", "x", "")),
         ("/exchange/x/k%2Fl", Destination("exchange", "", "x", "k/l")),
-        ("/temp-queue/t", Destination("temp-queue", "t", "", "t")),
-        ("/reply-queue/a/b", Destination("reply-queue", "a/b", "", "a/b")),
+        ("/temp-queue/t", Destination("temp_queue", "t", "", "t")),
+        ("/reply-queue/a/b", Destination("reply_queue", "a/b", "", "a/b")),
     ],
 )
 def test_a_destination_is_read(text: str, meant: Destination) -> None:
@@ -47,7 +47,7 @@ def test_a_destination_that_leads_nowhere_is_refused(text: str, message: str) ->
         ("", "a/b%", "/queue/a%2Fb%25"),
         ("amq.topic", "a.b", "/topic/a.b"),
         ("x", "k", "/exchange/x/k"),
-        ("x", "", "/exchange/x/"),
+        ("x", "", "/exchange/x"),
     ],
 )
 def test_where_a_message_went_is_shown_as_a_destination(exchange: str, key: str, text: str) -> None:

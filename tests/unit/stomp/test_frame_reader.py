@@ -40,10 +40,21 @@ def test_headers_are_unescaped_as_their_version_says(version: str, written: byte
     assert list(frame.headers.items()) == [meant]
 
 
-@pytest.mark.parametrize(("version", "value"), [("1.2", rb"\t"), ("1.1", rb"\r"), ("1.2", b"\\")])
+@pytest.mark.parametrize(("version", "value"), [("1.2", rb"\t"), ("1.1", rb"\t"), ("1.2", b"\\")])
 def test_an_unknown_escape_is_refused(version: str, value: bytes) -> None:
     with pytest.raises(StompRefusal, match="escape sequence"):
         read(b"SEND\na:" + value + b"\n\n\0", version)
+
+
+def test_a_carriage_return_may_be_escaped_in_1_1_too() -> None:
+    (frame,) = read(b"SEND\na:b\\rc\n\n\0", "1.1")
+    assert frame.headers == {"a": "b\rc"}
+
+
+@pytest.mark.parametrize(("version", "value"), [("1.0", "b "), ("1.1", "  b "), ("1.2", "  b ")])
+def test_blanks_before_a_value_are_the_style_of_1_0(version: str, value: str) -> None:
+    (frame,) = read(b"SEND\na:  b \n\n\0", version)
+    assert frame.headers == {"a": value}
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])

@@ -44,7 +44,7 @@ def test_a_version_that_nobody_speaks_is_refused(house: House) -> None:
     [
         ({"passcode": "wrong"}, b"Access refused for user 'guest'"),
         ({"login": "nobody"}, b"Access refused for user 'nobody'"),
-        ({"host": "elsewhere"}, b"vhost elsewhere not found"),
+        ({"host": "elsewhere"}, b"Virtual host 'elsewhere' access denied"),
         ({"heart_beat": "soon"}, b"is not two numbers"),
         ({"heart_beat": "1,2,3"}, b"is not two numbers"),
     ],
@@ -109,3 +109,17 @@ def test_connect_is_said_once(house: House) -> None:
     peer = StompPeer.open(house)
     (answer,) = peer.connect()
     assert (answer.command, answer["message"]) == ("ERROR", "Illegal command")
+
+
+def test_in_1_0_blanks_before_values_are_no_part_of_them(house: House) -> None:
+    """As the examples of that version are written."""
+    peer = StompPeer(house)
+    (answer,) = peer.connect("1.0", login=" guest", passcode=" secret", host=" /", heart_beat=" 0,2000")
+    assert (answer.command, answer["version"], answer["heart-beat"]) == ("CONNECTED", "1.0", "2000,0")
+    (refused,) = StompPeer(house).connect("1.1", login=" guest")
+    assert refused.body == b"Access refused for user ' guest'\n"
+
+
+def test_an_error_says_which_versions_there_are(house: House) -> None:
+    (refused,) = StompPeer(house).connect("1.2", passcode="wrong")
+    assert (refused["message"], refused["version"]) == ("Bad CONNECT", "1.0,1.1,1.2")

@@ -151,3 +151,17 @@ def test_a_bug_ends_the_peer_and_nobody_else(
     assert (error.command, error["message"]) == ("ERROR", "internal_error")
     assert "bug while answering" in caplog.text
     assert not other.socket.closed
+
+
+def test_an_error_is_told_once_however_soon_it_comes(house: House) -> None:
+    """What follows CONNECT is looked at when the login is decided; a frame may come before that look."""
+    peer = StompPeer.open(house)
+    peer.session.receive(b"HELLO\n\n\0")
+    peer.session._go_on()  # as the loop calls it behind CONNECTED, if it has read the socket first
+    assert [frame["message"] for frame in peer.heard()] == ["Bad command"]
+
+
+def test_nothing_behind_disconnect_is_done(house: House, peer: StompPeer) -> None:
+    peer.feed(made("DISCONNECT", {"receipt": "bye"}) + made("SEND", {"destination": "/queue/late"}, b"m"))
+    assert receipts(peer) == ["bye"]
+    assert "late" not in house.vhost.queues

@@ -64,7 +64,7 @@ def test_without_an_id_a_subscription_is_named_by_its_destination(house: House) 
     peer = StompPeer.open(house, "1.0")
     peer.ask("SUBSCRIBE", destination="/queue/q")
     (message,) = peer.ask("SEND", b"m", destination="/queue/q")
-    assert (message["subscription"], "ack" in message.headers) == ("Q_/queue/q", False)
+    assert ("subscription" in message.headers, "ack" in message.headers) == (False, False)
     (receipt,) = peer.ask("UNSUBSCRIBE", destination="/queue/q", receipt="u")
     assert receipt.command == "RECEIPT"
 
@@ -81,7 +81,7 @@ def test_client_acks_speak_for_all_before_them_of_their_subscription(house: Hous
     assert receipt.command == "RECEIPT"
     assert (house.queue("a").unacked, house.queue("b").unacked) == (1, 2)
     (error,) = peer.ask("ACK", id=messages[0]["ack"])
-    assert (error.command, error["message"]) == ("ERROR", "Message not found")
+    assert (error.command, error["message"]) == ("ERROR", "precondition_failed")
 
 
 def test_individual_acks_speak_for_themselves(house: House, peer: StompPeer) -> None:
@@ -134,7 +134,7 @@ def test_auto_needs_no_ack(house: House, peer: StompPeer) -> None:
     (message,) = peer.ask("SEND", b"m", destination="/queue/q")
     assert (house.queue("q").unacked, "ack" in message.headers) == (0, False)
     (error,) = peer.ask("ACK", id=message["message-id"])
-    assert error["message"] == "Message not found"
+    assert error["message"] == "precondition_failed"
 
 
 def test_a_topic_reaches_those_who_subscribed(house: House, peer: StompPeer) -> None:
@@ -207,8 +207,8 @@ def test_an_exclusive_consumer_is_alone(house: House, peer: StompPeer) -> None:
         ({"destination": "/queue/q", "id": "b", "ack": "often"}, "Invalid header"),
         ({"destination": "/queue/q", "id": "b", "selector": "= ="}, "precondition_failed"),
         ({"destination": "/queue/q", "id": "b" * 300}, "Invalid header"),
-        ({"destination": "/topic/t", "durable": "true"}, "Missing header"),
-        ({"id": "b"}, "Missing header"),
+        ({"destination": "/topic/t", "durable": "true"}, "Missing Header"),
+        ({"id": "b"}, "Missing destination"),
     ],
 )
 def test_a_subscription_that_cannot_be_is_an_error(
@@ -287,7 +287,7 @@ def test_an_ack_of_another_connection_is_refused(house: House, peer: StompPeer) 
     assert len(other.heard()) <= 1
     wrong = peer if message["ack"].split("@@")[1] != peer.session._name else other
     (error,) = [frame for frame in wrong.ask("ACK", id=message["ack"]) if frame.command == "ERROR"]
-    assert error["message"] == "Message not found"
+    assert error["message"] == "Subscription not found"
 
 
 def test_letters_that_would_break_a_frame_are_made_harmless(house: House, peer: StompPeer) -> None:
@@ -307,7 +307,7 @@ def test_a_message_whose_headers_nobody_can_read_comes_without_them(house: House
 
 def test_unsubscribe_needs_a_subscription(house: House, peer: StompPeer) -> None:
     (error,) = peer.ask("UNSUBSCRIBE", id="a")
-    assert (error.command, error["message"]) == ("ERROR", "Subscription not found")
+    assert (error.command, error["message"]) == ("ERROR", "No subscription found")
 
 
 def test_after_unsubscribe_what_was_given_can_still_be_acked(house: House, peer: StompPeer) -> None:
@@ -316,3 +316,62 @@ def test_after_unsubscribe_what_was_given_can_still_be_acked(house: House, peer:
     peer.ask("UNSUBSCRIBE", id="a")
     assert peer.ask("ACK", id=message["ack"]) == []
     assert house.queue("q").unacked == 0
+
+
+def test_what_a_subscribe_has_made_a_send_takes_as_it_is(peer: StompPeer) -> None:
+    """The queue is declared by whoever of this connection names it first, with the headers given there."""
+    peer.ask("SUBSCRIBE", destination="/queue/short", id="1", x_message_ttl=60_000, auto_delete="true")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/short")
+    assert (message.command, message.body) == ("MESSAGE", b"m")
+
+
+def test_a_subscribe_declares_anew_what_was_deleted(house: House, peer: StompPeer) -> None:
+    peer.ask("SEND", b"m", destination="/queue/q")
+    house.vhost.delete_queue("q")
+    (receipt,) = peer.ask("SUBSCRIBE", destination="/queue/q", id="1", x_message_ttl=60_000, receipt="r")
+    assert receipt.command == "RECEIPT"
+    assert house.queue("q").arguments == {"x-message-ttl": 60_000}
+
+
+@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+def test_a_queue_that_is_not_durable_is_the_connections_own(house: House, peer: StompPeer, command: str) -> None:
+    peer.ask(command, destination="/queue/own", id="1", durable="false")
+    own = house.queue("own")
+    assert (own.durable, own.owner is peer.connection, own.auto_delete) == (False, True, True)
+    peer.ask(command, destination="/queue/shared", id="2", durable="false", exclusive="false", auto_delete="false")
+    shared = house.queue("shared")
+    assert (shared.durable, shared.owner, shared.auto_delete) == (False, None, False)
+
+
+def test_subscribers_that_name_their_queue_share_it(house: House) -> None:
+    """Each message goes to one of them."""
+    one, two = StompPeer.open(house), StompPeer.open(house)
+    for peer in (one, two):
+        (receipt,) = peer.ask("SUBSCRIBE", destination="/topic/work", id="w", x_queue_name="crew", receipt="r")
+        assert receipt.command == "RECEIPT"
+    for body in (b"1", b"2"):
+        one.feed(made("SEND", {"destination": "/topic/work"}, body))
+    assert len(house.queue("crew").consumers) == 2
+    assert sorted(one.bodies() + two.bodies()) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("version", "headers", "message", "text"),
+    [
+        ("1.2", {}, "Missing header", '"ACK" must include the "id" header'),
+        ("1.1", {}, "Missing header", '"ACK" must include the "message-id" header'),
+        ("1.2", {"id": "nonsense"}, "Invalid header", '"ACK" must include a valid "id" header'),
+        ("1.2", {"id": "T_s@@elsewhere@@1"}, "Subscription not found", 'Message with id "T_s@@elsewhere@@1" has no'),
+    ],
+)
+def test_an_ack_of_nothing_says_why(
+    house: House, version: str, headers: dict[str, object], message: str, text: str
+) -> None:
+    (error,) = StompPeer.open(house, version).ask("ACK", **headers)
+    assert error["message"] == message
+    assert error.body.decode().startswith(text)
+
+
+def test_the_ids_of_answers_are_taken(peer: StompPeer) -> None:
+    (error,) = peer.ask("SUBSCRIBE", destination="/queue/q", id="/temp-queue/x")
+    assert error["message"] == "Invalid id"

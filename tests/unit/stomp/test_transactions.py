@@ -100,9 +100,9 @@ def test_who_leaves_before_the_commit_has_done_nothing(house: House, peer: Stomp
     ("command", "headers", "message"),
     [
         ("BEGIN", {"transaction": "open"}, "Transaction already exists"),
-        ("BEGIN", {}, "Missing header"),
+        ("BEGIN", {}, "Missing transaction"),
         ("COMMIT", {"transaction": "none"}, "Bad transaction"),
-        ("COMMIT", {}, "Missing header"),
+        ("COMMIT", {}, "Missing transaction"),
         ("ABORT", {"transaction": "none"}, "Bad transaction"),
         ("SEND", {"transaction": "none", "destination": "/queue/q"}, "Bad transaction"),
         ("ACK", {"transaction": "none", "id": "x"}, "Bad transaction"),
