@@ -146,7 +146,7 @@ def test_a_backup_under_load_has_all_that_was_confirmed_before_and_the_broker_go
         assert_kept([body for body, _ in found], confirmed, load)
         assert len(confirmed) > 100
         assert all(redelivered for _, redelivered in found)
-        assert f"{len(found)} messages in 1 queues" in told
+        assert f"{len(found)} messages in 1 queue," in told
 
 
 def test_a_backup_of_a_broker_that_was_restarted_marks_what_was_delivered_since(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_backup_without_a_broker_keeps_what_was_delivered_apart(tmp_path: Path
             assert channel.basic_get("q")[2] == b"seen"
         stop(serving)
     folder = another(tmp_path, "other")
-    assert "1 queues" in done("backup", tmp_path / "data", tmp_path / "backup")
+    assert "1 queue," in done("backup", tmp_path / "data", tmp_path / "backup")
     done("restore", tmp_path / "backup", folder / "data")
     with WarmServing(folder) as restored:
         assert drained(restored) == [(b"seen", True), (b"unseen", False)]

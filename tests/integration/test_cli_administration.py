@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from tests.support.serving import SRC
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
+    with Broker(QUIET, clock=FrozenClock(time.time())) as broker:
         yield broker
 
 
@@ -113,16 +114,16 @@ def test_s4_77_definitions_travel_from_one_broker_to_another(cli: Cli, tmp_path:
     cli.done("bindings", "create", "news", "sport", "--routing-key", "sport.#")
     file = tmp_path / "all.json"
     file.touch(0o644)
-    assert "1 queues" in cli.done("definitions", "export", str(file))
+    assert "1 queue" in cli.done("definitions", "export", str(file))
     assert file.stat().st_mode & 0o777 == 0o600
     assert json.loads(cli.done("definitions", "export"))["queues"] == json.loads(file.read_text())["queues"]
     with Broker(QUIET) as other:
         there = Cli(other.http_url, tmp_path)
         report = there.done("definitions", "import", str(file), "--dry-run")
-        assert "created: 1 exchanges, 1 queues, 1 bindings\n" in report
-        assert "  queues 'sport' in vhost '/'\n" in report
+        assert "created: 1 exchange, 1 queue, 1 binding\n" in report
+        assert "  queue 'sport' in vhost '/'\n" in report
         assert there.json("queues", "list") == []
-        assert "1 bindings imported" in there.done("definitions", "import", "-", given=file.read_bytes())
+        assert "1 binding imported" in there.done("definitions", "import", "-", given=file.read_bytes())
         assert there.rows("bindings", "list", "--exchange", "news")[0][4] == "sport.#"
         assert "created: nothing" in there.done("definitions", "import", str(file), "--dry-run")
 
@@ -136,7 +137,7 @@ def test_definitions_that_cannot_be_taken_are_named_one_by_one(cli: Cli, tmp_pat
         assert result.exit_code == 1
         told = result.stderr.splitlines()
         assert told[0].startswith(
-            "cannot be taken: queues 'bad' in vhost 'none': vhost 'none' not found; make the vhost"
+            "cannot be taken: queue 'bad' in vhost 'none': vhost 'none' not found; make the vhost"
         )
         assert told[-1].startswith("leveret: ")
     assert "passed over, unknown here: shovels" in result.stdout

@@ -63,7 +63,7 @@ def test_a_queue_that_is_named_stays_if_it_was_there(cli: Cli, broker: Broker) -
     cli.done("bench", "--seconds", "0.2", "--queue", "new")
     assert [row["name"] for row in cli.json("queues", "list")] == ["mine"]
     broker.vhost().publish("", "mine", b"somebody's")
-    assert "has 1 messages and 0 consumers" in cli.refused("bench", "--queue", "mine", code=2)
+    assert "has 1 message and 0 consumers" in cli.refused("bench", "--queue", "mine", code=2)
     broker.vhost().delete_queue("mine")
 
 

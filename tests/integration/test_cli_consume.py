@@ -128,7 +128,7 @@ def test_what_was_shown_is_acked_on_ctrl_c_and_the_rest_goes_back(
     with LiveCommand("consume", queue, "--url", cli.url, folder=tmp_path) as consume:
         consume.until("later\n")
         consume.interrupt()
-        assert consume.ended() == (0, f"1 messages went back to queue '{queue}'\n")
+        assert consume.ended() == (0, f"1 message went back to queue '{queue}'\n")
     assert vhost.message_count(queue) == 1
 
 

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,7 +28,7 @@ DEAD = ("--argument", "x-dead-letter-exchange=dead")
 
 @pytest.fixture
 def broker() -> Iterator[Broker]:
-    with Broker(QUIET, clock=FrozenClock()) as broker:
+    with Broker(QUIET, clock=FrozenClock(time.time())) as broker:
         yield broker
 
 
@@ -273,6 +274,8 @@ def test_messages_are_moved_and_copied(cli: Cli) -> None:
     assert cli.done("copy", "b", "a") == "2 of 2 messages copied\n"
     assert cli.done("browse", "a", "--raw") == "0\n1\n2\n3\n"
     assert "is queue 'a' itself" in cli.refused("move", "a", "a")
+    ids = [cli.done("copy", "b", "a", "--limit", "1", "--no-wait").strip() for _ in range(40)]
+    assert all(id_.isalnum() for id_ in ids), "an id that begins with a dash would be taken for an option"
     id_ = cli.done("move", "a", "b", "--no-wait").strip()
     assert cli.json("jobs", "show", id_)["kind"] == "move"
     assert id_ in [row[0] for row in cli.rows("jobs", "list")]
@@ -298,7 +301,7 @@ def test_an_interrupted_redrive_is_cancelled_and_says_how_far_it_came(
     line = cli.refused("redrive", "graves", "--rate", "1")
     [job] = api.get("/api/queue-jobs")[1]
     assert job["state"] == "cancelled"
-    assert line == f"leveret: job {job['id']} cancelled: what it has done stays done, {job['done']} messages"
+    assert line == f"leveret: job {job['id']} cancelled: what it has done stays done, 1 message"
     assert cli.json("queues", "show", "work")["messages_ready"] == job["done"] < 20
 
 
@@ -316,7 +319,7 @@ def test_a_terminal_sees_a_bar_and_a_table_that_fits(cli: Cli, tmp_path: Path) -
     moved = at_terminal("move", long, "b", "--url", cli.url, folder=tmp_path, width=60)
     assert "move from" in moved
     assert "1/1" in moved
-    assert moved.rstrip().endswith("1 of 1 messages moved")
+    assert moved.rstrip().endswith("1 of 1 message moved")
 
 
 def at_terminal(*arguments: str, folder: Path, width: int) -> str:

@@ -66,7 +66,7 @@ def test_check_tells_what_is_left_of_queues_that_were_deleted(tmp_path: Path) ->
         serving.process.kill()
     assert [queue["name"] for queue in checked(tmp_path / "data")["queues"]] == ["q"]
     assert checked(tmp_path / "data")["deleted_queues"][0]["messages"] == 1
-    assert "Of queues that no longer exist: 1 messages" in done("check", tmp_path / "data")
+    assert "Of queues that no longer exist: 1 message," in done("check", tmp_path / "data")
 
 
 def test_check_refuses_a_directory_in_use_and_the_broker_goes_on(tmp_path: Path) -> None:

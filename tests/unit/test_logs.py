@@ -115,3 +115,24 @@ def test_an_embedding_process_that_configures_nothing_sees_and_loses_nothing() -
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={"PYTHONPATH": SRC})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("format", ["human", "json"])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("amqp://anna:hunter2@shop/orders", "amqp://anna:***@shop/orders"),
+        ("amqp://anna:hunt@er2@shop", "amqp://anna:***@shop"),
+        ("tried amqp://:hunt/er2@shop twice", "tried amqp://:***@shop twice"),
+        ("amqp://anna@shop:5672/a", "amqp://anna@shop:5672/a"),
+        ("127.0.0.1:5 -> 127.0.0.1:6", "127.0.0.1:5 -> 127.0.0.1:6"),
+    ],
+)
+def test_s4_72_the_password_in_an_address_is_never_written(
+    out: io.StringIO, format: str, text: str, shown: str
+) -> None:
+    """A client may call its connection by the address that it connects to."""
+    configure_logs(format, "info", out)
+    get_log("x").info("connection open", client=text)
+    assert shown in out.getvalue()
+    assert "hunt" not in out.getvalue()

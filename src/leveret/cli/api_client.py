@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from leveret.cli.remedies import for_a_person, not_found, only_leveret
 from leveret.errors import LeveretError
 
 Row = dict[str, Any]
@@ -23,6 +24,8 @@ SECONDS = 60.0  # for an answer; an import of many definitions asks for more
 PORTS = {"http": 15672, "https": 15671}
 BYTES = "surrogateescape"  # what is no text on the command line travels as the bytes it was
 MOST_SHOWN = 200  # characters of an answer that is no JSON
+ACCEPTED = "application/json, */*;q=0.1"  # RabbitMQ purges for nobody who takes JSON alone
+HAS_NOT = (400, 404, 405, 406)  # RabbitMQ, without a word more, at a path that it does not have
 
 
 class CommandProblem(LeveretError):
@@ -94,9 +97,12 @@ class Login(NamedTuple):
 
 
 class Answer(NamedTuple):
+    """``date``: when it was given, by the clock of the broker, as HTTP writes it."""
+
     status: int
     body: bytes
     url: str
+    date: str | None = None
 
     @property
     def value(self) -> Any:
@@ -155,19 +161,21 @@ class Api:
         reason: str | None = None,
     ) -> Answer:
         """``value`` is sent as JSON, or as it is if it is bytes. A status from 400 on is a Refusal."""
+        if "" in path:
+            raise Misuse("a name is empty: everything but the default exchange, which is amq.default here, has one")
         place = self.address.prefix + located(path, query)
         pair = f"{self.username}:{self.password}".encode(errors=BYTES)
-        headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}", "Accept": "application/json"}
+        headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}", "Accept": ACCEPTED}
         if reason is not None:
             headers["X-Reason"] = quote(reason, safe=" ,;:!?'()[]/@")  # a header holds no other letters
         body = None
         if value is not None:
             body = value if isinstance(value, bytes) else json.dumps(value).encode()
             headers["Content-Type"] = "application/json"
-        status, answer = self._exchange(method, place, body, headers, seconds)
-        if status >= 400:
-            raise self._refusal(status, answer, method, place)
-        return Answer(status, answer, self.address.url)
+        answer = self._exchange(method, place, body, headers, seconds)
+        if answer.status >= 400:
+            raise self._refusal(answer, method, path, place)
+        return answer
 
     @cached_property
     def password(self) -> str:
@@ -176,12 +184,12 @@ class Api:
 
     def _exchange(
         self, method: str, place: str, body: bytes | None, headers: Mapping[str, str], seconds: float
-    ) -> tuple[int, bytes]:
+    ) -> Answer:
         connection = self._connection(seconds)
         try:
             connection.request(method, place, body=body, headers=dict(headers))
             response = connection.getresponse()
-            return response.status, response.read()
+            return Answer(response.status, response.read(), self.address.url, response.getheader("Date"))
         except (OSError, http.client.HTTPException) as problem:
             raise self._not_reachable(problem, seconds) from None
         finally:
@@ -208,19 +216,23 @@ class Api:
             "--context"
         )
 
-    def _refusal(self, status: int, body: bytes, method: str, place: str) -> CommandProblem:
+    def _refusal(self, answer: Answer, method: str, path: tuple[str, ...], place: str) -> CommandProblem:
+        status, url = answer.status, self.address.url
+        if status in HAS_NOT and not answer.body:
+            return Refusal(only_leveret(url, method, located(path)), status)
         try:
-            told = json.loads(body)
+            told = json.loads(answer.body)
         except ValueError:
-            return NotReachable(_no_json(self.address.url, body))
+            return NotReachable(_no_json(url, answer.body))
         told = told if isinstance(told, dict) else {}
-        reason = str(told.get("reason") or told.get("error") or f"status {status}")
+        reason = for_a_person(str(told.get("reason") or told.get("error") or f"status {status}"))
         if status == 401:
-            reason = (
-                f"{self.address.url} refuses user '{self.username}': {reason}; the password comes from "
-                "LEVERET_PASSWORD, --password-file or the terminal"
-            )
-        elif len(reason) < 16:  # a mere "Not Found" tells nobody what was meant
+            is_login = "login" in reason.lower()
+            hint = "; the password comes from LEVERET_PASSWORD, --password-file or the terminal" if is_login else ""
+            reason = f"{url} refuses user '{self.username}': {reason}{hint}"
+        elif reason == "Not Found":
+            reason = not_found(path) or only_leveret(url, method, located(path))
+        elif len(reason) < 16:  # tells nobody what was meant
             reason = f"{method} {place}: {reason}"
         return Refusal(" ".join(reason.split()), status, told)
 

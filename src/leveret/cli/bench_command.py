@@ -20,7 +20,7 @@ from leveret.cli.api_client import Api, Misuse, Refusal
 from leveret.cli.broker_options import VHOST, alone, at_broker, vhost_in
 from leveret.cli.event_loop import loop_factory
 from leveret.cli.printing import say
-from leveret.cli.tables import Column, count, facts
+from leveret.cli.tables import Column, count, facts, numbered
 
 if TYPE_CHECKING:
     from leveret.cli.amqp_link import AmqpLink
@@ -92,7 +92,7 @@ def bench(
         facts([column for column in FACTS if asked.confirms or column.path != "confirmed"], told)
     if not result.is_sound:
         wrong = ", ".join(f"{told[name]} {name}" for name in WRONG if told[name])
-        raise Refusal(f"of {result.published} messages that were published: {wrong}; look at the log of the broker")
+        raise Refusal(f"of {numbered(result.published, 'messages')} published: {wrong}; look at the log of the broker")
     if not as_json:
         say("nothing is lost or changed")
 
@@ -106,8 +106,8 @@ def _is_usable(api: Api, vhost: str, queue: str) -> bool:
         raise Misuse(f"queue '{queue}' is a stream, which keeps what it is given: name a classic or quorum queue")
     if row.get("messages") or row.get("consumers"):
         raise Misuse(
-            f"queue '{queue}' in vhost '{vhost}' has {row.get('messages', 0)} messages and {row.get('consumers', 0)} "
-            "consumers: name one that is empty and unused, or none"
+            f"queue '{queue}' in vhost '{vhost}' has {numbered(row.get('messages') or 0, 'messages')} and "
+            f"{numbered(row.get('consumers') or 0, 'consumers')}: name one that is empty and unused, or none"
         )
     return True
 

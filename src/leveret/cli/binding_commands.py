@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 import typer
@@ -13,11 +14,13 @@ from leveret.cli.broker_options import (
     AS_JSON,
     VHOST,
     at_broker,
+    exchange_in,
     group,
     listed_at,
     pairs,
     vhost_in,
 )
+from leveret.cli.completing import names_of
 from leveret.cli.printing import print_list, say
 from leveret.cli.tables import Column, name
 
@@ -36,8 +39,10 @@ COLUMNS = (Column("vhost", "vhost"), *BINDINGS)
 class Ends(NamedTuple):
     """What a binding joins, and by what."""
 
-    exchange: str = typer.Argument(metavar="EXCHANGE", help="from")
-    destination: str = typer.Argument(metavar="DESTINATION", help="to: a queue, or an exchange with --to-exchange")
+    exchange: str = typer.Argument(metavar="EXCHANGE", help="from", autocompletion=names_of("exchanges"))
+    destination: str = typer.Argument(
+        metavar="DESTINATION", help="to: a queue, or an exchange with --to-exchange", autocompletion=names_of("queues")
+    )
     routing_key: str = typer.Option("", "--routing-key", metavar="KEY")
     to_exchange: bool = typer.Option(False, "--to-exchange", help="the destination is an exchange")
     vhost: str | None = VHOST
@@ -45,7 +50,7 @@ class Ends(NamedTuple):
 
     def path(self, api: Api) -> tuple[str, ...]:
         kind = "e" if self.to_exchange else "q"
-        return "bindings", vhost_in(api, self.vhost), "e", self.exchange, kind, self.destination
+        return "bindings", vhost_in(api, self.vhost), "e", exchange_in(self.exchange), kind, self.destination
 
 
 @app.command("list")
@@ -62,7 +67,7 @@ def list_bindings(
     if queue is not None:
         path = ("queues", vhost_in(api, vhost), queue, "bindings")
     elif exchange is not None:
-        path = ("exchanges", vhost_in(api, vhost), exchange, "bindings", "source")
+        path = ("exchanges", vhost_in(api, vhost), exchange_in(exchange), "bindings", "source")
     answer = api.get(*path)
     print_list(answer, COLUMNS, "There are no such bindings. Make one: leveret bindings create EXCHANGE QUEUE", as_json)
 
@@ -73,7 +78,7 @@ def create_binding(api: Api, ends: Ends) -> None:
     """Bind a queue, or an exchange, to an exchange."""
     value = {"routing_key": ends.routing_key, "arguments": pairs(ends.argument, "--argument")}
     api.post(*ends.path(api), value=value)
-    say(f"'{ends.destination}' is bound to exchange '{ends.exchange}' by key '{ends.routing_key}'")
+    say(f"'{ends.destination}' is bound to exchange '{name(ends.exchange)}' by key '{ends.routing_key}'")
 
 
 @app.command("delete")
@@ -86,9 +91,9 @@ def delete_binding(api: Api, ends: Ends) -> None:
     found = next((row for row in rows if row["arguments"] == arguments), None)
     if found is None:
         raise Refusal(
-            f"no binding from exchange '{ends.exchange}' to '{ends.destination}' in vhost "
+            f"no binding from exchange '{name(ends.exchange)}' to '{ends.destination}' in vhost "
             f"'{vhost_in(api, ends.vhost)}' with key '{key}' and arguments {arguments}: leveret bindings list "
-            f"--exchange {ends.exchange}"
+            f"--exchange {shlex.quote(ends.exchange)}"
         )
     api.delete(*path, found["properties_key"])
-    say(f"'{ends.destination}' is no longer bound to exchange '{ends.exchange}' by key '{key}'")
+    say(f"'{ends.destination}' is no longer bound to exchange '{name(ends.exchange)}' by key '{key}'")

@@ -14,21 +14,37 @@ from typing import Any, get_type_hints
 import typer
 
 from leveret.cli.api_client import Api, CommandProblem, Misuse
+from leveret.cli.completing import contexts_known, names_of
 from leveret.cli.contexts import login_of
 from leveret.cli.tables import printable
 
-VHOST = typer.Option(None, "--vhost", metavar="NAME", help="the virtual host  [default: of the context, or /]")
-ANY_VHOST = typer.Option(None, "--vhost", metavar="NAME", help="of this virtual host only")
+VHOST = typer.Option(
+    None,
+    "--vhost",
+    metavar="NAME",
+    help="the virtual host  [default: of the context, or /]",
+    autocompletion=names_of("vhosts"),
+)
+ANY_VHOST = typer.Option(
+    None, "--vhost", metavar="NAME", help="of this virtual host only", autocompletion=names_of("vhosts")
+)
 AS_JSON = typer.Option(False, "--json", help="as JSON, exactly as the API answers")
 ARGUMENTS = typer.Option(
     [], "--argument", metavar="KEY=VALUE", help="an argument; the value is read as JSON or as text"
 )
 YES = typer.Option(False, "--yes", help="do not ask")
+DEFAULT_EXCHANGE = "amq.default"
 
 WHERE = {
     "url": typer.Option(None, "--url", metavar="URL", help="the broker's HTTP port  [default: http://127.0.0.1:15672]"),
     "username": typer.Option(None, "--username", metavar="NAME", help="who asks  [default: guest]"),
-    "context": typer.Option(None, "--context", metavar="NAME", help="a broker known by name, see leveret context"),
+    "context": typer.Option(
+        None,
+        "--context",
+        metavar="NAME",
+        help="a broker known by name, see leveret context",
+        autocompletion=contexts_known,
+    ),
     "password_file": typer.Option(
         None, "--password-file", metavar="FILE", help="a file with mode 600  [or LEVERET_PASSWORD]"
     ),
@@ -104,6 +120,11 @@ def told(command: Callable[[], None]) -> None:
 
 def vhost_in(api: Api, given: str | None) -> str:
     return given or api.vhost or "/"
+
+
+def exchange_in(name: str) -> str:
+    """The exchange without a name has one in paths."""
+    return name or DEFAULT_EXCHANGE
 
 
 def listed_at(api: Api, kind: str, vhost: str | None) -> tuple[str, ...]:

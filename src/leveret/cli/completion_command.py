@@ -16,7 +16,11 @@ SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
 @app.command()
-def completion(shell: str = typer.Argument(metavar="SHELL", help=f"one of {', '.join(SHELLS)}")) -> None:
+def completion(
+    shell: str = typer.Argument(
+        metavar="SHELL", help=f"one of {', '.join(SHELLS)}", autocompletion=lambda: list(SHELLS)
+    ),
+) -> None:
     """Print the script for a shell. For bash: leveret completion bash >> ~/.bash_completion"""
 
     def run() -> None:

@@ -16,6 +16,8 @@ import typer
 from leveret.cli.amqp_address import AMQP, amqp_address
 from leveret.cli.api_client import Api, Misuse
 from leveret.cli.broker_options import ARGUMENTS, VHOST, alone, at_broker, pairs, vhost_in
+from leveret.cli.completing import names_of
+from leveret.cli.tables import numbered
 
 if TYPE_CHECKING:
     from leveret.cli.amqp_link import AmqpLink
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 consume_app, tail_app = alone(), alone()
 
 STREAM = "stream"
+QUEUE = typer.Argument(metavar="QUEUE", help="a queue or stream", autocompletion=names_of("queues"))
 OWN_QUEUE: dict[str, Any] = {"x-max-length": 10_000, "x-overflow": "drop-head"}
 
 
@@ -51,9 +54,7 @@ class Taking(NamedTuple):
 
 @consume_app.command()
 @at_broker
-def consume(
-    api: Api, showing: Showing, taking: Taking, queue: str = typer.Argument(metavar="QUEUE", help="a queue or stream")
-) -> None:
+def consume(api: Api, showing: Showing, taking: Taking, queue: str = QUEUE) -> None:
     """Show the messages of a queue as they come, until Ctrl-C; without --ack they go back at the end."""
     _follow_queue(api, queue, showing, taking)
 
@@ -64,8 +65,12 @@ def tail(
     api: Api,
     showing: Showing,
     taking: Taking,
-    queue: str | None = typer.Argument(None, metavar="[QUEUE]", help="a queue or stream"),
-    exchange: str | None = typer.Option(None, "--exchange", metavar="NAME", help="copies of what it is sent"),
+    queue: str | None = typer.Argument(
+        None, metavar="[QUEUE]", help="a queue or stream", autocompletion=names_of("queues")
+    ),
+    exchange: str | None = typer.Option(
+        None, "--exchange", metavar="NAME", help="copies of what it is sent", autocompletion=names_of("exchanges")
+    ),
     key: str = typer.Option("#", "--key", metavar="KEY", help="of an exchange: the binding key"),
     argument: list[str] = ARGUMENTS,
 ) -> None:
@@ -100,7 +105,7 @@ def _follow_queue(api: Api, queue: str, showing: Showing, taking: Taking) -> Non
     written = _watch(api, showing, prepare)
     if not acks and written:
         full = ", which is as many as can be held: --ack takes more" if written == MOST_HELD else ""
-        sys.stderr.write(f"{written} messages went back to queue '{queue}'{full}\n")
+        sys.stderr.write(f"{numbered(written, 'messages')} went back to queue '{queue}'{full}\n")
 
 
 def _follow_exchange(api: Api, exchange: str, key: str, arguments: dict[str, Any], showing: Showing) -> None:

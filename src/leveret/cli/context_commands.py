@@ -9,13 +9,14 @@ import typer
 
 from leveret.cli.api_client import Misuse, address_of
 from leveret.cli.broker_options import group, told
+from leveret.cli.completing import contexts_known
 from leveret.cli.contexts import URL, USERNAME, Context, Contexts, contexts_path, load_contexts
 from leveret.cli.printing import say
 from leveret.cli.tables import Column, draw
 
 app = group("Named brokers, kept in your configuration directory; passwords are not.")
 
-NAME = typer.Argument(metavar="NAME")
+NAME = typer.Argument(metavar="NAME", autocompletion=contexts_known)
 COLUMNS = (
     Column("current", "current"),
     Column("name", "name"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leveret.cli.dump import definition_lines, message_lines
+from leveret.cli.tables import numbered
 from leveret.errors import StoreError
 from leveret.store.backup import (
     Made,
@@ -118,16 +120,19 @@ def report(path: Path, found: Inspection) -> str:
     lines += [f"  fault: {fault}" for fault in contents.faults]
     lines += [f"  {_told(damage, f'segment {damage.segment:010d}')}" for damage in contents.recovered.damages]
     lines += [f"  {_told(damage, damage.path)}" for damage in contents.stream_damages]
-    kinds = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in found.definitions.items())
+    kinds = ", ".join(numbered(number, name.replace("_", " ")) for name, number in found.definitions.items())
     lines += ["", f"Definitions: {kinds}"]
-    lines += ["", f"Messages: {found.messages} in {len(found.queues)} queues, {found.bytes} bytes"]
+    within = numbered(len(found.queues), "queues")
+    lines += ["", f"Messages: {found.messages} in {within}, {numbered(found.bytes, 'bytes')}"]
     lines += _table(
         ("vhost", "queue", "messages", "bytes"),
         [(shown(row.vhost), shown(row.name), row.messages, row.bytes) for row in found.queues],
     )
     if found.deleted:
         number, size = sum(row.messages for row in found.deleted), sum(row.bytes for row in found.deleted)
-        lines.append(f"Of queues that no longer exist: {number} messages, {size} bytes; they go with their segments")
+        lines.append(
+            f"Of queues that no longer exist: {numbered(number, 'messages')}, {size} bytes; they go with their segments"
+        )
     total = sum(segment.bytes for segment in found.segments)
     lines += ["", f"Segments: {len(found.segments)}, {total} bytes"]
     lines += _table(
@@ -218,7 +223,8 @@ def _backup_at_rest(path: Path, target: Path, folder: Path) -> Made:
 
 
 def _tell(path: Path, target: Path, segments: int, size: int, queues: int) -> int:
-    sys.stdout.write(f"{target} is a backup of {path}: {queues} queues, {segments} segments, {size} bytes\n")
+    parts = (numbered(queues, "queues"), numbered(segments, "segments"), numbered(size, "bytes"))
+    sys.stdout.write(f"{target} is a backup of {path}: {', '.join(parts)}\n")
     return SOUND
 
 
@@ -272,8 +278,7 @@ def restore(source: Path, path: Path, force: bool) -> int:
                 sys.stderr.write(f"leveret: {source} is damaged: take another backup, or restore the rest by --force\n")
                 return DAMAGED
         _finished(copy_over(source, path), "copying")
-    sys.stdout.write(
-        f"{path} is restored from {source}: {found.messages} messages in {len(found.queues)} queues, "
-        f"{found.bytes} bytes\nStart a broker on it: leveret serve --data-dir {path}\n"
-    )
+    restored = f"{numbered(found.messages, 'messages')} in {numbered(len(found.queues), 'queues')}"
+    sys.stdout.write(f"{path} is restored from {source}: {restored}, {numbered(found.bytes, 'bytes')}\n")
+    sys.stdout.write(f"Start a broker on it: leveret serve --data-dir {shlex.quote(str(path))}\n")
     return SOUND

@@ -13,7 +13,7 @@ import typer
 from leveret.cli.api_client import Api, Misuse, Refusal, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, group
 from leveret.cli.printing import print_json, say
-from leveret.cli.tables import printable, text
+from leveret.cli.tables import numbered, printable, single, text
 
 app = group("Definitions: vhosts, users, permissions, policies, exchanges, queues, bindings.")
 
@@ -38,7 +38,7 @@ def export_definitions(
     try:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as out:
-            if os.name == "posix":
+            if hasattr(os, "fchmod"):
                 os.fchmod(descriptor, 0o600)  # a file that was there keeps its mode otherwise
             out.write(json.dumps(answer.value, indent=2, ensure_ascii=False).encode() + b"\n")
     except OSError as problem:
@@ -48,7 +48,7 @@ def export_definitions(
 
 def _sum(definitions: Row) -> str:
     numbers = {kind: len(rows) for kind, rows in definitions.items() if isinstance(rows, list) and rows}
-    return ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in numbers.items()) or "nothing"
+    return ", ".join(numbered(number, kind.replace("_", " ")) for kind, number in numbers.items()) or "nothing"
 
 
 @app.command("import")
@@ -99,14 +99,18 @@ def _tell_report(report: Row) -> None:
     """Numbers by kind, then the objects that would be new or other than before."""
     for state, words in STATES:
         rows = report[state]
-        numbers = ", ".join(f"{number} {kind.replace('_', ' ')}" for kind, number in Counter(_kinds(rows)).items())
+        numbers = ", ".join(numbered(number, kind.replace("_", " ")) for kind, number in Counter(_kinds(rows)).items())
         say(f"{words}: {numbers or 'nothing'}")
         for row in rows if state != "existing" else ():
             place = f" in vhost '{printable(row['vhost'])}'" if row.get("vhost") is not None else ""
-            say(f"  {row['kind'].replace('_', ' ')} '{printable(row['name'])}'{place}")
+            say(f"  {_kind(row)} '{printable(row['name'])}'{place}")
     if report.get("ignored"):
         say(f"passed over, unknown here: {text(report['ignored'])}")
     _tell_problems(report["problems"])
+
+
+def _kind(row: Row) -> str:
+    return single(row["kind"].replace("_", " "))
 
 
 def _kinds(rows: list[Row]) -> list[str]:
@@ -117,5 +121,5 @@ def _tell_problems(problems: list[Row]) -> None:
     for row in problems:
         named = " to ".join(str(row[key]) for key in ("name", "user", "source", "destination") if key in row)
         place = f" in vhost '{row['vhost']}'" if row.get("vhost") is not None else ""
-        told = f"cannot be taken: {row['kind'].replace('_', ' ')} '{named}'{place}: {row['cause']}; {row['remedy']}"
+        told = f"cannot be taken: {_kind(row)} '{named}'{place}: {row['cause']}; {row['remedy']}"
         sys.stderr.write(f"{printable(told)}\n")

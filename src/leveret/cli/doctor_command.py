@@ -1,15 +1,24 @@
-"""``leveret doctor``: looks at nodes and queues, and says what is wrong and what helps."""
+"""``leveret doctor``: looks at the node, what it stands on, and its queues; says what is wrong and what helps."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 
 import typer
 
-from leveret.cli.api_client import Api, Refusal
+from leveret.cli.api_client import Api, Refusal, Row
 from leveret.cli.broker_options import alone, at_broker
-from leveret.cli.findings import Finding, node_findings, queue_findings
+from leveret.cli.findings import queue_findings
+from leveret.cli.node_findings import (
+    ENDS_SOON,
+    certificate_findings,
+    clock_findings,
+    node_findings,
+    store_findings,
+)
+from leveret.cli.overview_commands import failed_check
 from leveret.cli.printing import say
 
 app = alone()
@@ -28,15 +37,16 @@ def doctor(
     as_json: bool = typer.Option(False, "--json", help="as JSON: a list of what was found"),
 ) -> None:
     """Look for what is wrong, and name the command that helps; exit code 1 if something stops work now."""
-    found: list[Finding] = []
-    try:
-        found += node_findings(api.get("nodes").rows)
-    except Refusal as problem:
-        if problem.status not in REFUSED or not api.exists("whoami"):
-            raise
-        sys.stderr.write(f"The node was not looked at: user '{api.username}' needs the tag monitoring.\n")
+    queues = api.get("queues", query={"columns": COLUMNS})
     bindings = api.get("bindings", query={"columns": "vhost,source,destination,destination_type"}).rows
-    found += queue_findings(api.get("queues", query={"columns": COLUMNS}).rows, bindings)
+    found = [
+        *clock_findings(queues.date, time.time()),
+        *store_findings(failed_check(api, "virtual-hosts")),
+        *certificate_findings(failed_check(api, "certificate-expiration", *ENDS_SOON)),
+        *queue_findings(queues.rows, bindings),
+    ]
+    nodes = _nodes(api)
+    found += node_findings(nodes or ())
     found.sort(key=lambda each: each.weight != "alarm")
     if as_json:
         say(json.dumps([each._asdict() for each in found]))
@@ -44,6 +54,18 @@ def doctor(
         for each in found:
             say(f"{each.weight}: {each.what}\n  {each.remedy}")
         if not found:
-            say("Nothing is wrong: no alarm, no queue without consumers that grows, no dead letter that waits.")
+            looked = "no alarm, " if nodes is not None else ""
+            say(f"Nothing is wrong: {looked}no queue without consumers that grows, no dead letter that waits.")
     if any(each.weight == "alarm" for each in found):
         raise typer.Exit(1)
+
+
+def _nodes(api: Api) -> list[Row] | None:
+    """None for those who may not see them."""
+    try:
+        return api.get("nodes").rows
+    except Refusal as problem:
+        if problem.status not in REFUSED:
+            raise
+    sys.stderr.write(f"The node was not looked at: user '{api.username}' needs the tag monitoring.\n")
+    return None

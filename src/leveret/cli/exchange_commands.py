@@ -14,17 +14,21 @@ from leveret.cli.broker_options import (
     AS_JSON,
     VHOST,
     at_broker,
+    exchange_in,
     group,
     listed_at,
     pairs,
     vhost_in,
 )
+from leveret.cli.completing import names_of
 from leveret.cli.printing import made, print_json, print_list, say
 from leveret.cli.tables import Column, count, draw, facts, name, text
 
 app = group("Exchanges: they take messages and hand them to queues.")
 
-NAME = typer.Argument(metavar="NAME", help="the exchange; amq.default is the one without a name")
+NAME = typer.Argument(
+    metavar="NAME", help="the exchange; amq.default is the one without a name", autocompletion=names_of("exchanges")
+)
 HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="a header of the message")
 COLUMNS = (
     Column("vhost", "vhost"),
@@ -52,7 +56,7 @@ def list_exchanges(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_J
 @at_broker
 def show_exchange(api: Api, name: str = NAME, vhost: str | None = VHOST, as_json: bool = AS_JSON) -> None:
     """Show all about an exchange, and where its bindings lead."""
-    place = vhost_in(api, vhost)
+    place, name = vhost_in(api, vhost), exchange_in(name)
     answer = api.get("exchanges", place, name)
     if as_json:
         print_json(answer)
@@ -91,7 +95,7 @@ def delete_exchange(
     if_unused: bool = typer.Option(False, "--if-unused", help="only if nothing is bound to it"),
 ) -> None:
     """Delete an exchange with its bindings; queues stay."""
-    api.delete("exchanges", vhost_in(api, vhost), name, query={"if-unused": if_unused or None})
+    api.delete("exchanges", vhost_in(api, vhost), exchange_in(name), query={"if-unused": if_unused or None})
     say(f"exchange '{name}' deleted")
 
 
@@ -108,7 +112,8 @@ def route(
     """Say where a message would go, and by which bindings; nothing is published."""
     headers = {f"headers.{key}": value for key, _, value in (item.partition("=") for item in header)}
     pairs(header, "--header")  # refuses what is no pair
-    answer = api.get("exchanges", vhost_in(api, vhost), name, "route", query={"routing_key": routing_key, **headers})
+    query = {"routing_key": routing_key, **headers}
+    answer = api.get("exchanges", vhost_in(api, vhost), exchange_in(name), "route", query=query)
     if as_json:
         print_json(answer)
         return

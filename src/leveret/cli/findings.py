@@ -1,4 +1,4 @@
-"""What may be wrong with a broker, found in the JSON of its API: each with the command that helps.
+"""What may be wrong with queues, found in the JSON of the API: each with the command that helps.
 
 An *alarm* stops somebody's work now; a *warning* will, or looks as if nobody knew of it.
 """
@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from leveret.cli.api_client import Row
-from leveret.cli.tables import at, printable, rate, size
+from leveret.cli.tables import at, numbered, printable, rate
 
 Weight = Literal["alarm", "warning"]
 
-NEAR = 0.8  # of a limit
-DISK_NEAR = 2.0  # times the space that must be free
+MANY = 5  # messages; fewer that wait are no trouble yet
 DLX, DLX_KEY = "dead-letter-exchange", "dead-letter-routing-key"
 
 
@@ -25,48 +24,6 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def node_findings(nodes: Iterable[Row]) -> Iterator[Finding]:
-    for node in nodes:
-        name = printable(str(node.get("name", "")))
-        if node.get("running") is False:
-            yield Finding("alarm", f"node '{name}' does not run", "leveret serve")
-            continue
-        yield from _memory(name, node)
-        yield from _disk(name, node)
-        yield from _files(name, node)
-
-
-def _memory(name: str, node: Row) -> Iterator[Finding]:
-    used, limit = node.get("mem_used") or 0, node.get("mem_limit") or 0
-    largest = "leveret queues list --sort memory --reverse"
-    if node.get("mem_alarm"):
-        yield Finding(
-            "alarm", f"memory alarm on node '{name}': {size(used)} of {size(limit)}, publishers wait", largest
-        )
-    elif limit and used >= NEAR * limit:
-        yield Finding("warning", f"memory of node '{name}' is near its mark: {size(used)} of {size(limit)}", largest)
-
-
-def _disk(name: str, node: Row) -> Iterator[Finding]:
-    free, least = node.get("disk_free") or 0, node.get("disk_free_limit") or 0
-    largest = "leveret queues list --sort message_bytes --reverse"
-    if node.get("disk_free_alarm"):
-        yield Finding(
-            "alarm", f"disk alarm on node '{name}': {size(free)} free, {size(least)} needed, publishers wait", largest
-        )
-    elif least and free < DISK_NEAR * least:
-        yield Finding(
-            "warning", f"disk of node '{name}' is near its mark: {size(free)} free, {size(least)} needed", largest
-        )
-
-
-def _files(name: str, node: Row) -> Iterator[Finding]:
-    used, most = node.get("fd_used") or 0, node.get("fd_total") or 0
-    if most and used >= NEAR * most:
-        what = f"node '{name}' has {used} of {most} file descriptors open: soon nobody can connect"
-        yield Finding("warning", what, "leveret connections list, then ulimit -n or LimitNOFILE of the service")
-
-
 def queue_findings(queues: Iterable[Row], bindings: Iterable[Row]) -> Iterator[Finding]:
     queues = list(queues)
     buried_in = graveyards(queues, bindings)
@@ -74,10 +31,10 @@ def queue_findings(queues: Iterable[Row], bindings: Iterable[Row]) -> Iterator[F
         place = (queue["vhost"], queue["name"])
         ready = queue.get("messages_ready") or 0
         if ready and place in buried_in:
-            what = f"{ready} dead letters wait in {_shown(queue)}"
+            what = f"{_waiting(ready, 'dead letters')} in {_shown(queue)}"
             yield Finding("warning", what, f"{_command('browse', queue)}, then {_command('redrive', queue)}")
         elif queue.get("state") == "paused":
-            yield Finding("warning", f"{_shown(queue)} is paused, {ready} wait", _command("queues resume", queue))
+            yield Finding("warning", f"{_shown(queue)} is paused, {_waiting(ready)}", _command("queues resume", queue))
         elif ready and not queue.get("consumers"):
             yield from _without_consumers(queue, ready)
         yield from _unacked(queue, ready)
@@ -86,19 +43,20 @@ def queue_findings(queues: Iterable[Row], bindings: Iterable[Row]) -> Iterator[F
 def _without_consumers(queue: Row, ready: int) -> Iterator[Finding]:
     grows = at(queue, "messages_details.rate") or 0
     if grows > 0:
-        what = f"{_shown(queue)} grows by {rate(grows)} and nobody consumes: {ready} wait"
-        yield Finding("alarm", what, f"start a consumer; {_command('queues show', queue)}")
+        what = f"{_shown(queue)} grows by {rate(grows)} and nobody consumes: {_waiting(ready)}"
+        weight: Weight = "alarm" if ready >= MANY else "warning"
+        yield Finding(weight, what, f"start a consumer; {_command('queues show', queue)}")
 
 
 def _unacked(queue: Row, ready: int) -> Iterator[Finding]:
     unacked = queue.get("messages_unacknowledged") or 0
     moves = sum(at(queue, f"message_stats.{kind}_details.rate") or 0 for kind in ("ack", "deliver_get"))
+    held = f"consumers of {_shown(queue)} hold {numbered(unacked, 'messages')} and acknowledge none"
     if unacked and ready and not moves:
-        what = f"consumers of {_shown(queue)} hold {unacked} messages and acknowledge none, {ready} wait behind them"
+        what = f"{held}, {_waiting(ready)} behind them"
         yield Finding("warning", what, f"{_command('queues show', queue)}, then leveret connections close NAME")
     elif unacked and not moves:
-        what = f"consumers of {_shown(queue)} hold {unacked} messages and acknowledge none"
-        yield Finding("warning", what, _command("queues show", queue))
+        yield Finding("warning", held, _command("queues show", queue))
 
 
 def graveyards(queues: Iterable[Row], bindings: Iterable[Row]) -> set[tuple[str, str]]:
@@ -121,6 +79,12 @@ def _said(queue: Row, key: str) -> str | None:
     """By the arguments of the queue, else by its policies."""
     said = (queue.get("arguments") or {}).get(f"x-{key}", (queue.get("effective_policy_definition") or {}).get(key))
     return said if isinstance(said, str) else None
+
+
+def _waiting(number: int, things: str = "") -> str:
+    """2 wait, 1 dead letter waits."""
+    shown = numbered(number, things) if things else str(number)
+    return f"{shown} {'waits' if number == 1 else 'wait'}"
 
 
 def _shown(queue: Row) -> str:

@@ -5,6 +5,7 @@ A command begins a job and watches it. Ctrl-C cancels the job; what it has done 
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import NamedTuple
 
@@ -12,8 +13,9 @@ import typer
 
 from leveret.cli.api_client import Answer, Api, Refusal, Row
 from leveret.cli.broker_options import AS_JSON, VHOST, alone, at_broker, group, vhost_in
+from leveret.cli.completing import names_of
 from leveret.cli.printing import print_json, print_list, progress, say
-from leveret.cli.tables import Column, count, facts, text
+from leveret.cli.tables import Column, count, facts, numbered, text
 
 app = group("Moves, copies, redrives and deletions that the broker is doing or has done.")
 move_app, copy_app, redrive_app = alone(), alone(), alone()
@@ -52,8 +54,8 @@ class Choice(NamedTuple):
 def move(
     api: Api,
     choice: Choice,
-    source: str = typer.Argument(metavar="FROM", help="a queue"),
-    destination: str = typer.Argument(metavar="TO", help="another queue"),
+    source: str = typer.Argument(metavar="FROM", help="a queue", autocompletion=names_of("queues")),
+    destination: str = typer.Argument(metavar="TO", help="another queue", autocompletion=names_of("queues")),
 ) -> None:
     """Move messages from one queue to another: each is in exactly one of them at any time."""
     _run(api, "move", source, choice, destination=destination)
@@ -64,8 +66,8 @@ def move(
 def copy(
     api: Api,
     choice: Choice,
-    source: str = typer.Argument(metavar="FROM", help="a queue or stream"),
-    destination: str = typer.Argument(metavar="TO", help="another queue"),
+    source: str = typer.Argument(metavar="FROM", help="a queue or stream", autocompletion=names_of("queues")),
+    destination: str = typer.Argument(metavar="TO", help="another queue", autocompletion=names_of("queues")),
 ) -> None:
     """Copy messages from one queue to another."""
     _run(api, "copy", source, choice, destination=destination)
@@ -76,7 +78,7 @@ def copy(
 def redrive(
     api: Api,
     choice: Choice,
-    queue: str = typer.Argument(metavar="QUEUE", help="where the dead letters wait"),
+    queue: str = typer.Argument(metavar="QUEUE", help="where the dead letters wait", autocompletion=names_of("queues")),
     rate: float | None = typer.Option(None, "--rate", metavar="N", min=0.001, help="so many messages a second"),
 ) -> None:
     """Send dead letters back to the queues they died in."""
@@ -113,21 +115,21 @@ def _watched(api: Api, id_: str, what: str, expected: int) -> Answer:
     except KeyboardInterrupt:
         api.delete("queue-jobs", id_)
         done = api.get("queue-jobs", id_).value["done"]
-        raise Refusal(f"job {id_} cancelled: what it has done stays done, {done} messages") from None
+        raise Refusal(f"job {id_} cancelled: what it has done stays done, {numbered(done, 'messages')}") from None
 
 
 def _tell_end(row: Row, is_quiet: bool) -> None:
     kind, queue, state = row["kind"], text(row["queue"]), row["state"]
     if state in (CANCELLED, LOST):
         cause = "somebody cancelled it" if state == CANCELLED else "the broker could not store it, see its log"
-        raise Refusal(f"{kind} from queue '{queue}' ended early, after {row['done']} messages: {cause}")
+        raise Refusal(f"{kind} from queue '{queue}' ended early, after {numbered(row['done'], 'messages')}: {cause}")
     if is_quiet:
         return
     would = "would be " if row["dry_run"] else ""
     past = {"move": "moved", "copy": "copied", "redrive": "sent back"}.get(kind, "done")
-    line = f"{row['done']} of {row['looked_at']} messages {would}{past}"
+    line = f"{row['done']} of {numbered(row['looked_at'], 'messages')} {would}{past}"
     if row["skipped"]:
-        line += f", {row['skipped']} skipped: leveret browse {queue} shows why they stay"
+        line += f", {row['skipped']} skipped: leveret browse {shlex.quote(row['queue'])} shows why"
     say(line)
     for origin, number in sorted(row.get("origins", {}).items()):
         say(f"  {number} to {text(origin)}")

@@ -6,8 +6,9 @@ import typer
 
 from leveret.cli.api_client import Api
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, YES, at_broker, confirm, group, listed_at, vhost_in
+from leveret.cli.completing import names_of
 from leveret.cli.printing import print_json, say
-from leveret.cli.tables import Column, count, draw, duration, rate, size
+from leveret.cli.tables import Column, count, draw, duration, numbered, rate, size
 
 app = group("Messages of classic queues that readers hold.")
 spark_app = group("Spark queries that read from the broker.")
@@ -52,7 +53,7 @@ def list_leases(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON
 @at_broker
 def release_leases(
     api: Api,
-    queue: str = typer.Argument(metavar="QUEUE"),
+    queue: str = typer.Argument(metavar="QUEUE", autocompletion=names_of("queues")),
     consumer: str = typer.Argument(metavar="CONSUMER", help="as leveret leases list shows it"),
     lease: int | None = typer.Option(None, "--lease", metavar="N", min=1, help="this one only"),
     vhost: str | None = VHOST,
@@ -62,7 +63,7 @@ def release_leases(
     confirm(f"Take back what consumer '{consumer}' holds of queue '{queue}'? If it still runs, others get it too.", yes)
     query = {"queue": queue, "consumer": consumer, "lease": lease}
     released = api.delete("pipeline", vhost_in(api, vhost), "leases", query=query).value["released"]
-    say(f"{released} messages are back in queue '{queue}'")
+    say(f"{numbered(released, 'messages')} {'is' if released == 1 else 'are'} back in queue '{queue}'")
 
 
 @spark_app.command("list")

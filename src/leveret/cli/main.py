@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from errno import EBADF, EIO, ENOSPC
 from pathlib import Path
 
 import typer
@@ -12,6 +13,8 @@ from leveret.cli.flags import with_settings
 from leveret.cli.later_commands import LaterGroup
 from leveret.cli.version import version
 from leveret.errors import ConfigError
+
+NOT_WRITTEN = (ENOSPC, EIO, EBADF)  # by standard output
 
 app = typer.Typer(
     name="leveret",
@@ -34,16 +37,30 @@ def main() -> None:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()  # a shell asks what could follow
+    if sys.stdout is None:  # closed by whoever started us
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         app()
     except ConfigError as problem:
         sys.stderr.write(f"leveret: {problem}\n")
         sys.exit(2)
+    except OSError as problem:
+        if problem.errno not in NOT_WRITTEN:
+            raise
+        sys.stderr.write(f"leveret: the output cannot be written: {problem.strerror}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or what waits in buffers would fail once more at the exit
+        sys.exit(1)
 
 
 @app.callback()
 def _root(
-    show_version: bool = typer.Option(False, "--version", is_eager=True, callback=lambda value: _print_version(value)),
+    show_version: bool = typer.Option(
+        False,
+        "--version",
+        is_eager=True,
+        callback=lambda value: _print_version(value),
+        help="Show the version and exit.",
+    ),
 ) -> None:
     """A message broker that any RabbitMQ client can use unchanged."""
 

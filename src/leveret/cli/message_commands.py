@@ -6,6 +6,7 @@ A body that is no text travels as base64, and is written as the bytes it is with
 from __future__ import annotations
 
 import base64
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,23 @@ from typing import Any
 import typer
 
 from leveret.cli.api_client import Api, Misuse, Refusal, Row
-from leveret.cli.broker_options import AS_JSON, VHOST, alone, at_broker, pairs, vhost_in
+from leveret.cli.broker_options import (
+    AS_JSON,
+    DEFAULT_EXCHANGE,
+    VHOST,
+    alone,
+    at_broker,
+    exchange_in,
+    pairs,
+    vhost_in,
+)
+from leveret.cli.completing import names_of
 from leveret.cli.printing import print_json, say
-from leveret.cli.tables import Column, count, draw, name, text
+from leveret.cli.tables import Column, count, draw, name, numbered
 
 publish_app, get_app, browse_app = alone(), alone(), alone()
 
-QUEUE = typer.Argument(metavar="QUEUE")
+QUEUE = typer.Argument(metavar="QUEUE", autocompletion=names_of("queues"))
 RAW = typer.Option(False, "--raw", help="only the bodies, byte for byte, each with an end of line")
 TRANSIENT, PERSISTENT = 1, 2
 COLUMNS = (
@@ -40,9 +51,11 @@ HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="a header; the 
 @at_broker
 def publish(
     api: Api,
-    routing_key: str = typer.Argument(metavar="ROUTING_KEY", help="without --exchange: the name of the queue"),
+    routing_key: str = typer.Argument(
+        metavar="ROUTING_KEY", help="without --exchange: the name of the queue", autocompletion=names_of("queues")
+    ),
     body: str | None = typer.Argument(None, metavar="[BODY]", help="without it and --file: standard input"),
-    exchange: str = typer.Option("amq.default", "--exchange", metavar="NAME"),
+    exchange: str = typer.Option(DEFAULT_EXCHANGE, "--exchange", metavar="NAME", autocompletion=names_of("exchanges")),
     file: Path | None = FILE,
     header: list[str] = HEADER,
     property_: list[str] = PROPERTY,
@@ -56,16 +69,17 @@ def publish(
     if header:
         properties["headers"] = pairs(header, "--header")
     value: Row = {"routing_key": routing_key, "properties": properties, **_encoded(payload)}
+    exchange = exchange_in(exchange)
     answer = api.post("exchanges", vhost_in(api, vhost), exchange, "publish", value=value)
     routed = answer.value["routed"]
     if as_json:
         print_json(answer)
     elif routed:
-        say(f"published {len(payload)} bytes to exchange '{exchange}' with key '{routing_key}'")
+        say(f"published {numbered(len(payload), 'bytes')} to exchange '{name(exchange)}' with key '{routing_key}'")
     if not routed:
         raise Refusal(
-            f"exchange '{exchange}' has no queue for key '{routing_key}', the message is lost: leveret exchanges route "
-            f"{exchange} {routing_key}"
+            f"exchange '{name(exchange)}' has no queue for key '{routing_key}', the message is lost: "
+            + shlex.join(["leveret", "exchanges", "route", exchange, routing_key])
         )
 
 
@@ -145,7 +159,9 @@ def browse(
         return
     draw(COLUMNS, found["messages"], f"Queue '{queue}' has no such message.")
     if not found.get("is_complete", True):
-        sys.stderr.write(f"{text(found['looked_at'])} messages were looked at, and there are more: see --limit.\n")
+        seen = found["looked_at"]
+        were = "was" if seen == 1 else "were"
+        sys.stderr.write(f"{numbered(seen, 'messages')} {were} looked at, and there are more: see --limit.\n")
 
 
 def _write_bodies(rows: list[dict[str, Any]]) -> None:

@@ -10,6 +10,8 @@ from leveret.cli.tables import Column, at, count, draw, duration, facts, numbere
 status_app, overview_app = alone(), alone()
 
 REFUSED = (401, 403)
+MISSING = (404, 405, 406)
+FAILED = 503
 OBJECTS = ("connections", "channels", "consumers", "exchanges", "queues")
 LENGTHS = (("ready", "messages_ready"), ("unacked", "messages_unacknowledged"), ("messages", "messages"))
 RATES = ("publish", "confirm", "deliver_get", "ack", "redeliver", "return_unroutable", "drop_unroutable")
@@ -20,26 +22,41 @@ LISTENERS = (Column("protocol", "protocol"), Column("address", "ip_address"), Co
 @at_broker
 def status(api: Api, as_json: bool = AS_JSON) -> None:
     """Say in a few lines how the broker is; exit code 1 if an alarm is on. --json gives the nodes."""
-    nodes = api.get("nodes")
+    nodes, failed = api.get("nodes"), failed_check(api, "alarms")
     if as_json:
         print_json(nodes)
     for node in nodes.rows:
+        raised = alarms(node, failed)
         if not as_json:
-            _tell_node(api, node)
-        raised = alarms(node)
+            _tell_node(api, node, raised)
         if raised:
             raise Refusal(f"{' and '.join(raised)} alarm on node '{node['name']}': publishers wait; leveret doctor")
 
 
-def alarms(node: Row) -> list[str]:
-    return [kind for kind, key in (("memory", "mem_alarm"), ("disk", "disk_free_alarm")) if node.get(key)]
+def failed_check(api: Api, *check: str) -> Row | None:
+    """What a health check says is wrong; None: nothing, or this broker has no such check."""
+    try:
+        api.get("health", "checks", *check)
+    except Refusal as problem:
+        if problem.status == FAILED:
+            return problem.answer or {"reason": str(problem)}
+        if problem.status not in MISSING:
+            raise
+    return None
 
 
-def _tell_node(api: Api, node: Row) -> None:
+def alarms(node: Row, failed: Row | None) -> list[str]:
+    """Of memory and disk, which nodes tell; ``failed``, the check of alarms, knows others: a store that failed."""
+    known = [kind for kind, key in (("memory", "mem_alarm"), ("disk", "disk_free_alarm")) if node.get(key)]
+    here = [row["resource"] for row in (failed or {}).get("alarms", ()) if row["node"] == node["name"]]
+    return known + [kind for kind in here if kind not in known]
+
+
+def _tell_node(api: Api, node: Row, raised: list[str]) -> None:
     told = api.get("overview").value
     seconds = node["uptime"] / 1000
     say(f"{told['product_name']} {told['product_version']} at {api.address.url}, node {text(node['name'])}")
-    say(f"up for {duration(seconds)}, {'alarm: ' + ', '.join(alarms(node)) if alarms(node) else 'no alarm'}")
+    say(f"up for {duration(seconds)}, {'alarm: ' + ', '.join(raised) if raised else 'no alarm'}")
     numbers = told["object_totals"]
     say(", ".join(numbered(numbers[kind], kind) for kind in OBJECTS))
     lengths = told["queue_totals"]
@@ -111,4 +128,5 @@ def nodes_seen(api: Api) -> list[Row]:
         if problem.status in REFUSED:
             return []
         raise
-    return [{**row, "seconds": row["uptime"] / 1000, "alarms": alarms(row)} for row in rows]
+    failed = failed_check(api, "alarms")
+    return [{**row, "seconds": row["uptime"] / 1000, "alarms": alarms(row, failed)} for row in rows]

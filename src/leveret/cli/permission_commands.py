@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 import typer
 
 from leveret.cli.api_client import Api, Misuse, Refusal, Row
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, vhost_in
+from leveret.cli.completing import names_of
 from leveret.cli.printing import print_json, say
 from leveret.cli.tables import Column, draw
 
 app = group("Permissions: regular expressions over the names of queues and exchanges.")
 
 KINDS = ("configure", "write", "read")
-USER = typer.Argument(metavar="USER")
+USER = typer.Argument(metavar="USER", autocompletion=names_of("users"))
 EXCHANGE = typer.Argument(metavar="EXCHANGE", help="a topic exchange")
-PATTERN = "the names it may {}; nothing if not given"
+PATTERN = "the names it may {}; none if not given"
+ALL = "--configure '.*' --write '.*' --read '.*'"
 COLUMNS = (
     Column("user", "user"),
     Column("vhost", "vhost"),
@@ -31,14 +34,14 @@ class Given(NamedTuple):
     """To whom, where, and what both kinds of permissions have."""
 
     user: str = USER
-    write: str = typer.Option("", "--write", metavar="REGEX", help=PATTERN.format("publish to"))
-    read: str = typer.Option("", "--read", metavar="REGEX", help=PATTERN.format("consume from"))
+    write: str | None = typer.Option(None, "--write", metavar="REGEX", help=PATTERN.format("publish to"))
+    read: str | None = typer.Option(None, "--read", metavar="REGEX", help=PATTERN.format("consume from"))
     vhost: str | None = VHOST
 
     def put(self, api: Api, kind: str, key: str, value: str, what: str) -> None:
-        place = vhost_in(api, self.vhost)
-        api.put(kind, place, self.user, value={key: value, "write": self.write, "read": self.read})
-        say(f"user '{self.user}' {what} in vhost '{place}': write '{self.write}', read '{self.read}'")
+        place, write, read = vhost_in(api, self.vhost), self.write or "", self.read or ""
+        api.put(kind, place, self.user, value={key: value, "write": write, "read": read})
+        say(f"user '{self.user}' {what} in vhost '{place}': write '{write}', read '{read}'")
 
 
 @app.command("list")
@@ -62,7 +65,7 @@ def list_permissions(
         print_json(answer)
         return
     rows = [row for row in answer.rows if vhost in (None, row["vhost"])]
-    draw(TOPICS if topic else COLUMNS, rows, "There are no such permissions: leveret permissions set USER")
+    draw(TOPICS if topic else COLUMNS, rows, f"There are no such permissions: leveret permissions set USER {ALL}")
 
 
 @app.command("set")
@@ -70,10 +73,14 @@ def list_permissions(
 def set_permissions(
     api: Api,
     given: Given,
-    configure: str = typer.Option("", "--configure", metavar="REGEX", help=PATTERN.format("declare and delete")),
+    configure: str | None = typer.Option(
+        None, "--configure", metavar="REGEX", help=PATTERN.format("declare and delete")
+    ),
 ) -> None:
     """Say what a user may do in a virtual host, in place of what was said before."""
-    given.put(api, "permissions", "configure", configure, f"may configure '{configure}'")
+    if (configure, given.write, given.read) == (None, None, None):
+        raise Misuse(f"say what user '{given.user}' may do: {ALL}, or less; leveret permissions clear takes all away")
+    given.put(api, "permissions", "configure", configure or "", f"may configure '{configure or ''}'")
 
 
 @app.command("clear")
@@ -121,8 +128,6 @@ def may(
     verdict: Row = api.get("permission-check", query=question).value
     why = verdict["decided_by"]["text"]
     if not verdict["allowed"]:
-        raise Refusal(
-            f"no, user '{user}' may not {kind} '{name}' in vhost '{place}': {why}; leveret permissions set {user} "
-            f"--vhost {place}"
-        )
+        shown = f"leveret permissions list --user {shlex.quote(user)}"
+        raise Refusal(f"no, user '{user}' may not {kind} '{name}' in vhost '{place}': {why}; {shown} shows its rules")
     say(f"yes: {why}")

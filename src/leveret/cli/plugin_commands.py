@@ -8,12 +8,17 @@ import typer
 
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, group
+from leveret.cli.completing import names_of
 from leveret.cli.printing import print_list, say
 from leveret.cli.tables import Column, count, text
 
 app = group("Features that RabbitMQ ships as plugins: all are built in, some can be switched off.")
 
-NAMES = typer.Argument(metavar="NAME...", help="here or in RabbitMQ, such as sharding or rabbitmq_sharding")
+NAMES = typer.Argument(
+    metavar="NAME...",
+    help="here or in RabbitMQ, such as sharding or rabbitmq_sharding",
+    autocompletion=names_of("plugins"),
+)
 COLUMNS = (
     Column("name", "name"),
     Column("enabled", "enabled"),

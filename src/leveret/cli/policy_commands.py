@@ -8,12 +8,13 @@ import typer
 
 from leveret.cli.api_client import Api, Misuse
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, listed_at, vhost_in
+from leveret.cli.completing import names_of
 from leveret.cli.printing import made, print_json, print_list, say
 from leveret.cli.tables import Column, count, draw
 
 app = group("Policies: values for all queues and exchanges whose names match.")
 
-NAME = typer.Argument(metavar="NAME", help="the policy")
+NAME = typer.Argument(metavar="NAME", help="the policy", autocompletion=names_of("policies"))
 OPERATOR = typer.Option(False, "--operator", help="an operator policy: it can only tighten")
 COLUMNS = (
     Column("vhost", "vhost"),
@@ -77,7 +78,9 @@ def delete_policy(api: Api, name: str = NAME, operator: bool = OPERATOR, vhost: 
 @at_broker
 def explain(
     api: Api,
-    name: str = typer.Argument(metavar="NAME", help="a queue, or an exchange with --exchange"),
+    name: str = typer.Argument(
+        metavar="NAME", help="a queue, or an exchange with --exchange", autocompletion=names_of("queues")
+    ),
     exchange: bool = typer.Option(False, "--exchange", help="NAME is an exchange"),
     vhost: str | None = VHOST,
     as_json: bool = AS_JSON,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import typer
 
 from leveret.cli.api_client import Api, Row
@@ -19,14 +21,15 @@ from leveret.cli.broker_options import (
     pairs,
     vhost_in,
 )
+from leveret.cli.completing import names_of
 from leveret.cli.connection_commands import CONSUMER
 from leveret.cli.printing import made, print_json, print_list, say
-from leveret.cli.tables import Column, count, draw, duration, facts, rate, size, text
+from leveret.cli.tables import Column, count, draw, duration, facts, numbered, rate, size
 
 app = group("Queues: what waits in them, who takes it, and how fast.")
 purge_app = alone()
 
-NAME = typer.Argument(metavar="NAME", help="the queue")
+NAME = typer.Argument(metavar="NAME", help="the queue", autocompletion=names_of("queues"))
 COLUMNS = (
     Column("vhost", "vhost"),
     Column("name", "name"),
@@ -133,9 +136,9 @@ def purge_queue(api: Api, name: str = NAME, vhost: str | None = VHOST, yes: bool
     """Throw away what waits in a queue; what consumers hold stays theirs."""
     place = vhost_in(api, vhost)
     ready = api.get("queues", place, name, query={"columns": "messages_ready"}).value.get("messages_ready", 0)
-    confirm(f"Throw away {text(ready)} messages of queue '{name}' in vhost '{place}'?", yes or not ready)
+    confirm(f"Throw away {numbered(ready, 'messages')} of queue '{name}' in vhost '{place}'?", yes or not ready)
     api.delete("queues", place, name, "contents")
-    say(f"queue '{name}' purged: {ready} messages were ready")
+    say(f"queue '{name}' purged: {numbered(ready, 'messages')} {'was' if ready == 1 else 'were'} ready")
 
 
 @app.command("pause")
@@ -143,7 +146,7 @@ def purge_queue(api: Api, name: str = NAME, vhost: str | None = VHOST, yes: bool
 def pause_queue(api: Api, name: str = NAME, vhost: str | None = VHOST) -> None:
     """Deliver nothing to consumers until it is resumed; publishing goes on."""
     api.post("queues", vhost_in(api, vhost), name, "pause", value={})
-    say(f"queue '{name}' paused: leveret queues resume {name}")
+    say(f"queue '{name}' paused: leveret queues resume {shlex.quote(name)}")
 
 
 @app.command("resume")

@@ -21,6 +21,7 @@ from typing import Protocol, TextIO
 
 from leveret.cli.banner import banner, first_login
 from leveret.cli.event_loop import loop_factory
+from leveret.cli.settings import mistyped
 from leveret.cli.version import version
 from leveret.config import Loaded, Settings, load_settings, load_with_sources
 from leveret.errors import ConfigError, StoreError
@@ -80,6 +81,8 @@ def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
     """Run a node until a signal; gives the exit code. ConfigError passes through to ``main``."""
     loaded = load_with_sources(config, environ, flags)
     configure_logs(loaded.settings.log_format, loaded.settings.log_level)
+    for name, near in mistyped(environ).items():
+        log.warning("variable is no setting", variable=name, nearest=near)
     look_for_cycles_seldom()
     raise_file_limit()
     terminal = Terminal(sys.stdout, environ)

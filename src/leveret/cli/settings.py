@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 
 from leveret.bootstrap import Bootstrap
 from leveret.config import DECLARED, load_with_sources
 from leveret.errors import ConfigError
+
+NO_SETTINGS = ("LEVERET_CONFIG", "LEVERET_CONTEXT", "LEVERET_PASSWORD")
+CLOSE = 0.85  # of 1, which is the same
 
 
 def check(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> str:
@@ -19,7 +23,20 @@ def check(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
         if path is not None and not path.is_file():
             raise ConfigError(f"{name} = {str(path)!r} (from {loaded.sources[name]}) cannot be used: no such file")
     changed = sum(source != "default" for source in loaded.sources.values())
-    return f"The settings are sound: {changed} given, {len(DECLARED) - changed} by default."
+    told = [f"The settings are sound: {changed} given, {len(DECLARED) - changed} by default."]
+    told += [f"{name} is no setting and changes nothing: {near} is one." for name, near in mistyped(environ).items()]
+    return "\n".join(told)
+
+
+def mistyped(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that look like one of ours and are not, each with the one that is nearest.
+
+    Others that begin alike are somebody's own business: no error.
+    """
+    known = [declared.env for declared in DECLARED]
+    unknown = [name for name in environ if name.startswith("LEVERET_") and name not in (*known, *NO_SETTINGS)]
+    near = {name: get_close_matches(name, known, 1, CLOSE) for name in sorted(unknown)}
+    return {name: found[0] for name, found in near.items() if found}
 
 
 def show(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from leveret.cli.api_client import Api
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, listed_at, vhost_in
+from leveret.cli.completing import names_of
 from leveret.cli.printing import print_json, say
 from leveret.cli.tables import UNKNOWN, Column, count, draw, duration, facts, rate, size
 
@@ -78,7 +79,9 @@ def list_streams(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSO
 @at_broker
 def show_stream(
     api: Api,
-    name: str = typer.Argument(metavar="NAME", help="of a stream, or of the exchange over several"),
+    name: str = typer.Argument(
+        metavar="NAME", help="of a stream, or of the exchange over several", autocompletion=names_of("streams")
+    ),
     vhost: str | None = VHOST,
     as_json: bool = AS_JSON,
 ) -> None:

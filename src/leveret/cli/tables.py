@@ -43,13 +43,18 @@ def text(value: Any) -> str:
 
 
 def name(value: Any) -> str:
-    """Like text, but an empty name is a name: that of the default exchange."""
-    return "(default)" if value == "" else text(value)
+    """Like text, but an empty name is a name: that of the default exchange, which paths call amq.default."""
+    return "(default)" if value in ("", "amq.default") else text(value)
 
 
 def numbered(number: int, things: str) -> str:
-    """1 queue, 2 queues."""
-    return f"{number} {things.removesuffix('s') if number == 1 else things}"
+    """1 queue, 2 queues; 1 policy, 2 policies."""
+    return f"{number} {single(things) if number == 1 else things}"
+
+
+def single(things: str) -> str:
+    """One of them."""
+    return f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")
 
 
 def count(value: Any) -> str:

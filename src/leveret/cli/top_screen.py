@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import listed_at
-from leveret.cli.overview_commands import alarms, nodes_seen
+from leveret.cli.overview_commands import nodes_seen
 from leveret.cli.tables import Column, at, count, duration, laid_out, numbered, printable, rate, size, traffic
 
 SORTS = {
@@ -76,7 +76,7 @@ def _busiest(api: Api, path: tuple[str, ...], sort: str, number: int, columns: s
 def _head(api: Api, overview: Row, nodes: list[Row]) -> list[str]:
     lines = [f"{overview['product_name']} {overview['product_version']} at {api.address.url}"]
     for node in nodes:
-        raised = alarms(node)
+        raised = node["alarms"]
         told = f"ALARM: {' and '.join(raised)}, publishers wait" if raised else "no alarm"
         lines.append(
             f"node {printable(node['name'])}, up {duration(node['seconds'])}, {told}, memory {size(node['mem_used'])} "

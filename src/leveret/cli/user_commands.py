@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 
 import typer
 
 from leveret.cli.api_client import Api, Misuse, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, group
+from leveret.cli.completing import names_of
 from leveret.cli.printing import made, print_json, print_list, say
 from leveret.cli.tables import Column, draw, facts
 
 app = group("Users: who may log in, and as what.")
 
-NAME = typer.Argument(metavar="NAME", help="the user")
+NAME = typer.Argument(metavar="NAME", help="the user", autocompletion=names_of("users"))
 TAGS = typer.Option([], "--tag", metavar="TAG", help="administrator, monitoring, policymaker, management or your own")
 COLUMNS = (Column("name", "name"), Column("tags", "tags"), Column("limits", "limits"))
 
@@ -30,6 +32,7 @@ def list_users(api: Api, as_json: bool = AS_JSON) -> None:
 @at_broker
 def show_user(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
     """Show a user, and what it may do where."""
+    from leveret.cli.permission_commands import ALL
     from leveret.cli.permission_commands import COLUMNS as PERMISSIONS
 
     answer = api.get("users", name)
@@ -39,20 +42,20 @@ def show_user(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
     facts(COLUMNS, answer.value)
     rows = api.get("users", name, "permissions").rows
     say("")
-    draw(PERMISSIONS, rows, f"It may not do anything anywhere: leveret permissions set {name}")
+    draw(PERMISSIONS, rows, f"It may not do anything anywhere: leveret permissions set {shlex.quote(name)} {ALL}")
 
 
 @app.command("create")
 @at_broker
 def create_user(api: Api, name: str = NAME, tag: list[str] = TAGS) -> None:
     """Create a user. The password is asked for, or is the first line of standard input."""
+    from leveret.cli.permission_commands import ALL
+
     if api.exists("users", name):
         raise Misuse(f"user '{name}' exists: leveret users password {name}, or leveret users tags {name}")
     answer = api.put("users", name, value={"password": _new_password(name), "tags": tag})
     made(f"user '{name}'", answer)
-    sys.stderr.write(
-        f"It may not do anything yet: leveret permissions set {name} --configure .* --write .* --read .*\n"
-    )
+    sys.stderr.write(f"It may not do anything yet: leveret permissions set {shlex.quote(name)} {ALL}\n")
 
 
 @app.command("password")
@@ -71,7 +74,8 @@ def change_tags(api: Api, name: str = NAME, tag: list[str] = TAGS) -> None:
     before: Row = api.get("users", name).value
     kept = {key: before[key] for key in ("password_hash", "hashing_algorithm") if before["password_hash"]}
     api.put("users", name, value={**kept, "tags": tag})
-    say(f"user '{name}' has the tags {', '.join(tag)}" if tag else f"user '{name}' has no tags")
+    tags = f"the tag{'s' if len(tag) > 1 else ''} {', '.join(tag)}" if tag else "no tags"
+    say(f"user '{name}' has {tags}")
 
 
 @app.command("delete")

@@ -6,12 +6,13 @@ import typer
 
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import AS_JSON, YES, at_broker, confirm, group
+from leveret.cli.completing import names_of
 from leveret.cli.printing import made, print_json, print_list, say
 from leveret.cli.tables import Column, facts
 
 app = group("Virtual hosts: houses of their own for queues, exchanges and permissions.")
 
-NAME = typer.Argument(metavar="NAME", help="the virtual host")
+NAME = typer.Argument(metavar="NAME", help="the virtual host", autocompletion=names_of("vhosts"))
 TAGS = typer.Option([], "--tag", metavar="TAG", help="may be given several times")
 COLUMNS = (
     Column("name", "name"),

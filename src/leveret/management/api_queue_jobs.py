@@ -28,7 +28,7 @@ from leveret.management.bodies import json_of, text_of, truth_of, whole_number_o
 from leveret.management.doors import entered_vhost, refuse_while_blocked
 from leveret.management.errors import BadRequest, Conflict, NotThere
 from leveret.management.listing import list_answer
-from leveret.management.looking import STEP_BYTES, sieve_of, sieve_texts
+from leveret.management.looking import STEP_BYTES, TimedSieve, sieve_of, sieve_texts
 from leveret.management.office import Office
 from leveret.management.roles import MANAGEMENT, may_see, refuse_unless_role
 from leveret.management.settling import settled
@@ -62,7 +62,7 @@ class Begun:
     __slots__ = ("began", "dry_run", "ended", "facts", "id", "job", "kind", "state", "vhost")
 
     def __init__(self, kind: str, vhost: Vhost, dry_run: bool, facts: Row, began: float) -> None:
-        self.id = secrets.token_urlsafe(9)
+        self.id = secrets.token_hex(8)  # may not begin with a dash: people type it after a command
         self.kind = kind
         self.vhost = vhost
         self.dry_run = dry_run
@@ -110,10 +110,11 @@ class _JobBook:
         self.all[begun.id] = begun
 
     def over(self, begun: Begun) -> None:
-        """The job has come to its end: it is told as soon as what it did is safe."""
+        """The job has come to its end: it is told as soon as what it did is safe. With its queue a job is cut short."""
         if begun.state == RUNNING and begun.ended is None:
             begun.ended = self._broker.clock.wall()
-            self._broker.when_granted(lambda: self._close(begun, DONE), lost=lambda: self._close(begun, LOST))
+            state = DONE if begun.job.queue.alive else CANCELLED
+            self._broker.when_granted(lambda: self._close(begun, state), lost=lambda: self._close(begun, LOST))
 
     def cancel(self, begun: Begun) -> None:
         """One that is over already is forgotten."""
@@ -242,8 +243,8 @@ def _scope(asked: Mapping[str, str], limit: int | None, places: frozenset[tuple[
     sieve = sieve_of(asked)
     if sieve is None:
         return Scope(limit=limit, places=places)
-    step_bytes = STEP_BYTES if sieve.reads_bodies else MOST_BYTES
-    return Scope(sieve.takes, limit, places=places, step_bytes=step_bytes)
+    step_bytes, timed = STEP_BYTES if sieve.reads_bodies else MOST_BYTES, TimedSieve(sieve)
+    return Scope(timed.takes, limit, places=places, step_bytes=step_bytes, is_tired=timed.is_tired)
 
 
 def _limit(given: Mapping[str, object]) -> int | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from email.utils import formatdate
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -31,6 +32,7 @@ from leveret.management.websocket import PATH as WEBSOCKET
 from leveret.management.websocket import ask_for_upgrade
 
 API = "/api/"
+PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 log = get_log("http")
 
@@ -55,7 +57,10 @@ class Gate:
 
         async def send_noting(message: Message) -> None:
             nonlocal has_begun
-            has_begun = True
+            if not has_begun:
+                has_begun = True
+                private = PRIVATE if path.startswith(API) else ()
+                message["headers"] = [*message["headers"], (b"date", self._date()), *private]
             await send(message)
 
         method, path = scope["method"], _plain(scope["raw_path"].decode("latin-1"))
@@ -68,7 +73,7 @@ class Gate:
                 answer = answer_of(error, method, path)
                 if PAGE_HEADER in Request(scope).headers and "www-authenticate" in answer.headers:
                     del answer.headers["www-authenticate"]  # the page has a login of its own: no browser's dialogue
-                await answer(scope, receive, send)
+                await answer(scope, receive, send_noting)
                 return
             # The status has gone out: without its end the answer is cut short, so that nobody takes it for whole.
             log.exception("answer cut short", method=method, path=path)
@@ -87,6 +92,10 @@ class Gate:
             if refusal.status_code == 405:
                 refusal.headers = {"Allow": ", ".join(self._methods_at(scope))}
             raise
+
+    def _date(self) -> bytes:
+        """By the clock that messages live by: whoever asks can see how far it is from its own."""
+        return formatdate(self._broker.clock.wall(), usegmt=True).encode()
 
     def _methods_at(self, scope: Scope) -> list[str]:
         """All that are taken there; each has a route of its own."""

@@ -11,7 +11,7 @@ from leveret.cli.broker_options import pairs
 def api(status: int, body: bytes, monkeypatch: pytest.MonkeyPatch) -> Api:
     """One to which somebody always answers the same."""
     client = Api(Login(address_of("http://h:1", "a test"), "anna", lambda: "hunter2"))
-    monkeypatch.setattr(client, "_exchange", lambda *request: (status, body))
+    monkeypatch.setattr(client, "_exchange", lambda *request: Answer(status, body, "http://h:1"))
     return client
 
 
@@ -59,7 +59,14 @@ def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
     ("status", "body", "code", "expected"),
     [
         (404, b'{"error":"not_found","reason":"no queue \'q\' in vhost"}', 1, "no queue 'q' in vhost"),
-        (404, b'{"error":"Object Not Found","reason":"Not Found"}', 1, "GET /api/queues/%2F/q: Not Found"),
+        (
+            404,
+            b'{"error":"Object Not Found","reason":"Not Found"}',
+            1,
+            "no queue 'q' in vhost '/': leveret queues list",
+        ),
+        (405, b"", 1, "has no GET /api/queues/%2F/q: it is not Leveret, which this command needs"),
+        (403, b'{"error":"x","reason":"forbidden"}', 1, "GET /api/queues/%2F/q: forbidden"),
         (400, b'{"error":"bad_request","reason":"two\\nlines of  it all"}', 1, "two lines of it all"),
         (500, b"[]", 1, "GET /api/queues/%2F/q: status 500"),
         (502, b"<html>Bad Gateway", 3, "not as a broker's HTTP API does: '<html>Bad Gateway'; check the port"),

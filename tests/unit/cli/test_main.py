@@ -58,6 +58,15 @@ def test_config_check_approves_sound_settings() -> None:
     assert "sound: 1 given" in result.output
 
 
+def test_config_check_names_a_variable_that_is_almost_a_setting() -> None:
+    """A container has nothing but variables: one that is mistyped would be lost without a word."""
+    environ = {"LEVERET_HEARTBEET": "7", "LEVERET_OF_MY_OWN": "1", "LEVERET_CONFIG": "", "LEVERET_CONTEXT": "x"}
+    result = runner.invoke(app, ["config", "check"], env=environ)
+    assert result.exit_code == 0
+    named = [line for line in result.output.splitlines() if line.startswith("LEVERET_")]
+    assert named == ["LEVERET_HEARTBEET is no setting and changes nothing: LEVERET_HEARTBEAT is one."]
+
+
 def test_config_check_misses_a_tls_file(tmp_path: Path) -> None:
     result = runner.invoke(app, ["config", "check", "--tls-cert", str(tmp_path / "none.pem")])
     assert isinstance(result.exception, ConfigError)

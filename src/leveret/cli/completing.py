@@ -1,0 +1,58 @@
+"""Names for a shell to complete: asked of the broker that the words so far mean, within a second or not at all.
+
+Nobody waits here for a password, and no problem is told: a shell wants names or nothing. Names come from others, and
+shells evaluate what they are given: only names of harmless letters are offered.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import typer
+
+from leveret.cli.api_client import Api, CommandProblem
+from leveret.cli.contexts import contexts_path, load_contexts, login_of
+
+SECONDS = 1.0
+MOST = 100
+HARMLESS = re.compile(r"[A-Za-z0-9_.@/+-]+")
+BY_VHOST = ("queues", "exchanges", "policies", "streams")
+WHERE = ("url", "username", "context", "password_file", "ca_file")
+
+Completed = Callable[[typer.Context, str], list[str]]
+
+
+def names_of(kind: str) -> Completed:
+    """Of the objects that the API lists under ``kind``."""
+
+    def completed(ctx: typer.Context, incomplete: str) -> list[str]:
+        return _offered(lambda: _names(ctx.params, kind, incomplete), incomplete)
+
+    return completed
+
+
+def contexts_known(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _offered(lambda: iter(load_contexts(contexts_path(os.environ)).named), incomplete)
+
+
+def _offered(names: Callable[[], Iterator[str]], incomplete: str) -> list[str]:
+    try:
+        return sorted({name for name in names() if name.startswith(incomplete) and HARMLESS.fullmatch(name)})
+    except CommandProblem:
+        return []
+
+
+def _names(given: dict[str, Any], kind: str, incomplete: str) -> Iterator[str]:
+    with open(os.devnull) as nobody:
+        sys.stdin = nobody  # or a password would be asked for in the middle of a line
+        api = Api(login_of(os.environ, **{name: given.get(name) for name in WHERE}))
+        query = {"columns": "name"}
+        path = (kind, given.get("vhost") or api.vhost or "/") if kind in BY_VHOST else (kind,)
+        if kind in ("queues", "exchanges"):  # there may be thousands
+            query |= {"name": incomplete, "page": "1", "page_size": str(MOST)}
+        found = api.send("GET", path, query, seconds=SECONDS).value
+    yield from (str(row["name"]) for row in (found["items"] if isinstance(found, dict) else found))

@@ -1,0 +1,208 @@
+"""What a command says when the broker says no: the object, the cause, and a command that helps. S4-77."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from leveret import Broker, FrozenClock
+from tests.support.command_line import Cli
+from tests.support.http_api import QUIET
+
+FOR_PROGRAMS = re.compile(r"/api/|\bPUT\b|percent-encoded")
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(QUIET, clock=FrozenClock()) as broker:
+        yield broker
+
+
+@pytest.fixture
+def cli(broker: Broker, tmp_path: Path) -> Cli:
+    return Cli(broker.http_url, tmp_path)
+
+
+# ---- what is not there
+
+
+@pytest.mark.parametrize(
+    ("command", "remedy"),
+    [
+        ("queues show nope", "leveret queues list"),
+        ("queues delete nope", "leveret queues list"),
+        ("queues pause nope", "leveret queues list"),
+        ("purge nope", "leveret queues list"),
+        ("get nope", "leveret queues list"),
+        ("browse nope", "leveret queues list"),
+        ("consume nope", "leveret queues list"),
+        ("redrive nope", "leveret queues list"),
+        ("policies explain nope", "leveret queues list"),
+        ("exchanges show nope", "leveret exchanges list"),
+        ("exchanges delete nope", "leveret exchanges list"),
+        ("publish nope x --exchange nope", "leveret exchanges list"),
+        ("bindings create nope nope", "leveret exchanges list"),
+        ("connections show nope", "leveret connections list"),
+        ("connections close nope", "leveret connections list"),
+        ("vhosts show nope", "leveret vhosts list"),
+        ("queues list --vhost nope", "leveret vhosts list"),
+        ("users show nope", "leveret users list"),
+        ("users delete nope", "leveret users list"),
+        ("permissions list --user nope", "leveret users list"),
+        ("permissions may nope read q", "leveret users list"),
+        ("permissions clear guest --vhost nope", "leveret permissions set"),
+        ("policies delete nope", "leveret policies list"),
+        ("streams show nope", "leveret streams list"),
+        ("trace show nope", "leveret trace on"),
+    ],
+)
+def test_s4_77_what_is_not_there_is_named_with_the_command_that_lists_what_is(
+    command: str, remedy: str, cli: Cli
+) -> None:
+    line = cli.refused(*command.split())
+    assert "nope" in line
+    assert remedy in line
+    assert not FOR_PROGRAMS.search(line), line
+
+
+# ---- rights
+
+
+def test_s4_72_a_right_that_is_missing_is_named_with_the_command_that_gives_it(cli: Cli) -> None:
+    cli.done("users", "create", "anna b", given="secret\n")
+    anna = Cli(cli.url, cli.folder, username="anna b", password="secret")
+    line = anna.refused("queues", "list")
+    assert "has none of the tags" in line
+    assert "password" not in line, "it was right"
+    _obey(cli, line)
+    line = anna.refused("queues", "create", "q")
+    assert "access to vhost '/' refused for user 'anna b'" in line
+    _obey(cli, line)
+    anna.done("queues", "create", "q")
+    line = anna.refused("status")
+    assert "needs the tag 'monitoring'" in line
+    _obey(cli, line)
+    anna.done("status")
+
+
+def _obey(cli: Cli, line: str) -> None:
+    """What the line says helps, as an administrator would paste it into a shell."""
+    cli.done(*shlex.split(line.partition("leveret: ")[2].rpartition(": leveret ")[2]))
+
+
+def test_permissions_without_a_pattern_take_nothing_away(cli: Cli) -> None:
+    line = cli.refused("permissions", "set", "guest", code=2)
+    assert "say what user 'guest' may do: --configure '.*'" in line
+    assert cli.rows("permissions", "list") == [["guest", "/", ".*", ".*", ".*"]]
+    assert "leveret permissions list --user guest" in _answer_no(cli)
+
+
+def _answer_no(cli: Cli) -> str:
+    cli.done("permissions", "set", "guest", "--read", "^a")
+    return cli.refused("permissions", "may", "guest", "read", "b")
+
+
+# ---- names
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["queues show", "queues create", "queues delete", "queues purge", "users delete", "vhosts create", "vhosts delete"],
+)
+def test_an_empty_name_is_refused_before_anybody_is_asked(command: str, cli: Cli) -> None:
+    line = cli.refused(*command.split(), "", code=2)
+    assert line.startswith("leveret: a name is empty")
+
+
+def test_the_exchange_without_a_name_is_the_default_one_everywhere(cli: Cli) -> None:
+    cli.done("queues", "create", "q")
+    assert cli.done("publish", "q", "x") == "published 1 byte to exchange '(default)' with key 'q'\n"
+    assert cli.done("publish", "q", "xy", "--exchange", "").startswith("published 2 bytes to exchange '(default)'")
+    assert "exchange '(default)' has no queue for key 'no one'" in (line := cli.refused("publish", "no one", "x"))
+    assert line.endswith("leveret exchanges route amq.default 'no one'")
+    for name in ("", "amq.default"):
+        assert "(default)  q" in cli.done("exchanges", "show", name)
+        assert cli.done("exchanges", "route", name, "q").endswith("It would reach q.\n")
+        assert [row[:3] for row in cli.rows("bindings", "list", "--exchange", name)] == [["/", "(default)", "q"]]
+    assert "amq.default" not in "".join(map(str, cli.rows("exchanges", "list")))
+
+
+# ---- other brokers
+
+
+class LikeRabbitMQ(BaseHTTPRequestHandler):
+    """Answers as RabbitMQ 3.10.8 does: without a word at what it does not have, and by what the client accepts."""
+
+    def _answer(self) -> None:
+        path, accepts = self.path.partition("?")[0], self.headers["Accept"]
+        has_rest = "*/*" in accepts
+        if path == "/api/queues/%2F/q":
+            self._send(200, b'{"messages_ready": 1}')
+        elif path == "/api/queues/%2F/q/contents":
+            self._send(204 if has_rest else 406, b"")
+        elif path.startswith("/api/queues/%2F/q/"):
+            self._send(405 if self.command == "POST" else 400, b"")
+        else:
+            self._send(*((404, b'{"error":"Object Not Found","reason":"Not Found"}') if has_rest else (406, b"")))
+
+    do_GET = do_POST = do_PUT = do_DELETE = _answer
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        if body:
+            self.send_header("Content-Type", "application/json")
+        if status != 204:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def rabbitmq(tmp_path: Path) -> Iterator[Cli]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), LikeRabbitMQ)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield Cli(f"http://127.0.0.1:{server.server_port}", tmp_path)
+    finally:
+        server.shutdown()
+        with suppress(OSError):
+            server.server_close()
+        thread.join()
+
+
+def test_another_broker_purges_and_says_what_it_has_not(rabbitmq: Cli) -> None:
+    assert rabbitmq.done("purge", "q") == "queue 'q' purged: 1 message was ready\n"
+    assert "no queue 'nope' in vhost '/': leveret queues list" in rabbitmq.refused("queues", "show", "nope")
+    assert "no user 'nope'" in rabbitmq.refused("users", "show", "nope")
+    assert "no exchange 'nope' in vhost '/'" in rabbitmq.refused("publish", "q", "x", "--exchange", "nope")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "jobs list",
+        "queues pause q",
+        "browse q",
+        "move q r",
+        "plugins list",
+        "streams list",
+        "leases list",
+        "schedules list",
+        "policies explain q",
+        "exchanges route amq.direct key",
+    ],
+)
+def test_what_only_leveret_can_do_is_refused_as_such_by_another_broker(command: str, rabbitmq: Cli) -> None:
+    line = rabbitmq.refused(*command.split())
+    assert "it is not Leveret, which this command needs" in line
