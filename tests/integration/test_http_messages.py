@@ -215,6 +215,7 @@ def test_s4_77_messages_that_are_on_disk_only_are_got_and_looked_at(tmp_path: Pa
             vhost.publish("", "long", b"%03d" % n + body, Properties(delivery_mode=2))
         row = api.queue("long")
         assert row["messages_paged_out"] > number // 2
+        assert row["messages_ready_ram"] + row["messages_paged_out"] == row["messages_ready"]
         assert row["message_bytes_paged_out"] + row["message_bytes_ram"] == row["message_bytes"]
         shown = browse(api, "long", truncate=3, limit=number)
         assert [message["payload"] for message in shown["messages"]] == [f"{n:03}" for n in range(number)]

@@ -142,6 +142,8 @@ def _sizes(queue: ClassicQueue) -> Row:
         "message_bytes_ram": queue.bytes - paged,
         "message_bytes_paged_out": paged,
         "messages_ram": queue.ready - on_disk + queue.unacked,
+        "messages_ready_ram": queue.ready - on_disk,
+        "messages_unacknowledged_ram": queue.unacked,
         "messages_paged_out": on_disk,
     }
 
