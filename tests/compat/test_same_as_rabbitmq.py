@@ -382,20 +382,11 @@ def another_limit_is_another_queue(stage: Stage) -> object:
 @scenario
 def who_says_classic_says_nothing(stage: Stage) -> object:
     """Of a queue with the type, of one without, and of one of another type."""
-    stage.queue("said", durable=True, queue_type="classic")
-    stage.queue("unsaid", durable=True)
-    stage.queue("quorum", durable=True, queue_type="quorum")
-    again: list[tuple[str, dict[str, object]]] = [
-        ("said", {}),
-        ("unsaid", {"queue_type": "classic"}),
-        ("unsaid", {"queue_type": "quorum"}),
-        ("quorum", {}),
-        ("quorum", {"queue_type": "classic"}),
-    ]
-    return [
-        stage.refusal(lambda name=name, told=told: stage.queue(name, durable=True, **told))  # type: ignore[misc]
-        for name, told in again
-    ]
+    kinds: dict[str, dict[str, object]] = {"c": {"queue_type": "classic"}, "n": {}, "q": {"queue_type": "quorum"}}
+    for name, kind in kinds.items():
+        stage.queue(name, durable=True, **kind)
+    again = [(name, kind) for name in kinds for kind in kinds.values()]
+    return [stage.refusal(lambda name=a[0], kind=a[1]: stage.queue(name, durable=True, **kind)) for a in again]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("play", SCENARIOS, ids=lambda play: play.__name__)

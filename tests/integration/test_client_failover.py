@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import pytest
 
 import leveret
-from leveret.client import Channel, Consumer, Delivery, Properties, Unroutable
+from leveret.client import Channel, Connection, Consumer, Delivery, Properties, Unroutable
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.failing_over import failing_over, run, taken, told
+
+T = TypeVar("T")
+
+
+class Line:
+    """A failover: connection through a proxy that can cut it."""
+
+    def __init__(self, proxy: ChaosProxy, connection: Connection, channel: Channel, kinds: list[str]) -> None:
+        self.proxy = proxy
+        self.connection = connection
+        self.channel = channel
+        self.kinds = kinds  # of what happened
+
+    async def cut(self) -> None:
+        """It is lost, and back again."""
+        await told(self.connection, "reconnected", self.proxy.cut)
+
+
+def play(broker: leveret.Broker, story: Callable[[Line], Coroutine[Any, Any, T]]) -> T:
+    async def work() -> T:
+        async with ChaosProxy(broker.amqp_url) as proxy, failing_over(proxy.url) as (connection, channel, kinds):
+            return await story(Line(proxy, connection, channel, kinds))
+
+    return run(work)
 
 
 def bodies_in(broker: leveret.Broker, queue: str) -> list[bytes]:
@@ -35,27 +61,24 @@ async def answered(channel: Channel) -> None:
 def test_s3_08_everything_lives_on_when_the_connection_is_cut(leveret_broker: leveret.Broker) -> None:
     """S3-08: it connects again by itself; topology, consumers and confirms are as before."""
 
-    async def work() -> None:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, kinds),
-        ):
-            await channel.declare_exchange("prices", "topic", auto_delete=True)
-            queue = (await channel.declare_queue(exclusive=True)).queue
-            await channel.bind_queue(queue, "prices", "eu.#")
-            await channel.confirm_select()
-            consumer = await channel.consume(queue)
-            await channel.publish(b"one", "prices", "eu.oats")
-            assert await taken(consumer, 1) == [b"one"]
-            await told(connection, "reconnected", proxy.cut)
-            assert kinds == ["lost", "reconnecting", "reconnected"]
-            await channel.publish(b"two", "prices", "eu.oats")
-            assert await taken(consumer, 1) == [b"two"]
-            assert (await channel.declare_queue(queue, passive=True)).consumer_count == 1
-            await channel.publish(b"three", "", queue)  # by the name that it had at first
-            assert await taken(consumer, 1) == [b"three"]
+    async def story(line: Line) -> None:
+        channel = line.channel
+        await channel.declare_exchange("prices", "topic", auto_delete=True)
+        queue = (await channel.declare_queue(exclusive=True)).queue
+        await channel.bind_queue(queue, "prices", "eu.#")
+        await channel.confirm_select()
+        consumer = await channel.consume(queue)
+        await channel.publish(b"one", "prices", "eu.oats")
+        assert await taken(consumer, 1) == [b"one"]
+        await line.cut()
+        assert line.kinds == ["lost", "reconnecting", "reconnected"]
+        await channel.publish(b"two", "prices", "eu.oats")
+        assert await taken(consumer, 1) == [b"two"]
+        assert (await channel.declare_queue(queue, passive=True)).consumer_count == 1
+        await channel.publish(b"three", "", queue)  # by the name that it had at first
+        assert await taken(consumer, 1) == [b"three"]
 
-    run(work)
+    play(leveret_broker, story)
     assert leveret_broker.call(lambda: list(leveret_broker.node.broker.vhost("/").queues)) == []
 
 
@@ -84,46 +107,40 @@ def test_s3_08_a_broker_that_is_stopped_for_good_is_replaced_by_the_next(leveret
 
 
 def test_what_was_undone_is_not_done_again(leveret_broker: leveret.Broker) -> None:
-    async def work() -> None:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            for name in ("kept", "deleted"):
-                await channel.declare_queue(name)
-            await channel.bind_queue("kept", "amq.fanout")
-            await channel.unbind_queue("kept", "amq.fanout")
-            consumer = await channel.consume("kept")
-            await consumer.cancel()
-            await channel.delete_queue("deleted")
-            await told(connection, "reconnected", proxy.cut)
-            await channel.publish(b"to nobody", "amq.fanout")
-            await answered(channel)
-            found = await channel.declare_queue("kept", passive=True)
-            assert (found.message_count, found.consumer_count) == (0, 0)
+    async def story(line: Line) -> None:
+        channel = line.channel
+        for name in ("kept", "deleted"):
+            await channel.declare_queue(name)
+        await channel.bind_queue("kept", "amq.fanout")
+        await channel.unbind_queue("kept", "amq.fanout")
+        consumer = await channel.consume("kept")
+        await consumer.cancel()
+        await channel.delete_queue("deleted")
+        await line.cut()
+        await channel.publish(b"to nobody", "amq.fanout")
+        await answered(channel)
+        found = await channel.declare_queue("kept", passive=True)
+        assert (found.message_count, found.consumer_count) == (0, 0)
 
-    run(work)
+    play(leveret_broker, story)
     assert leveret_broker.call(lambda: list(leveret_broker.node.broker.vhost("/").queues)) == ["kept"]
 
 
 def test_s3_18_the_prefetch_is_as_before(leveret_broker: leveret.Broker) -> None:
     """S3-18: it bounds what comes after a reconnect too."""
 
-    async def work() -> int:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            await channel.declare_queue("q")
-            await channel.qos(3)
-            consumer = await channel.consume("q")
-            await told(connection, "reconnected", proxy.cut)
-            for number in range(20):
-                await channel.publish(b"%d" % number, routing_key="q")
-            await channel.declare_queue("q", passive=True)
-            return len(consumer.waiting)
+    async def story(line: Line) -> int:
+        channel = line.channel
+        await channel.declare_queue("q")
+        await channel.qos(3)
+        consumer = await channel.consume("q")
+        await line.cut()
+        for number in range(20):
+            await channel.publish(b"%d" % number, routing_key="q")
+        await channel.declare_queue("q", passive=True)
+        return len(consumer.waiting)
 
-    assert run(work) == 3
+    assert play(leveret_broker, story) == 3
 
 
 def test_a_queue_that_is_there_without_deduplication_is_taken_as_it_is(leveret_broker: leveret.Broker) -> None:
@@ -143,22 +160,19 @@ def test_a_queue_that_is_there_without_deduplication_is_taken_as_it_is(leveret_b
 def test_s3_08_what_is_not_confirmed_is_sent_again_in_order(leveret_broker: leveret.Broker) -> None:
     """S3-08: without confirms of the application, and also what it publishes while there is no connection."""
 
-    async def work() -> None:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            await channel.declare_queue("q")
-            proxy.stall()
-            for number in range(5):
-                channel.send(b"%d" % number, routing_key="q")
-            await told(connection, "lost", proxy.cut)
-            for number in range(5, 10):
-                channel.send(b"%d" % number, routing_key="q")
-            await told(connection, "reconnected", proxy.resume)
-            await channel.declare_queue("q", passive=True)
+    async def story(line: Line) -> None:
+        channel = line.channel
+        await channel.declare_queue("q")
+        line.proxy.stall()
+        for number in range(5):
+            channel.send(b"%d" % number, routing_key="q")
+        await told(line.connection, "lost", line.proxy.cut)
+        for number in range(5, 10):
+            channel.send(b"%d" % number, routing_key="q")
+        await told(line.connection, "reconnected", line.proxy.resume)
+        await channel.declare_queue("q", passive=True)
 
-    run(work)
+    play(leveret_broker, story)
     assert bodies_in(leveret_broker, "q") == [b"%d" % number for number in range(10)]
 
 
@@ -188,23 +202,20 @@ def test_s3_08_a_message_whose_confirm_was_lost_is_in_the_queue_once(leveret_bro
 
 
 def test_a_message_that_came_back_is_not_sent_again(leveret_broker: leveret.Broker) -> None:
-    async def work() -> None:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            await channel.confirm_select()
-            with pytest.raises(Unroutable, match="no queue takes a message"):
-                await channel.publish(b"a", routing_key="nowhere", mandatory=True)
-            assert channel.confirms is not None
-            await channel.confirms.all_settled()
-            returned: list[object] = []
-            channel.on_return = returned.append
-            await told(connection, "reconnected", proxy.cut)
-            await answered(channel)
-            assert returned == []
+    async def story(line: Line) -> None:
+        channel = line.channel
+        await channel.confirm_select()
+        with pytest.raises(Unroutable, match="no queue takes a message"):
+            await channel.publish(b"a", routing_key="nowhere", mandatory=True)
+        assert channel.confirms is not None
+        await channel.confirms.all_settled()
+        returned: list[object] = []
+        channel.on_return = returned.append
+        await line.cut()
+        await answered(channel)
+        assert returned == []
 
-    run(work)
+    play(leveret_broker, story)
 
 
 def test_the_id_of_the_application_is_kept(leveret_broker: leveret.Broker) -> None:
@@ -231,113 +242,98 @@ def test_the_id_of_the_application_is_kept(leveret_broker: leveret.Broker) -> No
 def test_a_message_in_hand_is_not_seen_twice_and_its_ack_counts(leveret_broker: leveret.Broker, multiple: bool) -> None:
     """S3-08: the ack is of an earlier connection, the message was delivered again: that one is acked."""
 
-    async def work() -> None:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            await channel.declare_queue("q")
-            consumer = await channel.consume("q")
-            await channel.publish(b"in hand", routing_key="q")
-            delivery = await one_of(consumer)
-            await told(connection, "reconnected", proxy.cut)
-            await channel.publish(b"next", routing_key="q")
-            second = await one_of(consumer)
-            assert second.body == b"next"
-            if multiple:
-                second.ack(multiple=True)
-            else:
-                delivery.ack()
-                second.ack()
-            await answered(channel)
+    async def story(line: Line) -> None:
+        channel = line.channel
+        await channel.declare_queue("q")
+        consumer = await channel.consume("q")
+        await channel.publish(b"in hand", routing_key="q")
+        delivery = await one_of(consumer)
+        await line.cut()
+        await channel.publish(b"next", routing_key="q")
+        second = await one_of(consumer)
+        assert second.body == b"next"
+        if multiple:
+            second.ack(multiple=True)
+        else:
+            delivery.ack()
+            second.ack()
+        await answered(channel)
 
-    run(work)
+    play(leveret_broker, story)
     assert bodies_in(leveret_broker, "q") == []
 
 
 def test_a_message_whose_ack_was_lost_is_not_seen_again(leveret_broker: leveret.Broker) -> None:
     """S3-08: the audit acks it when it is delivered again."""
 
-    async def work() -> None:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            await channel.declare_queue("q")
-            consumer = await channel.consume("q")
-            for body in (b"acked", b"rejected"):
-                await channel.publish(body, routing_key="q")
-            first, second = await one_of(consumer), await one_of(consumer)
-            proxy.stall()
-            first.ack()
-            second.reject()
-            await told(connection, "lost", proxy.cut)
-            await told(connection, "reconnected", proxy.resume)
-            await channel.publish(b"next", routing_key="q")
-            assert await taken(consumer, 1) == [b"next"]
-            await answered(channel)
+    async def story(line: Line) -> None:
+        channel = line.channel
+        await channel.declare_queue("q")
+        consumer = await channel.consume("q")
+        for body in (b"acked", b"rejected"):
+            await channel.publish(body, routing_key="q")
+        first, second = await one_of(consumer), await one_of(consumer)
+        line.proxy.stall()
+        first.ack()
+        second.reject()
+        await told(line.connection, "lost", line.proxy.cut)
+        await told(line.connection, "reconnected", line.proxy.resume)
+        await channel.publish(b"next", routing_key="q")
+        assert await taken(consumer, 1) == [b"next"]
+        await answered(channel)
 
-    run(work)
+    play(leveret_broker, story)
     assert bodies_in(leveret_broker, "q") == []
 
 
 def test_a_message_that_is_given_back_is_seen_again(leveret_broker: leveret.Broker) -> None:
-    async def work() -> list[tuple[bytes, bool]]:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            await channel.declare_queue("q")
-            consumer = await channel.consume("q")
-            await channel.publish(b"again", routing_key="q")
-            first = await one_of(consumer)
-            await told(connection, "reconnected", proxy.cut)
-            await answered(channel)
-            first.nack(requeue=True)
-            second = await one_of(consumer)
-            await channel.recover()
-            third = await one_of(consumer)
-            third.ack()
-            return [(each.body, each.redelivered) for each in (first, second, third)]
+    async def story(line: Line) -> list[tuple[bytes, bool]]:
+        channel = line.channel
+        await channel.declare_queue("q")
+        consumer = await channel.consume("q")
+        await channel.publish(b"again", routing_key="q")
+        first = await one_of(consumer)
+        await line.cut()
+        await answered(channel)
+        first.nack(requeue=True)
+        second = await one_of(consumer)
+        await channel.recover()
+        third = await one_of(consumer)
+        third.ack()
+        return [(each.body, each.redelivered) for each in (first, second, third)]
 
-    assert run(work) == [(b"again", False), (b"again", True), (b"again", True)]
+    assert play(leveret_broker, story) == [(b"again", False), (b"again", True), (b"again", True)]
 
 
 def test_messages_that_wait_in_the_client_come_once_and_in_order(leveret_broker: leveret.Broker) -> None:
-    async def work() -> list[bytes]:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            await channel.declare_queue("q")
-            consumer = await channel.consume("q")
-            for number in range(10):
-                await channel.publish(b"%d" % number, routing_key="q")
-            begin = await taken(consumer, 3)
-            await told(connection, "reconnected", proxy.cut)
-            return begin + await taken(consumer, 7)
+    async def story(line: Line) -> list[bytes]:
+        channel = line.channel
+        await channel.declare_queue("q")
+        consumer = await channel.consume("q")
+        for number in range(10):
+            await channel.publish(b"%d" % number, routing_key="q")
+        begin = await taken(consumer, 3)
+        await line.cut()
+        return begin + await taken(consumer, 7)
 
-    assert run(work) == [b"%d" % number for number in range(10)]
+    assert play(leveret_broker, story) == [b"%d" % number for number in range(10)]
 
 
 def test_get_gives_the_next_message_that_is_not_in_hand(leveret_broker: leveret.Broker) -> None:
-    async def work() -> None:
-        async with (
-            ChaosProxy(leveret_broker.amqp_url) as proxy,
-            failing_over(proxy.url) as (connection, channel, _),
-        ):
-            await channel.declare_queue("q")
-            for body in (b"first", b"second"):
-                await channel.publish(body, routing_key="q")
-            first = await channel.get("q")
-            assert first is not None
-            await told(connection, "reconnected", proxy.cut)
-            second = await channel.get("q")
-            assert second is not None
-            assert (first.body, second.body) == (b"first", b"second")
-            first.ack()
-            second.ack()
-            assert await channel.get("q") is None
+    async def story(line: Line) -> None:
+        channel = line.channel
+        await channel.declare_queue("q")
+        for body in (b"first", b"second"):
+            await channel.publish(body, routing_key="q")
+        first = await channel.get("q")
+        assert first is not None
+        await line.cut()
+        second = await channel.get("q")
+        assert second is not None
+        assert (first.body, second.body) == (b"first", b"second")
+        first.ack()
+        second.ack()
+        assert await channel.get("q") is None
 
-    run(work)
+    play(leveret_broker, story)
     assert bodies_in(leveret_broker, "q") == []

@@ -11,7 +11,7 @@ import pytest
 import leveret
 from leveret.client import Closed, ConnectionLost, Happening, Properties, connect
 from leveret.client.errors import TransactionRolledBack
-from leveret.errors import ConnectionForced, LoginRefused, NotAllowed, NotFound, PreconditionFailed
+from leveret.errors import ConnectionForced, LoginRefused, NotFound, PreconditionFailed
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.failing_over import failing_over, run, taken, told
 
@@ -382,13 +382,3 @@ def test_s3_08_a_broker_that_restarts_has_its_durable_queues_and_its_client_back
             assert run(lambda: work(first, second)) == [b"before", b"after"]
         finally:
             second.stop()
-
-
-def test_more_channels_than_the_broker_allows_are_refused(leveret_broker: leveret.Broker) -> None:
-    async def work() -> None:
-        async with failing_over(leveret_broker.amqp_url, options="&nested.channel_max=2") as (connection, _, _):
-            await connection.channel()
-            with pytest.raises(NotAllowed, match="all 2 channels of the connection are open: close one"):
-                await connection.channel()
-
-    run(work)

@@ -296,6 +296,7 @@ def test_topics_temporary_destinations_and_browsers(connection: jms.Connection) 
         free.send(message, place)
     assert [body(each.receive(PATIENCE)) for each in (durable, plain, taken)] == ["x"] * 3
     durable.close()
+    taken.close()
     session.unsubscribe("s")
     temporary_queue.delete()
     with pytest.raises(InvalidDestination, match="was deleted"):

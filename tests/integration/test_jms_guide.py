@@ -23,6 +23,7 @@ def test_every_example_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out.splitlines() == [
         "two carrots",
         "one lettuce",
+        "100",
         "7 eu 7 1",
         "prices.carrots 2.50",
         "heard hello",

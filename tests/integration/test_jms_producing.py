@@ -257,6 +257,19 @@ def test_a_message_that_the_broker_does_not_take_is_an_error(leveret_broker: lev
     play(leveret_broker, scene, layout=layout)
 
 
+def test_a_map_without_fields_is_a_message(leveret_broker: leveret.Broker) -> None:
+    """S1-05: it has no length, and is received all the same."""
+
+    async def scene(world: JmsWorld) -> None:
+        session = await world.session()
+        await (await session.create_producer(Queue("q"))).send(session.create_map_message())
+        consumer = await session.create_consumer(Queue("q"))
+        await world.until(lambda: bool(consumer.unconsumed))
+        assert isinstance(await consumer.receive(timeout=1), MapMessage)
+
+    play(leveret_broker, scene)
+
+
 def test_many_messages_can_be_sent_at_once(leveret_broker: leveret.Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         send = await producer(world)

@@ -57,7 +57,7 @@ class Address:
     @property
     def shown(self) -> str:
         """Without the password."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        host = f"[{quote(self.host, safe=':')}]" if ":" in self.host else self.host
         scheme = ("amqps" if self.is_tls else "amqp") if self.transport == "tcp" else self.transport
         return f"{scheme}://{quote(self.user)}@{host}:{self.port}/{quote(self.vhost, safe='')}"
 
@@ -71,14 +71,14 @@ def parsed(uri: str, **others: object) -> Address:
         raise AddressError(
             f"'{_hidden(uri)}' is no address: its port must be a number from 0 to 65535, and {ESCAPES}"
         ) from None
-    if "@" in parts.path + parts.query + parts.fragment:  # most likely of a password that was cut
-        raise AddressError(f"'{_hidden(uri)}' has an @ behind its host: {ESCAPES}")
     if parts.scheme not in SCHEMES:
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise AddressError(f"'{_hidden(uri)}' begins with none of {known}")
+    if "@" in parts.path + parts.query + parts.fragment:  # most likely of a password that was cut
+        raise AddressError(f"'{_hidden(uri)}' has an @ behind its host: {ESCAPES}")
     transport, is_tls, usual = SCHEMES[parts.scheme]
     address = Address(
-        host=parts.hostname or "localhost",
+        host=unquote(parts.hostname or "localhost"),
         port=port or usual,
         vhost=_vhost(parts, uri),
         user=unquote(parts.username) if parts.username is not None else _unnamed_user(parts),
@@ -86,7 +86,8 @@ def parsed(uri: str, **others: object) -> Address:
         transport=transport,
         is_tls=is_tls,
     )
-    return replace(_with_options(address, dict(parse_qsl(parts.query)), uri), **others)  # type: ignore[arg-type]
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    return replace(_with_options(address, options, uri), **others)  # type: ignore[arg-type]
 
 
 def _vhost(parts: SplitResult, uri: str) -> str:
@@ -134,7 +135,13 @@ def _with_options(address: Address, options: Mapping[str, str], uri: str) -> Add
 
 
 def _hidden(uri: str) -> str:
-    """For an error: without what may be a password."""
+    """For an error: without what may be a password, or a part of one that was not written as a URI asks for."""
     before, at, behind = uri.rpartition("@")
-    scheme, separator, _ = before.partition("://")
-    return f"{scheme}{separator}...@{behind}" if at else uri
+    scheme, separator, rest = (before if at else uri).partition("://")
+    begin = scheme + separator if separator else ""
+    if at:
+        return f"{begin}...@{behind.partition('?')[0]}"
+    place = (rest if separator else scheme).partition("?")[0]
+    host, colon, port = place.partition(":")
+    is_port = port.partition("/")[0].isdecimal() or place.startswith("[")
+    return begin + (place if is_port or not colon else f"{host}:...")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from leveret.client.settling import Settling
 
 Verdict = Literal["ack", "reject"]
+MOST_QUEUES = 1_000  # of which ids are remembered: temporary ones come and go
 
 
 class Holding:
@@ -55,7 +56,11 @@ class Audit:
 
     def settle(self, holding: Holding, verdict: Verdict) -> None:
         self.release(holding)
-        settled = self._settled.setdefault(holding.queue, {})
+        settled = self._settled.get(holding.queue)
+        if settled is None:
+            settled = self._settled[holding.queue] = {}
+            if len(self._settled) > MOST_QUEUES:
+                del self._settled[next(iter(self._settled))]
         settled.pop(holding.message_id, None)
         settled[holding.message_id] = verdict
         if len(settled) > self._depth:

@@ -11,6 +11,8 @@ Any thread may call anything. The work is done by the asyncio client on a thread
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from threading import Lock
 from typing import Self
 
 from leveret.client import connection as core_connection
@@ -28,6 +30,7 @@ class Connection:
         self.core = core
         self.loop_thread = loop_thread
         self._is_let_go = False
+        self._closing = Lock()
 
     # ---- what is known of it
 
@@ -63,13 +66,15 @@ class Connection:
 
     def close(self) -> None:
         """Says goodbye, and waits a moment for the answer. What is not acked goes back to its queues."""
-        if self._is_let_go:
-            return
-        try:
-            self.loop_thread.call(self.core.close())
-        finally:
-            self._is_let_go = True
-            self.loop_thread.let_go()
+        self.loop_thread.refuse_own_thread()
+        with nullcontext() if self.loop_thread.is_forked else self._closing:  # whoever held it is not here
+            if self._is_let_go:
+                return
+            try:
+                self.loop_thread.call(self.core.close())
+            finally:
+                self._is_let_go = True
+                self.loop_thread.let_go()
 
     def __enter__(self) -> Self:
         return self

@@ -12,26 +12,28 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from leveret.client.arrivals import Delivery, Fetched, Returned
+from leveret.client.callbacks import call_back
 from leveret.client.confirms import Confirms, Likeness, Settled
 from leveret.client.consumers import Consumer, OnDelivery, cancelled
 from leveret.client.correlator import Correlator
 from leveret.client.errors import Closed, told_by_peer
+from leveret.client.publish_frames import Route, route_frame, too_large
 from leveret.errors import UnexpectedFrame
 from leveret.wire import methods as m
 from leveret.wire.constants import BASIC_CLASS, END_BYTE, FRAME_OVERHEAD, REPLY_SUCCESS
-from leveret.wire.fields import Table, encode_short
+from leveret.wire.fields import Table
 from leveret.wire.frames import content_frames, method_frame
 from leveret.wire.properties import Properties, encode_properties
 
 if TYPE_CHECKING:
     from leveret.client.connection import Connection
 
-PUBLISH = Struct(">BHI6s").pack  # kind, channel, size, class and method and the reserved number
-PUBLISH_IDS = b"\x00\x3c\x00\x28\x00\x00"
 ACK = Struct(">BHIIQBB").pack  # a whole frame
 ACK_IDS = 0x003C0050
 HEADER = Struct(">BHIHHQ").pack  # kind, channel, size, class, weight, size of the body: the properties follow
 BODY = Struct(">BBHI").pack  # the end of the header frame, kind, channel, size: the body follows
+HEAD_OVERHEAD = 12 + FRAME_OVERHEAD
+Then = Callable[[Any], Any] | None  # sees an answer as soon as it is there
 NO_PROPERTIES = Properties()
 NO_HEAD = encode_properties(NO_PROPERTIES)
 
@@ -49,7 +51,7 @@ class Channel:
         self._problem: Exception | None = None
         self._tasks: set[asyncio.Future[None]] = set()
         self._write = connection.write
-        self._route: tuple[tuple[str, str, bool] | None, bytes] = (None, b"")  # of the last publish, with its frame
+        self._route: tuple[Route | None, bytes] = (None, b"")  # of the last publish, with its frame
 
     # ---- life
 
@@ -64,10 +66,14 @@ class Channel:
         """What is not acked goes back to its queues."""
         if self.is_closed:
             return
-        answer = self._ask(m.ChannelClose(REPLY_SUCCESS, "closed by the client", 0, 0), m.ChannelCloseOk)
-        self._problem = Closed(f"channel {self.number} is closed")
-        await answer
-        self.end(self._problem)
+        await self._say_goodbye(Closed(f"channel {self.number} is closed"))
+
+    def _say_goodbye(self, problem: Exception) -> asyncio.Future[Any]:
+        """It ends with the answer, also if nobody waits for it any more."""
+        method = m.ChannelClose(REPLY_SUCCESS, "closed by the client", 0, 0)
+        answer = self._ask_now(method, m.ChannelCloseOk, then=lambda _: self.end(problem))
+        self._problem = problem
+        return answer
 
     def end(self, problem: Exception) -> None:
         """It is over, for this reason: everybody who waits learns it."""
@@ -80,7 +86,7 @@ class Channel:
         for consumer in consumers.values():
             consumer.end(problem)
         if self.on_close is not None:
-            self.on_close(problem)
+            call_back(self.on_close, problem)
 
     def run(self, work: Awaitable[None]) -> None:
         """Beside everything else; its errors reach the loop's handler."""
@@ -88,16 +94,20 @@ class Channel:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _ask(
-        self, method: m.Method, *answers: type[m.Method], then: Callable[[Any], Any] | None = None
-    ) -> asyncio.Future[Any]:
+    def _ask(self, method: m.Method, *answers: type[m.Method], then: Then = None) -> asyncio.Future[Any]:
+        return self._ask_now(method, *answers, then=then)
+
+    def _ask_now(self, method: m.Method, *answers: type[m.Method], then: Then = None) -> asyncio.Future[Any]:
         self._refuse_closed()
-        self._write(method_frame(self.number, method))
+        frame, frame_max = method_frame(self.number, method), self.connection.frame_max
+        if 0 < frame_max < len(frame):
+            raise too_large(method.NAME, len(frame), frame_max)
+        self._write(frame)
         return self._correlator.expect(*answers, then=then)
 
     def _refuse_closed(self) -> None:
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.with_traceback(None)  # it is raised often: without, each raise would add to it
 
     # ---- exchanges and queues
 
@@ -169,11 +179,12 @@ class Channel:
     async def confirm_select(self) -> None:
         """From now on the broker says of each message that it is safe."""
         if self.confirms is None:
-            await self._ask(m.ConfirmSelect(False), m.ConfirmSelectOk, then=self._begin_confirms)
+            answer = self._ask(m.ConfirmSelect(False), m.ConfirmSelectOk)
+            self.confirms = self._new_confirms()  # what is sent from now on is numbered, before the answer too
+            await answer
 
-    def _begin_confirms(self, answer: m.Method) -> m.Method:
-        self.confirms = Confirms(asyncio.get_running_loop())
-        return answer
+    def _new_confirms(self) -> Confirms:
+        return Confirms(asyncio.get_running_loop())
 
     def send(
         self,
@@ -186,7 +197,7 @@ class Channel:
     ) -> asyncio.Future[None] | None:
         """Publishes, and returns at once: with confirms what can be awaited until the message is safe, else None."""
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.with_traceback(None)
         self._write(self.encoded(body, exchange, routing_key, properties, mandatory))
         if self.confirms is None:
             return None
@@ -197,10 +208,13 @@ class Channel:
         route = (exchange, routing_key, mandatory)
         known, frame = self._route
         if route != known:
-            frame = self._encode_route(route)
+            frame = route_frame(self.number, route)
             self._route = (route, frame)
-        head = NO_HEAD if properties is NO_PROPERTIES else encode_properties(properties)
-        size, number, frame_max = len(body), self.number, self.connection.frame_max
+        size, number, frame_max, head = len(body), self.number, self.connection.frame_max, NO_HEAD
+        if properties is not NO_PROPERTIES:
+            head = encode_properties(properties)
+            if 0 < frame_max < len(head) + HEAD_OVERHEAD:
+                raise too_large("the properties of the message", len(head) + HEAD_OVERHEAD, frame_max)
         if not size or (frame_max and size > frame_max - FRAME_OVERHEAD):
             return frame + content_frames(number, head, body, frame_max)
         # Most messages have one body frame: they are put together here in one go, at half the cost.
@@ -232,11 +246,6 @@ class Channel:
             await confirm
         elif self.connection.is_congested:
             await self.connection.writable()
-
-    def _encode_route(self, route: tuple[str, str, bool]) -> bytes:
-        exchange, key, mandatory = route
-        rest = encode_short(exchange) + encode_short(key) + (b"\x01" if mandatory else b"\x00")
-        return PUBLISH(1, self.number, len(PUBLISH_IDS) + len(rest), PUBLISH_IDS) + rest + b"\xce"
 
     async def select_transactions(self) -> None:
         await self._ask(m.TxSelect(), m.TxSelectOk)
@@ -286,23 +295,30 @@ class Channel:
             self.run(consumer.cancel())
 
     async def cancel(self, tag: str) -> None:
+        """It ends with the answer, also if nobody waits for it any more."""
         consumer = self.consumers.get(tag)
-        await self._ask(m.BasicCancel(tag, False), m.BasicCancelOk)
-        self.consumers.pop(tag, None)
-        if consumer is not None:
-            consumer.give_back()
-            consumer.end(Closed(f"consumer '{tag}' was cancelled"))
+
+        def end(_: m.Method) -> None:
+            if consumer is not None and self.consumers.get(tag) is consumer:
+                del self.consumers[tag]
+                consumer.give_back()
+                consumer.end(Closed(f"consumer '{tag}' was cancelled"))
+
+        await self._ask(m.BasicCancel(tag, False), m.BasicCancelOk, then=end)
 
     async def get(self, queue: str, *, no_ack: bool = False) -> Fetched | None:
         """The next message, if there is one."""
-        answer = self._ask(m.BasicGet(queue, no_ack), m.BasicGetOk, m.BasicGetEmpty)
+        fetched = await self._fetch(queue, no_ack=no_ack)
+        return fetched if isinstance(fetched, Fetched) else None
+
+    async def _fetch(self, queue: str, *, no_ack: bool, then: Then = None) -> Any:
+        answer = self._ask(m.BasicGet(queue, no_ack), m.BasicGetOk, m.BasicGetEmpty, then=then)
         try:
-            fetched = await asyncio.shield(answer)
+            return await asyncio.shield(answer)
         except asyncio.CancelledError:
             if not no_ack:
                 answer.add_done_callback(self._unwanted_message)
             raise
-        return fetched if isinstance(fetched, Fetched) else None
 
     def _unwanted_message(self, answer: asyncio.Future[Any]) -> None:
         """Whoever asked for it has gone."""
@@ -311,7 +327,7 @@ class Channel:
 
     def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.with_traceback(None)
         self._write(ACK(1, self.number, 13, ACK_IDS, delivery_tag, multiple, 0xCE))
 
     def nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
@@ -364,7 +380,8 @@ class Channel:
     def deliver(self, delivery: Delivery) -> None:
         consumer = self.consumers.get(delivery.consumer_tag)
         if consumer is not None:
-            consumer.take(delivery)
+            if self._problem is None or consumer.no_ack:  # else it crosses our close, by which it goes back
+                consumer.take(delivery)
         elif not self.is_closed:  # it was cancelled in the meantime
             delivery.nack(requeue=True)
 
@@ -375,7 +392,7 @@ class Channel:
             message = Returned(method.reply_code, method.reply_text, method.exchange, method.routing_key, head, body)
             is_told = self.confirms is not None and self.confirms.returned(message)
             if self.on_return is not None and not is_told:
-                self.on_return(message)
+                call_back(self.on_return, message)
         elif isinstance(method, m.BasicGetOk):
             envelope = (method.delivery_tag, method.redelivered, method.exchange, method.routing_key)
             fetched = Fetched(self, "", *envelope, head, body)

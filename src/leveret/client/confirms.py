@@ -18,6 +18,7 @@ from leveret.client.arrivals import Returned
 from leveret.client.errors import Nacked, Unroutable
 
 Likeness = tuple[str, str, bytes]  # exchange, routing key, body
+NOT_TAKEN = "the broker did not take the message: its queue is full, or gone; publish it again"
 
 
 class Settled(Protocol):
@@ -33,7 +34,7 @@ class Settled(Protocol):
 
 
 class Confirms:
-    __slots__ = ("_first", "_loop", "_mandatory", "_pending", "_quiet", "new_future", "open")
+    __slots__ = ("_first", "_loop", "_lost", "_mandatory", "_pending", "_quiet", "new_future", "open")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -42,6 +43,7 @@ class Confirms:
         self._pending: deque[Settled | None] = deque()  # None: settled out of turn
         self._mandatory: dict[int, Likeness] = {}  # by tag, the oldest first
         self._quiet: list[asyncio.Future[None]] = []  # who wait until nothing is open
+        self._lost: Exception | None = None  # what ended all while some were open
         self.open = 0
 
     def add(self, mandatory: Likeness | None = None) -> asyncio.Future[None]:
@@ -73,8 +75,7 @@ class Confirms:
                 pending.popleft()
                 self._first += 1
             self._mandatory.pop(tag, None)
-        if not self.open:
-            self._tell_quiet()
+        self._tell_if_quiet()
 
     def _end(self, future: Settled | None, *, is_taken: bool) -> None:
         if future is None:
@@ -85,7 +86,7 @@ class Confirms:
         if is_taken:
             future.set_result(None)
         else:
-            _fail(future, Nacked("the broker did not take the message: its queue is full, or gone; publish it again"))
+            _fail(future, Nacked(NOT_TAKEN))
 
     def returned(self, message: Returned) -> bool:
         """Whether somebody waits for the message that came back, and was told."""
@@ -101,13 +102,16 @@ class Confirms:
         return False
 
     async def all_settled(self) -> None:
-        """Until nothing that was published is open."""
+        """Until nothing that was published is open. Raises what ended the channel, if some were open then."""
+        if self._lost is not None:
+            raise self._lost.with_traceback(None)
         if self.open:
             waiting = self._loop.create_future()
             self._quiet.append(waiting)
             await waiting
 
     def end(self, problem: Exception) -> None:
+        self._lost = problem if self.open else self._lost
         pending, self._pending, self._mandatory, self.open = self._pending, deque(), {}, 0
         for future in pending:
             if future is not None and not future.done():
@@ -116,8 +120,11 @@ class Confirms:
         for waiting in quiet:
             if not waiting.done():
                 waiting.set_exception(problem)
+                waiting.exception()  # who waits may be gone by then
 
-    def _tell_quiet(self) -> None:
+    def _tell_if_quiet(self) -> None:
+        if self.open or not self._quiet:
+            return
         quiet, self._quiet = self._quiet, []
         for waiting in quiet:
             if not waiting.done():

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from leveret.client.address import Address, parsed
 from leveret.client.arrivals import Delivery
+from leveret.client.callbacks import call_back
 from leveret.client.channel import Channel
 from leveret.client.correlator import Correlator
 from leveret.client.errors import Closed, ConnectionLost, told_by_peer
@@ -71,7 +72,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, Channel] = {}
         self._correlator = Correlator(self._loop)
-        self._inflow = Inflow(self)
+        self._inflow = Inflow(self, address.frame_max)
         self._transport: Transport | None = None
         self._problem: Exception | None = None
         self._over = self._loop.create_future()
@@ -100,7 +101,7 @@ class Connection:
                 f"no connection to {self.address.shown} within {self.address.connection_timeout:g} s: is a broker "
                 "there?"
             ) from None
-        except OSError as problem:
+        except (OSError, UnicodeError) as problem:  # the latter is of a host that cannot be a name
             raise ConnectionLost(f"no connection to {self.address.shown}: {problem}") from problem
         except BaseException:
             self._abort()
@@ -198,11 +199,11 @@ class Connection:
 
     def tell(self, happening: Happening) -> None:
         for listener in list(self.listeners):
-            listener(happening)
+            call_back(listener, happening)
 
     def refuse_closed(self) -> None:
         if self._problem is not None:
-            raise self._problem
+            raise self._problem.with_traceback(None)
 
     # ---- what goes out
 

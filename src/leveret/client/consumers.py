@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Self
 
 from leveret.client.arrivals import Delivery
+from leveret.client.callbacks import report
 from leveret.client.errors import Cancelled, Closed
 
 if TYPE_CHECKING:
@@ -42,7 +43,11 @@ class Consumer:
 
     def _caller(self, callback: OnDelivery) -> Callable[[Delivery], object]:
         def call(delivery: Delivery) -> None:
-            outcome = callback(delivery)
+            try:
+                outcome = callback(delivery)
+            except Exception as problem:  # noqa: BLE001  # whatever the application raises
+                report(callback, problem)
+                return
             if outcome is not None:
                 self.channel.run(outcome)
 
@@ -75,7 +80,7 @@ class Consumer:
             async with asyncio.timeout(timeout):
                 while not self.waiting:
                     if self._end is not None:
-                        raise self._end
+                        raise self._end.with_traceback(None)
                     await self._one_more()
         except TimeoutError:
             return None
@@ -87,6 +92,8 @@ class Consumer:
         try:
             await sleeper
         except asyncio.CancelledError:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
             if self.waiting:  # we were woken for it, and go without it
                 self._wake()
             raise

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from leveret.client.address import Address, parsed
 from leveret.client.backoff import Backoff
@@ -48,7 +48,10 @@ def plan_of(uri: str) -> Plan:
     inner, options = _halves(scheme, rest.removeprefix("//"))
     nested = {name.removeprefix("nested."): value for name, value in options.items() if name.startswith("nested.")}
     own = {name: value for name, value in options.items() if not name.startswith("nested.")}
-    addresses = tuple(_address(each.strip(), nested) for each in inner.split(",") if each.strip())
+    uris = [each.strip() for each in inner.split(",") if each.strip()]
+    if any("://" not in uri for uri in uris):
+        raise AddressError(f"{scheme}: has an address without amqp:// or the like: a , within one is written %2C")
+    addresses = tuple(_address(each, nested) for each in uris)
     if not addresses:
         raise AddressError(f"{scheme}: names no broker: write {scheme}:(amqp://one,amqp://another)")
     return _Options(scheme, own).plan(addresses)
@@ -66,8 +69,7 @@ def _halves(scheme: str, rest: str) -> tuple[str, dict[str, str]]:
 
 def _address(uri: str, nested: Mapping[str, str]) -> Address:
     if nested:
-        options = "&".join(f"{name}={value}" for name, value in nested.items())
-        uri += ("&" if "?" in uri else "?") + options
+        uri += ("&" if "?" in uri else "?") + urlencode(nested)
     return parsed(uri)
 
 

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from copy import copy
 from dataclasses import replace
-from itertools import count
 from typing import Any, NoReturn, Self
-from uuid import uuid4
 
+from leveret.client.callbacks import call_back
 from leveret.client.channel import NO_PROPERTIES, Channel
 from leveret.client.confirms import Confirms, Likeness, Settled
 from leveret.client.connection import Connection, Happening
 from leveret.client.errors import ClientError, Closed, ConnectionLost
 from leveret.client.failover_uri import Plan
+from leveret.client.message_ids import MessageIds
 from leveret.client.recovering_channel import RecoveringChannel
 from leveret.client.recovering_connection import RecoveringConnection
 from leveret.errors import AmqpError, LeveretError
@@ -60,6 +59,28 @@ class FanoutConnection(Connection):
         self.tell_news()
         self.tell(happening)
 
+    # What is true of one member is true of all: a message waits for the slowest.
+
+    @property
+    def is_congested(self) -> bool:
+        return any(member.is_congested for member in self.members)
+
+    @is_congested.setter
+    def is_congested(self, is_so: bool) -> None:
+        """Only the members know."""
+
+    @property
+    def is_blocked(self) -> bool:
+        return any(member.is_blocked for member in self.members)
+
+    @is_blocked.setter
+    def is_blocked(self, is_so: bool) -> None:
+        """Only the members know."""
+
+    async def writable(self) -> None:
+        for member in self.members:
+            await member.writable()
+
     def tell_news(self) -> None:
         """Whoever waits for something looks again."""
         self._news.set_result(None)
@@ -94,8 +115,12 @@ class FanoutConnection(Connection):
     async def channel(self) -> FanoutChannel:
         self.refuse_closed()
         channel = FanoutChannel(self, [member.new_channel() for member in self.members if not member.is_closed])
-        await channel.open()
         self._fanned.add(channel)
+        try:
+            await channel.open()
+        except BaseException:
+            channel.run(channel.close())
+            raise
         return channel
 
     def forget(self, channel: Channel) -> None:
@@ -120,30 +145,38 @@ class FanoutConnection(Connection):
 class Ballot:
     """What the brokers say of one message. It stands where a future would."""
 
-    __slots__ = ("_confirm", "_done", "_left", "_needed")
+    __slots__ = ("_confirm", "_is_over", "_left", "_needed", "_over")
 
-    def __init__(self, confirm: Settled, done: Callable[[], None], *, needed: int, asked: int) -> None:
+    def __init__(self, confirm: Settled, over: Callable[[], None], *, needed: int, asked: int) -> None:
+        """``over`` is called when it is decided, also if nobody waits for ``confirm`` any more."""
         self._confirm = confirm
-        self._done = done
+        self._over = over
+        self._is_over = False
         self._needed = needed
         self._left = asked  # who have not failed
 
     def done(self) -> bool:
-        return self._confirm.done()
+        return self._is_over
 
     def set_result(self, result: None, /) -> None:
         self._needed -= 1
         self._left -= 1
-        if not self._needed:
-            self._confirm.set_result(None)
-            self._done()
+        if not self._needed and not self._is_over:
+            if not self._confirm.done():
+                self._confirm.set_result(None)
+            self._end()
 
     def set_exception(self, problem: Exception, /) -> None:
         self._left -= 1
-        if self._left < self._needed:
-            self._confirm.set_exception(problem)
-            self._confirm.exception()  # not everybody who publishes waits for each confirm
-            self._done()
+        if self._left < self._needed and not self._is_over:
+            if not self._confirm.done():
+                self._confirm.set_exception(problem)
+                self._confirm.exception()  # not everybody who publishes waits for each confirm
+            self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._over()
 
     def exception(self) -> BaseException | None:
         return None
@@ -155,8 +188,7 @@ class FanoutChannel(Channel):
         self._owner = connection
         self._members = members
         self._sent = 0  # with confirms
-        self._ids = count(1)
-        self._id_begin = f"ID:{uuid4().hex}:"
+        self._ids = MessageIds()
         for member in members:
             member.on_close = self._member_ended
             member.on_return = self._returned
@@ -179,7 +211,7 @@ class FanoutChannel(Channel):
 
     def _returned(self, message: Any) -> None:
         if self.on_return is not None:
-            self.on_return(message)
+            call_back(self.on_return, message)
 
     # ---- questions: to all
 
@@ -214,14 +246,12 @@ class FanoutChannel(Channel):
             if len(good) + len(waiting) < self._owner.needed:
                 raise ConnectionLost(f"{name} reached fewer than {self._owner.needed} brokers")
             news = asyncio.ensure_future(self._owner.news())
-            await asyncio.wait([*waiting, news], return_when=asyncio.FIRST_COMPLETED)
-            news.cancel()
+            try:
+                await asyncio.wait([*waiting, news], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                news.cancel()
 
     # ---- publishing
-
-    def _begin_confirms(self, answer: m.Method) -> m.Method:
-        self.confirms = Confirms(asyncio.get_running_loop())
-        return answer
 
     def send(
         self,
@@ -240,10 +270,7 @@ class FanoutChannel(Channel):
 
     def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
         """With the same id for all brokers."""
-        if properties.message_id is None:
-            properties = copy(properties)
-            properties.message_id = self._id_begin + str(next(self._ids))
-        return super().encoded(body, exchange, routing_key, properties, mandatory)
+        return super().encoded(body, exchange, routing_key, self._ids.stamped(properties), mandatory)
 
     def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
         if self._problem is not None:

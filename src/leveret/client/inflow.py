@@ -48,12 +48,13 @@ class _Partial:
 
 
 class Inflow:
-    def __init__(self, hearer: Hearer) -> None:
+    def __init__(self, hearer: Hearer, limit: int = 0) -> None:
+        """``limit`` of a payload; 0: none."""
+        self.limit = limit
         self._hearer = hearer
         self._rest = b""
         self._partial: dict[int, _Partial] = {}
         self._names: dict[bytes, str] = {b"": ""}
-        self.limit = 0  # of a payload; 0: none
 
     def receive(self, data: bytes) -> None:
         """Bytes in any slicing."""

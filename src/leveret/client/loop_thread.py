@@ -10,6 +10,7 @@ A process that was forked has the objects, but not the thread: it is told so, an
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from _thread import allocate_lock
@@ -21,6 +22,7 @@ from leveret.client.errors import ClientError, Closed
 
 R = TypeVar("R")
 UNLIMITED = -1
+log = logging.getLogger("leveret.client")
 
 
 class Answer(Generic[R]):
@@ -88,7 +90,10 @@ class Answer(Generic[R]):
                 callback = self._callbacks.pop(0)
             except IndexError:
                 return
-            callback(self)
+            try:
+                callback(self)
+            except Exception:  # the loop may be in the middle of something else
+                log.exception("%r, which waited for an answer, failed", callback)
 
 
 class LoopThread:
@@ -182,6 +187,11 @@ class LoopThread:
         return Closed("the connection is closed: connect again")
 
     @property
+    def is_forked(self) -> bool:
+        """Whether this is a child of the process that had the thread."""
+        return self._is_forked
+
+    @property
     def is_current(self) -> bool:
         return threading.current_thread() is self._thread
 
@@ -213,7 +223,7 @@ class LoopThread:
             self.refuse_own_thread()
             answer: Answer[R] = Answer()
             self.post(self._begin, work, answer)
-            if self._is_over and not answer.done():
+            if self._is_over and self._is_taken_back(self._begin, work, answer):
                 raise self._gone()
         except BaseException:
             work.close()
@@ -224,6 +234,17 @@ class LoopThread:
             if not answer.done():
                 self.post(self._abandon, answer, undo)
             raise
+
+    def _is_taken_back(self, function: Callable[..., object], *arguments: Any) -> bool:
+        """Whether the post still waited, for a loop that is over. Else the loop has it, and sees to its answer."""
+        while True:
+            try:
+                self.posts.remove((function, arguments))
+            except ValueError:
+                return False
+            except IndexError:  # another thread posted meanwhile
+                continue
+            return True
 
     def refuse_own_thread(self) -> None:
         if self.is_current:

@@ -16,19 +16,19 @@ A transaction does not survive. What was done in it is dropped, and its commit r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from copy import copy
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from leveret.client.arrivals import Delivery, Fetched
-from leveret.client.channel import NO_PROPERTIES, Channel
-from leveret.client.confirms import Likeness, Settled
+from leveret.client.channel import NO_PROPERTIES, Channel, Then
+from leveret.client.confirms import Confirms, Likeness, Settled
+from leveret.client.consumer_journal import ConsumerJournal
 from leveret.client.errors import Closed, ConnectionLost, Interrupted, TransactionRolledBack
 from leveret.client.gate import Gate
+from leveret.client.message_ids import MessageIds
+from leveret.client.publish_frames import refitted
 from leveret.client.question import Question
 from leveret.client.settling import Settling
 from leveret.client.unconfirmed import Publication, Unconfirmed
@@ -52,31 +52,32 @@ class RecoveringChannel(Channel):
         loop = asyncio.get_running_loop()
         self._owner = connection
         self._gate = Gate()  # open while the channel can be used
+        self._is_there = False  # at the broker, in this life
         self._unconfirmed = Unconfirmed(loop)
         self._is_confirming = False  # the broker, in this life
         self._is_transacted = False
         self._is_dirty = False  # something was done in the open transaction
         self._rolled_back: Exception | None = None  # why the open transaction is void
-        self._journal: list[m.BasicQos | m.BasicConsume] = []  # in order: qos counts for the consumers behind it
+        self._journal = ConsumerJournal()
         self._questions: list[Question] = []  # that wait for a connection
         self._stamps = count()  # of questions and publishes, in their order
-        self._ids = count(1)
-        self._id_begin = f"ID:{uuid4().hex}:"
+        self._ids = MessageIds()
         self._settling = Settling(self, connection.audit)
 
     # ---- lives
 
     async def open(self) -> None:
         """Whoever brings the connection up opens its channels; one that is up has to be asked."""
-        if self._owner.is_up:
-            try:
-                await super()._ask(m.ChannelOpen(), m.ChannelOpenOk)
-            except Interrupted:
-                await self.until_live()
-            else:
+        with suppress(Interrupted):
+            if self._owner.is_up:
+                await self._open_there()
                 self.go_live()
-        else:
-            await self.until_live()
+        await self.until_live()
+
+    def _open_there(self) -> asyncio.Future[Any]:
+        opened = self._ask_now(m.ChannelOpen(), m.ChannelOpenOk)
+        self._is_there = True
+        return opened
 
     @property
     def is_live(self) -> bool:
@@ -89,6 +90,10 @@ class RecoveringChannel(Channel):
 
     def suspend(self, problem: Exception) -> None:
         """The connection is gone; another one will come."""
+        self._is_there = False
+        if self._problem is not None:  # and it was about to be closed
+            self.end(self._problem)
+            return
         self._gate.shut()
         if self._is_dirty:
             self._rolled_back, self._is_dirty = problem, False
@@ -101,19 +106,21 @@ class RecoveringChannel(Channel):
 
     async def revive(self) -> None:
         """Everything as it was, on the connection that is there now."""
-        await super()._ask(m.ChannelOpen(), m.ChannelOpenOk)
+        await self._open_there()
         if self._is_transacted:
-            await super()._ask(m.TxSelect(), m.TxSelectOk)
-        for method in list(self._journal):
+            await self._ask_now(m.TxSelect(), m.TxSelectOk)
+        for method in self._journal.entries():
             if isinstance(method, m.BasicQos):
-                await super()._ask(method, m.BasicQosOk)
+                await self._ask_now(method, m.BasicQosOk)
             elif method.consumer_tag in self.consumers:
                 name = self._owner.record.current(method.queue)
                 self.consumers[method.consumer_tag].queue = name
-                await super()._ask(self._owner.record.translated(method), m.BasicConsumeOk)
+                await self._ask_now(self._owner.record.translated(method), m.BasicConsumeOk)
 
     def go_live(self) -> None:
         """What was not confirmed and not answered goes out again, in its order, before anything new does."""
+        if self.is_closed:  # while it was opened again
+            return
         publications = self._unconfirmed.unsettled()
         if publications:
             self._confirm_on_the_wire()
@@ -123,6 +130,7 @@ class RecoveringChannel(Channel):
             if isinstance(item, Question):
                 self._put(item)
             else:
+                item.frames = refitted(item.frames, self.connection.frame_max)
                 self._write(item.frames)
         self._gate.open()
 
@@ -148,18 +156,19 @@ class RecoveringChannel(Channel):
         if self.is_closed:
             return
         problem = Closed(f"channel {self.number} is closed")
-        if self.is_live:
-            answer = super()._ask(m.ChannelClose(200, "closed by the client", 0, 0), m.ChannelCloseOk)
-            self._problem = problem
-            with suppress(Interrupted):  # it is closed in any case
-                await answer
-        self.end(problem)
+        if not self._is_there:
+            self.end(problem)
+            return
+        with suppress(Interrupted, Closed):  # the connection is lost: then it is closed, too
+            await self._say_goodbye(problem)
 
     # ---- questions
 
-    def _ask(
-        self, method: m.Method, *answers: type[m.Method], then: Callable[[Any], Any] | None = None
-    ) -> asyncio.Future[Any]:
+    def _ask_now(self, method: m.Method, *answers: type[m.Method], then: Then = None) -> asyncio.Future[Any]:
+        self._owner.refuse_fallen()
+        return super()._ask_now(method, *answers, then=then)
+
+    def _ask(self, method: m.Method, *answers: type[m.Method], then: Then = None) -> asyncio.Future[Any]:
         self._refuse_closed()
 
         def noted(answer: Any) -> Any:
@@ -168,7 +177,7 @@ class RecoveringChannel(Channel):
             return result
 
         def once() -> asyncio.Future[Any]:
-            return super(RecoveringChannel, self)._ask(self._owner.record.translated(method), *answers, then=noted)
+            return self._ask_now(self._owner.record.translated(method), *answers, then=noted)
 
         question = Question(next(self._stamps), once)
         if self.is_live:
@@ -192,31 +201,27 @@ class RecoveringChannel(Channel):
 
     def ask(self, method: m.Method, *answers: type[m.Method]) -> asyncio.Future[Any]:
         """As all calls do: on this connection, or on the next."""
-        return self._ask(method, *answers, then=self._begin_confirms if isinstance(method, m.ConfirmSelect) else None)
+        if isinstance(method, m.ConfirmSelect):
+            self.confirms = self._unconfirmed
+        return self._ask(method, *answers)
 
     def _note(self, method: m.Method, answer: Any) -> None:
         match method:
             case m.BasicQos():
-                self._journal = [each for each in self._journal if not _is_replaced(each, method, self._journal)]
-                self._journal.append(method)
+                self._journal.note_qos(method)
             case m.BasicConsume():
-                known = copy(method)
-                known.consumer_tag = answer.consumer_tag
-                self._journal.append(known)
+                self._journal.note_consumer(method, answer.consumer_tag)
             case m.BasicCancel():
-                self._forget_consumer(method.consumer_tag)
+                self._journal.forget_consumer(method.consumer_tag)
             case m.TxSelect():
                 self._is_transacted = True
+            case m.ConfirmSelect():
+                self._is_confirming = True
             case _:
                 self._owner.record.note(method, answer)
 
-    def _forget_consumer(self, tag: str) -> None:
-        self._journal = [
-            each for each in self._journal if not (isinstance(each, m.BasicConsume) and each.consumer_tag == tag)
-        ]
-
     def _cancelled(self, method: m.BasicCancel) -> None:
-        self._forget_consumer(method.consumer_tag)
+        self._journal.forget_consumer(method.consumer_tag)
         super()._cancelled(method)
 
     async def declare_queue(
@@ -248,10 +253,8 @@ class RecoveringChannel(Channel):
 
     # ---- publishing
 
-    def _begin_confirms(self, answer: m.Method) -> m.Method:
-        self.confirms = self._unconfirmed
-        self._is_confirming = True
-        return answer
+    def _new_confirms(self) -> Confirms:
+        return self._unconfirmed
 
     def _confirm_on_the_wire(self) -> None:
         if not self._is_confirming:
@@ -275,9 +278,7 @@ class RecoveringChannel(Channel):
         return confirm
 
     def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
-        if properties.message_id is None:
-            properties = copy(properties)
-            properties.message_id = self._id_begin + str(next(self._ids))
+        properties = self._ids.stamped(properties)
         if not exchange and self._owner.record.has_roles:
             routing_key = self._owner.record.current(routing_key)
         return super().encoded(body, exchange, routing_key, properties, mandatory)
@@ -285,7 +286,7 @@ class RecoveringChannel(Channel):
     def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
         problem = self._problem or self._owner.hopeless
         if problem is not None:
-            if confirm is not None:
+            if confirm is not None and not confirm.done():
                 confirm.set_exception(problem)
         elif self._is_transacted:
             if self.is_live and self._rolled_back is None:
@@ -323,7 +324,7 @@ class RecoveringChannel(Channel):
             return
         if self._rolled_back is None:
             with suppress(Interrupted):
-                await super()._ask(m.TxCommit(), m.TxCommitOk)
+                await self._ask_now(m.TxCommit(), m.TxCommitOk)
                 self._is_dirty = False
                 return
         problem = self._rolled_back
@@ -354,7 +355,7 @@ class RecoveringChannel(Channel):
             return answer
 
         while True:
-            answer = await self._ask(m.BasicGet(queue, no_ack), m.BasicGetOk, m.BasicGetEmpty, then=renumbered)
+            answer = await self._fetch(queue, no_ack=no_ack, then=renumbered)
             if not isinstance(answer, m.BasicGet):
                 return answer if isinstance(answer, Fetched) else None
 
@@ -391,8 +392,3 @@ class RecoveringChannel(Channel):
 def _is_plain(arguments: Table) -> bool:
     """A classic queue about whose duplicates nothing was said."""
     return arguments.get("x-queue-type", "classic") == "classic" and "x-message-deduplication" not in arguments
-
-
-def _is_replaced(each: m.Method, qos: m.BasicQos, journal: list[m.BasicQos | m.BasicConsume]) -> bool:
-    """Nobody began to consume between the two."""
-    return journal[-1] is each and isinstance(each, m.BasicQos) and each.global_ == qos.global_

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from typing import Any, Self
 
@@ -26,7 +27,7 @@ from leveret.client.inflow import Inflow
 from leveret.client.recovering_channel import RecoveringChannel
 from leveret.client.side_channel import SideChannel
 from leveret.client.topology_record import TopologyRecord
-from leveret.errors import AmqpError
+from leveret.errors import AmqpError, LeveretError, NotAllowed
 from leveret.wire import methods as m
 
 PASSING = {320, 506, 541}  # a broker that closes with one of these may be back soon, or another may do better
@@ -41,6 +42,8 @@ class RecoveringConnection(Connection):
         self.hopeless: Exception | None = None  # why nobody need wait for a connection
         self._gate = Gate()
         self._is_leaving = False
+        self._fallen: Exception | None = None  # why the connection that is being made is over already
+        self._aside = asyncio.Lock()  # for the number that is kept for the client's own channels
         self._worker: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
 
@@ -75,30 +78,42 @@ class RecoveringConnection(Connection):
         self.refuse_hopeless()
         await self._gate.wait()
 
+    def refuse_fallen(self) -> None:
+        """Nobody would answer."""
+        if self._fallen is not None:
+            raise Interrupted(str(self._fallen))
+
     def refuse_hopeless(self) -> None:
         if self.hopeless is not None:
-            raise self.hopeless
+            raise self.hopeless.with_traceback(None)
 
     async def close(self) -> None:
         if self.is_closed:
             await self._clear()  # perhaps the last words to the broker are still under way
             return
         self._is_leaving = True
-        if self._worker is not None:
-            self._worker.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._worker
-        if self.is_up:
-            await super().close()
-            return
-        self._finish(Closed(f"the connection to {self.plan.shown} is closed"))
+        try:
+            if self._worker is not None:
+                self._worker.cancel()
+                await asyncio.wait([self._worker])
+            if self.is_up:
+                await super().close()
+                return
+        finally:
+            if not self.is_closed:
+                self._finish(Closed(f"the connection to {self.plan.shown} is closed"))
+                self._abort()
         await self._clear()
         self.tell(Happening("closed"))
 
     async def channel(self) -> RecoveringChannel:
         await self.until_up()
         channel = self.new_channel()
-        await channel.open()
+        try:
+            await channel.open()
+        except BaseException:
+            channel.run(channel.close())  # nobody has it
+            raise
         return channel
 
     def new_channel(self) -> RecoveringChannel:
@@ -109,8 +124,11 @@ class RecoveringConnection(Connection):
         return channel
 
     async def update_secret(self, secret: str, reason: str = "") -> None:
+        """The next connection uses it, too."""
         await self.until_up()
         await super().update_secret(secret, reason)
+        addresses = tuple(replace(each, password=secret) for each in self.plan.addresses)
+        self.plan = replace(self.plan, addresses=addresses)
 
     async def ask_aside(self, method: m.Method, answer: type[m.Method]) -> Any:
         """On a channel of its own, so that a refusal harms no other; again if the connection is lost meanwhile."""
@@ -120,12 +138,34 @@ class RecoveringConnection(Connection):
                 return await self._ask_once_aside(method, answer)
 
     async def _ask_once_aside(self, method: m.Method, answer: type[m.Method]) -> Any:
-        number = self.free_number()
+        if len(self._channels) < self.channel_max - 1:
+            return await self._ask_on(super().free_number(), method, answer)
+        async with self._aside:
+            before = self._channels.get(self.channel_max)
+            if isinstance(before, SideChannel):  # of somebody who gave up
+                await before.until_gone()
+            return await self._ask_on(self.channel_max, method, answer)
+
+    async def _ask_on(self, number: int, method: m.Method, answer: type[m.Method]) -> Any:
         channel = self._channels[number] = SideChannel(self, number)
-        await channel.open()
-        result = await channel.do(method, answer)
-        await channel.close()
+        try:
+            await channel.open()
+            result = await channel.do(method, answer)
+            await channel.close()
+        except BaseException:
+            if not channel.is_closed:
+                channel.run(channel.close())
+            raise
         return result
+
+    def free_number(self) -> int:
+        """For a channel of the application. The last number is kept for ``ask_aside``."""
+        number = super().free_number()
+        if number == self.channel_max:
+            raise NotAllowed(
+                f"all {number - 1} channels of the connection are open, and one is the client's: close one"
+            )
+        return number
 
     @property
     def can_deduplicate(self) -> bool:
@@ -166,6 +206,7 @@ class RecoveringConnection(Connection):
 
     def _fall(self, problem: Exception) -> None:
         was_up = self.is_up
+        self._fallen = problem
         self._gate.shut()
         self._keep_alive.stop()
         self._correlator.end(problem)
@@ -217,7 +258,7 @@ class RecoveringConnection(Connection):
         self.tell(Happening("reconnecting", self.plan.shown))
         try:
             await self._reach(rounds)
-        except (ClientError, AmqpError) as problem:
+        except Exception as problem:  # noqa: BLE001  # whatever it is: nobody else will try, and others wait
             self._finish(problem)
             await self._clear()
             self.tell(Happening("closed", str(problem), problem))
@@ -260,7 +301,7 @@ class RecoveringConnection(Connection):
 
     async def _try(self, address: Address) -> None:
         await self._clear()
-        self.address = address
+        self.address, self._inflow.limit, self._fallen = address, address.frame_max, None
         await self._establish()
         await self._restore_topology()
         await self._revive_channels()
@@ -303,9 +344,10 @@ class RecoveringConnection(Connection):
                 done.add(channel)
                 try:
                     await channel.revive()
-                except AmqpError:
+                except LeveretError:
                     if not channel.is_closed:  # else the channel has told its owner
                         raise
+            self.refuse_fallen()
 
     def _recovering(self) -> list[RecoveringChannel]:
         return [each for each in self._channels.values() if isinstance(each, RecoveringChannel)]

@@ -7,6 +7,7 @@ of a message that is delivered twice.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from leveret.client.arrivals import Delivery
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Settling:
-    __slots__ = ("_audit", "_base", "_channel", "_held", "_newest", "_stand_ins")
+    __slots__ = ("_audit", "_base", "_channel", "_held", "_newest", "_open", "_stand_ins")
 
     def __init__(self, channel: RecoveringChannel, audit: Audit | None) -> None:
         self._channel = channel
@@ -27,11 +28,13 @@ class Settling:
         self._newest = 0
         self._held: dict[int, Holding] = {}  # by the tag that the application knows, in order
         self._stand_ins: dict[int, Holding] = {}  # by the tag of a second delivery, which only the broker knows
+        self._open: dict[int, None] = {}  # tags of this life that the broker waits for, in order; only for an audit
 
     def begin_life(self) -> None:
         """From now on the broker counts from 1 again, and has forgotten what it delivered."""
         self._base = self._newest
         self._stand_ins.clear()
+        self._open.clear()
 
     def let_go(self, deliveries: Iterable[Delivery]) -> None:
         """The application has not seen them."""
@@ -41,11 +44,13 @@ class Settling:
                 self._audit.release(holding)
 
     def end(self) -> None:
-        """None of them will be settled here."""
+        """None of them will be settled here: the broker gives them to somebody again, under other tags."""
         for holding in self._held.values():
             if self._audit is not None:
                 self._audit.release(holding)
         self._held.clear()
+        self._lose_stand_ins(set(self._stand_ins))
+        self._open.clear()
 
     # ---- what comes
 
@@ -53,9 +58,10 @@ class Settling:
         """Whether it is for the application. Its tag becomes ours. ``queue`` is empty if nobody settles it."""
         self._newest = tag = delivery.delivery_tag = delivery.delivery_tag + self._base
         audit = self._audit
-        if audit is None or not queue or not is_audited:
+        if audit is None or not queue:
             return True
-        message_id = delivery.properties.message_id
+        self._open[tag] = None
+        message_id = delivery.properties.message_id if is_audited else None
         if message_id is None:
             return True
         verdict = audit.verdict(queue, message_id, redelivered=delivery.redelivered)
@@ -86,24 +92,42 @@ class Settling:
     def _settle(self, tag: int, multiple: bool, verdict: Verdict | None, method: m.Method) -> None:
         last = self._newest if multiple and tag == 0 else tag
         is_said = self.knows(last)
+        taken = self._taken(last, multiple=multiple)
         if is_said:
-            self._channel.write(method)
-        for holding in self._taken(last, multiple=multiple):
+            self._tell(last, multiple, verdict, method, self._of_others(taken, last))
+        for holding in taken:
             is_covered = (
                 is_said and holding.place is self and (holding.tag == last or (multiple and holding.tag <= last))
             )
             if not is_covered and holding.place.knows(holding.tag):
                 holding.place.settle_stand_in(holding.tag, verdict)
             self._remember(holding, verdict)
-        if is_said and multiple:
-            self._lose_stand_ins(last)
+
+    def _tell(self, last: int, multiple: bool, verdict: Verdict | None, method: m.Method, others: set[int]) -> None:
+        """The broker. ``others`` are not to be settled, though all up to a tag are: then each of these by itself."""
+        if not multiple:
+            self._open.pop(last, None)
+            self._channel.write(method)
+            return
+        meant = [tag for tag in takewhile(last.__ge__, self._open) if tag not in others]
+        if others:
+            for tag in meant:
+                self._say(tag, verdict)
+        else:
+            self._channel.write(method)
+            for tag in meant:
+                del self._open[tag]
+        self._lose_stand_ins({tag for tag in self._stand_ins if tag <= last} - others)
+
+    def _of_others(self, taken: list[Holding], last: int) -> set[int]:
+        """Second deliveries up to this tag of what the application still has in its hands, from another channel."""
+        return {tag for tag, holding in self._stand_ins.items() if tag <= last and holding not in taken}
 
     def _taken(self, last: int, *, multiple: bool) -> list[Holding]:
         if not multiple:
             holding = self._held.pop(last, None)
             return [] if holding is None else [holding]
-        tags = [tag for tag in self._held if tag <= last]
-        return [self._held.pop(tag) for tag in tags]
+        return [self._held.pop(tag) for tag in list(takewhile(last.__ge__, self._held))]
 
     def _remember(self, holding: Holding, verdict: Verdict | None) -> None:
         if self._audit is None:
@@ -117,9 +141,9 @@ class Settling:
         self._stand_ins.pop(tag, None)
         self._say(tag, verdict)
 
-    def _lose_stand_ins(self, last: int) -> None:
-        """They were settled together with others: for their holders there is nothing left to say."""
-        for tag in [tag for tag in self._stand_ins if tag <= last]:
+    def _lose_stand_ins(self, tags: set[int]) -> None:
+        """They were settled together with others, or are no more: for their holders there is nothing left to say."""
+        for tag in tags:
             self._stand_ins.pop(tag).tag = 0
 
     def knows(self, tag: int) -> bool:
@@ -130,6 +154,7 @@ class Settling:
         return max(tag - self._base, 0)
 
     def _say(self, tag: int, verdict: Verdict | None) -> None:
+        self._open.pop(tag, None)
         number = self._numbered(tag)
         self._channel.write(
             m.BasicAck(number, False) if verdict == "ack" else m.BasicNack(number, False, verdict is None)

@@ -10,10 +10,8 @@ import asyncio
 from collections import deque
 
 from leveret.client.arrivals import Returned
-from leveret.client.confirms import Confirms, Likeness, Settled
+from leveret.client.confirms import NOT_TAKEN, Confirms, Likeness, Settled
 from leveret.client.errors import Nacked, Unroutable
-
-NOT_TAKEN = "the broker did not take the message: its queue is full, or gone; publish it again"
 
 
 class Publication:
@@ -38,16 +36,16 @@ class Publication:
 
 
 class Unconfirmed(Confirms):
-    __slots__ = ("_line", "_number", "_waiters")
+    __slots__ = ("_line", "_number")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._number = 1  # of the first in the line
         self._line: deque[Publication] = deque()
-        self._waiters: list[asyncio.Future[None]] = []
 
     def keep(self, stamp: int, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
         self._line.append(Publication(stamp, frames, confirm, likeness))
+        self._lost = None  # of those before, who were told
         self.open += 1
 
     def unsettled(self) -> list[Publication]:
@@ -95,26 +93,9 @@ class Unconfirmed(Confirms):
                 return is_awaited
         return False
 
-    async def all_settled(self) -> None:
-        if self.open:
-            waiter: asyncio.Future[None] = self._loop.create_future()
-            self._waiters.append(waiter)
-            await waiter
-
-    def _tell_if_quiet(self) -> None:
-        if not self.open:
-            waiters, self._waiters = self._waiters, []
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-
     def end(self, problem: Exception) -> None:
         """Nobody will send it again."""
-        line, self._line, self.open = self._line, deque(), 0
+        line, self._line = self._line, deque()
         for each in line:
             each.fail(problem)
-        waiters, self._waiters = self._waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(problem)
-                waiter.exception()
+        super().end(problem)

@@ -57,6 +57,11 @@ def test_ipv6_stands_in_brackets() -> None:
     assert address.shown == "amqp://guest@[::1]:5673/%2F"
 
 
+def test_the_zone_of_an_ipv6_address_is_escaped_as_uris_ask() -> None:
+    assert parsed("amqp://[fe80::1%25eth0]").host == "fe80::1%eth0"
+    assert parsed("amqp://[fe80::1%25eth0]").shown == "amqp://guest@[fe80::1%25eth0]:5672/%2F"
+
+
 def test_who_comes_with_a_certificate_needs_no_user() -> None:
     assert parsed("amqps://h?certfile=me.pem&keyfile=me.key&verify=verify_none").user == ""
     assert parsed("amqps://ann@h?certfile=me.pem").user == "ann"
@@ -80,6 +85,11 @@ WRONG = [
     ("amqps://u:hidden@h?verify=maybe", "'verify' .* must be verify_peer or verify_none: maybe"),
     ("amqp://u:hidden@h?hartbeat=5", "unknown option 'hartbeat': known are heartbeat"),
     ("amqp://u:hid@den@h?hartbeat=5", "unknown option 'hartbeat'"),
+    ("u:hidden@h", "begins with none of amqp://"),
+    ("hidden@h", "begins with none of amqp://"),
+    ("amqp://u:hidden", "its port must be a number"),
+    ("amqp://h?password=hidden", "unknown option 'password'"),
+    ("amqp://h?heartbeat=", "'heartbeat' .* must be a whole number"),
 ]
 
 
@@ -101,7 +111,17 @@ SECRET = st.text("abcXYZ@:/?#%&=[] é", min_size=1).map(lambda text: f"QQ{text}Q
 
 @given(
     SECRET,
-    st.sampled_from(["amqp://u:{}@h", "amqp://u:5{}@h", "amqp://u:{}@h/a/b", "amqp://u:{}@h:x", "xyz://u:{}@h?a=b"]),
+    st.sampled_from(
+        [
+            "amqp://u:{}@h",
+            "u:{}@h",
+            "{}@h",
+            "amqp://u:5{}@h",
+            "amqp://u:{}@h/a/b",
+            "amqp://u:{}@h:x",
+            "xyz://u:{}@h?a=b",
+        ]
+    ),
 )
 def test_no_password_is_ever_shown(secret: str, form: str) -> None:
     """Also where it was not written as a URI asks for, and stands in the wrong part."""

@@ -10,10 +10,11 @@ import pytest
 from leveret.client.arrivals import Delivery
 from leveret.client.channel import NO_PROPERTIES, Channel
 from leveret.client.connection import Connection
-from leveret.client.errors import Closed, PeerError, told_by_peer
+from leveret.client.errors import ClientError, Closed, PeerError, told_by_peer
 from leveret.errors import AccessRefused, LoginRefused, NotFound
 from leveret.wire.frames import content_frames, decode_method, method_frame
 from leveret.wire.methods import (
+    BasicAck,
     BasicCancel,
     BasicConsumeOk,
     BasicGetOk,
@@ -23,6 +24,8 @@ from leveret.wire.methods import (
     ChannelCloseOk,
     ChannelFlow,
     ChannelFlowOk,
+    ConfirmSelect,
+    ConfirmSelectOk,
     Method,
     QueueDeclareOk,
 )
@@ -141,3 +144,60 @@ def test_an_error_of_the_broker_has_a_type_by_its_code_and_by_what_it_closes() -
     unknown = told_by_peer(599, "its own", "channel")
     assert type(unknown) is PeerError
     assert (unknown.code, str(unknown)) == (599, "its own")
+
+
+def test_what_is_published_while_confirms_are_being_asked_for_is_counted() -> None:
+    """The broker numbers it, too: else each later message would be taken for safe by the confirm of the one before."""
+
+    async def live() -> None:
+        channel = channel_on(Wire())
+        selecting = asyncio.create_task(channel.confirm_select())
+        await asyncio.sleep(0)
+        first = channel.send(b"first")
+        channel.heard(ConfirmSelectOk())
+        await selecting
+        second = channel.send(b"second")
+        channel.heard(BasicAck(1, False))
+        assert first is not None
+        assert second is not None
+        assert (first.done(), second.done()) == (True, False)
+
+    asyncio.run(live())
+
+
+def test_confirms_that_are_asked_for_twice_begin_once() -> None:
+    async def live() -> None:
+        channel = channel_on(Wire())
+        both = [asyncio.create_task(channel.confirm_select()) for _ in range(2)]
+        await asyncio.sleep(0)
+        confirm = channel.send(b"")
+        for _ in range(sum(isinstance(each, ConfirmSelect) for each in decoded(channel))):
+            channel.heard(ConfirmSelectOk())
+        await asyncio.gather(*both)
+        channel.heard(BasicAck(1, False))
+        assert confirm is not None
+        assert confirm.done()
+
+    asyncio.run(live())
+
+
+def decoded(channel: Channel) -> list[Method]:
+    wire = cast(Wire, channel.connection)
+    return [decode_method(frame[7:-1]) for frame in wire.said if b"\x00\x3c\x00\x28" not in frame]
+
+
+def test_headers_that_do_not_fit_into_a_frame_are_refused() -> None:
+    """AMQP cannot split them, and the broker would close the connection."""
+
+    async def live() -> None:
+        wire = Wire()
+        channel = channel_on(wire)
+        with pytest.raises(
+            ClientError, match="properties of the message would need a frame of 5036 bytes, and 4096 were agreed on"
+        ):
+            channel.send(b"", properties=Properties(headers={"much": "x" * 5_000}))
+        with pytest.raises(ClientError, match=r"queue\.declare would need a frame of 5031 bytes, and 4096"):
+            await channel.declare_queue("q", arguments={"much": "x" * 5_000})
+        assert wire.said == []
+
+    asyncio.run(live())

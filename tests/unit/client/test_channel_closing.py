@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from leveret.client.arrivals import Delivery
 from leveret.client.channel import Channel
 from leveret.client.errors import Closed
 from leveret.wire import methods as m
@@ -36,5 +37,26 @@ def test_close_ok_may_overtake_the_answer_to_a_cancel() -> None:
         await closed
         with pytest.raises(Closed):
             await cancelled
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize(("no_ack", "called"), [(False, 0), (True, 1)])
+def test_a_delivery_that_crosses_our_close_is_for_nobody_who_would_have_to_ack_it(no_ack: bool, called: int) -> None:
+    """It goes back to its queue by the close. What needs no ack is the application's."""
+
+    async def work() -> None:
+        channel = Channel(Wire(), 1)  # type: ignore[arg-type]
+        taken: list[Delivery] = []
+        consuming = asyncio.ensure_future(channel.consume("q", taken.append, no_ack=no_ack))
+        await asyncio.sleep(0)
+        channel.heard(m.BasicConsumeOk("t"))
+        await consuming
+        closing = asyncio.ensure_future(channel.close())
+        await asyncio.sleep(0)
+        channel.deliver(Delivery(channel, "t", 1, False, "", "q", b"", b""))
+        channel.heard(m.ChannelCloseOk())
+        await closing
+        assert len(taken) == called
 
     asyncio.run(work())

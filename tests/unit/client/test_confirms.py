@@ -125,3 +125,19 @@ def test_all_settled_waits_for_the_last(confirms: Confirms, loop: asyncio.Abstra
 
     loop.run_until_complete(wait_for_all())
     assert order == ["confirm 3", "confirm 1", "confirm 2", "all settled"]
+
+
+def test_who_asks_whether_all_is_settled_after_the_end_is_told_of_what_was_not(
+    loop: asyncio.AbstractEventLoop, confirms: Confirms
+) -> None:
+    confirms.add()
+    confirms.end(Closed("over"))
+    with pytest.raises(Closed):
+        loop.run_until_complete(confirms.all_settled())
+
+
+def test_an_end_without_anything_open_is_no_problem(loop: asyncio.AbstractEventLoop, confirms: Confirms) -> None:
+    confirms.add()
+    confirms.settle(1, multiple=False, is_taken=True)
+    confirms.end(Closed("over"))
+    loop.run_until_complete(confirms.all_settled())

@@ -121,3 +121,30 @@ def test_what_was_not_taken_is_given_back_in_its_order() -> None:
     consumer.give_back()
     assert channel.nacked == [1, 2]
     assert not consumer.waiting
+
+
+def test_who_asks_again_and_again_in_vain_leaves_nothing_behind() -> None:
+    async def live() -> None:
+        consumer = consumer_of(NoChannel())
+        for _ in range(20):
+            assert await consumer.next(0) is None
+        assert len(consumer._sleepers) == 0
+
+    asyncio.run(live())
+
+
+def test_an_end_that_is_told_often_does_not_grow() -> None:
+    """The error is one object: each raise would add to its traceback, and keep what it points to."""
+
+    async def live() -> None:
+        consumer = consumer_of(NoChannel())
+        problem = Closed("over")
+        consumer.end(problem)
+        depths = set()
+        for _ in range(5):
+            with pytest.raises(Closed) as told:
+                await consumer.next()
+            depths.add(len(told.traceback))
+        assert len(depths) == 1
+
+    asyncio.run(live())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from leveret.client.arrivals import Delivery
-from leveret.client.audit import Audit
+from leveret.client.audit import MOST_QUEUES, Audit
 from leveret.client.settling import Settling
 from leveret.wire import methods as m
 from leveret.wire.properties import Properties, encode_properties
@@ -134,16 +134,43 @@ def test_what_is_delivered_to_another_channel_is_acked_there() -> None:
     assert (here.said(), there.said()) == ([], [m.BasicAck(1, False)])
 
 
-def test_what_another_channel_has_acked_with_others_is_not_acked_twice() -> None:
+def test_what_another_channel_settles_together_leaves_out_what_is_in_hand_here() -> None:
+    """S3-08: or it would be lost if it is then given back here."""
+    audit = Audit(10)
+    here, there = Wire(audit), Wire(audit)
+    first = here.given(1, "a")
+    for wire in (here, there):
+        wire.settling.begin_life()
+    there.given(1, None)
+    assert there.comes(2, "a", redelivered=True) is None
+    there.given(3, "b")
+    there.settling.ack(there.given(4, None), multiple=False)
+    there.settling.ack(there.given(5, "c"), multiple=True)
+    assert there.said() == [m.BasicAck(4, False), *(m.BasicAck(tag, False) for tag in (1, 3, 5))]
+    there.given(6, "d")
+    there.settling.refuse(0, multiple=True, requeue=True)
+    assert there.said() == [m.BasicNack(6, False, True)]
+    here.settling.refuse(first, multiple=False, requeue=True)
+    assert (here.said(), there.said()) == ([], [m.BasicNack(2, False, True)])
+    there.settling.ack(there.given(7, "e"), multiple=True)
+    assert there.said() == [m.BasicAck(7, True)]
+
+
+def test_what_is_to_be_seen_again_has_no_tag_any_more() -> None:
+    """S3-08: a channel recovers, with a second delivery among what it was given."""
     audit = Audit(10)
     here, there = Wire(audit), Wire(audit)
     first = here.given(1, "a")
     here.settling.begin_life()
-    there.comes(1, "a", redelivered=True)
-    there.settling.ack(there.given(2, "b"), multiple=True)
-    assert there.said() == [m.BasicAck(2, True)]
+    assert there.comes(1, "a", redelivered=True) is None
+    there.given(2, "b")
+    there.settling.end()
+    there.settling.ack(there.given(3, "b"), multiple=True)
+    assert there.said() == [m.BasicAck(3, True)]
     here.settling.ack(first, multiple=False)
     assert (here.said(), there.said()) == ([], [])
+    assert there.comes(4, "a", redelivered=True) is None
+    assert there.said() == [m.BasicAck(4, False)]
 
 
 def test_what_the_application_has_not_seen_is_let_through_again() -> None:
@@ -160,3 +187,15 @@ def test_the_audit_forgets_the_oldest() -> None:
     for number, name in enumerate("abc", 1):
         wire.settling.ack(wire.given(number, name), multiple=False)
     assert [wire.comes(number, name) is None for number, name in enumerate("bca", 4)] == [True, True, False]
+
+
+def test_queues_that_come_and_go_do_not_fill_the_memory() -> None:
+    audit = Audit(10)
+    wire = Wire(audit)
+    for number in range(MOST_QUEUES + 50):
+        delivery = wire.comes(number + 1, "a", queue=f"temporary {number}")
+        assert delivery is not None
+        wire.settling.ack(delivery.delivery_tag, multiple=False)
+    assert len(audit._settled) == MOST_QUEUES
+    assert audit.verdict("temporary 0", "a", redelivered=True) is None
+    assert audit.verdict(f"temporary {MOST_QUEUES}", "a", redelivered=True) == "ack"

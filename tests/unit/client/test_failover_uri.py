@@ -95,3 +95,17 @@ def test_no_error_tells_a_password(uri: str) -> None:
 def test_delays_begin_with_nothing_and_grow_to_their_bound() -> None:
     assert list(islice(Backoff(0.01, 0.05, 2.0).delays(), 6)) == [0.0, 0.01, 0.02, 0.04, 0.05, 0.05]
     assert list(islice(Backoff(0.01, 0.05, 2.0, is_exponential=False).delays(), 4)) == [0.0, 0.01, 0.01, 0.01]
+
+
+def test_a_nested_option_may_have_any_character() -> None:
+    (address,) = plan_of("failover:(amqp://a)?nested.name=a%26b%3Dc%25%23%2B").addresses
+    assert address.name == "a&b=c%#+"
+
+
+@pytest.mark.parametrize("password", ["hid,den", "5,hidden", "hid,5,den"])
+def test_a_comma_in_a_password_is_not_shown_with_what_stands_around_it(password: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        plan_of(f"failover:(amqp://u:{password}@h)")
+    assert "hid" not in str(caught.value)
+    assert "den" not in str(caught.value)
+    assert "%2C" in str(caught.value)

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -259,3 +260,60 @@ def test_a_forked_child_is_told_to_connect_anew_and_can(loop_thread: LoopThread)
     assert b"forked this one: connect again in this process" in said
     assert said.endswith(b"; its own works")
     assert loop_thread.call(asyncio.sleep(0, "the parent's, too")) == "the parent's, too"
+
+
+def test_a_callback_that_raises_harms_neither_the_loop_nor_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    """It is called in the middle of what the client reads."""
+    answer: Answer[int] = Answer()
+    called: list[int] = []
+
+    def fail(_: Answer[int]) -> None:
+        raise ValueError("the test's own")
+
+    answer.add_done_callback(fail)
+    answer.add_done_callback(lambda done: called.append(done.result()))
+    answer.set_result(7)
+    assert called == [7]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["the test's own"]
+
+
+def test_work_that_has_begun_is_waited_for_though_the_loop_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread closes the last connection between a question and the look whether anybody will answer it."""
+    thread = LoopThread.take()
+    begun, post = threading.Event(), LoopThread.post
+
+    async def work() -> int:
+        begun.set()
+        await asyncio.sleep(0.05)  # the caller has looked by then
+        return 7
+
+    def post_and_end(self: LoopThread, *arguments: Any) -> None:
+        post(self, *arguments)
+        assert begun.wait(10)
+        self._is_over = True
+
+    monkeypatch.setattr(LoopThread, "post", post_and_end)
+    try:
+        assert thread.call(work()) == 7
+    finally:
+        monkeypatch.undo()
+        thread.let_go()
+
+
+def test_work_that_nobody_will_begin_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = LoopThread.take()
+    thread._is_woken = True  # the loop is believed to be at it
+
+    def post_and_end(self: LoopThread, *arguments: Any) -> None:
+        self.posts.append((arguments[0], arguments[1:]))
+        self._is_over = True
+
+    async def work() -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(LoopThread, "post", post_and_end)
+    with pytest.raises(Closed, match="the connection is closed"):
+        thread.call(work())
+    assert len(thread.posts) == 0
+    monkeypatch.undo()
+    thread.let_go()

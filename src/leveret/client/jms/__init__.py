@@ -11,7 +11,15 @@ from leveret.client.jms.ack_modes import AckEvent, AckMode, AckType
 from leveret.client.jms.browser import QueueBrowser
 from leveret.client.jms.connection import Connection
 from leveret.client.jms.consumer import MessageConsumer
-from leveret.client.jms.destinations import Destination, Layout, Queue, TemporaryQueue, TemporaryTopic, Topic
+from leveret.client.jms.destinations import (
+    Destination,
+    Layout,
+    Queue,
+    TemporaryQueue,
+    TemporaryTopic,
+    Topic,
+    destination_named,
+)
 from leveret.client.jms.errors import (
     IllegalState,
     InvalidDestination,
@@ -23,9 +31,11 @@ from leveret.client.jms.errors import (
 )
 from leveret.client.jms.factory import ConnectionFactory
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
+from leveret.client.jms.prefetch import PrefetchPolicy
 from leveret.client.jms.producer import Producer
 from leveret.client.jms.redelivery import RedeliveryPolicy
 from leveret.client.jms.requestor import Requestor
+from leveret.client.jms.sending import Sending
 from leveret.client.jms.session import Session
 
 __all__ = [
@@ -46,15 +56,18 @@ __all__ = [
     "MessageConsumer",
     "MessageFormatError",
     "MessageNotWriteable",
+    "PrefetchPolicy",
     "Producer",
     "Queue",
     "QueueBrowser",
     "RedeliveryPolicy",
     "Requestor",
+    "Sending",
     "Session",
     "TemporaryQueue",
     "TemporaryTopic",
     "TextMessage",
     "Topic",
     "Unsupported",
+    "destination_named",
 ]

@@ -31,10 +31,6 @@ class AckMode(IntEnum):
     INDIVIDUAL = 4  # by message.acknowledge(), that message alone
 
 
-KEEPS_UNTIL_ASKED = frozenset({AckMode.SESSION_TRANSACTED, AckMode.CLIENT, AckMode.INDIVIDUAL})
-"""The modes in which a message stays unacked after the application had it."""
-
-
 class AckType(IntEnum):
     DELIVERED = 0
     POISON = 1

@@ -15,17 +15,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Self, TypedDict, Unpack
+from typing import Unpack
 
 from leveret.client.jms import connection as core_connection
 from leveret.client.jms import factory as core_factory
 from leveret.client.jms.ack_modes import AckMode
-from leveret.client.jms.blocking_ends import MessageConsumer, Producer, QueueBrowser, Requestor
+from leveret.client.jms.blocking_ends import Closing, MessageConsumer, Producer, QueueBrowser, Requestor
 from leveret.client.jms.blocking_session import Session
-from leveret.client.jms.destinations import Layout, Queue, Topic
+from leveret.client.jms.destinations import Layout, Queue, Topic, destination_named
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
+from leveret.client.jms.prefetch import PrefetchPolicy
 from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.sending import Sending
 from leveret.client.loop_thread import LoopThread
 
 __all__ = [
@@ -37,28 +39,27 @@ __all__ = [
     "MapMessage",
     "Message",
     "MessageConsumer",
+    "PrefetchPolicy",
     "Producer",
     "Queue",
     "QueueBrowser",
     "RedeliveryPolicy",
     "Requestor",
+    "Sending",
     "Session",
     "TextMessage",
     "Topic",
+    "destination_named",
 ]
 
 
-class FactoryOptions(TypedDict, total=False):
+class FactoryOptions(core_factory.AddressParts, total=False):
     """As the asyncio factory has them."""
 
-    host: str
-    port: int
-    vhost: str
-    user: str
-    password: str
     client_id: str
-    prefetch: int
+    prefetch: int | PrefetchPolicy
     redelivery: RedeliveryPolicy
+    sending: Sending
     layout: Layout
 
 
@@ -77,7 +78,7 @@ class ConnectionFactory:
         return Connection(core, loop_thread)
 
 
-class Connection:
+class Connection(Closing):
     """``exception_listener`` is called in a thread of its own."""
 
     def __init__(self, core: core_connection.Connection, loop_thread: LoopThread) -> None:
@@ -149,9 +150,3 @@ class Connection:
     def _refuse_listeners(self) -> None:
         for session in self._sessions:
             session.refuse_listener()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

@@ -16,35 +16,55 @@ from leveret.client.jms.messages import Message
 
 if TYPE_CHECKING:
     from leveret.client.jms.blocking_session import Session
+    from leveret.client.jms.registrar import Registrar
 
 Listener = Callable[[Message], object]
 
 
-class TemporaryQueue(core_destinations.TemporaryQueue):
-    __slots__ = ("_core", "_session")
+class Closing:
+    """``with`` closes it at the end."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class _Deleting:
+    """A temporary destination whose ``delete()`` waits."""
+
+    __slots__ = ()
+
+    _registrar: Registrar
+    _session: Session
+
+    def delete(self) -> None:
+        self._session.call(self._registrar.delete_temporary(self))  # type: ignore[arg-type]
+
+
+class TemporaryQueue(_Deleting, core_destinations.TemporaryQueue):  # type: ignore[misc]
+    __slots__ = ("_session",)
 
     def __init__(self, core: core_destinations.TemporaryQueue, session: Session) -> None:
         super().__init__(core.name, core._registrar)
-        self._core = core
         self._session = session
 
-    def delete(self) -> None:  # type: ignore[override]  # here it waits
-        self._session.call(self._core.delete())
 
-
-class TemporaryTopic(core_destinations.TemporaryTopic):
-    __slots__ = ("_core", "_session")
+class TemporaryTopic(_Deleting, core_destinations.TemporaryTopic):  # type: ignore[misc]
+    __slots__ = ("_session",)
 
     def __init__(self, core: core_destinations.TemporaryTopic, session: Session) -> None:
         super().__init__(core.name, core._registrar)
-        self._core = core
         self._session = session
 
-    def delete(self) -> None:  # type: ignore[override]  # here it waits
-        self._session.call(self._core.delete())
 
-
-class Producer(core_producer.Producer):
+class Producer(Closing, core_producer.Producer):
     """Its fields are those of the asyncio producer: delivery_mode, priority, time_to_live and so on."""
 
     def __init__(self, session: Session, core: core_producer.Producer) -> None:
@@ -73,16 +93,10 @@ class Producer(core_producer.Producer):
         self._session.call(work)
 
     def close(self) -> None:  # type: ignore[override]
-        self._session.call(super().close())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+        self._session.call(core_producer.Producer.close(self))
 
 
-class MessageConsumer:
+class MessageConsumer(Closing):
     """``receive()``, a loop over it, or a ``listener``: one of them."""
 
     def __init__(self, session: Session, core: core_consumer.MessageConsumer) -> None:
@@ -140,14 +154,8 @@ class MessageConsumer:
                 return
             yield message
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
-class QueueBrowser:
+class QueueBrowser(Closing):
     """``for message in browser``; each loop looks anew. See the asyncio browser for what it does to the queue."""
 
     def __init__(self, session: Session, core: core_browser.QueueBrowser) -> None:
@@ -165,14 +173,8 @@ class QueueBrowser:
     def close(self) -> None:
         self._session.call(self._core.close())
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
-class Requestor:
+class Requestor(Closing):
     def __init__(self, session: Session, core: core_requestor.Requestor) -> None:
         self._session = session
         self._core = core
@@ -183,9 +185,3 @@ class Requestor:
 
     def close(self) -> None:
         self._session.call(self._core.close())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

@@ -6,11 +6,14 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self, TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
+from leveret.client.errors import Closed
 from leveret.client.jms import session as core_session
 from leveret.client.jms.ack_modes import AckListener, AckMode
 from leveret.client.jms.blocking_ends import (
+    Closing,
     Listener,
     MessageConsumer,
     Producer,
@@ -19,7 +22,6 @@ from leveret.client.jms.blocking_ends import (
     TemporaryQueue,
     TemporaryTopic,
 )
-from leveret.client.jms.browser import MOST_HELD
 from leveret.client.jms.destinations import Destination, Queue, Topic
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
@@ -28,7 +30,7 @@ from leveret.client.loop_thread import LoopThread
 R = TypeVar("R")
 
 
-class Session:
+class Session(Closing):
     def __init__(self, core: core_session.Session, loop_thread: LoopThread) -> None:
         self.core = core
         self._loop_thread = loop_thread
@@ -67,7 +69,10 @@ class Session:
 
     def _listen(self, listener: Listener, message: Message) -> None:
         self._thread_id = threading.get_ident()
-        listener(message)
+        try:
+            listener(message)
+        finally:
+            self._thread_id = None  # the number may be another thread's one day
 
     def refuse_listener(self) -> None:
         """What waits for listeners to return cannot be called by one."""
@@ -127,7 +132,11 @@ class Session:
         )
         consumer = MessageConsumer(self, self.call(work, undo=lambda made: made.close()))
         if listener is not None:
-            consumer.listener = listener
+            try:
+                consumer.listener = listener
+            except BaseException:
+                consumer.close()
+                raise
         return consumer
 
     def create_durable_subscriber(
@@ -139,7 +148,7 @@ class Session:
         """Ends a durable subscription, and drops what is stored for it."""
         self.call(self.core.unsubscribe(name))
 
-    def create_browser(self, queue: Destination, selector: str = "", limit: int = MOST_HELD) -> QueueBrowser:
+    def create_browser(self, queue: Destination, selector: str = "", limit: int | None = None) -> QueueBrowser:
         return QueueBrowser(self, self.call(self.core.create_browser(queue, selector, limit)))
 
     def create_requestor(self, queue: Destination) -> Requestor:
@@ -164,12 +173,6 @@ class Session:
 
     def close(self) -> None:
         self.refuse_listener()
-        if not self.is_closed:
+        with suppress(Closed):  # with its connection
             self.call(self.core.close())
         self.end_thread()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

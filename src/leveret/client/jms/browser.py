@@ -23,8 +23,6 @@ from leveret.client.jms.registrar import Registrar
 from leveret.client.jms.topics import compiled_selector
 from leveret.delivery.selector import selectable
 
-MOST_HELD = 1_000
-
 
 class QueueBrowser:
     """``async for message in browser``; each iteration looks anew."""
@@ -34,8 +32,8 @@ class QueueBrowser:
         connection: Connection,
         registrar: Registrar,
         queue: Destination,
-        selector: str = "",
-        limit: int = MOST_HELD,
+        selector: str,
+        limit: int,
     ) -> None:
         if not isinstance(queue, Queue):
             raise InvalidDestination(f"{queue!r} is no queue: only queues can be browsed")
@@ -46,11 +44,11 @@ class QueueBrowser:
         self._registrar = registrar
         self._channel: Channel | None = None
         self._left = 0
-        self._is_closed = False
+        self.is_closed = False
 
     async def next(self) -> Message | None:
         """The next message; None if all were seen, after which they are back in the queue."""
-        if self._is_closed:
+        if self.is_closed:
             raise IllegalState(f"the browser of queue '{self.queue.name}' is closed")
         channel = self._channel or await self._begin()
         while self._left > 0:
@@ -77,7 +75,7 @@ class QueueBrowser:
             await channel.close()
 
     async def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
         await self._give_back()
 
     def __aiter__(self) -> Self:

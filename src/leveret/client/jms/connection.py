@@ -54,10 +54,11 @@ class Connection:
 
     async def create_session(self, ack_mode: AckMode = AckMode.AUTO) -> Session:
         self.refuse_closed()
+        ack_mode = AckMode(ack_mode)  # a plain number is welcome
         channel = await self.client.channel()
         if ack_mode is AckMode.SESSION_TRANSACTED:
             await channel.select_transactions()
-        session = Session(self, channel, AckMode(ack_mode))
+        session = Session(self, channel, ack_mode)
         self._sessions.append(session)
         return session
 
@@ -112,7 +113,10 @@ class Connection:
             return
         self._told = problem
         if self.exception_listener is not None:
-            self.exception_listener(problem)
+            try:
+                self.exception_listener(problem)
+            except Exception:
+                log.exception("the exception listener of the connection failed")
         else:
             log.warning("trouble on the connection to %s: %s", self.client.address.shown, problem)
 

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 from leveret.client.arrivals import Delivery
 from leveret.client.errors import Closed
-from leveret.client.jms.ack_modes import KEEPS_UNTIL_ASKED, AckMode, AckType
+from leveret.client.jms.ack_modes import AckMode, AckType
 from leveret.client.jms.delivered import Dispatched, Verdict
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import Message, received
+from leveret.client.jms.once import Once
 from leveret.client.jms.redelivery import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
 from leveret.client.jms.subscription import Pull, Push
@@ -55,6 +56,7 @@ class MessageConsumer:
         self._news: asyncio.Future[None] | None = None
         self._serving: asyncio.Task[object] | None = None  # the listener runs in it
         self._served: asyncio.Future[None] | None = None  # for who waits until it has returned
+        self._closing = Once(self._close)
         self._retries = Retries(policy, session.connection.clock, self._put_first, self._go_on)
 
     # ---- receive()
@@ -62,14 +64,23 @@ class MessageConsumer:
     async def receive(self, timeout: float | None = None) -> Message | None:
         """The next message; None when ``timeout`` seconds are over, or the consumer was closed meanwhile."""
         self._begin_receive()
-        clock, is_late = self.session.connection.clock, False
+        try:
+            message = self._next_message()
+            return message if message is not None else await self._later_message(timeout)
+        finally:
+            self.is_receiving = False
+            self.subscription.receiver_left()
+
+    async def _later_message(self, timeout: float | None) -> Message | None:
+        """There is none yet."""
+        is_late = False
 
         def ring() -> None:
             nonlocal is_late
             is_late = True
             self.wake()
 
-        timer = None if timeout is None else clock.call_later(timeout, ring)
+        timer = None if timeout is None else self.session.connection.clock.call_later(timeout, ring)
         try:
             while not self.is_closed:
                 message = self._next_message()
@@ -81,10 +92,8 @@ class MessageConsumer:
                 await self._wait()
             return None
         finally:
-            self.is_receiving = False
             if timer is not None:
                 timer.cancel()
-            self.subscription.receiver_left()
 
     async def receive_no_wait(self) -> Message | None:
         """The next message, if there is one now. A consumer that pulls asks the broker; one that is pushed to looks at
@@ -167,7 +176,7 @@ class MessageConsumer:
         self._serving = asyncio.current_task()
         try:
             outcome = self._listener(message)
-            if inspect.isawaitable(outcome):
+            if outcome is not None and inspect.isawaitable(outcome):
                 await outcome
         except asyncio.CancelledError as problem:
             if self._serving is not None and self._serving.cancelling():
@@ -182,6 +191,8 @@ class MessageConsumer:
             if self._served is not None:
                 self._served.set_result(None)
                 self._served = None
+            if self.is_closed:
+                self.session.forget(self)
 
     async def _listener_done(self) -> None:
         """Unless it is the listener that asks."""
@@ -209,13 +220,13 @@ class MessageConsumer:
 
     def _take(self) -> Dispatched | None:
         """The next one that the application may see. What it may not see is settled on the way."""
-        connection = self.session.connection
-        while self.unconsumed and connection.is_started and not self._retries.is_pausing and not self.is_closed:
-            entry = self.unconsumed.popleft()
+        connection, line = self.session.connection, self.unconsumed
+        while line and connection.is_started and not self._retries.is_pausing and not self.is_closed:
+            entry = line.popleft()
             if entry.is_settled:
                 continue
             try:
-                if entry.is_expired(connection.clock.now()):
+                if entry.is_expired(connection.clock):
                     self._expired(entry)
                     continue
                 if self.source.filters and not self.source.wants(entry.delivery):
@@ -234,6 +245,8 @@ class MessageConsumer:
     def _settle_unseen(self, entry: Dispatched, verdict: Verdict, kind: AckType) -> None:
         self.session.settle([entry], verdict)
         self.session.tell(kind, self, [entry])
+        if self.session.is_transacted:  # the broker counts it until the transaction ends
+            self.subscription.consumed()
 
     def _message_of(self, entry: Dispatched) -> Message | None:
         self.delivered[entry.delivery] = entry
@@ -255,7 +268,7 @@ class MessageConsumer:
         elif mode is AckMode.DUPS_OK:
             if len(self.delivered) * 2 >= self.prefetch:
                 self.session.acknowledge_lazy(self)
-        elif mode in KEEPS_UNTIL_ASKED:
+        else:
             self.subscription.consumed()
 
     def acknowledge(self, entries: list[Dispatched], kind: AckType) -> None:
@@ -274,7 +287,8 @@ class MessageConsumer:
         """To the application once more, after the delay of the policy; or, if that was too often, to the dead
         letters. A consumer that is closed gives them back to the broker."""
         self.forget(entries)
-        entries = [entry for entry in entries if not entry.is_settled and not self.session.is_void(entry)]
+        self.session.forget_void(entries)
+        entries = [entry for entry in entries if not entry.is_settled]
         if self.is_closed:
             self.session.settle(entries, Verdict.GIVE_BACK)
             return
@@ -291,7 +305,11 @@ class MessageConsumer:
             self._retries.add(again)
 
     def _put_first(self, entries: Sequence[Dispatched]) -> None:
-        self.unconsumed.extendleft(reversed(entries))
+        """Behind those that came before them, which may be back already."""
+        line, earlier, first = self.unconsumed, [], entries[0].delivery.delivery_tag
+        while line and line[0].delivery.delivery_tag < first:
+            earlier.append(line.popleft())
+        line.extendleft(reversed([*earlier, *entries]))
 
     def _go_on(self) -> None:
         self.wake()
@@ -299,19 +317,17 @@ class MessageConsumer:
 
     def interrupted(self) -> None:
         """What was not handed over and the broker will bring again is forgotten."""
-        for entry in [*self.unconsumed, *self._retries.away]:
-            if self.session.is_void(entry):
-                entry.is_settled = True
-                self._retries.forget(entry)
-                self.subscription.settled(entry)
+        self.session.forget_void([*self.unconsumed, *self._retries.away])
+        self._retries.forget_settled()
         self.unconsumed = deque(entry for entry in self.unconsumed if not entry.is_settled)
 
     # ---- its end
 
     async def close(self) -> None:
         """What came and was not consumed goes back to the queue. A listener that runs is waited for."""
-        if self.is_closed:
-            return
+        await self._closing.do()
+
+    async def _close(self) -> None:
         self.end(None)
         await self._listener_done()
         await self.subscription.close()
@@ -324,7 +340,7 @@ class MessageConsumer:
 
     def end(self, problem: Exception | None) -> None:
         """Nothing more is handed over: it is closed, or its session is lost by a problem."""
-        self.is_closed = problem is None
+        self.is_closed = self.is_closed or problem is None
         self.cancelled(problem)
         self._retries.cancel()
         if problem is not None:  # they are the broker's again

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leveret.client.channel import Channel
-from leveret.client.jms.browser import MOST_HELD, QueueBrowser
+from leveret.client.jms.browser import QueueBrowser
 from leveret.client.jms.destinations import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
 from leveret.client.jms.producer import Outgoing, Producer
@@ -22,7 +22,9 @@ class Creations:
 
     def __init__(self, connection: Connection, transacted: Channel | None) -> None:
         self.connection = connection
-        self.outgoing = Outgoing(connection.client, connection.registrar, transacted)
+        self.outgoing = Outgoing(
+            connection.client, connection.registrar, transacted, connection.factory.sending, connection.trouble
+        )
         self._with_channels: list[QueueBrowser | Requestor] = []
 
     def refuse_closed(self) -> None:
@@ -73,17 +75,23 @@ class Creations:
             await self.connection.registrar.prepare(destination)
         return Producer(self.outgoing, destination)
 
-    async def create_browser(self, queue: Destination, selector: str = "", limit: int = MOST_HELD) -> QueueBrowser:
+    async def create_browser(self, queue: Destination, selector: str = "", limit: int | None = None) -> QueueBrowser:
+        """``limit``: how many messages it may hold; without one as many as the factory's prefetch says."""
         self.refuse_closed()
+        limit = self.connection.factory.prefetch.browser if limit is None else limit
+        selector = selector.strip() or queue.selector
         browser = QueueBrowser(self.connection.client, self.connection.registrar, queue, selector, limit)
-        self._with_channels.append(browser)
+        self._keep(browser)
         return browser
 
     async def create_requestor(self, queue: Destination) -> Requestor:
         self.refuse_closed()
         requestor = Requestor(self.connection.client, self.connection.registrar, queue)
-        self._with_channels.append(requestor)
+        self._keep(requestor)
         return requestor
+
+    def _keep(self, made: QueueBrowser | Requestor) -> None:
+        self._with_channels = [*(each for each in self._with_channels if not each.is_closed), made]
 
     async def close_creations(self) -> None:
         for made in self._with_channels:

@@ -2,7 +2,7 @@
 
 A session holds all that its channel was given in one line, in the order of arrival (``Outstanding``). Where those that
 are done stand at the front of it, one ack with ``multiple`` stands for all of them; one that is done out of turn is
-acked alone.
+acked alone. Those that are done behind one that is not are taken out when they are the most of the line.
 """
 
 from __future__ import annotations
@@ -13,9 +13,13 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from leveret.client.arrivals import Delivery
+from leveret.client.jms.timing import Clock
 
 if TYPE_CHECKING:
     from leveret.client.jms.consumer import MessageConsumer
+
+
+MOST_DONE = 100  # that stay in a line, whatever its length
 
 
 class Verdict(Enum):
@@ -39,20 +43,21 @@ class Dispatched:
         self.is_consumed = False  # the application is done with it
         self.is_settled = False  # the broker was told
 
-    def is_expired(self, now: float) -> bool:
+    def is_expired(self, clock: Clock) -> bool:
         """For sure. The broker gave it out alive, so it cannot have had more time left than its whole life; clocks of
         other machines are not asked."""
         life = self.delivery.properties.expiration
-        return life is not None and life.isdecimal() and now - self.arrived > int(life) / 1000
+        return life is not None and life.isdecimal() and clock.now() - self.arrived > int(life) / 1000
 
 
 class Outstanding:
     """What a channel was given and has not settled."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_done", "_line")
 
     def __init__(self) -> None:
         self._line: deque[Dispatched] = deque()
+        self._done = 0  # of those in the line
 
     def __len__(self) -> int:
         return sum(not entry.is_settled for entry in self._line)
@@ -60,17 +65,24 @@ class Outstanding:
     def add(self, entry: Dispatched) -> None:
         self._line.append(entry)
 
-    def take_back(self, entries: Iterable[Dispatched]) -> None:
-        """It was not to be: they are as open as before."""
-        for entry in entries:
+    def take_back(self, entries: Iterable[Dispatched]) -> list[Dispatched]:
+        """It was not to be: they are as open as before. Those that were settled."""
+        reopened = [entry for entry in entries if entry.is_settled]
+        for entry in reopened:
             entry.is_settled = False
-        self._line = deque(sorted({*self._line, *entries}, key=lambda entry: entry.delivery.delivery_tag))
+        self._line = deque(sorted({*self._line, *reopened}, key=lambda entry: entry.delivery.delivery_tag))
+        self._done = sum(entry.is_settled for entry in self._line)
+        return reopened
+
+    def forget(self, entries: list[Dispatched]) -> None:
+        """There is nobody to say it to."""
+        self._mark(entries)
+        self._forget_settled()
 
     def settle(self, entries: Iterable[Dispatched], verdict: Verdict) -> None:
         """Says so to the broker. Each is settled once, however often it is asked for."""
         fresh = [entry for entry in entries if not entry.is_settled]
-        for entry in fresh:
-            entry.is_settled = True
+        self._mark(fresh)
         if verdict is Verdict.ACK and fresh:
             self._ack(fresh)
         else:
@@ -78,7 +90,16 @@ class Outstanding:
                 entry.delivery.reject(requeue=verdict is Verdict.GIVE_BACK)
             self._forget_settled()
 
+    def _mark(self, fresh: list[Dispatched]) -> None:
+        for entry in fresh:
+            entry.is_settled = True
+        self._done += len(fresh)
+
     def _ack(self, fresh: list[Dispatched]) -> None:
+        if len(fresh) == 1:
+            fresh[0].delivery.ack()
+            self._forget_settled()
+            return
         asked = set(fresh)
         front = [entry for entry in self._forget_settled() if entry in asked]
         if front:
@@ -91,4 +112,8 @@ class Outstanding:
         line, gone = self._line, []
         while line and line[0].is_settled:
             gone.append(line.popleft())
+        self._done -= len(gone)
+        if self._done > MOST_DONE and self._done * 2 > len(line):
+            self._line = deque(entry for entry in line if not entry.is_settled)
+            self._done = 0
         return gone

@@ -3,7 +3,8 @@
 A queue is an AMQP queue of the same name, durable, published to by the default exchange. A topic is a routing key on a
 topic exchange; ActiveMQ's wildcards ``*`` (one word) and ``>`` (all that follow) become AMQP's ``*`` and ``#``.
 
-A name may carry options as ActiveMQ's users write them: ``orders?consumer.prefetchSize=10&consumer.exclusive=true``.
+A name may be written as ActiveMQ's users do, with its kind before and options behind it:
+``queue://orders?consumer.prefetchSize=10&consumer.exclusive=true``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import parse_qsl
 
 from leveret.client.arrivals import Delivery
 from leveret.client.jms.errors import InvalidDestination
+from leveret.client.jms.foreign_options import Fixed, ForeignOptions
 from leveret.wire.fields import Table
 
 if TYPE_CHECKING:
@@ -24,10 +26,14 @@ LARGEST_PREFETCH = 0xFFFF
 LEAST_PRIORITY, MOST_PRIORITY = -(1 << 31), (1 << 31) - 1
 TOPIC_PREFIX = "topic://"
 QUEUE_PREFIX = "queue://"
-PREFETCH = "consumer.prefetchSize"
-EXCLUSIVE = "consumer.exclusive"
-PRIORITY = "consumer.priority"
-NO_LOCAL = "consumer.noLocal"
+PREFIXES = (TOPIC_PREFIX, QUEUE_PREFIX, "temp-queue://", "temp-topic://")
+CONSUMER = "consumer."
+FIXED = {
+    "dispatchAsync": Fixed(("true",), "the broker never waits for one consumer before it serves another; remove it"),
+    "maximumPendingMessageLimit": Fixed(("0",), "limit the queues of subscribers by a policy"),
+    "retroactive": Fixed(("false",), "a topic keeps nothing for who was not there: subscribe durably"),
+}
+"""Options that change nothing, without ``consumer.``."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,26 +49,28 @@ class Layout:
 class Destination:
     """``name`` is without the options, which have fields of their own."""
 
-    __slots__ = ("consumer_priority", "is_exclusive", "is_without_local", "name", "prefetch")
+    PREFIX = ""
+
+    __slots__ = ("consumer_priority", "is_exclusive", "is_without_local", "name", "prefetch", "selector")
 
     def __init__(self, name: str) -> None:
-        self.name, _, query = name.partition("?")
-        if not 0 < len(self.name.encode()) <= LONGEST_NAME:
-            raise InvalidDestination(
-                f"the name of a destination must have 1 to {LONGEST_NAME} bytes: '{self.name[:80]}'"
-            )
-        options = dict(parse_qsl(query, keep_blank_values=True))
-        self.prefetch = self._number(options.pop(PREFETCH, None), PREFETCH, 0, LARGEST_PREFETCH)
-        self.consumer_priority = self._number(options.pop(PRIORITY, None), PRIORITY, LEAST_PRIORITY, MOST_PRIORITY)
-        self.is_exclusive = self._truth(options.pop(EXCLUSIVE, "false"), EXCLUSIVE)
-        self.is_without_local = self._truth(options.pop(NO_LOCAL, "false"), NO_LOCAL)
-        if options:
-            known = ", ".join((PREFETCH, PRIORITY, EXCLUSIVE, NO_LOCAL))
-            raise InvalidDestination(f"'{self.name}' has an unknown option '{min(options)}': known are {known}")
+        self.name, _, query = name.removeprefix(self.PREFIX).partition("?")
+        if self.name.startswith(PREFIXES):
+            raise InvalidDestination(f"'{self.name}' is of another kind: a {type(self).__name__} is {self.PREFIX}NAME")
+        refuse_wrong_length(self.name)
+        given = dict(parse_qsl(query, keep_blank_values=True))
+        options = ForeignOptions(CONSUMER, given, FIXED, InvalidDestination, f"'{self.name}'")
+        self.prefetch = options.whole("prefetchSize", 0, LARGEST_PREFETCH)
+        self.consumer_priority = options.whole("priority", LEAST_PRIORITY, MOST_PRIORITY)
+        self.is_exclusive = bool(options.truth("exclusive"))
+        self.is_without_local = bool(options.truth("noLocal"))
+        self.selector = options.text("selector") or ""
+        options.refuse_left()
 
     @classmethod
     def exactly(cls, name: str) -> Self:
         """For a name that came with a message: a question mark in it is a part of it."""
+        refuse_wrong_length(name)
         made = cls("-")
         made.name = name
         return made
@@ -75,20 +83,6 @@ class Destination:
 
     def __hash__(self) -> int:
         return hash(self.reply_name)
-
-    def _number(self, value: str | None, option: str, least: int, most: int) -> int | None:
-        if value is None:
-            return None
-        if not value.removeprefix("-").isdecimal() or not least <= int(value) <= most:
-            raise InvalidDestination(
-                f"option '{option}' of '{self.name}' must be a whole number from {least} to {most}: '{value}'"
-            )
-        return int(value)
-
-    def _truth(self, value: str, option: str) -> bool:
-        if value.lower() not in ("true", "false"):
-            raise InvalidDestination(f"option '{option}' of '{self.name}' must be true or false: '{value}'")
-        return value.lower() == "true"
 
     # ---- in AMQP
 
@@ -109,6 +103,8 @@ class Destination:
 class Queue(Destination):
     """``is_ours`` False: somebody else sees to it that it is there, as with a place for answers."""
 
+    PREFIX = QUEUE_PREFIX
+
     __slots__ = ("is_ours",)
 
     def __init__(self, name: str, *, is_ours: bool = True) -> None:
@@ -124,6 +120,8 @@ class Queue(Destination):
 
 
 class Topic(Destination):
+    PREFIX = TOPIC_PREFIX
+
     __slots__ = ()
 
     @property
@@ -178,6 +176,16 @@ class TemporaryTopic(_Temporary, Topic):
     def __init__(self, name: str, registrar: Registrar) -> None:
         super().__init__(name)
         self._registrar = registrar
+
+
+def refuse_wrong_length(name: str) -> None:
+    if not 0 < len(name.encode(errors="replace")) <= LONGEST_NAME:
+        raise InvalidDestination(f"the name of a destination must have 1 to {LONGEST_NAME} bytes: '{name[:80]}'")
+
+
+def destination_named(name: str) -> Queue | Topic:
+    """``queue://NAME`` or ``topic://NAME``, with options or without. A plain name is a queue."""
+    return Topic(name) if name.startswith(TOPIC_PREFIX) else Queue(name)
 
 
 def named_in_reply_to(name: str) -> Destination:

@@ -35,7 +35,7 @@ from leveret.client.arrivals import Delivery
 from leveret.client.jms.destinations import Destination, named_in_reply_to
 from leveret.client.jms.errors import MessageFormatError, MessageNotWriteable
 from leveret.client.jms.message_properties import MessageProperties
-from leveret.wire.fields import EPOCH, FieldValue, Table
+from leveret.wire.fields import FarTime, FieldValue, Table
 from leveret.wire.properties import Properties
 
 NON_PERSISTENT = 1
@@ -44,6 +44,7 @@ USUAL_PRIORITY = 4
 
 TEXT_TYPE = "text/plain"
 BYTES_TYPE = "application/octet-stream"
+BYTES_LIKE = (bytes, bytearray, memoryview)
 MAP_TYPE = "application/json"
 
 GROUP_HEADER = "x-group-id"
@@ -100,7 +101,7 @@ class Message:
         self.delivery: Delivery | None = None  # as it came, if it was received
         self.redeliveries = 0  # counted by the consumer that has it
         self.is_body_read_only = False
-        self._properties = MessageProperties()
+        self._properties: MessageProperties | None = None  # made when somebody asks for them
         self._acknowledger: Acknowledger | None = None
 
     def __repr__(self) -> str:
@@ -112,6 +113,10 @@ class Message:
 
     @property
     def properties(self) -> MessageProperties:
+        if self._properties is None:
+            headers = {} if self.delivery is None else self.delivery.headers
+            values = {name: value for name, value in headers.items() if name not in OURS}
+            self._properties = MessageProperties(values, is_read_only=self.delivery is not None)
         return self._properties
 
     def clear_body(self) -> None:
@@ -156,7 +161,9 @@ class Message:
 
     def amqp_properties(self, time_to_live: float = 0) -> Properties:
         """``time_to_live``: how many seconds the message may wait in its queue; 0: as long as it takes."""
-        headers: Table = {name: value for name, value in self._properties.items() if name not in OURS}
+        headers: Table = {}
+        if self._properties is not None or self.delivery is not None:
+            headers = {name: value for name, value in self.properties.items() if name not in OURS}
         if self.group_id is not None:
             headers[GROUP_HEADER] = self.group_id
         if self.timestamp:
@@ -172,7 +179,7 @@ class Message:
             reply_to=self.reply_to.reply_name if self.reply_to is not None else None,
             expiration=str(milliseconds(time_to_live)) if time_to_live else None,
             message_id=self.message_id or None,
-            timestamp=datetime.fromtimestamp(int(self.timestamp), EPOCH.tzinfo) if self.timestamp else None,
+            timestamp=FarTime(self.timestamp) if self.timestamp else None,  # far or not: it is encoded at half the cost
             type=self.type or None,
         )
 
@@ -190,10 +197,7 @@ class Message:
         begin = self.delivery_time or self.timestamp + exactness
         if found.expiration is not None and found.expiration.isdecimal() and self.timestamp:
             self.expiration = begin + int(found.expiration) / 1000
-        headers = delivery.headers
-        self.group_id = headers.get(GROUP_HEADER)
-        plain = {name: value for name, value in headers.items() if name not in OURS}
-        self._properties = MessageProperties(plain, is_read_only=True)
+        self.group_id = delivery.headers.get(GROUP_HEADER)
 
     def _refuse_read_only(self) -> None:
         if self.is_body_read_only:
@@ -253,7 +257,7 @@ class BytesMessage(Message):
     @data.setter
     def data(self, data: bytes) -> None:
         self._refuse_read_only()
-        if not isinstance(data, bytes | bytearray | memoryview):
+        if not isinstance(data, BYTES_LIKE):
             raise MessageFormatError(f"the body of a bytes message must be bytes, not {type(data).__name__}")
         self._data = bytes(data)
 

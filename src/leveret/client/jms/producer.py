@@ -1,8 +1,9 @@
 """How messages leave: producers of a session, and what they share.
 
 Without a transaction a session sends on a channel of its own with confirms: ``send`` returns when the broker has the
-message safe, and a message that the broker refuses cannot take the session's unacked messages with it. In a
-transaction everything goes over the session's channel: sends and acks take effect together at its commit.
+message safe, and a message that the broker refuses cannot take the session's unacked messages with it. Who sends
+without waiting (``Sending.is_async``) is told by the connection's exception listener. In a transaction everything goes
+over the session's channel: sends and acks take effect together at its commit.
 
 Messages for queues are mandatory. A queue that was deleted after its first use is declared again, and the message sent
 once more; if it still has nowhere to go, that is an error and not a silent loss.
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 from uuid import uuid4
 
@@ -25,6 +27,7 @@ from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination, MessageFormatError, Unsupported
 from leveret.client.jms.messages import NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, USUAL_PRIORITY, Message
 from leveret.client.jms.registrar import Registrar
+from leveret.client.jms.sending import Sending
 from leveret.errors import FrameError
 from leveret.wire.properties import Properties
 
@@ -55,6 +58,17 @@ class Terms:
                 f"a message that lives for {self.time_to_live:g} s cannot be delayed by {self.delivery_delay:g} s"
             )
 
+    def changed(
+        self, mode: int | None, priority: int | None, time_to_live: float | None, delivery_delay: float | None
+    ) -> Terms:
+        """None: as it is."""
+        return Terms(
+            self.delivery_mode if mode is None else mode,
+            self.priority if priority is None else priority,
+            self.time_to_live if time_to_live is None else time_to_live,
+            self.delivery_delay if delivery_delay is None else delivery_delay,
+        )
+
 
 class Outgoing:
     """The way out of one session."""
@@ -64,10 +78,15 @@ class Outgoing:
         connection: Connection,
         registrar: Registrar,
         transacted_channel: Channel | None = None,
+        sending: Sending | None = None,
+        trouble: Callable[[Exception], None] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.registrar = registrar
+        self.sending = sending or Sending()
         self.now = now
+        self._trouble = trouble
+        self._ahead: set[asyncio.Future[None]] = set()  # sent, and nobody waits for the outcome
         self._connection = connection
         self._transacted = transacted_channel
         self._confirmed: Channel | None = None
@@ -78,32 +97,83 @@ class Outgoing:
             transacted_channel.on_return = self._returned.append
 
     async def send(self, message: Message, destination: Destination, properties: Properties) -> None:
-        """Until it is safe; in a transaction, until it is written."""
+        """Until it is safe; in a transaction, and by who does not want to wait, until it is written."""
+        if self._is_closed:
+            raise IllegalState("the session is closed: nothing can be sent on it")
         body = message.encoded_body()
+        if self._transacted is None and self.sending.is_async:
+            await self._send_ahead(body, destination, properties)
+        elif self._transacted is None and self.sending.timeout is not None:
+            await self._send_in_time(body, destination, properties, self.sending.timeout)
+        else:
+            await self._send(body, destination, properties)
+
+    async def _send(self, body: bytes, destination: Destination, properties: Properties) -> None:
         try:
             await self._publish(body, destination, properties)
         except Unroutable:
-            self.registrar.forget(destination)
-            try:
-                await self._publish(body, destination, properties)
-            except Unroutable as problem:
-                raise InvalidDestination(f"queue '{destination.name}' is not there: {problem}") from problem
+            await self._send_again(body, destination, properties)
+
+    async def _send_again(self, body: bytes, destination: Destination, properties: Properties) -> None:
+        """To a queue that was deleted after its first use."""
+        self.registrar.forget(destination)
+        try:
+            await self._publish(body, destination, properties)
+        except Unroutable as problem:
+            raise InvalidDestination(f"queue '{destination.name}' is not there: {problem}") from problem
+
+    async def _send_in_time(
+        self, body: bytes, destination: Destination, properties: Properties, seconds: float
+    ) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._send(body, destination, properties)
+        except TimeoutError:
+            raise TimeoutError(
+                f"the broker has not confirmed a message for '{destination.name}' within {seconds:g} s: it may have it "
+                "or not; look for an alarm of memory or disk there"
+            ) from None
+
+    async def _send_ahead(self, body: bytes, destination: Destination, properties: Properties) -> None:
+        """The confirm is awaited beside. Who sends faster than the network takes is held back here."""
+        exchange, key, is_mandatory = self._route(destination)
+        await self.registrar.prepare(destination)
+        channel = await self._channel()
+        try:
+            confirm = channel.send(body, exchange, key, properties, mandatory=is_mandatory)
+        except FrameError as problem:
+            raise _said_of_the_message(problem, channel) from None
+        assert confirm is not None, "the channel has confirms"
+        self._follow(confirm, partial(self._send_again, body, destination, properties))
+        if channel.connection.is_congested:
+            await channel.connection.writable()
+
+    def _follow(self, outcome: asyncio.Future[None], again: Callable[[], Awaitable[None]] | None) -> None:
+        self._ahead.add(outcome)
+        outcome.add_done_callback(partial(self._known_late, again))
+
+    def _known_late(self, again: Callable[[], Awaitable[None]] | None, outcome: asyncio.Future[None]) -> None:
+        self._ahead.discard(outcome)
+        problem = None if outcome.cancelled() else outcome.exception()
+        if again is not None and isinstance(problem, Unroutable):
+            self._follow(asyncio.ensure_future(again()), None)
+        elif isinstance(problem, Exception) and self._trouble is not None:
+            self._trouble(problem)
 
     async def _publish(self, body: bytes, destination: Destination, properties: Properties) -> None:
-        exchange, key = destination.route(self.registrar.layout)
-        is_mandatory = isinstance(destination, Queue) and not key.startswith(ANSWERS)
+        exchange, key, is_mandatory = self._route(destination)
         await self.registrar.prepare(destination)
         channel = await self._channel()
         try:
             await channel.publish(body, exchange, key, properties, mandatory=is_mandatory)
         except FrameError as problem:
-            if channel.is_closed:
-                raise  # it is not about the message
-            raise MessageFormatError(f"a header or property of the message cannot be sent: {problem}") from None
+            raise _said_of_the_message(problem, channel) from None
+
+    def _route(self, destination: Destination) -> tuple[str, str, bool]:
+        exchange, key = destination.route(self.registrar.layout)
+        return exchange, key, isinstance(destination, Queue) and not key.startswith(ANSWERS)
 
     async def _channel(self) -> Channel:
-        if self._is_closed:
-            raise IllegalState("the session is closed: nothing can be sent on it")
         if self._transacted is not None:
             return self._transacted
         if self._confirmed is not None and not self._confirmed.is_closed:
@@ -136,8 +206,17 @@ class Outgoing:
 
     async def close(self) -> None:
         self._is_closed = True
+        while self._ahead:
+            await asyncio.wait(self._ahead)
         if self._confirmed is not None:
             await self._confirmed.close()
+
+
+def _said_of_the_message(problem: FrameError, channel: Channel) -> Exception:
+    """What cannot be written is the message's fault, unless the channel has ended."""
+    if channel.is_closed:
+        return problem
+    return MessageFormatError(f"a header or property of the message cannot be sent: {problem}")
 
 
 class Producer:
@@ -148,7 +227,7 @@ class Producer:
         self.destination = destination
         self.terms = Terms()
         self.disable_message_id = False
-        self.disable_message_timestamp = False
+        self.disable_message_timestamp = not outgoing.sending.has_timestamps
         self.outgoing = outgoing
         self._prefix = f"ID:{uuid4().hex}:"
         self._sent = 0
@@ -165,14 +244,9 @@ class Producer:
         delivery_delay: float | None = None,
     ) -> None:
         """Returns when the broker has it safe; in a transaction at once. Times are in seconds."""
-        asked = {
-            "delivery_mode": delivery_mode,
-            "priority": priority,
-            "time_to_live": time_to_live,
-            "delivery_delay": delivery_delay,
-        }
-        given = {name: value for name, value in asked.items() if value is not None}
-        terms = replace(self.terms, **given) if given else self.terms  # type: ignore[arg-type]
+        terms = self.terms
+        if (delivery_mode, priority, time_to_live, delivery_delay) != (None, None, None, None):
+            terms = terms.changed(delivery_mode, priority, time_to_live, delivery_delay)
         target = self._target(destination)
         self._stamp(message, target, terms)
         left = terms.time_to_live - terms.delivery_delay if terms.time_to_live else 0

@@ -15,7 +15,7 @@ from uuid import uuid4
 from leveret.client.channel import Channel
 from leveret.client.connection import Connection
 from leveret.client.jms.destinations import Destination, Layout, Queue, TemporaryQueue, TemporaryTopic, Topic
-from leveret.client.jms.errors import InvalidDestination
+from leveret.client.jms.errors import IllegalState, InvalidDestination
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceLocked
 from leveret.wire.fields import Table
 
@@ -32,7 +32,8 @@ class Registrar:
         self.is_leveret = "Leveret" in said
         broker_selects = self.layout.broker_selects
         self.broker_selects = self.is_leveret if broker_selects is None else broker_selects
-        self._ready: set[Destination] = set()
+        self._ready: set[Destination] = set()  # queues that we have declared
+        self._has_topics = self.layout.topic_exchange == Layout().topic_exchange  # the exchange is there
         self._temporary: set[Destination] = set()
         self._channel: Channel | None = None
         self._turn = asyncio.Lock()  # one at a time: each needs the channel as it expects it
@@ -52,17 +53,15 @@ class Registrar:
     # ---- queues and topics that are to be there
 
     async def prepare(self, destination: Destination) -> None:
-        """After it messages can be sent there. It asks the broker at the first use only."""
-        if destination in self._ready:
-            return
-        if isinstance(destination, Queue):
-            if destination.is_ours and self.layout.declares_queues:
-                await self._declare(destination.name)
-        elif self.layout.topic_exchange != Layout().topic_exchange:
-            await self._declare_topics()
-        if destination not in self._temporary and not getattr(destination, "is_ours", True):
-            return  # a place for answers: there are many, and each is used once
-        self._ready.add(destination)
+        """After it messages can be sent there. It asks the broker at the first use only. Topics have an exchange in
+        common; places for answers are there, and too many to be remembered."""
+        if not isinstance(destination, Queue):
+            if not self._has_topics:
+                await self._declare_topics()
+                self._has_topics = True
+        elif destination.is_ours and self.layout.declares_queues and destination not in self._ready:
+            await self._declare(destination.name)
+            self._ready.add(destination)
 
     def forget(self, destination: Destination) -> None:
         """It was not there: the next use declares it again."""
@@ -111,11 +110,16 @@ class Registrar:
         return made
 
     async def delete_temporary(self, destination: Destination) -> None:
+        if isinstance(destination, Queue):
+            try:
+                async with self.channel() as channel:
+                    await channel.delete_queue(destination.name, if_unused=True)
+            except PreconditionFailed:
+                raise IllegalState(
+                    f"temporary queue '{destination.name}' has a consumer: close it before the queue is deleted"
+                ) from None
         self._temporary.discard(destination)
         self._ready.discard(destination)
-        if isinstance(destination, Queue):
-            async with self.channel() as channel:
-                await channel.delete_queue(destination.name)
 
     def refuse_foreign(self, destination: Destination) -> None:
         """A temporary destination belongs to the connection that made it."""
@@ -124,6 +128,18 @@ class Registrar:
                 f"'{destination.name}' is a temporary destination of another connection, or was deleted: consume from "
                 "it on the connection that made it"
             )
+
+    async def refuse_unusable(self, queue: str, *, is_for_one: bool) -> None:
+        """A consumer that the broker refuses takes the channel of its session with it: better to look before."""
+        try:
+            async with self.channel() as channel:
+                known = await channel.declare_queue(queue, passive=True)
+        except ResourceLocked:
+            raise InvalidDestination(f"queue '{queue}' belongs to another connection: consume from it there") from None
+        except NotFound:
+            raise InvalidDestination(f"queue '{queue}' is not there: declare it, or have it declared") from None
+        if is_for_one and known.consumer_count:
+            raise IllegalState(f"'{queue}' has a consumer already, and is for one: close that first")
 
     # ---- exclusive queues of subscriptions
 

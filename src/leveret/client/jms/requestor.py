@@ -45,7 +45,7 @@ class Requestor:
         self._waiting: dict[str, asyncio.Future[Message]] = {}
         self._channel: Channel | None = None
         self._opening = asyncio.Lock()
-        self._is_closed = False
+        self.is_closed = False
         connection.listeners.append(self._happened)
 
     async def request(self, message: Message, timeout: float | None = None) -> Message:
@@ -83,7 +83,7 @@ class Requestor:
             raise InvalidDestination(f"queue '{self.queue.name}' is not there: {problem}") from problem
 
     async def _open(self) -> Channel:
-        if self._is_closed:
+        if self.is_closed:
             raise IllegalState(f"the requestor of queue '{self.queue.name}' is closed")
         await self._registrar.prepare(self.queue)
         async with self._opening:
@@ -112,9 +112,9 @@ class Requestor:
                 waiting.set_exception(problem)
 
     async def close(self) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._connection.listeners.remove(self._happened)
-        self._is_closed = True
+        self.is_closed = True
         channel, self._channel = self._channel, None
         if channel is not None:
             await channel.close()

@@ -17,7 +17,7 @@ from leveret.client.jms.timing import Clock, Timer
 class Retries:
     """``put_first`` puts messages at the front of the line, ``go_on`` is called when it can move again."""
 
-    __slots__ = ("_clock", "_go_on", "_policy", "_put_first", "_timers", "away", "is_pausing")
+    __slots__ = ("_clock", "_go_on", "_pauses", "_policy", "_put_first", "_timers", "away")
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Retries:
         self._put_first = put_first
         self._go_on = go_on
         self._timers: set[Timer] = set()
-        self.is_pausing = False
+        self._pauses = 0  # that are not over
         self.away: dict[Dispatched, None] = {}  # those that wait beside the line, in their order
 
     def add(self, entries: Sequence[Dispatched]) -> None:
@@ -42,11 +42,15 @@ class Retries:
                 self._after(self._policy.delay(entry.redeliveries), partial(self._return, entry))
             return
         self._put_first(entries)
-        self.is_pausing = True
+        self._pauses += 1
         self._after(max(self._policy.delay(entry.redeliveries) for entry in entries), self._resume)
 
-    def forget(self, entry: Dispatched) -> None:
-        self.away.pop(entry, None)
+    @property
+    def is_pausing(self) -> bool:
+        return self._pauses > 0
+
+    def forget_settled(self) -> None:
+        self.away = {entry: None for entry in self.away if not entry.is_settled}
 
     def cancel(self) -> None:
         """Nobody will be there to try."""
@@ -73,5 +77,5 @@ class Retries:
             self._go_on()
 
     def _resume(self) -> None:
-        self.is_pausing = False
+        self._pauses -= 1
         self._go_on()

@@ -12,6 +12,7 @@ little transaction of its own after a rollback.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -24,8 +25,10 @@ from leveret.client.jms.consumer import Listener, MessageConsumer
 from leveret.client.jms.creations import Creations
 from leveret.client.jms.delivered import Dispatched, Outstanding, Verdict
 from leveret.client.jms.destinations import Destination
-from leveret.client.jms.errors import IllegalState, InvalidDestination
+from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import Message
+from leveret.client.jms.once import Once
+from leveret.client.jms.prefetch import refuse_wrong_prefetch
 from leveret.client.jms.registrar import Registrar
 from leveret.client.jms.topics import open_source
 from leveret.errors import AmqpError
@@ -33,7 +36,7 @@ from leveret.errors import AmqpError
 if TYPE_CHECKING:
     from leveret.client.jms.connection import Connection
 
-LARGEST_PREFETCH = 0xFFFF
+log = logging.getLogger("leveret.client.jms")
 BURST = 100  # messages for plain functions before others on the loop get their turn
 
 
@@ -46,6 +49,7 @@ class Session(Creations):
         self.subscribing = asyncio.Lock()  # basic.qos is for the next basic.consume
         self.is_closed = False
         self.problem: Exception | None = None
+        self._closing = Once(self._close)
         self._consumers: list[MessageConsumer] = []
         self._line: deque[Dispatched] = deque()  # delivered by the channel, not yet with its consumer
         self._outstanding = Outstanding()
@@ -80,21 +84,23 @@ class Session(Creations):
         ``subscription``: the name of a durable one, to a topic."""
         self.refuse_closed()
         factory = self.connection.factory
-        chosen = (prefetch, destination.prefetch, factory.prefetch)
-        prefetch = next(number for number in chosen if number is not None)
-        if not 0 <= prefetch <= LARGEST_PREFETCH:
-            raise InvalidDestination(f"prefetch must be from 0 to {LARGEST_PREFETCH}: {prefetch}")
+        usual = factory.prefetch.of(destination, is_durable=bool(subscription))
+        prefetch = next(number for number in (prefetch, destination.prefetch, usual) if number is not None)
+        refuse_wrong_prefetch(prefetch)
+        selector = (selector or "").strip() or destination.selector
         source = await open_source(
-            self.registrar, destination, selector=selector or "", no_local=no_local, subscription=subscription
+            self.registrar, destination, selector=selector, no_local=no_local, subscription=subscription
         )
         consumer = MessageConsumer(self, source, prefetch, factory.redelivery)
+        self._consumers.append(consumer)
         try:
             consumer.listener = listener
-            self._consumers.append(consumer)
             await consumer.subscription.open()
+        except asyncio.CancelledError:
+            self.run(consumer.close)  # the broker may have begun to push
+            raise
         except BaseException:
-            self._consumers = [each for each in self._consumers if each is not consumer]
-            await source.close()
+            await consumer.close()
             raise
         return consumer
 
@@ -188,23 +194,40 @@ class Session(Creations):
         if self.ack_mode is AckMode.DUPS_OK and not self.channel.is_closed:
             consumer.acknowledge([each for each in consumer.delivered.values() if each.is_consumed], AckType.STANDARD)
 
-    def settle(self, entries: Iterable[Dispatched], verdict: Verdict) -> None:
-        entries = list(entries)
-        for entry in entries:
-            if not entry.is_settled:
-                entry.consumer.subscription.settled(entry)
-        if self.channel.is_closed or not entries:
+    def settle(self, entries: list[Dispatched], verdict: Verdict) -> None:
+        """In a transaction the broker hears of it when that ends. Until then they use up their window."""
+        if not entries or self.channel.is_closed:
             return
         if self.is_transacted:
             self._aside.append((entries, verdict))
         else:
-            self._outstanding.settle(entries, verdict)
+            self._say(entries, verdict)
+
+    def _say(self, entries: list[Dispatched], verdict: Verdict) -> None:
+        for entry in entries:
+            if not entry.is_settled:
+                entry.consumer.subscription.settled(entry)
+        self._outstanding.settle(entries, verdict)
+
+    def forget_void(self, entries: Iterable[Dispatched]) -> None:
+        """The broker brings them again; to these nothing can be said."""
+        void = [entry for entry in entries if not entry.is_settled and self.is_void(entry)]
+        for entry in void:
+            entry.consumer.subscription.settled(entry)
+        self._outstanding.forget(void)
+
+    def give_back_waiting(self, consumer: MessageConsumer) -> None:
+        """What was on its way to a consumer that does not want it any more."""
+        self.settle(self.take_waiting(consumer), Verdict.GIVE_BACK)
 
     def tell(self, kind: AckType, consumer: MessageConsumer, entries: Iterable[Dispatched]) -> None:
         if self.ack_listeners:
             event = AckEvent(kind, consumer, tuple(entry.delivery for entry in entries))
             for listener in list(self.ack_listeners):
-                listener(event)
+                try:
+                    listener(event)
+                except Exception:
+                    log.exception("a listener to the acks of a session failed")
 
     # ---- transactions, and second chances
 
@@ -240,9 +263,9 @@ class Session(Creations):
         self.outgoing.forget_returned()
         for consumer, entries in done:
             alive = [entry for entry in entries if not self.is_void(entry)]
-            self._outstanding.take_back(alive)
-            consumer.forget(entries)
-            consumer.roll_back(alive)
+            for entry in self._outstanding.take_back(alive):
+                consumer.subscription.taken_back(entry)
+            consumer.roll_back(entries)
         if self._aside:
             self._tell_aside()
             await self.channel.commit()
@@ -273,7 +296,7 @@ class Session(Creations):
     def _tell_aside(self) -> None:
         aside, self._aside = self._aside, []
         for entries, verdict in aside:
-            self._outstanding.settle(entries, verdict)
+            self._say(entries, verdict)
 
     def _drop_closed(self) -> None:
         self._consumers = [each for each in self._consumers if not each.is_closed or each.delivered]
@@ -288,8 +311,9 @@ class Session(Creations):
     async def close(self) -> None:
         """A listener that runs is waited for. A transaction is rolled back; what was not acknowledged, and what still
         waited in the client, goes back to its queues."""
-        if self.is_closed:
-            return
+        await self._closing.do()
+
+    async def _close(self) -> None:
         self.is_closed = True
         for consumer in list(self._consumers):
             consumer.end(None)

@@ -35,9 +35,16 @@ class Push:
         self._window = 0  # the number of the AMQP consumer that is subscribed
         self._held = 0  # messages of it that are not settled
         self._subscribed: Consumer | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._moving: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
+        """Who asks may go in the meantime: close() waits for what comes of it."""
+        self._opening = asyncio.ensure_future(self._open())
+        self._opening.add_done_callback(_looked_at)
+        await asyncio.shield(self._opening)
+
+    async def _open(self) -> None:
         consumer, session, source = self._consumer, self._consumer.session, self._consumer.source
         self._window += 1
         self._held = 0
@@ -67,12 +74,18 @@ class Push:
         if entry.window == self._window:
             self._held -= 1
 
+    def taken_back(self, entry: Dispatched) -> None:
+        """It was not settled after all."""
+        if entry.window == self._window:
+            self._held += 1
+
     def consumed(self) -> None:
         """The application has another one, unacked."""
         consumer = self._consumer
+        if self._held < consumer.prefetch or self._moving is not None or consumer.is_closed:
+            return
         consumer.session.move()
-        is_used_up = self._held >= consumer.prefetch and not consumer.unconsumed
-        if is_used_up and self._moving is None and not consumer.is_closed:
+        if not consumer.unconsumed:
             self._moving = consumer.session.run(self._move_on)
 
     async def _move_on(self) -> None:
@@ -100,6 +113,8 @@ class Push:
     async def close(self) -> None:
         if self._moving is not None:
             await asyncio.wait([self._moving])
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
         if self._subscribed is not None:
             await self._subscribed.cancel()
 
@@ -114,6 +129,9 @@ class Pull:
         """Nothing happens before somebody wants a message."""
 
     def settled(self, entry: Dispatched) -> None:
+        """No window is kept."""
+
+    def taken_back(self, entry: Dispatched) -> None:
         """No window is kept."""
 
     def consumed(self) -> None:
@@ -208,5 +226,14 @@ class Pull:
             self._subscribed = None
 
     def _take(self, delivery: Delivery) -> None:
-        consumer = self._consumer
-        consumer.session.dispatch(Dispatched(consumer, delivery, consumer.session.connection.clock.now(), 0))
+        """Who asked for it may have gone. In a transaction it could be given back at its end only, so it is kept."""
+        consumer, session = self._consumer, self._consumer.session
+        session.dispatch(Dispatched(consumer, delivery, session.connection.clock.now(), 0))
+        if not consumer.is_receiving and not session.is_transacted:
+            session.give_back_waiting(consumer)
+
+
+def _looked_at(opening: asyncio.Task[None]) -> None:
+    """Its error is raised where somebody waits for it; if nobody does, it is no news."""
+    if not opening.cancelled():
+        opening.exception()

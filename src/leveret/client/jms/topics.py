@@ -72,12 +72,15 @@ async def open_source(
         source = await _subscribed(registrar, destination, compiled, without_local=local, name=subscription)
     elif subscription:
         raise InvalidDestination(f"'{destination.name}' is no topic: durable subscriptions are for topics")
+    elif no_local or destination.is_without_local:
+        raise InvalidDestination(f"'{destination.name}' is no topic: noLocal is for topics; write a selector")
     else:
         await registrar.prepare(destination)
         source = _queue_source(registrar, destination, compiled)
     if destination.consumer_priority is not None:
         source.arguments["x-priority"] = destination.consumer_priority
     source.exclusive = source.exclusive or destination.is_exclusive
+    await registrar.refuse_unusable(source.queue, is_for_one=source.exclusive)
     return source
 
 
@@ -101,7 +104,7 @@ def durable_queue(registrar: Registrar, name: str) -> str:
         raise IllegalState(
             f"client id '{registrar.client_id}' has a colon, which parts it from the subscription's name"
         )
-    return f"subscription:{registrar.client_id}:{name}"
+    return Destination.exactly(f"subscription:{registrar.client_id}:{name}").name
 
 
 def compiled_selector(selector: str) -> Selector | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.client.jms.destinations import Layout, Queue, Topic, named_in_reply_to
+from leveret.client.jms.destinations import Layout, Queue, Topic, destination_named, named_in_reply_to
 from leveret.client.jms.errors import InvalidDestination
 
 
@@ -15,6 +15,13 @@ def test_options_stand_behind_the_name_as_in_activemq() -> None:
     assert topic.is_without_local
     plain = Queue("orders")
     assert (plain.prefetch, plain.is_exclusive, plain.consumer_priority) == (None, False, None)
+
+
+def test_s1_28_a_name_may_carry_its_kind_and_a_selector() -> None:
+    queue = Queue("queue://orders?consumer.selector=region%20%3D%20'eu'+AND+size>2&consumer.dispatchAsync=true")
+    assert (queue.name, queue.selector) == ("orders", "region = 'eu' AND size>2")
+    assert destination_named("topic://prices.>?consumer.prefetchSize=5") == Topic("prices.>")
+    assert destination_named("queue://orders") == destination_named("orders") == Queue("orders")
 
 
 @pytest.mark.parametrize(
@@ -29,6 +36,9 @@ def test_options_stand_behind_the_name_as_in_activemq() -> None:
         ),
         ("q?consumer.prefetchSize=65536", "from 0 to 65535"),
         ("q?consumer.exclusive=perhaps", "must be true or false: 'perhaps'"),
+        ("topic://t", "'topic://t' is of another kind: a Queue is queue://NAME"),
+        ("temp-queue://t", "of another kind"),
+        ("q?consumer.retroactive=true", "'consumer.retroactive', which cannot be had here: .*subscribe durably"),
         ("q?consumer.colour=red", "'q' has an unknown option 'consumer.colour': known are consumer.prefetchSize"),
     ],
 )

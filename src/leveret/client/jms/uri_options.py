@@ -1,0 +1,199 @@
+"""The options of a connection in its address, as ActiveMQ's users write them.
+
+    tcp://host?jms.prefetchPolicy.queuePrefetch=1
+    failover:(tcp://a,tcp://b)?jms.redeliveryPolicy.maximumRedeliveries=3&randomize=false
+
+Those that begin with ``jms.`` are for this face; the rest of the address is the client's. Times are in milliseconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote_plus, urlsplit, urlunsplit
+
+from leveret.client.errors import AddressError
+from leveret.client.failover_uri import is_plan
+from leveret.client.jms.destinations import LARGEST_PREFETCH
+from leveret.client.jms.foreign_options import Fixed, ForeignOptions
+from leveret.client.jms.prefetch import USUAL_PREFETCH, PrefetchPolicy
+from leveret.client.jms.redelivery import NO_MAXIMUM, RedeliveryPolicy
+from leveret.client.jms.sending import Sending
+
+JMS = "jms."
+NESTED = "nested."
+USUAL_DELAY = 1_000  # milliseconds
+USUAL_COLLISION_PERCENT = 15
+MOST_MULTIPLIER = 1e6
+
+OF_OBJECTS = Fixed((), "there are no object messages, whose classes would be trusted; send text, bytes or maps")
+OF_LAZY_ACKS = Fixed((), "a session that acks lazily is made with AckMode.DUPS_OK")
+FIXED = {
+    "alwaysSessionAsync": Fixed(("true",), "each session serves its consumers by itself; remove it"),
+    "auditDepth": Fixed((), "the failover: address has it: write auditDepth without jms."),
+    "auditMaximumProducerNumber": Fixed((), "ids are remembered by queue: see auditDepth of failover:"),
+    "checkForDuplicates": Fixed((), "the failover: address has it: write checkForDuplicates without jms."),
+    "closeTimeout": Fixed((), "a close waits at most 5 s for the broker's answer; remove it"),
+    "connectResponseTimeout": Fixed((), "write connection_timeout=SECONDS in the address"),
+    "consumerExpiryCheckEnabled": Fixed(("true",), "what has expired in the client is never handed over; remove it"),
+    "copyMessageOnSend": Fixed(("true", "false"), "a message is encoded as it is sent; remove it"),
+    "dispatchAsync": Fixed(("true",), "the broker never waits for one consumer before it serves another; remove it"),
+    "exclusiveConsumer": Fixed(("false",), "write consumer.exclusive=true behind the name of a queue"),
+    "messagePrioritySupported": Fixed(("true",), "a queue with x-max-priority orders by priority; remove it"),
+    "nestedMapAndListEnabled": Fixed(("true",), "maps are JSON, and may hold maps and lists; remove it"),
+    "objectMessageSerializationDefered": OF_OBJECTS,
+    "optimizeAcknowledge": Fixed(("false",), OF_LAZY_ACKS.reason),
+    "optimizeAcknowledgeTimeOut": OF_LAZY_ACKS,
+    "optimizedAckScheduledAckInterval": OF_LAZY_ACKS,
+    "optimizedMessageDispatch": Fixed((), "jms.prefetchPolicy.durableTopicPrefetch is what durable subscribers have"),
+    "producerWindowSize": Fixed(("0",), "the broker holds back who sends too fast; remove it"),
+    "sendAcksAsync": Fixed(("true",), "nobody waits for an ack to arrive; remove it"),
+    "statsEnabled": Fixed(("false",), "the broker counts: see its metrics"),
+    "trustAllPackages": OF_OBJECTS,
+    "trustedPackages": OF_OBJECTS,
+    "useCompression": Fixed(("false",), "bodies are sent as they are; compress them before"),
+    "useDedicatedTaskRunner": Fixed(("true", "false"), "there are no threads to choose; remove it"),
+    "useRetroactiveConsumer": Fixed(("false",), "a topic keeps nothing for who was not there: subscribe durably"),
+    "warnAboutUnstartedConnectionTimeout": Fixed(("-1",), "nobody is warned; remove it"),
+    "watchTopicAdvisories": Fixed(("false",), "there are no advisory topics; remove it"),
+    "prefetchPolicy.inputStreamPrefetch": Fixed((), "there are no streams of messages; remove it"),
+    "prefetchPolicy.maximumPendingMessageLimit": Fixed(("0",), "limit the queues of subscribers by a policy"),
+    "prefetchPolicy.optimizeDurableTopicPrefetch": Fixed((), "write durableTopicPrefetch"),
+    "redeliveryPolicy.collisionAvoidanceFactor": Fixed((), "write collisionAvoidancePercent"),
+}
+"""Without ``jms.``."""
+
+
+@dataclass(slots=True, frozen=True)
+class UriOptions:
+    """What an address says. None: nothing about it."""
+
+    client_id: str | None = None
+    user: str | None = None
+    password: str | None = None
+    prefetch: PrefetchPolicy | None = None
+    redelivery: RedeliveryPolicy | None = None
+    sending: Sending | None = None
+
+
+def split_uri(uri: str) -> tuple[str, UriOptions]:
+    """The address for the client, and what it says to this face."""
+    is_composite = is_plan(uri) and "(" in uri
+    head, separator, query = _parted(uri) if is_composite else uri.partition("?")
+    if is_composite:
+        _refuse_inside(head)
+    ours: dict[str, str] = {}
+    others: list[str] = []
+    for part in filter(None, query.split("&")):
+        name, _, value = part.partition("=")
+        if name.startswith(NESTED + JMS):
+            raise AddressError(f"'{name}' is for the connection as a whole: write it without {NESTED}")
+        if name.startswith(JMS):
+            ours[name] = unquote_plus(value)
+        else:
+            others.append(part)
+    return head + (separator if others else "") + "&".join(others), _read(ours)
+
+
+def _parted(uri: str) -> tuple[str, str, str]:
+    inner, closing, behind = uri.rpartition(")")
+    if not behind.startswith("?"):
+        return uri, "", ""
+    return inner + closing, "?", behind[1:]
+
+
+def _refuse_inside(head: str) -> None:
+    for sign in ("?", "&"):
+        if sign + JMS in head:
+            name = head.partition(sign + JMS)[2].partition("=")[0]
+            raise AddressError(
+                f"'{JMS}{name}' stands within the parentheses: it is for the connection as a whole, so write it "
+                "behind them"
+            )
+
+
+def with_login(uri: str, user: str | None, password: str | None) -> str:
+    """A ``failover:`` or ``fanout:`` address with this login at each of its brokers."""
+    scheme, _, rest = uri.partition(":")
+    rest = rest.removeprefix("//")
+    if not rest.startswith("("):
+        return f"{scheme}:{_logged_in(rest, user, password)}"
+    inner, closing, behind = rest[1:].rpartition(")")
+    addresses = [_logged_in(each.strip(), user, password) for each in inner.split(",") if each.strip()]
+    return f"{scheme}:({','.join(addresses)}{closing}{behind}"
+
+
+def _logged_in(address: str, user: str | None, password: str | None) -> str:
+    parts = urlsplit(address)
+    login, _, host = parts.netloc.rpartition("@")
+    name, _, secret = login.partition(":")
+    name = name if user is None else quote(user, safe="")
+    secret = secret if password is None else quote(password, safe="")
+    return urlunsplit(parts._replace(netloc=f"{name or 'guest'}:{secret or 'guest'}@{host}"))
+
+
+def _read(given: dict[str, str]) -> UriOptions:
+    options = ForeignOptions(JMS, given, FIXED, AddressError, "the address")
+    found = UriOptions(
+        client_id=options.text("clientID"),
+        user=options.text("userName"),
+        password=options.text("password"),
+        prefetch=_prefetch(options),
+        redelivery=_redelivery(options),
+        sending=_sending(options),
+    )
+    options.refuse_left()
+    return found
+
+
+def _prefetch(options: ForeignOptions) -> PrefetchPolicy | None:
+    everywhere = options.whole("prefetchPolicy.all", 0, LARGEST_PREFETCH)
+    usual = USUAL_PREFETCH if everywhere is None else everywhere
+    names = ("queuePrefetch", "topicPrefetch", "durableTopicPrefetch")
+    found = [options.whole(f"prefetchPolicy.{name}", 0, LARGEST_PREFETCH) for name in names]
+    browser = options.whole("prefetchPolicy.queueBrowserPrefetch", 1, LARGEST_PREFETCH)
+    if everywhere is None and browser is None and found == [None, None, None]:
+        return None
+    queue, topic, durable = (usual if number is None else number for number in found)
+    return PrefetchPolicy(queue, topic, durable, USUAL_PREFETCH if browser is None else browser)
+
+
+def _redelivery(options: ForeignOptions) -> RedeliveryPolicy | None:
+    """ActiveMQ's defaults hold for what is not said. Its maximum is for delays that grow."""
+    policy = "redeliveryPolicy."
+    maximum = options.whole(policy + "maximumRedeliveries", NO_MAXIMUM)
+    first = options.whole(policy + "initialRedeliveryDelay", 0)
+    next_ones = options.whole(policy + "redeliveryDelay", 0)
+    grows = options.truth(policy + "useExponentialBackOff")
+    multiplier = options.decimal(policy + "backOffMultiplier", 1, MOST_MULTIPLIER)
+    longest = options.whole(policy + "maximumRedeliveryDelay", NO_MAXIMUM)
+    spreads = options.truth(policy + "useCollisionAvoidance")
+    percent = options.whole(policy + "collisionAvoidancePercent", 0, 100)
+    passes = options.truth("nonBlockingRedelivery")
+    said = (maximum, first, next_ones, grows, multiplier, longest, spreads, percent, passes)
+    if all(value is None for value in said):
+        return None
+    usual = RedeliveryPolicy()
+    return RedeliveryPolicy(
+        initial_delay=(USUAL_DELAY if first is None else first) / 1000,
+        redelivery_delay=(USUAL_DELAY if next_ones is None else next_ones) / 1000,
+        use_exponential_backoff=bool(grows),
+        multiplier=usual.multiplier if multiplier is None else multiplier,
+        maximum_delay=longest / 1000 if grows and longest is not None and longest >= 0 else NO_MAXIMUM,
+        jitter=(USUAL_COLLISION_PERCENT if percent is None else percent) / 100 if spreads else 0.0,
+        maximum_redeliveries=usual.maximum_redeliveries if maximum is None else maximum,
+        non_blocking=bool(passes),
+    )
+
+
+def _sending(options: ForeignOptions) -> Sending | None:
+    is_async = options.truth("useAsyncSend")
+    is_sync = options.truth("alwaysSyncSend")
+    timeout = options.whole("sendTimeout", 0)
+    without_times = options.truth("disableTimeStampsByDefault")
+    if all(value is None for value in (is_async, is_sync, timeout, without_times)):
+        return None
+    return Sending(
+        is_async=bool(is_async) and not is_sync and not timeout,
+        timeout=timeout / 1000 if timeout else None,
+        has_timestamps=not without_times,
+    )

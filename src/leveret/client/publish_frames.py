@@ -1,0 +1,44 @@
+"""Frames of basic.publish that are put together by hand, and what does not fit into one."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from leveret.client.errors import ClientError
+from leveret.wire.constants import FRAME_BODY, FRAME_OVERHEAD
+from leveret.wire.fields import encode_short
+from leveret.wire.frames import ENVELOPE, frame
+
+Route = tuple[str, str, bool]  # exchange, routing key, whether mandatory
+
+PUBLISH = Struct(">BHI6s").pack  # kind, channel, size, class and method and the reserved number
+PUBLISH_IDS = b"\x00\x3c\x00\x28\x00\x00"
+
+
+def route_frame(channel: int, route: Route) -> bytes:
+    """basic.publish itself: the header and the body follow it."""
+    exchange, key, mandatory = route
+    rest = encode_short(exchange) + encode_short(key) + (b"\x01" if mandatory else b"\x00")
+    return PUBLISH(1, channel, len(PUBLISH_IDS) + len(rest), PUBLISH_IDS) + rest + b"\xce"
+
+
+def too_large(what: str, size: int, frame_max: int) -> ClientError:
+    """AMQP can split bodies only: the broker would close the connection for it."""
+    return ClientError(f"{what} would need a frame of {size} bytes, and {frame_max} were agreed on: raise frame_max")
+
+
+def refitted(frames: bytes, frame_max: int) -> bytes:
+    """The same message for a broker that takes smaller frames: its body is split anew."""
+    if not frame_max or len(frames) <= frame_max:
+        return frames
+    parts, start, step = [], 0, frame_max - FRAME_OVERHEAD
+    while start < len(frames):
+        kind, channel, size = ENVELOPE.unpack_from(frames, start)
+        end = start + size + FRAME_OVERHEAD
+        if kind == FRAME_BODY and size > step:
+            body = frames[start + ENVELOPE.size : end - 1]
+            parts += [frame(FRAME_BODY, channel, body[at : at + step]) for at in range(0, size, step)]
+        else:
+            parts.append(frames[start:end])
+        start = end
+    return b"".join(parts)

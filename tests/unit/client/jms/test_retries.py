@@ -1,0 +1,30 @@
+"""Messages that wait for their next try, by a clock that the test moves."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from leveret.client.arrivals import Delivery
+from leveret.client.jms.delivered import Dispatched
+from leveret.client.jms.redelivery import RedeliveryPolicy
+from leveret.client.jms.retries import Retries
+from tests.support.hand_clock import HandClock
+
+
+def entry(tag: int, redeliveries: int) -> Dispatched:
+    made = Dispatched(cast(Any, None), Delivery(cast(Any, None), "", tag, False, "", "q", b"", b""), 0.0, 1)
+    made.redeliveries = redeliveries
+    return made
+
+
+def test_s3_21_the_line_stands_still_until_the_last_of_its_pauses_is_over() -> None:
+    """S3-15, S3-21: a short pause does not end a longer one."""
+    clock, line = HandClock(), list[Dispatched]()
+    policy = RedeliveryPolicy(use_exponential_backoff=True, multiplier=5)
+    retries = Retries(policy, clock, line.extend, lambda: None)
+    retries.add([entry(2, 2)])
+    retries.add([entry(1, 1)])
+    clock.advance(1)
+    assert retries.is_pausing
+    clock.advance(4)
+    assert not retries.is_pausing
