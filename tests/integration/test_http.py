@@ -52,6 +52,14 @@ def test_everybody_is_told_where_the_api_is(broker: leveret.Broker) -> None:
     assert b"/api/pipeline" in answer
 
 
+@pytest.mark.parametrize("path", ["/api/whoami", "/api/users", "/api/nothing", SOURCES + "?queue=q"])
+def test_s4_72_answers_are_kept_by_nobody_on_the_way(broker: leveret.Broker, path: str) -> None:
+    """With a session's cookie there is no Authorization header, which would tell a cache so by itself."""
+    response, _ = HttpApi(broker.http_url).send("GET", path)
+    assert response.headers.get_all("Cache-Control") == ["no-store"]
+    assert response.getheader("X-Content-Type-Options") == "nosniff"
+
+
 def test_without_a_login_nothing_is_told(broker: leveret.Broker) -> None:
     for path in (SOURCES, "/api/nothing", "/api/pipeline/queries"):
         response, answer = HttpApi(broker.http_url, user=None).send("GET", path)

@@ -203,3 +203,37 @@ def test_s4_77_a_connection_over_tls_tells_how_it_is_encrypted(tmp_path: Path) -
     assert row["ssl_cipher"].startswith("TLS_")
     assert row["peer_cert_subject"] == "anna"
     assert "GMT - " in row["peer_cert_validity"]
+
+
+def test_s4_72_a_secret_that_a_client_tells_of_itself_is_not_passed_on(broker: Broker, api: ManagementApi) -> None:
+    """Some libraries send their address along, or all their settings."""
+    address = "amqp://anna:hunter2@shop:5672/orders"
+    parameters = pika.URLParameters(broker.amqp_url)
+    parameters.client_properties = {
+        "connection_name": address,
+        "password": "hunter2",
+        "settings": {"urls": [address, "https://example.org/docs"], "token": "hunter2"},
+    }
+    connection = pika.BlockingConnection(parameters)
+    try:
+        (row,) = api.get("connections")[1]
+    finally:
+        connection.close()
+    assert "hunter2" not in str(row)
+    assert row["user_provided_name"] == "amqp://anna:***@shop:5672/orders"
+    told = row["client_properties"]
+    assert told["settings"]["urls"] == ["amqp://anna:***@shop:5672/orders", "https://example.org/docs"]
+    assert (told["password"], told["settings"]["token"]) == ("***", "***")
+
+
+def test_s4_72_who_may_watch_connections_may_not_close_those_of_others(broker: Broker, api: ManagementApi) -> None:
+    """As in RabbitMQ: the tag monitoring shows them, administrator closes them."""
+    max_ = as_user(broker, "max", "monitoring", vhosts=("/",))
+    with client(broker) as channel, client(broker, "own", "max", "secret"):
+        path = f"connections/{in_path(name_of(api))}"
+        assert max_.get(path)[0] == 200
+        status, answer = max_.delete(path)
+        assert (status, answer["error"]) == (403, "access_refused")
+        assert "needs the tag 'administrator'" in answer["reason"]
+        channel.queue_declare("still open")
+        assert max_.delete(f"connections/{in_path(name_of(api, 'own'))}") == (204, None)

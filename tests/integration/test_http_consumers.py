@@ -74,3 +74,20 @@ def test_s4_72_consumers_are_listed_by_virtual_host_for_those_who_may_see_it(
         assert anna.get("consumers") == (200, [])
         assert anna.get("consumers/%2F")[0] == 403
     assert api.get("consumers/none")[0] == 404
+
+
+def test_s4_72_consumers_of_other_users_are_listed_for_those_who_watch_over_all(
+    broker: Broker, api: ManagementApi
+) -> None:
+    """As with connections: from where somebody else consumes is nobody's business. In a queue they are counted."""
+    anna = as_user(broker, "anna", "management", vhosts=("/",))
+    max_ = as_user(broker, "max", "monitoring")
+    broker.vhost().declare_queue("a")
+    broker.vhost().consume("a", lambda delivered: None, tag="inside")
+    with client(broker) as channel, client(broker, "another", "anna", "secret") as own:
+        channel.basic_consume("a", lambda *_: None, consumer_tag="guest's")
+        own.basic_consume("a", lambda *_: None, consumer_tag="anna's")
+        for path in ("consumers", "consumers/%2F"):
+            assert [row["consumer_tag"] for row in anna.get(path)[1]] == ["anna's"]
+            assert {row["consumer_tag"] for row in max_.get(path)[1]} == {"guest's", "anna's", "inside"}
+        assert anna.get("queues/%2F/a")[1]["consumers"] == 3

@@ -75,9 +75,9 @@ def test_an_export_has_what_lasts_and_was_made_by_somebody(broker: Broker, admin
     assert found["queues"] == [
         {"name": "kept", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}}
     ]
-    assert named(found["exchanges"]) == ["kept"]
+    assert [(row["name"], row["internal"]) for row in found["exchanges"]] == [("kept", False), ("inner", True)]
     ends = [(row["source"], row["destination"], row["routing_key"]) for row in found["bindings"]]
-    assert ends == [("amq.topic", "kept", "k"), ("kept", "kept", "k")]
+    assert ends == [("amq.topic", "kept", "k"), ("inner", "kept", "k"), ("kept", "kept", "k")]
 
 
 def test_s4_72_an_export_never_loses_a_password_and_never_tells_one(broker: Broker, admin: ManagementApi) -> None:

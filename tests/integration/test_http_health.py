@@ -91,6 +91,12 @@ def test_the_old_check_takes_the_name_of_this_node_only(broker: Broker, api: Man
     assert api.get("healthchecks/node/elsewhere")[0] == 404
 
 
+def test_s4_72_the_old_check_needs_no_more_than_the_others(broker: Broker) -> None:
+    """A load balancer that asks RabbitMQ has a user for it with no more than the tag management."""
+    assert as_user(broker, "probe", "management").get("healthchecks/node") == (200, OK)
+    assert as_user(broker, "nobody").get("healthchecks/node")[0] == 401
+
+
 # ---- certificates
 
 

@@ -75,6 +75,14 @@ def test_the_memory_of_the_node_is_taken_apart(broker: Broker, api: ManagementAp
     assert parts["queue_procs"] + parts["other_system"] == parts["total"]["rss"] > 0
 
 
+def test_the_memory_of_the_node_is_told_in_hundredths(broker: Broker, api: ManagementApi) -> None:
+    status, told = api.get(f"nodes/{in_path(broker.node.broker.node_name)}/memory/relative")
+    parts = told["memory"]
+    assert (status, parts["total"]) == (200, 100)
+    assert 100 <= parts["queue_procs"] + parts["other_system"] <= 101
+    assert api.get("nodes/elsewhere/memory/relative")[0] == 404
+
+
 def test_another_node_is_not_there(api: ManagementApi) -> None:
     status, answer = api.get("nodes/rabbit%40elsewhere")
     assert (status, answer["error"]) == (404, "not_found")

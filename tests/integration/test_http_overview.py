@@ -151,6 +151,67 @@ def test_s4_72_who_may_not_see_all_is_told_of_its_own_virtual_hosts(broker: Brok
     assert as_user(broker, "max", "monitoring").get("overview")[1]["queue_totals"]["messages"] == 1
 
 
+def test_s4_72_who_may_not_see_all_counts_its_own_connections(broker: Broker) -> None:
+    """As many as it can list."""
+    anna = as_user(broker, "anna", "management", vhosts=("/",))
+    with client(broker) as channel, client(broker, "another", "anna", "secret"):
+        channel.connection.channel()
+        told = anna.get("overview")[1]["object_totals"]
+        assert (told["connections"], told["channels"]) == (1, 1)
+        assert [len(anna.get(path)[1]) for path in ("connections", "channels")] == [1, 1]
+        told = as_user(broker, "max", "monitoring").get("overview")[1]["object_totals"]
+        assert (told["connections"], told["channels"]) == (2, 3)
+
+
+def test_s4_77_the_cluster_can_be_given_a_name(broker: Broker, api: ManagementApi) -> None:
+    """As in RabbitMQ: a name for people and dashboards, kept as a global parameter."""
+    node = broker.node.broker.node_name
+    assert api.put("cluster-name", {"name": "shop"}) == (204, None)
+    assert api.get("cluster-name") == (200, {"name": "shop"})
+    told = api.get("overview")[1]
+    assert (told["cluster_name"], told["node"]) == ("shop", node)
+    assert api.get("global-parameters/cluster_name") == (200, {"name": "cluster_name", "value": "shop"})
+    metrics = api.http.send("GET", "/metrics")[1].decode()
+    assert 'rabbitmq_cluster="shop"' in metrics
+    assert f'rabbitmq_cluster_permanent_id="{node}"' in metrics
+    assert as_user(broker, "max", "monitoring").put("cluster-name", {"name": "mine"})[0] == 403
+    assert api.delete("global-parameters/cluster_name") == (204, None)
+    assert api.get("cluster-name") == (200, {"name": node})
+
+
+@pytest.mark.parametrize("body", [{}, {"name": ""}, {"name": 5}, {"name": "x" * 256}])
+def test_what_is_no_name_of_a_cluster_is_refused(broker: Broker, api: ManagementApi, body: object) -> None:
+    status, answer = api.put("cluster-name", body)
+    assert (status, answer["error"]) == (400, "bad_request")
+    assert api.get("cluster-name") == (200, {"name": broker.node.broker.node_name})
+
+
+def test_a_name_of_a_cluster_that_is_no_text_is_passed_over(broker: Broker, api: ManagementApi) -> None:
+    """Anything can be put as a global parameter."""
+    api.put("global-parameters/cluster_name", {"value": ["a"]})
+    assert api.get("cluster-name") == (200, {"name": broker.node.broker.node_name})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "shovels",
+        "shovels/%2F",
+        "federation-links",
+        "federation-links/%2F",
+        "federation-links/state/down",
+        "federation-links/%2F/state/down",
+    ],
+)
+def test_s4_77_tools_that_look_for_plugins_find_nothing_in_use(broker: Broker, api: ManagementApi, path: str) -> None:
+    """Exporters and checks ask for shovels and links with everything else; 404 would be an error to them."""
+    assert api.get(path) == (200, [])
+    assert as_user(broker, "anna", "management", vhosts=("/",)).get(path)[0] == 403
+    assert as_user(broker, "max", "monitoring").get(path) == (200, [])
+    if "%2F" in path:
+        assert api.get(path.replace("%2F", "none"))[0] == 404
+
+
 def test_small_facts_that_tools_ask_for(broker: Broker, api: ManagementApi) -> None:
     assert api.get("cluster-name") == (200, {"name": broker.node.broker.node_name})
     for path in ("extensions", "feature-flags", "deprecated-features"):

@@ -47,6 +47,12 @@ def begin(api: ObjectsApi, queue: str, kind: str, **given: object) -> str:
     return id_
 
 
+def state_at_the_end(broker: Broker, api: ObjectsApi, id_: str) -> str:
+    while (state := api.get(f"/api/queue-jobs/{id_}")[1]["state"]) == "running":
+        broker.call(lambda: None)
+    return str(state)
+
+
 def run(broker: Broker, api: ObjectsApi, queue: str, kind: str, **given: object) -> dict[str, Any]:
     """To its end: each call gives the broker a turn, and each turn the job a step."""
     id_ = begin(api, queue, kind, **given)
@@ -223,3 +229,12 @@ def test_s4_71_jobs_in_other_virtual_hosts_are_not_there(broker: Broker, api: Ob
     assert berta.get("/api/queue-jobs") == (200, [])
     assert berta.get(f"/api/queue-jobs/{id_}")[0] == 404
     assert berta.delete(f"/api/queue-jobs/{id_}")[0] == 404
+
+
+def test_a_job_whose_queue_is_deleted_is_not_called_done(broker: Broker, api: ObjectsApi) -> None:
+    """S4-77: whoever reads "done" takes it that all messages are where they should be."""
+    api.take("work", 5, "reject_requeue_false")
+    id_ = begin(api, "dead", "redrive", rate=1)
+    api.delete(api.at("queues", "dead"))
+    broker.clock.advance(10)
+    assert state_at_the_end(broker, api, id_) == "cancelled"

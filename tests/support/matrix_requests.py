@@ -46,6 +46,7 @@ PARTS = {
     "within": "1",
     "unit": "days",
     "id": "nothing",
+    "state": "down",
 }
 NAMES = {  # what {name} is, by where the path begins
     "/api/queues/": "q",
@@ -70,6 +71,7 @@ OF_ANOTHER = MONITOR
 
 SAMPLES: dict[str, Sample] = {
     "POST /api/login": Sample({"username": "guest", "password": "guest"}),
+    "PUT /api/cluster-name": Sample({"name": "new"}),
     "GET /api/health/checks/port-listener/{port}": Sample(ends=503),
     "PUT /api/queues/{vhost}/{name}": Sample({"durable": True}, parts={"name": "new"}, ends=201),
     "POST /api/queues/{vhost}/{name}/actions": Sample({"action": "sync"}),
@@ -109,6 +111,7 @@ SAMPLES: dict[str, Sample] = {
         query=f"user={VICTIM}&vhost={VHOST}&action=declare%20queue&name=q", needs=ADMIN
     ),
     "POST /api/definitions": Sample({"queues": [{"vhost": VHOST, "name": "new", "durable": True}]}),
+    "POST /api/all-configuration": Sample({"queues": [{"vhost": VHOST, "name": "new", "durable": True}]}),
     "POST /api/definitions/{vhost}": Sample({"queues": [{"name": "new", "durable": True}]}),
     f"GET {AT}/sources": Sample(query="queue=q"),
     f"GET {AT}/offsets": Sample(query="queue=q"),

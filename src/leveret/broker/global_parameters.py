@@ -29,6 +29,10 @@ class GlobalParameters:
     def __contains__(self, name: str) -> bool:
         return self._rows.get(COMPONENT, name) is not None
 
+    def get(self, name: str) -> object:
+        """None if there is none."""
+        return json.loads(self._rows.get(COMPONENT, name) or b"null")
+
     def all(self) -> Mapping[str, object]:
         """By name."""
         return {name: json.loads(self._rows.get(COMPONENT, name) or b"null") for name in self.names()}

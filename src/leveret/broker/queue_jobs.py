@@ -64,7 +64,8 @@ class Scope(NamedTuple):
     """What a job is about, when it ends early, and who is told of its end.
 
     ``places`` picks single messages, by lane and sequence. ``step_bytes``: of content looked at in one step; a filter
-    that reads bodies asks for less.
+    that reads bodies asks for less. ``is_tired`` is asked after each message that the filter looked at: whether this
+    step has lasted long enough.
     """
 
     only: Filter | None = None
@@ -72,6 +73,7 @@ class Scope(NamedTuple):
     on_done: Callable[[Job], None] = lambda job: None
     places: frozenset[tuple[int, int]] | None = None
     step_bytes: int = MOST_BYTES
+    is_tired: Callable[[], bool] | None = None
 
 
 class Job:
@@ -86,7 +88,7 @@ class Job:
         self.skipped = 0  # wanted, but something was against it
         self.is_over = False
         self._bytes = 0  # of what this step has looked at
-        self._only, self._limit, self._on_done, self._places, self._step_bytes = scope or Scope()
+        self._only, self._limit, self._on_done, self._places, self._step_bytes, self._is_tired = scope or Scope()
         self._errands = errands
         if isinstance(queue, StreamQueue):
             if self.takes:
@@ -137,13 +139,19 @@ class Job:
         self._bytes += len(waiting[2][0])
         if self._bytes > self._step_bytes:
             self._walk.enough = True
-        if self._only is not None and not self._only(waiting[2]):
+        if self._only is not None and not self._wants(self._only, waiting[2]):
             return False
         witness = self.queue.surroundings.witness
         if witness is None:
             return self.meet(lane, waiting)
         with witness.carrying(self.queue, Place(lane, waiting[0], waiting[2])):
             return self.meet(lane, waiting)
+
+    def _wants(self, only: Filter, message: Message) -> bool:
+        is_wanted = only(message)
+        if self._is_tired is not None and self._is_tired():
+            self._walk.enough = True
+        return is_wanted
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
         """Do what is to be done with a message that is wanted; whether it leaves its queue."""

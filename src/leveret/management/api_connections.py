@@ -1,6 +1,7 @@
 """Who is connected, and the channels that were opened. Connections can be closed from here.
 
-Monitoring users and administrators see all of them, everybody else those that were opened in the own name.
+Monitoring users and administrators see all of them, everybody else those that were opened in the own name. Those of
+others are closed by administrators only.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from leveret.management.connection_view import channel_name, channel_view, conne
 from leveret.management.doors import seen_vhost
 from leveret.management.errors import NotThere, Refused
 from leveret.management.listing import Row, list_answer, object_answer
+from leveret.management.login import user_of
 from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
 from leveret.management.samples import windows_of
@@ -48,6 +50,11 @@ def may_see_connections_of(user: User, name: str) -> bool:
     return user.name == name or has_role(user, MONITORING)
 
 
+def _refuse_to_close(user: User, name: str) -> None:
+    if user.name != name and not has_role(user, ADMINISTRATOR):
+        raise Refused(f"user '{user.name}' needs the tag '{ADMINISTRATOR}' to close connections of '{name}'")
+
+
 class ConnectionPages:
     def __init__(self, office: Office) -> None:
         self._office = office
@@ -70,14 +77,15 @@ class ConnectionPages:
         return object_answer(request, connection_view(self._office.stats, connection, windows_of(request.query_params)))
 
     async def close(self, request: Request) -> Response:
-        self._close(request, self._named(request))
+        connection = self._named(request)
+        _refuse_to_close(user_of(request), connection.user.name)
+        self._close(request, connection)
         return done()
 
     async def close_of_user(self, request: Request) -> Response:
         """All of them; closing none is no error."""
         user, name = refuse_unless_role(request, MANAGEMENT), unquote(request.path_params["user"])
-        if user.name != name and not has_role(user, ADMINISTRATOR):
-            raise Refused(f"user '{user.name}' needs the tag '{ADMINISTRATOR}' to close connections of '{name}'")
+        _refuse_to_close(user, name)
         for connection in open_connections(self._office.broker):
             if connection.user.name == name:
                 self._close(request, connection)

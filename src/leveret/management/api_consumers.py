@@ -1,4 +1,7 @@
-"""Who consumes from which queue."""
+"""Who consumes from which queue.
+
+As with connections, monitoring users and administrators see all of them, everybody else the own ones.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from leveret.auth.users import User
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import Consumer
 from leveret.management.connection_view import consumer_view
 from leveret.management.doors import seen_vhost
 from leveret.management.listing import Row, list_answer, viewed
+from leveret.management.login import user_of
 from leveret.management.office import Office
-from leveret.management.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.management.roles import MANAGEMENT, MONITORING, has_role, refuse_unless_role, visible_vhosts
 from leveret.queues.classic import ClassicQueue
+from leveret.session.consuming import AmqpConsumer
 
 
 def routes(office: Office) -> list[Route]:
@@ -31,12 +37,20 @@ def routes(office: Office) -> list[Route]:
 
 async def _listed(office: Office, request: Request, vhosts: Iterable[Vhost]) -> Response:
     consumers: list[tuple[ClassicQueue, Consumer]] = []
+    user = user_of(request)
 
     def gather(queue: ClassicQueue) -> None:
-        consumers.extend((queue, consumer) for consumer in queue.consumers)
+        consumers.extend((queue, consumer) for consumer in queue.consumers if _is_seen_by(user, consumer))
 
     def view(pair: tuple[ClassicQueue, Consumer]) -> Row:
         return consumer_view(office.broker.node_name, *pair)
 
     await viewed([queue for vhost in vhosts for queue in vhost.queues.values()], gather)
     return await list_answer(office, request, consumers, view)
+
+
+def _is_seen_by(user: User, consumer: Consumer) -> bool:
+    """One in the broker's own process belongs to no user."""
+    if has_role(user, MONITORING):
+        return True
+    return isinstance(consumer, AmqpConsumer) and consumer.connection.user.name == user.name

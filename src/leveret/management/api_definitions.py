@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.management.answers import done, encoded, json_bytes
-from leveret.management.bodies import body_of, parsed, query_of, truth_of
+from leveret.management.bodies import body_of, parsed_export, query_of, truth_of
 from leveret.management.definitions_export import exported, exported_vhost
 from leveret.management.definitions_import import carry_out, planned, refuse_problems, report
 from leveret.management.doors import known_vhost, name_of
@@ -20,6 +20,7 @@ from leveret.management.office import Office
 from leveret.management.roles import ADMINISTRATOR, refuse_unless_role
 
 LARGEST_FILE = 64 << 20
+PATHS = ("/api/definitions", "/api/definitions/{vhost}", "/api/all-configuration")  # the last is its oldest name
 FILE = "file"  # the field of a form
 
 
@@ -27,7 +28,7 @@ def routes(office: Office) -> list[Route]:
     definitions = Definitions(office)
     return [
         route
-        for path in ("/api/definitions", "/api/definitions/{vhost}")
+        for path in PATHS
         for route in (Route(path, definitions.show), Route(path, definitions.take, methods=["POST"]))
     ]
 
@@ -72,7 +73,7 @@ class Definitions:
         content_type = request.headers.get("content-type", "")
         body = await body_of(request, LARGEST_FILE)
         what = f"the body of {request.url.path}"
-        return await self._office.in_worker(lambda: parsed(_uploaded(body, content_type), what))
+        return await self._office.in_worker(lambda: parsed_export(_uploaded(body, content_type), what))
 
 
 def _file_name(asked: str) -> str:

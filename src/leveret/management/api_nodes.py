@@ -45,10 +45,16 @@ def routes(office: Office) -> list[Route]:
         _refuse_stranger(office, request)
         return object_answer(request, {"memory": _memory(office, await readings.take())})
 
+    async def shares(request: Request) -> Response:
+        refuse_unless_role(request, MONITORING)
+        _refuse_stranger(office, request)
+        return object_answer(request, {"memory": _shares(_memory(office, await readings.take()))})
+
     return [
         Route("/api/nodes", list_all),
         Route("/api/nodes/{name}", show),
         Route("/api/nodes/{name}/memory", memory),
+        Route("/api/nodes/{name}/memory/relative", shares),
     ]
 
 
@@ -129,3 +135,9 @@ def _memory(office: Office, reading: Reading) -> Told:
         "total": {"rss": total, "allocated": total, "erlang": total},
         "strategy": "rss",
     }
+
+
+def _shares(memory: Told) -> Told:
+    """Of the whole, in hundredths, rounded up as RabbitMQ does."""
+    total = max(memory["total"]["rss"], 1)
+    return {"total": 100} | {part: -(-memory[part] * 100 // total) for part in ("queue_procs", "other_system")}

@@ -1,6 +1,7 @@
 """Everything at a glance, and small facts that tools ask for before all else.
 
-Who may not see all virtual hosts is told of the sums over those that it may enter, and nothing of the node.
+Who may not see all virtual hosts is told of the sums over those that it may enter, of its own connections, and nothing
+of the node.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from leveret.auth.users import User
 from leveret.management.answers import done, json_answer
+from leveret.management.bodies import object_of
 from leveret.management.connection_view import Told
+from leveret.management.doors import refuse_bad_name
 from leveret.management.listing import object_answer
 from leveret.management.node_facts import (
+    CLUSTER_NAME,
     ERLANG_VERSION,
     RABBITMQ_VERSION,
+    cluster_name,
     contexts,
     exchange_types,
     listeners,
@@ -33,8 +39,9 @@ from leveret.management.roles import (
     visible_vhosts,
 )
 from leveret.management.samples import windows_of
+from leveret.management.settling import settled
 from leveret.management.stats import INTERVAL, KEPT, MINUTES, RECENT
-from leveret.management.totals import Totals
+from leveret.management.totals import Totals, open_connections
 from leveret.version import VERSION
 
 LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
@@ -45,9 +52,17 @@ def routes(office: Office) -> list[Route]:
     async def overview(request: Request) -> Response:
         return object_answer(request, _overview(office, request))
 
-    async def cluster_name(request: Request) -> Response:
+    async def show_name(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return json_answer({"name": office.broker.node_name})
+        return json_answer({"name": cluster_name(office.broker)})
+
+    async def name_cluster(request: Request) -> Response:
+        refuse_unless_role(request, ADMINISTRATOR)
+        given = (await object_of(request, required=["name"]))["name"]
+        refuse_bad_name(given, "name")
+        office.broker.parameters.put(CLUSTER_NAME, given)
+        await settled(office.broker)
+        return done()
 
     async def nothing(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
@@ -64,7 +79,8 @@ def routes(office: Office) -> list[Route]:
 
     return [
         Route("/api/overview", overview),
-        Route("/api/cluster-name", cluster_name),
+        Route("/api/cluster-name", show_name),
+        Route("/api/cluster-name", name_cluster, methods=["PUT"]),
         Route("/api/extensions", nothing),
         Route("/api/feature-flags", nothing),
         Route("/api/deprecated-features", nothing),
@@ -90,10 +106,10 @@ def _overview(office: Office, request: Request) -> Told:
             "detailed": [KEPT_FOR[0]],
         },
         "exchange_types": exchange_types(office),
-        "cluster_name": office.broker.node_name,
+        "cluster_name": cluster_name(office.broker),
         "message_stats": counted["message_stats"],
         "queue_totals": {key: value for key, value in counted.items() if key.removesuffix("_details") in LENGTHS},
-        "object_totals": _objects(totals, names),
+        "object_totals": _objects(totals, names) | ({} if sees_all else _own_peers(office, user)),
         "statistics_db_event_queue": 0,
         "node": office.broker.node_name,
     }
@@ -120,3 +136,9 @@ def _objects(totals: Totals, names: Iterable[str]) -> dict[str, Any]:
         name: sum(getattr(vhost, name) for vhost in vhosts)
         for name in ("channels", "connections", "consumers", "exchanges", "queues")
     }
+
+
+def _own_peers(office: Office, user: User) -> dict[str, Any]:
+    """As many as are listed for this user (api_connections.py)."""
+    own = [each for each in open_connections(office.broker) if each.user.name == user.name]
+    return {"connections": len(own), "channels": sum(len(each.channels) for each in own)}

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from leveret.management.answers import done, json_answer
 from leveret.management.bodies import body_of, whole_number_of
-from leveret.management.errors import Problem
+from leveret.management.errors import TooSlow
 from leveret.management.office import Office
 from leveret.management.stream_doors import LARGEST_PIECE, StreamDoors, peer_name
 from leveret.management.tunnels import POLL, Tunnel, Tunnels
@@ -24,12 +24,6 @@ PATH = "/api/tunnel"
 SOCKET = "leveret.socket"  # key of a request's state
 KNOWN_OF_A_SOCKET = ("peername", "sockname", "ssl_object")
 SLOWEST = 30.0  # seconds for the body of a POST: nobody has logged in for it
-NOT_KEPT = {"Cache-Control": "no-store"}
-
-
-class TooSlow(Problem):
-    status, word = 408, "too_slow"
-    headers = {"Connection": "close"}
 
 
 def routes(office: Office) -> list[Route]:
@@ -81,7 +75,7 @@ class Mouth:
             finally:
                 gone.cancel()
             kind = "application/octet-stream"
-            return Response(data, 200, NOT_KEPT, kind) if data else Response(status_code=204, headers=NOT_KEPT)
+            return Response(data, 200, media_type=kind) if data else done()
 
     async def leave(self, request: Request) -> Response:
         with self._asked(request) as tunnel:

@@ -1,19 +1,20 @@
 """What a request says: its body, and the values in it and in its query.
 
-JSON can say more than can be stored and told again: half characters, texts with a zero byte, tables nested without
-end. All of that is refused here, with the name of what was wrong.
+JSON, as Python reads it, can say more than can be stored and told again: half characters, texts with a zero byte,
+numbers that are none, tables nested without end. All of that is refused here, with the name of what was wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+import math
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
-from leveret.management.errors import BadRequest, TooLarge
+from leveret.management.errors import BadRequest, TooLarge, TooSlow
 
 Json = dict[str, Any]
 
@@ -21,6 +22,7 @@ SILENCE = 60.0  # seconds that a client may take for its next bytes
 LARGEST = (1 << 63) - 1
 LARGEST_BODY = 1 << 20
 DEEPEST = 32  # tables and lists within each other
+DEEPEST_IN_EXPORT = DEEPEST + 4  # the file, a section and an object of it stand around what was declared
 
 
 # ---- bodies
@@ -36,7 +38,8 @@ async def parts_of(request: Request) -> AsyncIterator[bytes]:
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise ClientDisconnect from None
+            silent = f"the body of {request.url.path} did not go on for {SILENCE:g} s"
+            raise TooSlow(f"{silent}: send it in one go") from None
         if part:
             yield part
 
@@ -69,13 +72,21 @@ async def object_of(request: Request, *, required: Iterable[str] = (), may_be_em
 def parsed(body: bytes, what: str) -> Json:
     """The JSON object, sound all through. Works on plain values: may run in a thread."""
     value = _object(body, what)
-    _refuse_unsound(value, what)
+    _refuse_unsound(value, what, DEEPEST, is_sound)
+    return value
+
+
+def parsed_export(body: bytes, what: str) -> Json:
+    """Definitions, which lie in a file deeper than where they came from, and whose names AMQP let pass with zero bytes.
+    Whoever takes a text out of it that is no name of AMQP's looks whether it is sound."""
+    value = _object(body, what)
+    _refuse_unsound(value, what, DEEPEST_IN_EXPORT, has_whole_characters)
     return value
 
 
 def _object(body: bytes, what: str) -> Json:
     try:
-        value = json.loads(body)
+        value = json.loads(body, parse_constant=_no_number, parse_float=_number)
     except (ValueError, RecursionError) as problem:
         raise BadRequest(f"{what} is not JSON: {problem}") from None
     if not isinstance(value, dict):
@@ -83,12 +94,21 @@ def _object(body: bytes, what: str) -> Json:
     return value
 
 
-def _refuse_unsound(value: object, what: str) -> None:
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _no_number(text)
+
+
+def _refuse_unsound(value: object, what: str, deepest: int, is_good: Callable[[str], bool]) -> None:
     level: list[object] = [value]
-    for _ in range(DEEPEST):
+    for _ in range(deepest):
         inner: list[object] = []
         for each in level:
-            if isinstance(each, str) and not is_sound(each):
+            if isinstance(each, str) and not is_good(each):
                 raise BadRequest(f"{what} has a text with a zero byte or half a character: {shown(each)}")
             if isinstance(each, Mapping):
                 inner += [*each.keys(), *each.values()]
@@ -96,7 +116,7 @@ def _refuse_unsound(value: object, what: str) -> None:
                 inner += each
         level = inner
     if level:
-        raise BadRequest(f"{what} is nested deeper than {DEEPEST} levels: make it flatter")
+        raise BadRequest(f"{what} is nested deeper than {deepest} levels: make it flatter")
 
 
 # ---- values
@@ -111,7 +131,11 @@ def text_of(given: Mapping[str, object], name: str, default: str | None = None) 
 
 def is_sound(text: str) -> bool:
     """No zero byte, and no half of a character, which could not be stored and told again."""
-    return "\x00" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+    return "\x00" not in text and has_whole_characters(text)
+
+
+def has_whole_characters(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def whole_number_of(

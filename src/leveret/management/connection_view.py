@@ -1,4 +1,7 @@
-"""Connections, channels and consumers as JSON, by the names that RabbitMQ's management gives their facts."""
+"""Connections, channels and consumers as JSON, by the names that RabbitMQ's management gives their facts.
+
+What clients tell of themselves is shown without the secrets that some of them put there.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from leveret.auth.mechanisms import certificate_name
 from leveret.delivery.consumer import UNLIMITED, Consumer
 from leveret.delivery.single_active import SingleActive
 from leveret.errors import AmqpError
+from leveret.logs import without_secrets
 from leveret.management.message_view import plain
 from leveret.management.samples import NO_WINDOWS, Windows
 from leveret.management.stats import Stats
@@ -61,7 +65,7 @@ def connection_view(stats: Stats, connection: Connection, windows: Windows = NO_
         "timeout": connection.heartbeat,
         "frame_max": connection.frame_max,
         "channel_max": connection.channel_max,
-        "client_properties": plain(connection.client_properties),
+        "client_properties": _harmless("", plain(connection.client_properties)),
         "recv_cnt": peer.reads,
         "send_cnt": peer.writes,
         "send_pend": peer.unsent(),
@@ -69,8 +73,16 @@ def connection_view(stats: Stats, connection: Connection, windows: Windows = NO_
         **stats.of_connection(connection, windows),
     }
     if connection.client_name is not None:
-        told["user_provided_name"] = connection.client_name
+        told["user_provided_name"] = _harmless("", connection.client_name)
     return told
+
+
+def _harmless(name: str, value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _harmless(key.lower(), member) for key, member in value.items()}
+    if isinstance(value, list):
+        return [_harmless(name, member) for member in value]
+    return without_secrets(name, value)
 
 
 def state_of(connection: Connection) -> str:

@@ -99,7 +99,7 @@ def queue_row(queue: ClassicQueue) -> Row | None:
 
 
 def exchange_row(vhost: Vhost, exchange: Exchange) -> Row | None:
-    if not exchange.durable or exchange.internal or not exchange.name or exchange.name in PREDECLARED_NAMES:
+    if not exchange.durable or not exchange.name or exchange.name in PREDECLARED_NAMES:
         return None
     return {
         "name": exchange.name,
@@ -107,7 +107,7 @@ def exchange_row(vhost: Vhost, exchange: Exchange) -> Row | None:
         "type": exchange.kind,
         "durable": True,
         "auto_delete": exchange.auto_delete,
-        "internal": False,
+        "internal": exchange.internal,
         "arguments": dict(exchange.arguments),
     }
 

@@ -4,7 +4,7 @@ Theory of operation. Every object of the file is looked at in the order in which
 permissions, parameters, policies, exchanges, queues, bindings (import_checks.py, import_topology.py). Each look yields
 a step, with the change it would make, or a problem. A later object may lean on an earlier one that is planned only. If
 there is any problem nothing is changed at all, and the whole list of problems is the answer. A dry run ends with the
-plan.
+plan. A file with nothing but problems is not read to its end.
 
 Both passes give other work its turns. So somebody else may change something between them: the first step that then
 fails ends the import, and the answer says how far it came. Imports wait for each other.
@@ -13,11 +13,12 @@ fails ends the import, and the answer says how far it came. Imports wait for eac
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from leveret.auth.passwords import hash_password
 from leveret.errors import AmqpError, LeveretError
 from leveret.management.bodies import shown
+from leveret.management.doors import LONGEST_NAME
 from leveret.management.errors import BadRequest, Conflict
 from leveret.management.import_checks import (
     check_global_parameter,
@@ -58,6 +59,7 @@ FACTS = {  # of the export itself
     "original_vhost_name",
     "explanation",
 }
+MOST_PROBLEMS = 10_000
 REMEDIES = {
     "vhosts": "give it a name and a description that can be kept, or leave it out",
     "users": "correct it in the file, or leave it out and make the user with a new password",
@@ -79,12 +81,16 @@ async def planned(office: Office, definitions: Row, into: str | None, *, hashes:
     wanted = [section for section in CHECKS if into is None or section in OF_A_VHOST]
     plan.ignored = sorted(definitions.keys() - FACTS - {*wanted})
     turn = Turn()
+    looked_at = 0
     for section in wanted:
         rows = definitions.get(section) or []
         if not isinstance(rows, list):
             raise BadRequest(f"'{section}' must be a list: it is {shown(rows)}")
         for row in rows:
             _look_at(plan, section, row)
+            looked_at += 1
+            if len(plan.problems) >= MOST_PROBLEMS:
+                _refuse_problems(plan, f"{len(plan.problems)} of its first {looked_at} objects cannot be taken")
             if plan.to_hash is not None:
                 await _hash(office, plan, hashes=hashes)
             await turn.rest()
@@ -115,8 +121,14 @@ async def _hash(office: Office, plan: Plan, *, hashes: bool) -> None:
 
 def _problem(section: str, row: object, cause: str, remedy: str) -> Row:
     given: dict[str, Any] = row if isinstance(row, dict) else {}
-    told: Row = {key: given[key] for key in ("name", "user", "source", "destination", "component") if key in given}
-    return {"kind": section, **told, "vhost": given.get("vhost"), "cause": cause, "remedy": remedy}
+    named = [key for key in ("name", "user", "source", "destination", "component") if key in given]
+    told: Row = {key: _in_short(given[key]) for key in (*named, "vhost") if key in given}
+    return {"kind": section, "vhost": None, **told, "cause": cause, "remedy": remedy}
+
+
+def _in_short(value: object) -> object:
+    """A name, and what stands in its place: that may be anything of any size."""
+    return value if value is None or (isinstance(value, str) and len(value) <= LONGEST_NAME) else shown(value)
 
 
 def _text(problem: LeveretError) -> str:
@@ -125,12 +137,15 @@ def _text(problem: LeveretError) -> str:
 
 def refuse_problems(plan: Plan) -> None:
     if plan.problems:
-        number = len(plan.problems)
-        raise BadRequest(
-            f"nothing was imported: {number} of the objects cannot be taken, see 'problems'; ?dry_run=true shows the "
-            f"whole plan. The first: {plan.problems[0]['cause']}",
-            problems=plan.problems,
-        )
+        _refuse_problems(plan, f"{len(plan.problems)} of the objects cannot be taken")
+
+
+def _refuse_problems(plan: Plan, how_many: str) -> NoReturn:
+    raise BadRequest(
+        f"nothing was imported: {how_many}, see 'problems'; ?dry_run=true shows the whole plan. The first: "
+        f"{plan.problems[0]['cause']}",
+        problems=plan.problems,
+    )
 
 
 async def carry_out(office: Office, plan: Plan) -> None:

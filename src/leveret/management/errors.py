@@ -51,6 +51,11 @@ class NotThere(Problem):
     status, word = 404, "not_found"
 
 
+class TooSlow(Problem):
+    status, word = 408, "too_slow"
+    headers = {"Connection": "close"}
+
+
 class Conflict(Problem):
     status, word = 409, "conflict"
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import PREDECLARED, Vhost
 from leveret.errors import LeveretError
-from leveret.management.bodies import shown, text_of
+from leveret.management.bodies import has_whole_characters, shown
 from leveret.management.doors import LONGEST_NAME, refuse_bad_name
 from leveret.management.errors import BadRequest
 from leveret.management.listing import Row
@@ -94,7 +94,18 @@ def name_in(row: Row, key: str = "name") -> str:
 
 
 def short_text_in(row: Row, name: str) -> str:
-    text = text_of(row, name)
+    """As AMQP has it: up to 255 bytes, of which none need be a letter."""
+    text = row.get(name)
+    if not isinstance(text, str) or not has_whole_characters(text):
+        raise BadRequest(f"'{name}' must be text: it is {shown(text)}")
     if len(text.encode()) > LONGEST_NAME:
         raise BadRequest(f"'{name}' is longer than {LONGEST_NAME} bytes: {shown(text)}")
     return text
+
+
+def amqp_name_in(row: Row, key: str = "name") -> str:
+    """Of an exchange or a queue."""
+    name = row.get(key)
+    if not isinstance(name, str) or not has_whole_characters(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
+        raise BadRequest(f"'{key}' must be a text of 1 to {LONGEST_NAME} bytes: it is {shown(name)}")
+    return name

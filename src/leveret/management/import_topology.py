@@ -13,7 +13,7 @@ from leveret.broker.equivalence import check_same_exchange, check_same_queue
 from leveret.broker.vhost import refuse_reserved
 from leveret.management.bodies import shown, text_of, truth_of
 from leveret.management.errors import BadRequest
-from leveret.management.import_plan import Impossible, Plan, Step, name_in, short_text_in
+from leveret.management.import_plan import Impossible, Plan, Step, amqp_name_in, short_text_in
 from leveret.management.listing import Row
 from leveret.management.parameter_facts import vhost_limits_of
 from leveret.queues.kinds import refuse_kind
@@ -23,7 +23,7 @@ from leveret.wire.fields import encode_table
 
 
 def check_exchange(plan: Plan, row: Row) -> Step:
-    name, vhost = name_in(row), plan.vhost_of(row)
+    name, vhost = amqp_name_in(row), plan.vhost_of(row)
     kind, arguments = text_of(row, "type"), _arguments(row)
     flags = {key: truth_of(row, key, default=key == "durable") for key in ("durable", "auto_delete", "internal")}
     wanted = plan.broker.exchange_types.make(kind, name, **flags, arguments=arguments)
@@ -42,7 +42,7 @@ def check_exchange(plan: Plan, row: Row) -> Step:
 
 
 def check_queue(plan: Plan, row: Row) -> Step:
-    name, vhost = name_in(row), plan.vhost_of(row)
+    name, vhost = amqp_name_in(row), plan.vhost_of(row)
     arguments = _arguments(row)
     durable, auto_delete = truth_of(row, "durable", default=True), truth_of(row, "auto_delete")
     refuse_kind(QueueOptions.of(arguments, durable), auto_delete, is_named=True)
@@ -93,7 +93,7 @@ def check_binding(plan: Plan, row: Row) -> Step:
 
 
 def _destination(row: Row) -> Destination:
-    kind, name = row.get("destination_type"), name_in(row, "destination")
+    kind, name = row.get("destination_type"), amqp_name_in(row, "destination")
     if kind == "queue":
         return Destination("queue", name)
     if kind == "exchange":

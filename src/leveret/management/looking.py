@@ -7,14 +7,16 @@
     &death.reason=rejected        how it died first: reason, queue, exchange, routing_key
 
 All of them must hold. A look has its end: by the messages it shows, those it looks at, their bytes, and its time. It
-takes fewer messages at a time where they are large, since each has to be read for it.
+takes fewer messages at a time where they are large, since each has to be read for it, and where it is slow with them,
+since everybody else waits meanwhile.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
+from time import perf_counter
+from typing import NamedTuple, Protocol
 
 from leveret.broker.errands import Errands
 from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
@@ -34,6 +36,8 @@ HEADER = "headers."
 MOST_LOOKED_AT = 200_000  # messages
 MOST_BYTES = 16 << 20  # of what is shown
 STEP_BYTES = 128 << 10  # of what is looked into at once
+STEP_SECONDS = 0.002  # of looking at once: a message that comes meanwhile waits that long
+FIRST_STEP = 20  # messages
 SECONDS = 30.0
 NOTHING = object()
 
@@ -81,6 +85,32 @@ class Sieve(NamedTuple):
     def _has_headers(self, message: Message) -> bool:
         headers = headers_of(message)
         return all(name in headers and _shown(headers[name]) == text for name, text in self.headers)
+
+
+class Takes(Protocol):
+    def takes(self, message: Message) -> bool:
+        """Whether the message is wanted."""
+
+
+class TimedSieve:
+    """A sieve that knows when it has worked for long enough: headers by the dozen, or JSON, take their time."""
+
+    def __init__(self, sieve: Takes) -> None:
+        self._sieve = sieve
+        self._seconds = 0.0
+
+    def takes(self, message: Message) -> bool:
+        began = perf_counter()
+        is_wanted = self._sieve.takes(message)
+        self._seconds += perf_counter() - began
+        return is_wanted
+
+    def is_tired(self) -> bool:
+        """After that it is fresh again."""
+        if self._seconds < STEP_SECONDS:
+            return False
+        self._seconds = 0.0
+        return True
 
 
 def sieve_of(query: Mapping[str, str]) -> Sieve | None:
@@ -143,10 +173,11 @@ class Look(Browse):
     """``await look.until_over()``, then ``found`` has the messages. ``is_complete``: it came to the queue's end."""
 
     def __init__(self, queue: ClassicQueue, errands: Errands, sieve: Sieve | None, limit: int) -> None:
-        self._sieve = sieve
+        self._sieve = None if sieve is None else TimedSieve(sieve)
         self._shown_bytes = self._seen_bytes = 0
         self._ending = JobEnd()
-        super().__init__(queue, errands, Scope(self._wants, limit, self._ending.tell))
+        is_tired = None if self._sieve is None else self._sieve.is_tired
+        super().__init__(queue, errands, Scope(self._passes, limit, self._ending.tell, is_tired=is_tired))
 
     @property
     def is_complete(self) -> bool:
@@ -156,11 +187,13 @@ class Look(Browse):
         await self._ending.of(self, SECONDS)
 
     def pace(self) -> int:
-        if self._sieve is None or not self.looked_at:
-            return STEP if self._sieve is None else 20
-        return max(1, min(STEP, STEP_BYTES * self.looked_at // max(self._seen_bytes, 1)))
+        if self._sieve is None:
+            return STEP
+        if not self._seen_bytes:
+            return FIRST_STEP
+        return max(1, min(STEP, STEP_BYTES * self.looked_at // self._seen_bytes))
 
-    def _wants(self, message: Message) -> bool:
+    def _passes(self, message: Message) -> bool:
         if self.looked_at > MOST_LOOKED_AT or self._shown_bytes > MOST_BYTES:
             self.looked_at -= 1
             self.cancel()

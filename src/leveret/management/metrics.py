@@ -54,7 +54,7 @@ from leveret.management.metric_families import (
     ObjectFamily,
     Value,
 )
-from leveret.management.node_facts import ERLANG_VERSION, RABBITMQ_VERSION, Readings
+from leveret.management.node_facts import ERLANG_VERSION, RABBITMQ_VERSION, Readings, cluster_name
 from leveret.management.office import Office
 from leveret.management.roles import MONITORING, refuse_unless_role
 from leveret.management.totals import open_connections
@@ -172,7 +172,7 @@ class Exposition:
         )
         identity = (
             ("rabbitmq_node", node),
-            ("rabbitmq_cluster", node),
+            ("rabbitmq_cluster", cluster_name(self._office.broker)),
             ("rabbitmq_cluster_permanent_id", node),
             ("rabbitmq_endpoint", endpoint),
         )

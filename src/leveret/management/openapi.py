@@ -41,7 +41,7 @@ DESCRIBED: Operations = {**NODE, **TOPOLOGY, **MESSAGES, **ADMINISTRATION, **PIP
 ANSWERED = ("GET", "PUT", "POST", "DELETE", "PATCH")  # HEAD is as GET
 UNTOLD = "Undescribed"
 
-USUAL_ERRORS = (400, 401, 403, 404, 409, 413, 503)
+USUAL_ERRORS = (400, 401, 403, 404, 408, 409, 413, 503)
 SECURITY = {
     "basic": {"type": "http", "scheme": "basic"},
     "session": {
@@ -165,7 +165,7 @@ def _can_end_with(status: int, endpoint: Endpoint, described: Operation) -> bool
         return "{" in endpoint.path
     if status == 409:
         return endpoint.method != "GET"
-    if status == 413:
+    if status in (408, 413):
         return described.body is not None
     return True
 

@@ -206,5 +206,6 @@ ADMINISTRATION: Operations = {
     "DELETE /api/user-limits/{user}/{name}": limits.deletes("Take a limit away", ADMIN, parts=USER_LIMIT),
     # ---- definitions
     **_definitions("/api/definitions", "the broker"),
+    **_definitions("/api/all-configuration", "the broker, by the old name"),
     **_definitions("/api/definitions/{vhost}", "a virtual host"),
 }

@@ -33,6 +33,7 @@ overview = Resource("Overview")
 health = Resource("Health")
 metrics = Resource("Metrics")
 login = Resource("Login")
+links = Resource("Links")
 tunnel = Resource("Tunnel")
 
 WELL = Answer("All is well", record({"status": text(one_of=("ok",))}))
@@ -46,7 +47,6 @@ AT = Query("at", whole("Which byte of its way is the first of the request"), req
 DIGS = EVERYBODY._replace(note="AMQP logs in inside the tunnel.")
 CLOSED = {410: Answer("The broker has closed the connection in the tunnel", ERROR_ANSWERS[410].schema)}
 TOO_MANY = {429: Answer("There are too many tunnels, or connections", ERROR_ANSWERS[410].schema)}
-TOO_SLOW = {408: Answer("The body did not come in time", ERROR_ANSWERS[410].schema)}
 
 
 def _check(summary: str, **parts: dict[str, object]) -> Operation:
@@ -68,15 +68,25 @@ NODE: Operations = {
     "GET /api/auth": login.shows("Ways to log in besides a password", VIEWER),
     "GET /api/openapi.json": overview.shows("This document", VIEWER),
     "GET /api/overview": overview.shows("Everything at a glance", VIEWER, *COLUMNS, *WINDOWS),
-    "GET /api/cluster-name": overview.shows("The name of the node", VIEWER),
+    "GET /api/cluster-name": overview.shows("The name that was given, or that of the node", VIEWER),
+    "PUT /api/cluster-name": overview.does(
+        "Give a name", ADMIN, {204: DONE}, body=Body(record({"name": name("For people and dashboards")}))
+    ),
     "GET /api/extensions": overview.does("Extensions of the page; there are none", VIEWER, {200: ROWS}),
     "GET /api/feature-flags": overview.does("Feature flags; there are none", VIEWER, {200: ROWS}),
     "GET /api/deprecated-features": overview.does("Deprecated features; there are none", VIEWER, {200: ROWS}),
     "GET /api/deprecated-features/used": overview.does("Those in use; there are none", VIEWER, {200: ROWS}),
+    "GET /api/shovels": links.lists("Shovels; there are none", MONITOR),
+    "GET /api/shovels/{vhost}": links.lists("Shovels of a virtual host; there are none", MONITOR),
+    "GET /api/federation-links": links.lists("Federation links; there are none", MONITOR),
+    "GET /api/federation-links/state/{state}": links.lists("Those in this state; there are none", MONITOR),
+    "GET /api/federation-links/{vhost}": links.lists("Those of a virtual host; there are none", MONITOR),
+    "GET /api/federation-links/{vhost}/state/{state}": links.lists("Those in this state; there are none", MONITOR),
     "POST /api/rebalance/queues": overview.does("Spread queues over nodes: one has all", ADMIN, {204: DONE}),
     "GET /api/nodes": overview.lists("All nodes: one", MONITOR, *WINDOWS),
     "GET /api/nodes/{name}": overview.shows("The node: memory, disk, files, rates", MONITOR, *COLUMNS, *WINDOWS),
     "GET /api/nodes/{name}/memory": overview.shows("What uses the memory", MONITOR, *COLUMNS),
+    "GET /api/nodes/{name}/memory/relative": overview.shows("The same in hundredths", MONITOR, *COLUMNS),
     "GET /api/plugins": overview.lists("What RabbitMQ has as plugins, and is built in here", ADMIN),
     "GET /api/plugins/{name}": overview.shows("A plugin: whether it is on, and who uses it", ADMIN, *COLUMNS),
     "PUT /api/plugins/{name}": overview.shows("Enable a plugin", ADMIN),
@@ -90,10 +100,8 @@ NODE: Operations = {
     "GET /api/health/checks/node-is-mirror-sync-critical": _check("No mirror hangs on this node"),
     "GET /api/health/checks/certificate-expiration/{within}/{unit}": _check("The certificate lasts so long", **SPAN),
     "GET /api/health/checks/is-in-service": _check("The node serves clients"),
-    "GET /api/healthchecks/node": health.does("Everything at once", MONITOR, {200: WELL, 503: FAILED}),
-    "GET /api/healthchecks/node/{name}": health.does(
-        "Everything at once, of this node", MONITOR, {200: WELL, 503: FAILED}, parts={"name": name()}
-    ),
+    "GET /api/healthchecks/node": _check("Everything at once"),
+    "GET /api/healthchecks/node/{name}": _check("Everything at once, of this node", name=name()),
     "GET /api/aliveness-test/{vhost}": health.does(
         "Publish a message and get it",
         does("configure queue aliveness-test", "read queue aliveness-test", "write exchange amq.default"),
@@ -116,7 +124,7 @@ NODE: Operations = {
         {201: Answer("Its id, and how many bytes it takes at once", ROW), **TOO_MANY},
     ),
     "POST /api/tunnel/{id}": tunnel.does(
-        "Bytes for the broker", DIGS, {204: DONE, **CLOSED, **TOO_SLOW}, AT, body=Body(BYTES, kinds=(RAW,))
+        "Bytes for the broker", DIGS, {204: DONE, **CLOSED}, AT, body=Body(BYTES, kinds=(RAW,))
     ),
     "GET /api/tunnel/{id}": tunnel.does(
         "Bytes from the broker, waited for",

@@ -42,7 +42,7 @@ DECLARED_EXCHANGE = record(
 BINDING = record(routing_key=text(longest=255), arguments=table())
 DEAD_LETTERS = "With x-dead-letter-exchange also read on the queue and write on that exchange."
 ALTERNATE = "With alternate-exchange also read on the exchange and write on that one."
-OWN_OR_ALL = VIEWER._replace(note="Shows own connections; to monitoring and administrator those of all users.")
+OWN_OR_ALL = VIEWER._replace(note="Shows what is the own; to monitoring and administrator that of all users.")
 OWN_OR_ADMIN = VIEWER._replace(note="Of other users for administrator only.")
 BIND = ("write destination", "read exchange {source}")
 
@@ -114,12 +114,12 @@ TOPOLOGY: Operations = {
     "GET /api/connections/username/{user}": connections.lists("Connections of a user", OWN_OR_ALL, *WINDOWS),
     "DELETE /api/connections/username/{user}": connections.deletes("Close all connections of a user", OWN_OR_ADMIN),
     "GET /api/connections/{name}": connections.shows("A connection", OWN_OR_ALL, *COLUMNS, *WINDOWS),
-    "DELETE /api/connections/{name}": connections.deletes("Close a connection; X-Reason tells it why", OWN_OR_ALL),
+    "DELETE /api/connections/{name}": connections.deletes("Close a connection; X-Reason tells it why", OWN_OR_ADMIN),
     "GET /api/connections/{name}/channels": connections.lists("Channels of a connection", OWN_OR_ALL, *WINDOWS),
     "GET /api/vhosts/{vhost}/connections": connections.lists("Connections to a virtual host", SEES, *WINDOWS),
     "GET /api/channels": connections.lists("Channels", OWN_OR_ALL, *WINDOWS),
     "GET /api/channels/{name}": connections.shows("A channel", OWN_OR_ALL, *COLUMNS, *WINDOWS),
     "GET /api/vhosts/{vhost}/channels": connections.lists("Channels in a virtual host", SEES, *WINDOWS),
-    "GET /api/consumers": connections.lists("Consumers", VIEWER),
-    "GET /api/consumers/{vhost}": connections.lists("Consumers in a virtual host", SEES),
+    "GET /api/consumers": connections.lists("Consumers", OWN_OR_ALL),
+    "GET /api/consumers/{vhost}": connections.lists("Consumers in a virtual host", SEES._replace(note=OWN_OR_ALL.note)),
 }

@@ -177,6 +177,7 @@ ERROR_ANSWERS = {
         401: "Not logged in, or not a user of the management",
         403: "The user lacks a tag, a permission, or access to the virtual host",
         404: "Something that the path or the request names is not there",
+        408: "The body did not come in time",
         409: "It contradicts what is there",
         410: "Retention has taken messages of the range",
         413: "The body is too large",

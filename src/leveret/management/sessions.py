@@ -10,6 +10,7 @@ that our own page sent it: by an ``Origin`` that fits, or by ``X-Requested-With`
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 
@@ -24,7 +25,7 @@ from leveret.clock import Clock
 from leveret.logs import get_log
 from leveret.management.answers import done, json_answer
 from leveret.management.bodies import json_of, text_of
-from leveret.management.errors import NotLoggedIn, Refused
+from leveret.management.errors import NotLoggedIn, Refused, TooSlow
 from leveret.management.login import Login, logged_in
 from leveret.management.roles import MANAGEMENT, ROLES, has_role
 
@@ -35,6 +36,7 @@ LONGEST = 12 * 60 * 60.0  # seconds from the login on, whatever is done
 MOST_OF_A_USER = 50
 MOST = 2_000
 LARGEST_LOGIN = 8 << 10
+SLOWEST_LOGIN = 10.0  # seconds for the body: nobody has logged in for it
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 PAGE_HEADER = "x-requested-with"
 
@@ -120,7 +122,11 @@ class Desk:
 
     async def log_in(self, request: Request) -> Response:
         refuse_other_sites(request)
-        given = await json_of(request, LARGEST_LOGIN)
+        try:
+            async with asyncio.timeout(SLOWEST_LOGIN):
+                given = await json_of(request, LARGEST_LOGIN)
+        except TimeoutError:
+            raise TooSlow(f"the login did not come within {SLOWEST_LOGIN:g} s: send it in one go") from None
         credentials = Credentials(text_of(given, "username"), text_of(given, "password"))
         user = await logged_in(self._login, credentials, peer_of(request), self._loopback_users)
         if user is None:

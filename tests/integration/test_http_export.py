@@ -1,0 +1,96 @@
+"""S4-71: what is exported from one broker makes another one the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from leveret import Broker
+from leveret.management import definitions_import
+from leveret.routing.bindings import Binding, Destination
+from tests.support.http_api import QUIET
+from tests.support.management_api import ManagementApi, as_guest
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(QUIET) as broker:
+        yield broker
+
+
+@pytest.fixture
+def admin(broker: Broker) -> ManagementApi:
+    return as_guest(broker)
+
+
+def test_s4_71_an_exchange_that_only_exchanges_publish_to_comes_back(admin: ManagementApi) -> None:
+    """RabbitMQ exports internal exchanges too: without one, what is bound to it would get nothing after a move."""
+    admin.put("exchanges/%2F/outer", {"type": "fanout", "durable": True})
+    admin.put("exchanges/%2F/inner", {"type": "direct", "durable": True, "internal": True})
+    admin.post("bindings/%2F/e/outer/e/inner", {"routing_key": "k"})
+    status, found = admin.get("definitions")
+    assert status == 200
+    with Broker(QUIET) as another:
+        other = as_guest(another)
+        assert other.post("definitions", found) == (204, None)
+        assert other.get("exchanges/%2F/inner")[1]["internal"] is True
+        assert len(other.get("bindings/%2F/e/outer/e/inner")[1]) == 1
+
+
+def test_s4_71_definitions_have_their_old_path_too(admin: ManagementApi) -> None:
+    assert admin.get("all-configuration") == admin.get("definitions")
+    assert admin.post("all-configuration", {"vhosts": [{"name": "new"}]}) == (204, None)
+    assert admin.get("vhosts/new")[0] == 200
+
+
+def test_s4_71_names_of_any_characters_come_back(broker: Broker, admin: ManagementApi) -> None:
+    """AMQP takes a zero byte in a name: nobody who declares such a queue can spoil the export of everybody else."""
+    names = ["\x00", "a\x00b", "\r\n", "%2F", "a/b", "..", "'\"<x>", "\u202e", " ", "\ufeff", "🐇"]
+
+    def declare() -> None:
+        vhost = broker.node.broker.vhosts["/"]
+        for name in names:
+            vhost.declare_exchange(name, "direct", durable=True)
+            vhost.declare_queue(name, durable=True, arguments={"x-own": name})
+            vhost.bind(Binding(name, Destination("queue", name), name, {"own": name}))
+
+    broker.call(declare)
+    status, found = admin.get("definitions")
+    assert status == 200
+    with Broker(QUIET) as another:
+        other = as_guest(another)
+        assert other.post("definitions", found) == (204, None)
+        again = other.get("definitions")[1]
+    for section in ("exchanges", "queues", "bindings"):
+        assert again[section] == found[section]
+        assert len(found[section]) == len(names)
+
+
+@pytest.mark.parametrize("section", ["queues", "exchanges"])
+@pytest.mark.parametrize("name", ["", "\ud800", "x" * 256, "é" * 128, None, 5])
+def test_s4_71_what_amqp_takes_for_no_name_is_told(admin: ManagementApi, section: str, name: object) -> None:
+    status, answer = admin.post("definitions", {section: [{"name": name, "vhost": "/", "type": "direct"}]})
+    assert (status, answer["error"]) == (400, "bad_request")
+
+
+# ---- what is no export
+
+
+def test_s4_71_a_file_that_is_hopeless_is_not_read_to_its_end(
+    admin: ManagementApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its problems would be an answer of many times its size."""
+    monkeypatch.setattr(definitions_import, "MOST_PROBLEMS", 3)
+    for query in ("", "?dry_run=true"):
+        status, answer = admin.post(f"definitions{query}", {"queues": [[]] * 10})
+        assert (status, answer["error"]) == (400, "bad_request")
+        assert "3 of its first 3 objects cannot be taken" in answer["reason"]
+        assert len(answer["problems"]) == 3
+
+
+def test_s4_71_a_problem_names_its_object_in_short(admin: ManagementApi) -> None:
+    _, answer = admin.post("definitions", {"queues": [{"name": "x" * 5_000, "vhost": ["/"] * 5_000}]})
+    (problem,) = answer["problems"]
+    assert problem["name"].startswith('"xxx')
+    assert len(str(answer)) < 2_000
