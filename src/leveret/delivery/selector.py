@@ -110,6 +110,7 @@ JMS_NAMES: Mapping[str, Callable[[Properties], object]] = {
     "JMSCorrelationID": lambda properties: properties.correlation_id,
     "JMSReplyTo": lambda properties: properties.reply_to,
     "JMSType": lambda properties: properties.type,
+    "JMSXGroupID": lambda properties: (properties.headers or {}).get("x-group-id"),
     "JMSPriority": _priority,
     "JMSDeliveryMode": _delivery_mode,
     "JMSTimestamp": _timestamp,

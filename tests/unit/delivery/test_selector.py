@@ -315,6 +315,11 @@ def test_a_header_wins_over_a_property_of_its_name() -> None:
     assert selectable(Properties(headers={"JMSType": "header"}, type="property"))["JMSType"] == "header"
 
 
+def test_s1_28_the_group_is_selected_by_its_name_in_jms() -> None:
+    assert selectable(Properties(headers={"x-group-id": "g"}))["JMSXGroupID"] == "g"
+    assert selectable(Properties())["JMSXGroupID"] is None
+
+
 def test_properties_are_no_headers() -> None:
     """Who asks for a header, as a headers exchange does, is not given a property."""
     fields = selectable(Properties(headers={"a": 1}, message_id="m"))
