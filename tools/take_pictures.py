@@ -102,7 +102,7 @@ def biography(page: Page, shop: Shop) -> None:
 
 
 PICTURES: dict[str, tuple[Callable[[Page, Shop], None], int]] = {
-    "overview": (overview, 690),
+    "overview": (overview, 672),
     "queues": (queues, 440),
     "message": (message, 620),
     "dead-letters": (dead_letters, 430),

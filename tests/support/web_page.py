@@ -16,12 +16,24 @@ Picture = Callable[[str], Path]
 
 
 class Complaints(list[str]):
-    """What the browser said was wrong."""
+    """What the browser said was wrong, but for what a test has asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wanted: list[str] = []
+
+    def expect(self, text: str) -> None:
+        """Lines with this text are what the test is about, however many come and whenever."""
+        self._wanted.append(text)
 
     def watch(self, page: Page) -> None:
-        page.on("console", lambda line: self.append(line.text) if line.type in ("error", "warning") else None)
+        page.on("console", lambda line: self._hear(line.text) if line.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self.append(str(error)))
         page.on("dialog", lambda dialog: (self.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+
+    def _hear(self, text: str) -> None:
+        if not any(wanted in text for wanted in self._wanted):
+            self.append(text)
 
 
 def furnish(broker: leveret.Broker) -> None:

@@ -204,6 +204,7 @@ def test_a_circle_ends_and_an_exchange_that_is_missing_is_told(
 def test_bindings_are_added_and_taken_away(
     broker: leveret.Broker, page: Page, log_in: LogIn, complaints: Complaints
 ) -> None:
+    complaints.expect("404")  # for what is bound to nobody
     vhost = broker.vhost()
     vhost.declare_exchange("shop", "topic")
     vhost.declare_exchange("web", "topic")
@@ -217,7 +218,6 @@ def test_bindings_are_added_and_taken_away(
     page.get_by_role("dialog").get_by_label("Routing key").fill("x/%y.*")
     page.get_by_role("button", name="Bind", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("nobody")
-    assert "404" in complaints.pop()
     page.get_by_label("Its name").fill("a/b ü")
     page.get_by_role("textbox", name="Arguments").fill('{"x-colour": "red"}')
     page.get_by_role("button", name="Bind", exact=True).click()
@@ -286,7 +286,7 @@ def test_a_canary_in_every_field_shows_as_text(broker: leveret.Broker, log_in: L
     expect(page.locator(".rows tr")).to_have_count(2)
     expect(page.locator(".rows tr").first).to_contain_text(f"{CANARY}-e")
     page.get_by_role("link", name=CANARY, exact=True).click()
-    expect(node(page, CANARY).first).to_be_visible()
+    expect(page.locator(".topology-picture .node", has_text=CANARY).first).to_be_visible()  # long names are cut
     expect(page.locator(".badges")).to_contain_text(CANARY)
     expect(page.locator(".topology-picture .keys-text title").first).to_contain_text(CANARY)
     page.get_by_label("Routing key").fill(CANARY)
@@ -303,10 +303,8 @@ def test_a_canary_in_every_field_shows_as_text(broker: leveret.Broker, log_in: L
 
 
 def test_an_exchange_that_is_gone_is_told(log_in: LogIn, complaints: Complaints) -> None:
+    complaints.expect("404")
     page = log_in(address="/#/exchanges/%2F/nowhere")
     expect(page.get_by_role("alert").first).to_contain_text("nowhere")
-    assert all("404" in complaint for complaint in complaints)
-    complaints.clear()
     page.goto("/#/")
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-    complaints.clear()

@@ -93,13 +93,13 @@ def test_nothing_is_asked_while_nobody_looks(page: Page, log_in: LogIn) -> None:
 def test_a_broker_that_does_not_answer_is_told(
     broker: leveret.Broker, page: Page, log_in: LogIn, complaints: Complaints
 ) -> None:
+    complaints.expect("ERR_CONNECTION_REFUSED")
     stand_still(page)
     log_in()
     expect(page.locator(".node")).to_contain_text("Up for")
     broker.stop()
     page.clock.run_for(INTERVAL)
     expect(page.get_by_role("alert")).to_contain_text("No answer from the broker")
-    complaints.clear()
 
 
 def test_nothing_is_wider_than_the_window(broker: leveret.Broker, log_in: LogIn) -> None:

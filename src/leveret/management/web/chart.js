@@ -1,13 +1,16 @@
-// Line charts and sparklines as SVG. A series is {label, points: [[milliseconds, value], ...]}, oldest first.
+// Line charts and sparklines as SVG. A series is {label, points: [[milliseconds, value], ...], now}, oldest first; `now`
+// is a value that is newer than the last point, if somebody knows it.
 
 import { fill, h, s } from "./dom.js";
 import { clockTime, short } from "./format.js";
 
 const USUAL = 640; // pixels, until the width is known
 const HEIGHT = 180;
-const LEFT = 44;
+const LEFT = 44; // at least: labels of the axis may need more
+const LETTER = 6.4; // pixels of one of them
 const BOTTOM = 20;
 const TOP = 8;
+const LONG = 1_800_000; // milliseconds from which on nobody asks for seconds
 
 /** A chart that can be drawn again: {element, draw(series, show)}. `show` writes a value. */
 export function lineChart(title) {
@@ -15,39 +18,45 @@ export function lineChart(title) {
   const drawing = s("svg", { class: "chart", role: "img", "aria-label": title });
   const element = h("figure", { class: "card chart-card" }, h("figcaption", {}, h("h2", {}, title), legend), drawing);
   let drawn = null;
+  let pointed = null; // where the pointer is, in pixels of the window
 
   function draw(series, show = short) {
     const width = drawing.clientWidth || USUAL;
-    const scale = scaleOf(series, width);
+    const scale = scaleOf(series, width, show);
     drawn = { series, show, scale };
     drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    fill(legend, series.map((one, at) => legendItem(one, at, show, one.points.length - 1)));
+    fill(legend, series.map((one, at) => legendItem(one, at, show, one.now ?? one.points.at(-1)?.[1])));
     fill(drawing, axes(scale, show), series.map((one, at) => curve(one, at, scale)).reverse(), s("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }));
     if (!series.some((one) => one.points.length > 1)) {
       drawing.append(s("text", { x: (width + LEFT) / 2, y: HEIGHT / 2, class: "hint", "text-anchor": "middle" }, "Collecting …"));
     }
+    if (pointed !== null) point(); // somebody reads there
   }
 
-  function point(event) {
+  function point() {
     if (!drawn?.scale) return;
-    const box = drawing.getBoundingClientRect();
-    const x = event.clientX - box.left;
+    const x = pointed - drawing.getBoundingClientRect().left;
     const time = drawn.scale.timeAt(x);
     const cursor = drawing.querySelector(".cursor");
     cursor?.setAttribute("x1", x);
     cursor?.setAttribute("x2", x);
-    cursor?.setAttribute("visibility", x < LEFT ? "hidden" : "visible");
-    fill(legend, drawn.series.map((one, at) => legendItem(one, at, drawn.show, nearest(one.points, time))), h("span", { class: "at" }, clockTime(time)));
+    cursor?.setAttribute("visibility", x < drawn.scale.left ? "hidden" : "visible");
+    fill(legend, drawn.series.map((one, at) => legendItem(one, at, drawn.show, one.points[nearest(one.points, time)]?.[1])), h("span", { class: "at" }, clockTime(time)));
   }
 
   new ResizeObserver(() => drawn && draw(drawn.series, drawn.show)).observe(drawing);
-  drawing.addEventListener("pointermove", point);
-  drawing.addEventListener("pointerleave", () => drawn && draw(drawn.series, drawn.show));
+  drawing.addEventListener("pointermove", (event) => {
+    pointed = event.clientX;
+    point();
+  });
+  drawing.addEventListener("pointerleave", () => {
+    pointed = null;
+    if (drawn) draw(drawn.series, drawn.show);
+  });
   return { element, draw };
 }
 
-function legendItem(series, at, show, index) {
-  const value = index >= 0 ? series.points[index]?.[1] : undefined;
+function legendItem(series, at, show, value) {
   return h("span", { class: `key line-${at}` }, h("i", {}), `${series.label} `, h("b", {}, show(value)));
 }
 
@@ -63,28 +72,31 @@ function nearest(points, time) {
   return best;
 }
 
-function scaleOf(series, width) {
+function scaleOf(series, width, show) {
   const times = series.flatMap((one) => one.points.map(([time]) => time));
   if (times.length < 2) return null;
   const first = times.reduce((a, b) => Math.min(a, b));
   const last = Math.max(times.reduce((a, b) => Math.max(a, b)), first + 1);
-  const top = roundUp(series.flatMap((one) => one.points.map(([, value]) => value)).reduce((a, b) => Math.max(a, b), 0));
+  const values = series.flatMap((one) => one.points.map(([, value]) => value));
+  const top = roundUp(values.reduce((a, b) => Math.max(a, b), 0), values.every(Number.isInteger));
+  const left = Math.max(LEFT, ...[top, top / 2].map((value) => show(value).length * LETTER + 12));
   return {
+    left,
     first,
     last,
     top,
     width,
-    x: (time) => LEFT + ((time - first) / (last - first)) * (width - LEFT),
+    x: (time) => left + ((time - first) / (last - first)) * (width - left),
     y: (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP),
-    timeAt: (x) => first + ((Math.max(x, LEFT) - LEFT) / (width - LEFT)) * (last - first),
+    timeAt: (x) => first + ((Math.max(x, left) - left) / (width - left)) * (last - first),
   };
 }
 
-/** The next of 1, 2, 5, 10, 20, ... */
-function roundUp(value) {
-  if (value <= 0) return 1;
+/** The next of 1, 2, 4, 6, 8, 10, 20, ...; where things are counted, 2 at least: half a message is none. */
+function roundUp(value, isCount) {
+  if (value <= (isCount ? 2 : 0)) return isCount ? 2 : 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].find((step) => step * power >= value) * power;
+  return [1, 2, 4, 6, 8, 10].find((step) => step * power >= value * (1 - 1e-9)) * power;
 }
 
 function axes(scale, show) {
@@ -92,14 +104,14 @@ function axes(scale, show) {
   const lines = [0, 0.5, 1].map((part) => {
     const y = scale.y(scale.top * part);
     return [
-      s("line", { class: "grid", x1: LEFT, x2: scale.width, y1: y, y2: y }),
-      s("text", { class: "axis", x: LEFT - 6, y: y + 4, "text-anchor": "end" }, show(scale.top * part)),
+      s("line", { class: "grid", x1: scale.left, x2: scale.width, y1: y, y2: y }),
+      s("text", { class: "axis", x: scale.left - 6, y: y + 4, "text-anchor": "end" }, show(scale.top * part)),
     ];
   });
   const moments = [0, 0.5, 1].map((part) => {
     const anchor = ["start", "middle", "end"][part * 2];
     const time = scale.first + (scale.last - scale.first) * part;
-    return s("text", { class: "axis", x: scale.x(time), y: HEIGHT - 4, "text-anchor": anchor }, clockTime(time));
+    return s("text", { class: "axis", x: scale.x(time), y: HEIGHT - 4, "text-anchor": anchor }, clockTime(time, scale.last - scale.first < LONG));
   });
   return [lines, moments];
 }
@@ -125,8 +137,9 @@ export function pointsOf(details, isRate) {
   const samples = [...(details?.samples ?? [])].reverse();
   const points = samples.map((one) => [one.timestamp, one.sample]);
   if (!isRate) return points;
-  return points.slice(1).map(([time, value], at) => {
+  const rates = points.slice(1).map(([time, value], at) => {
     const seconds = (time - points[at][0]) / 1000;
     return [time, seconds > 0 ? Math.max(value - points[at][1], 0) / seconds : 0];
   });
+  return rates.slice(1); // the first sample may be older than what the broker remembers, and a copy of the second
 }

@@ -13,14 +13,15 @@ export function number(value) {
   return isNumber(value) ? WHOLE.format(Math.round(value)) : NONE;
 }
 
-/** 950, 12.3 k, 4.6 M: for charts and tight places. */
+/** 950, 4,321, 12.3 k, 4.6 M: for charts and tight places. */
 export function short(value) {
   if (!isNumber(value)) return NONE;
   const size = Math.abs(value);
+  if (size < 10_000 && Number.isInteger(value)) return WHOLE.format(value);
   if (size < 10 && !Number.isInteger(value)) return value.toFixed(1);
   if (size < 1000) return String(Math.round(value));
   for (const [limit, unit] of [[1e6, "k"], [1e9, "M"], [1e12, "G"]]) {
-    if (size < limit) return `${(value / (limit / 1000)).toPrecision(3).replace(/\.?0+$/, "")} ${unit}`;
+    if (size < limit) return `${Number((value / (limit / 1000)).toPrecision(3))} ${unit}`;
   }
   return `${(value / 1e12).toPrecision(3)} T`;
 }
@@ -58,8 +59,13 @@ function two(whole, large, largeName, small, smallName) {
   return `${Math.floor(whole / large)} ${largeName}${rest ? ` ${rest} ${smallName}` : ""}`;
 }
 
-export function clockTime(milliseconds) {
-  return new Date(milliseconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+export function clockTime(milliseconds, hasSeconds = true) {
+  return new Date(milliseconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: hasSeconds ? "2-digit" : undefined });
+}
+
+/** 3 s ago. */
+export function ago(seconds) {
+  return seconds < 1 ? "just now" : `${duration(seconds)} ago`;
 }
 
 export function plural(count, one, many = `${one}s`) {

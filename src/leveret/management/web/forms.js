@@ -52,5 +52,6 @@ export function dialogue(title, content) {
   });
   document.body.append(element);
   element.showModal();
+  element.querySelector("form :is(input, select, textarea, [type=submit])")?.focus(); // not the ×
   return close;
 }

@@ -3,12 +3,26 @@
 import { ApiError } from "./api.js";
 
 export const INTERVAL = 5000;
+const PATIENCE = 5; // what takes the broker long is asked for less often: at most a fifth of the time is spent on it
 
 let whenHealthChanges = () => {};
+let rests = 0; // for how many acts nothing is asked
+const underWay = new Set(); // what has been asked and not been answered
 
 /** Told null when the broker answers, else the error. */
 export function onHealth(call) {
   whenHealthChanges = call;
+}
+
+/** Calls `act` when all that was asked is answered; until it is done nothing else is: what it ends is not asked for. */
+export async function atRest(act) {
+  rests += 1;
+  try {
+    await Promise.all(underWay);
+    return await act();
+  } finally {
+    rests -= 1;
+  }
 }
 
 /** Calls `ask(signal)` now and again until `signal` is aborted; gives a function that asks at once. */
@@ -24,15 +38,24 @@ export function live(signal, ask, onError) {
       isWanted = true;
       return;
     }
+    if (rests) {
+      timer = setTimeout(turn, INTERVAL);
+      return;
+    }
     isAsking = true;
-    await attempt();
+    const began = performance.now();
+    const attempted = attempt();
+    underWay.add(attempted);
+    await attempted;
+    underWay.delete(attempted);
+    const took = performance.now() - began;
     isAsking = false;
     if (signal.aborted) return;
     if (isWanted) {
       isWanted = false;
       turn();
     } else {
-      timer = setTimeout(turn, INTERVAL);
+      timer = setTimeout(turn, Math.max(INTERVAL, took * PATIENCE));
     }
   }
 

@@ -39,6 +39,7 @@ function leave(reason) {
   if (!shell && app.querySelector(".login")) return;
   shell?.stop();
   shell = null;
+  document.querySelectorAll("dialog[open]").forEach((open) => open.close()); // it would lie over the login
   showLogin(app, enter, reason);
 }
 

@@ -1,15 +1,23 @@
 // Short messages at the edge of the page: what was done, what went wrong, what can still be undone.
 
-import { h } from "./dom.js";
+import { fill, h } from "./dom.js";
 
 const SHOWN = 6000;
 export const UNDO = 5000;
+
+/** Above everything, also above a dialogue that was opened before. */
+function stand(notice) {
+  const all = document.getElementById("notices");
+  if (document.querySelector("dialog[open]")) all.hidePopover();
+  all.showPopover();
+  all.append(notice);
+}
 
 function place(kind, children, seconds) {
   const notice = h("div", { class: `notice ${kind}` }, children);
   const close = () => notice.remove();
   notice.append(h("button", { class: "close", type: "button", "aria-label": "Dismiss", onclick: close }, "×"));
-  document.getElementById("notices").append(notice);
+  stand(notice);
   if (seconds) setTimeout(close, seconds);
   return close;
 }
@@ -52,7 +60,19 @@ export function undoable(text, act) {
   }
 
   show();
-  document.getElementById("notices").append(notice);
+  stand(notice);
+}
+
+/** The trouble of a page. What is not there leaves nothing to show below, but the way to the `list` at `address`. */
+export function showTrouble(place, problem, list, address) {
+  const isMissing = problem.status === 404;
+  place.classList.toggle("alone", isMissing);
+  fill(place, problemBox(problem), isMissing && h("p", {}, h("a", { class: "button", href: address }, list)));
+}
+
+export function endTrouble(place) {
+  place.classList.remove("alone");
+  fill(place);
 }
 
 /** What to show in the place of something that could not be loaded. */

@@ -6,6 +6,16 @@ import { go } from "./router.js";
 
 const TYPING = 150;
 
+/** What is called just so, then what begins so, then the rest; as they came otherwise. */
+function nearestFirst(found, text) {
+  const wanted = text.toLowerCase();
+  const distance = ({ title }) => {
+    const name = title.toLowerCase();
+    return name === wanted ? 0 : name.startsWith(wanted) ? 1 : 2;
+  };
+  return found.toSorted((one, other) => distance(one) - distance(other));
+}
+
 export class Search {
   #pages;
   #found = [];
@@ -52,7 +62,7 @@ export class Search {
   async #ask(page, text, signal) {
     try {
       const found = await page.find(text, signal);
-      if (!signal.aborted) this.#show([...this.#found, ...found]);
+      if (!signal.aborted) this.#show(nearestFirst([...this.#found, ...found], text));
     } catch (problem) {
       if (!(problem instanceof ApiError) && problem.name !== "AbortError") throw problem;
     }
@@ -76,6 +86,7 @@ export class Search {
     if (event.key === "ArrowDown") this.#chosen = Math.min(this.#chosen + 1, Math.max(this.#found.length - 1, 0));
     else if (event.key === "ArrowUp") this.#chosen = Math.max(this.#chosen - 1, 0);
     else if (event.key === "Enter" && this.#found[this.#chosen]) this.#go(this.#found[this.#chosen]);
+    else if (event.key === "Escape") this.element.close(); // a search field would only be emptied
     else return;
     event.preventDefault();
     this.#mark();

@@ -13,6 +13,7 @@ const THEME_NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
 export class Shell {
   #pages;
   #leaving = new AbortController();
+  #isMoving = false; // from one page to another
   #router;
   #search;
 
@@ -24,7 +25,8 @@ export class Shell {
     this.main = h("main", { id: "main", tabindex: "-1" });
     this.health = h("div", { class: "health", role: "alert", hidden: true });
     this.links = pages.filter((page) => page.nav).map((page) => h("a", { href: `#${page.path}` }, page.nav));
-    this.element = h("div", { class: "shell" }, this.#side(whenOut), h("div", { class: "content" }, this.health, this.main), this.#search.element);
+    const skip = h("button", { type: "button", class: "skip strong", onclick: () => this.main.focus() }, "Skip the menu");
+    this.element = h("div", { class: "shell" }, skip, this.#side(whenOut), h("div", { class: "content" }, this.health, this.main), this.#search.element);
     this.#router = new Router(pages, (page, parameters) => this.#show(page, parameters));
   }
 
@@ -86,6 +88,8 @@ export class Shell {
     }
     fill(this.main);
     page.show(this.main, parameters, this.#leaving.signal, this.user);
+    if (this.#isMoving) this.main.focus({ preventScroll: true }); // Tab goes on in what is new
+    this.#isMoving = true;
   }
 
   #tellHealth(problem) {

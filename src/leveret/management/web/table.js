@@ -4,10 +4,14 @@
 //
 // A column is {title, value(row), show?(value, row), sort?, align?, rank?, width?}. A cell is touched only when its value
 // has changed, so focus and selection survive a refresh. Rank 4, then 3, then 2 give way where the table is narrow.
+//
+// With `isKept`, filter and order stand in the address: they are there again after Back, and in a link that is sent on.
+// `toolsFrom`: the number of rows from which on there is a filter.
 
 import { fill, h } from "./dom.js";
 import { live } from "./live.js";
-import { number } from "./format.js";
+import { number, plural } from "./format.js";
+import { keepState, keptState } from "./list_state.js";
 import { problemBox } from "./notices.js";
 
 const ROW = 36; // pixels, as in app.css
@@ -29,7 +33,7 @@ export class Table {
   #lines = [];
   #refresh = () => {};
 
-  constructor({ columns, source, signal, sort = "", reverse = false, noun = "row", nouns = `${noun}s`, empty, onCount }) {
+  constructor({ columns, source, signal, sort = "", reverse = false, noun = "row", nouns = `${noun}s`, empty, onCount, isKept = false, toolsFrom = 1 }) {
     this.#columns = columns;
     this.#source = source;
     this.#signal = signal;
@@ -39,6 +43,9 @@ export class Table {
     this.nouns = nouns;
     this.empty = empty;
     this.onCount = onCount;
+    this.isKept = isKept;
+    this.toolsFrom = toolsFrom;
+    if (isKept) this.#recall();
     this.#build();
     this.#refresh = live(signal, () => this.#load(), (problem) => this.#fail(problem));
   }
@@ -57,18 +64,21 @@ export class Table {
   }
 
   #build() {
-    this.search = h("input", { type: "search", placeholder: `Filter ${this.nouns} by name`, "aria-label": `Filter ${this.nouns} by name`, oninput: () => this.#typed() });
+    this.search = h("input", { type: "search", value: this.#name, placeholder: "Filter by name", "aria-label": `Filter ${this.nouns} by name`, oninput: () => this.#typed() });
     this.count = h("span", { class: "faint count", role: "status" });
-    this.tools = h("div", { class: "table-tools" }, this.search, this.count);
+    this.tools = h("div", { class: "table-tools", hidden: this.toolsFrom > 1 }, this.search, this.count);
     this.heads = this.#columns.map((column) => this.#head(column));
     this.above = h("tbody", { "aria-hidden": "true" }, h("tr", { class: "spacer" }, h("td")));
     this.body = h("tbody", { class: "rows" });
     this.below = h("tbody", { "aria-hidden": "true" }, h("tr", { class: "spacer" }, h("td")));
     this.table = h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.above, this.body, this.below);
     this.scroller = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": this.nouns }, this.table);
-    this.place = h("div", { class: "table-place" });
+    this.place = h("div", { class: "table-place" }, h("p", { class: "empty late" }, "Loading …"));
     this.element = h("div", { class: "table card" }, this.tools, this.scroller, this.place);
     this.scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
+    const growing = new ResizeObserver(() => this.#draw()); // an empty table is lower than a full one, and windows change
+    growing.observe(this.scroller);
+    this.#signal.addEventListener("abort", () => growing.disconnect());
     this.#markSort();
   }
 
@@ -82,7 +92,20 @@ export class Table {
     this.#reverse = this.#sort === column.sort ? !this.#reverse : column.align === "right";
     this.#sort = column.sort;
     this.#markSort();
+    this.#remember();
     this.restart();
+  }
+
+  #recall() {
+    this.#name = keptState("name") ?? "";
+    const sort = keptState("sort");
+    if (!this.#columns.some((column) => column.sort && column.sort === sort)) return;
+    this.#sort = sort;
+    this.#reverse = keptState("down") === "yes";
+  }
+
+  #remember() {
+    if (this.isKept) keepState({ name: this.#name, sort: this.#sort, down: this.#reverse ? "yes" : "" });
   }
 
   #markSort() {
@@ -97,6 +120,7 @@ export class Table {
     clearTimeout(this.typing);
     this.typing = setTimeout(() => {
       this.#name = this.search.value.trim();
+      this.#remember();
       this.restart();
     }, TYPING);
   }
@@ -173,10 +197,12 @@ export class Table {
   }
 
   #say() {
-    this.count.textContent = this.#filtered === this.#total ? number(this.#total) : `${number(this.#filtered)} of ${number(this.#total)}`;
+    const all = plural(this.#total, this.noun, this.nouns);
+    this.count.textContent = this.#filtered === this.#total ? all : `${number(this.#filtered)} of ${all}`;
     this.onCount?.(this.#total);
     this.scroller.hidden = this.#filtered === 0;
-    this.tools.hidden = this.#total === 0;
+    const isNarrowed = this.#name || (this.isKept && keptState("vhost")); // then there must be a way back
+    this.tools.hidden = this.#total < this.toolsFrom && !isNarrowed;
     if (this.#total === 0 && this.empty) fill(this.place, this.empty());
     else if (this.#filtered === 0) fill(this.place, h("p", { class: "empty" }, `No ${this.noun} has “${this.#name}” in its name.`));
     else fill(this.place);

@@ -1,7 +1,8 @@
 // One policy of either kind, or a new one: the form, with what its pattern matches while it is typed.
 
-import { get, path as at, put, remove } from "../api.js";
+import { get, path as at, put } from "../api.js";
 import { fill, h } from "../dom.js";
+import { end } from "../ending.js";
 import { choice, field, form } from "../forms.js";
 import { plural } from "../format.js";
 import { problemBox, tell, tellError, undoable } from "../notices.js";
@@ -28,7 +29,7 @@ export function showPolicy(place, isOperator, known, signal, user) {
   const kind = isOperator ? "operator policy" : "policy";
   const mayChange = isOperator ? isAdministrator(user) : writesPolicies(user);
   const content = h("div", { class: "policy" });
-  const deleting = known && mayChange && button("Delete", () => deletePolicy(isOperator, kind, known), "danger");
+  const deleting = known && mayChange && button("Delete", () => deletePolicy(isOperator, kind, known, signal), "danger");
   const head = known ? objectHead(known.name, `${kind} in virtual host ${known.vhost}`, deleting) : objectHead(`Add ${isOperator ? "an operator policy" : "a policy"}`, "It holds at once, also for what is there already.");
   frame(place, user, "Policies", head, content);
   const asked = [known ? get(addressOf(isOperator, known), undefined, { signal }) : FRESH, get("/api/policy-keys", undefined, { signal }), vhostNames(signal)];
@@ -79,12 +80,11 @@ function freeze(sending) {
   sending.querySelector(".actions").remove();
 }
 
-function deletePolicy(isOperator, kind, known) {
+function deletePolicy(isOperator, kind, known, leaving) {
   undoable(`The ${kind} ${known.name} will be deleted, and its values go back to what held before`, async () => {
     try {
-      await remove(addressOf(isOperator, known));
+      await end(addressOf(isOperator, known), "/admin/policies", leaving);
       tell(`The ${kind} ${known.name} is deleted.`);
-      go("/admin/policies");
     } catch (problem) {
       tellError(problem);
     }

@@ -3,7 +3,7 @@
 import { get, path as at } from "../api.js";
 import { fill, h } from "../dom.js";
 import { live } from "../live.js";
-import { problemBox } from "../notices.js";
+import { endTrouble, showTrouble } from "../notices.js";
 import { accessTester } from "./admin_access_tester.js";
 import { button, frame, isAdministrator, listHead, objectHead, onlyAdministrators, section } from "./admin_frame.js";
 import { limitsForm } from "./admin_limits_form.js";
@@ -23,16 +23,16 @@ export function show(place, { name }, signal, user) {
     signal,
     async () => {
       const found = await get(at`/api/users/${name}`, { columns: "tags,limits" }, { signal });
-      fill(trouble);
+      endTrouble(trouble);
       fill(tags, found.tags.map((tag) => h("span", { class: "badge" }, tag)));
       limits.show(found.limits);
     },
-    (problem) => fill(trouble, problemBox(problem)),
+    (problem) => showTrouble(trouble, problem, "All users", "#/admin/users"),
   );
   limits.whenChanged(refresh);
   const permissions = permissionTable(name, signal);
   const topics = topicTable(name, signal);
-  const remove = button("Delete", () => deleteUser(name), "danger");
+  const remove = button("Delete", () => deleteUser(name, signal), "danger");
   remove.disabled = name === user.name; // nobody locks the door behind oneself by mistake
   return frame(
     place,

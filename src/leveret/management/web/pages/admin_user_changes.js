@@ -1,10 +1,10 @@
 // What is changed about a user itself: its tags, its password, that it is there.
 
-import { get, path as at, put, remove } from "../api.js";
+import { get, path as at, put } from "../api.js";
 import { h } from "../dom.js";
+import { end } from "../ending.js";
 import { check, dialogue, field, form } from "../forms.js";
 import { tell, tellError, undoable } from "../notices.js";
-import { go } from "../router.js";
 
 const ROLES = {
   administrator: "administrator: everything",
@@ -59,12 +59,11 @@ export function changePassword(name) {
   );
 }
 
-export function deleteUser(name) {
+export function deleteUser(name, leaving) {
   undoable(`User ${name} will be deleted with its permissions, and its connections closed`, async () => {
     try {
-      await remove(at`/api/users/${name}`);
+      await end(at`/api/users/${name}`, "/admin/users", leaving);
       tell(`User ${name} is deleted.`);
-      go("/admin/users");
     } catch (problem) {
       tellError(problem);
     }

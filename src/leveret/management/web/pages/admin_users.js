@@ -21,6 +21,7 @@ export function show(place, parameters, signal, user) {
     signal,
     sort: "name",
     noun: "user",
+    isKept: true,
     empty: () => h("p", { class: "empty" }, "No user yet. Add one for each application, with permissions for just what it needs."),
   });
   return frame(place, user, "Users", listHead("Users", "Who may log in. Tags say what a user may see and change here; permissions say what it may do with queues and exchanges.", button("Add a user", addUser, "strong")), table.element);

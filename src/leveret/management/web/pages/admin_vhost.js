@@ -1,12 +1,13 @@
 // One virtual host: what is in it, who may enter it, its limits, and its end.
 
-import { get, path as at, put, remove } from "../api.js";
+import { get, path as at, put } from "../api.js";
 import { fill, h, setText } from "../dom.js";
+import { end } from "../ending.js";
 import { dialogue, field, form } from "../forms.js";
 import { number, rate } from "../format.js";
 import { live } from "../live.js";
-import { problemBox, tell } from "../notices.js";
-import { go, link } from "../router.js";
+import { endTrouble, showTrouble, tell } from "../notices.js";
+import { link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
 import { button, frame, isAdministrator, objectHead, section } from "./admin_frame.js";
 import { limitsForm } from "./admin_limits_form.js";
@@ -29,10 +30,10 @@ export function show(place, { name }, signal, user) {
       view.show(vhost);
       limits.show(found[0]?.value ?? {});
     },
-    (problem) => fill(view.trouble, problemBox(problem)),
+    (problem) => showTrouble(view.trouble, problem, "All virtual hosts", "#/admin/vhosts"),
   );
   limits.whenChanged(refresh);
-  const buttons = isChanging && [h("a", { class: "button", href: link`/traces/${name}` }, "Traces"), button("Describe …", () => describe(address, name, refresh)), button("Delete …", () => deleteVhost(address, name), "danger")];
+  const buttons = isChanging && [h("a", { class: "button", href: link`/traces/${name}` }, "Traces"), button("Describe …", () => describe(address, name, refresh)), button("Delete …", () => deleteVhost(address, name, signal), "danger")];
   frame(
     place,
     user,
@@ -56,7 +57,7 @@ class View {
   }
 
   show(vhost) {
-    fill(this.trouble);
+    endTrouble(this.trouble);
     setText(this.description, vhost.description);
     fill(this.badges, vhost.tracing && h("span", { class: "badge warn" }, "traced"), vhost.tags.map((tag) => h("span", { class: "badge" }, tag)));
     setText(this.values.ready, number(vhost.messages_ready));
@@ -106,7 +107,7 @@ async function describe(address, name, whenDone) {
 }
 
 /** Whoever types the name has read what goes with it. */
-function deleteVhost(address, name) {
+function deleteVhost(address, name, leaving) {
   const typed = h("input", { name: "typed", required: true, autocomplete: "off", spellcheck: "false" });
   const sending = form(
     [
@@ -116,10 +117,9 @@ function deleteVhost(address, name) {
     ],
     "Delete for good",
     async () => {
-      await remove(address);
+      await end(address, "/admin/vhosts", leaving);
       close();
       tell(`Virtual host ${name} is deleted.`);
-      go("/admin/vhosts");
     },
   );
   const action = sending.querySelector("[type=submit]");

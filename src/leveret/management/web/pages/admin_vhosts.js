@@ -22,6 +22,7 @@ export function show(place, parameters, signal, user) {
     signal,
     sort: "name",
     noun: "virtual host",
+    isKept: true,
     empty: () => h("p", { class: "empty" }, "You may enter no virtual host: an administrator can give you permissions in one."),
   });
   const about = "Each is a broker of its own: queues, exchanges, policies and permissions of one are not seen in another.";

@@ -5,7 +5,7 @@ import { lineChart, pointsOf } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { number, rate } from "../format.js";
 import { live } from "../live.js";
-import { problemBox } from "../notices.js";
+import { endTrouble, showTrouble } from "../notices.js";
 import { link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
 import { modeOf } from "./channels.js";
@@ -36,14 +36,14 @@ export function show(place, { name }, signal) {
     signal,
     async () => {
       const channel = await get(address, WINDOW, { signal });
-      fill(trouble);
+      endTrouble(trouble);
       const connection = channel.connection_details.name;
       fill(about, "channel of ", h("a", { href: connectionLink(connection) }, connection), " ", stateBadge(channel.state), modeOf(channel) && h("span", { class: "badge" }, modeOf(channel)));
       TILES.forEach(([, told], at) => setText(values[at], told(channel)));
       const stats = channel.message_stats ?? {};
       rates.draw(RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
     },
-    (problem) => fill(trouble, problemBox(problem)),
+    (problem) => showTrouble(trouble, problem, "All connections", "#/connections"),
   );
   fill(
     place,

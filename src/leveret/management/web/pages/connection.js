@@ -1,15 +1,16 @@
 // One connection: who it is, what it does, its channels; and the way to end it.
 
-import { get, path as at, remove } from "../api.js";
+import { get, path as at } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
+import { end } from "../ending.js";
 import { dialogue, field, form } from "../forms.js";
 import { bytes, number } from "../format.js";
 import { live } from "../live.js";
-import { problemBox, tell } from "../notices.js";
-import { go } from "../router.js";
+import { endTrouble, showTrouble, tell } from "../notices.js";
 import { channelsTable } from "./channels.js";
-import { clientOf, connectionLink, moment, stateBadge } from "./connection_words.js";
+import { isAdministrator } from "./admin_frame.js";
+import { byteRate, clientOf, moment, stateBadge } from "./connection_words.js";
 
 export const path = "/connections/:name";
 export const under = "Connections";
@@ -19,11 +20,11 @@ const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
 const REASON = "Closed by an operator";
 const TRAFFIC = [["Received", "recv_oct"], ["Sent", "send_oct"]];
 
-export function show(place, { name }, signal) {
+export function show(place, { name }, signal, user) {
   const address = at`/api/connections/${name}`;
-  const view = new View(name);
+  const view = new View(name, user);
   live(signal, async () => view.show(await get(address, WINDOW, { signal })), (problem) => view.fail(problem));
-  view.close.addEventListener("click", () => closeDialogue(name, address));
+  view.close.addEventListener("click", () => closeDialogue(name, address, signal));
   fill(
     place,
     view.head,
@@ -36,7 +37,8 @@ export function show(place, { name }, signal) {
 }
 
 class View {
-  constructor(name) {
+  constructor(name, user) {
+    this.user = user;
     this.title = h("h1", { class: "object" }, name);
     this.state = h("span", {});
     this.close = h("button", { type: "button", class: "danger" }, "Close …");
@@ -47,7 +49,7 @@ class View {
       this.values[key] = h("b", {}, "–");
       return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
     }));
-    this.traffic = lineChart("Traffic in bytes per second");
+    this.traffic = lineChart("Traffic");
     this.properties = h("dl", {});
     this.capabilities = h("div", { class: "capabilities" });
     this.client = h("div", { class: "card" }, h("h2", {}, "Client"), this.properties, this.capabilities);
@@ -56,7 +58,9 @@ class View {
   }
 
   show(connection) {
-    fill(this.trouble);
+    endTrouble(this.trouble);
+    this.close.disabled = false;
+    this.close.hidden = !isAdministrator(this.user) && connection.user !== this.user.name; // nobody else may
     setText(this.title, clientOf(connection));
     fill(this.state, stateBadge(connection.state));
     const told = {
@@ -71,7 +75,7 @@ class View {
       setText(this.values[key], text);
       this.values[key].title = text;
     }
-    this.traffic.draw(TRAFFIC.map(([label, key]) => ({ label, points: pointsOf(connection[`${key}_details`], true) })));
+    this.traffic.draw(TRAFFIC.map(([label, key]) => ({ label, points: pointsOf(connection[`${key}_details`], true) })), byteRate);
     this.#showClient(connection.client_properties ?? {});
     fill(this.table, facts(agreedIn(connection)));
   }
@@ -84,7 +88,7 @@ class View {
 
   fail(problem) {
     this.close.disabled = problem.status === 404;
-    fill(this.trouble, problemBox(problem));
+    showTrouble(this.trouble, problem, "All connections", "#/connections");
   }
 }
 
@@ -105,7 +109,7 @@ function agreedIn(connection) {
   };
 }
 
-function closeDialogue(name, address) {
+function closeDialogue(name, address, leaving) {
   const reason = h("input", { name: "reason", value: REASON, maxlength: "200", pattern: "[ -~]*", title: "Letters of ASCII: it travels in a header of HTTP" });
   const close = dialogue(
     "Close this connection",
@@ -113,10 +117,9 @@ function closeDialogue(name, address) {
       [h("p", {}, "Its channels end, what it has not acked goes back to the queues. Many clients connect again at once."), field("Reason", reason, "The client is told; it stands in the log, too.")],
       "Close the connection",
       async (given) => {
-        await remove(address, { headers: { "X-Reason": given.get("reason").trim() || REASON } });
+        await end(address, "/connections", leaving, { headers: { "X-Reason": given.get("reason").trim() || REASON } });
         close();
         tell(`Connection ${name} is closed.`);
-        if (location.hash === connectionLink(name)) go("/connections");
       },
     ),
   );

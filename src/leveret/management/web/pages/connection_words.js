@@ -15,6 +15,11 @@ export function peerOf(connection) {
   return connection.peer_host ? `${connection.peer_host}:${connection.peer_port}` : NONE;
 }
 
+/** Who is at the other end, by the name of a connection: that of the broker's end tells nobody anything. */
+export function peerIn(name) {
+  return name.split(" -> ")[0];
+}
+
 export function byteRate(value) {
   return isNumber(value) ? `${bytes(value)}/s` : NONE;
 }

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 import { fewRowsSource } from "../few_rows.js";
 import { number } from "../format.js";
 import { Table } from "../table.js";
-import { vhostChoice } from "../vhosts.js";
+import { keptVhost, vhostChoice } from "../vhosts.js";
 import { byteRate, clientOf, connectionLink, moment, peerOf, stateBadge } from "./connection_words.js";
 
 export const path = "/connections";
@@ -30,9 +30,9 @@ export async function find(text, signal) {
 }
 
 export function show(place, parameters, signal) {
-  let vhost = "";
+  let vhost = keptVhost();
   const ask = (question, signal) => get(vhost ? `/api/vhosts/${encodeURIComponent(vhost)}/connections` : "/api/connections", { ...question, columns: COLUMNS }, { signal });
-  const table = new Table({ columns: columns(), source: fewRowsSource(ask, textOf), signal, sort: "name", noun: "connection", empty: () => nobody(signal) });
+  const table = new Table({ columns: columns(), source: fewRowsSource(ask, textOf), signal, sort: "name", noun: "connection", isKept: true, empty: () => nobody(signal) });
   table.search.placeholder = "Filter by client, user or address";
   table.tools.append(
     vhostChoice(signal, (chosen) => {

@@ -2,11 +2,11 @@
 
 import { get, path as at } from "../api.js";
 import { fill, h } from "../dom.js";
-import { duration, number, plural } from "../format.js";
+import { ago, number, plural } from "../format.js";
 import { RunningJobs } from "../jobs.js";
 import { go, link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
-import { vhostChoice } from "../vhosts.js";
+import { keptVhost, vhostChoice } from "../vhosts.js";
 import { REASONS, causeOf, filterOf, groupLink, wayOf } from "./dead_letter_facts.js";
 import { retryDialogue } from "./dead_letter_retry.js";
 
@@ -20,7 +20,7 @@ export function show(place, parameters, signal) {
 }
 
 class Page {
-  #vhost = "";
+  #vhost = keptVhost();
   #answer = { groups: [], queues: [], is_complete: true };
 
   constructor(signal) {
@@ -36,6 +36,7 @@ class Page {
       sort: "messages",
       reverse: true,
       noun: "cause",
+      isKept: true,
       empty: () => nothingDied(this.#answer.queues),
     });
     this.table.tools.append(vhostChoice(signal, (chosen) => this.#choose(chosen)));
@@ -59,7 +60,7 @@ class Page {
     const { groups, queues, is_complete: isComplete } = this.#answer;
     const dead = groups.reduce((sum, group) => sum + group.messages, 0);
     this.tiles.hidden = !groups.length;
-    fill(this.tiles, tile("Dead letters", `${number(dead)}${isComplete ? "" : " +"}`), tile("Causes", number(groups.length)), tile("In queues", number(new Set(groups.map((group) => JSON.stringify([group.vhost, group.queue]))).size)), tile("Latest", ago(groups.reduce((latest, group) => Math.max(latest, group.newest ?? 0), 0))));
+    fill(this.tiles, tile("Dead letters", `${number(dead)}${isComplete ? "" : " +"}`), tile("Causes", number(groups.length)), tile("In queues", number(new Set(groups.map((group) => JSON.stringify([group.vhost, group.queue]))).size)), tile("Latest", since(groups.reduce((latest, group) => Math.max(latest, group.newest ?? 0), 0))));
     fill(this.notes, notesOn(queues).map((text) => h("p", {}, text)));
   }
 
@@ -69,7 +70,7 @@ class Page {
       { title: "Messages", sort: "messages", align: "right", width: "bar", value: (row) => [row.messages, row.share], show: counted },
       { title: "Sent by", sort: "exchange", rank: 2, value: wayOf },
       { title: "Error", sort: "error", rank: 3, value: (row) => row.error ?? "" },
-      { title: "Latest", sort: "newest", align: "right", rank: 2, width: "m", value: (row) => ago(row.newest) },
+      { title: "Latest", sort: "newest", align: "right", rank: 2, width: "m", value: (row) => since(row.newest) },
       { title: "Rests in", sort: "queue", rank: 2, value: (row) => row.queue, show: (name, row) => h("a", { href: link`/queues/${row.vhost}/${name}` }, name) },
       { title: "", width: "retry", align: "right", value: (row) => [groupLink(row), row.messages], show: (value, row) => h("button", { type: "button", class: "small", "aria-label": `Retry ${causeOf(row)}`, onclick: () => this.#retryGroup(row) }, "Retry …") },
     ];
@@ -93,8 +94,8 @@ function tile(label, value) {
   return h("div", { class: "tile" }, h("span", {}, label), h("b", {}, value));
 }
 
-function ago(seconds) {
-  return seconds ? `${duration(Math.max(Date.now() / 1000 - seconds, 0))} ago` : "–";
+function since(seconds) {
+  return seconds ? ago(Math.max(Date.now() / 1000 - seconds, 0)) : "–";
 }
 
 function counted([messages, share]) {
@@ -111,7 +112,7 @@ function notesOn(queues) {
   const closed = queues.filter((queue) => !queue.may_read);
   if (closed.length) notes.push(`You may not read ${closed.map((queue) => queue.name).join(", ")}: ask for the read permission to see what died there.`);
   const others = queues.filter((queue) => queue.others);
-  if (others.length) notes.push(`${others.map((queue) => `${queue.name} (${number(queue.others)})`).join(", ")} also hold messages that did not die anywhere.`);
+  if (others.length) notes.push(`Not counted here are messages that did not die anywhere: ${others.map((queue) => `${number(queue.others)} in ${queue.name}`).join(", ")}.`);
   return notes;
 }
 

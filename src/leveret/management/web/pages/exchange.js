@@ -1,14 +1,14 @@
 // One exchange: how it does, where it leads, what leads to it, and where a message would go.
 
-import { get, path as at, remove } from "../api.js";
+import { get, path as at } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
+import { end } from "../ending.js";
 import { number, rate } from "../format.js";
 import { live } from "../live.js";
-import { problemBox, tell, tellError, undoable } from "../notices.js";
-import { go } from "../router.js";
+import { endTrouble, showTrouble, tell, tellError, undoable } from "../notices.js";
 import { bindingDialogue, bindingsTable } from "./exchange_bindings.js";
-import { exchangeInPath, exchangeLink, isBuiltIn, shownExchange } from "./exchange_links.js";
+import { exchangeInPath, isBuiltIn, shownExchange } from "./exchange_links.js";
 import { featuresOf } from "./exchanges.js";
 import { exchangePublishDialogue } from "./queue_publish.js";
 import { routeTester } from "./route_tester.js";
@@ -41,7 +41,7 @@ export function show(place, parameters, signal) {
     fromHere.refresh();
   };
   view.publish.addEventListener("click", () => exchangePublishDialogue(vhost, exchangeInPath(name), refresh));
-  view.remove.addEventListener("click", () => removeExchange(vhost, name, address));
+  view.remove.addEventListener("click", () => removeExchange(name, address, signal));
   fill(
     place,
     view.head,
@@ -82,7 +82,8 @@ class View {
   }
 
   show(exchange) {
-    fill(this.trouble);
+    endTrouble(this.trouble);
+    this.publish.disabled = this.remove.disabled = false;
     setText(this.kind, `${exchange.type} `);
     const policy = exchange.policy ? [`policy ${exchange.policy}`] : [];
     fill(this.badges, [...featuresOf(exchange), ...policy].map((text) => h("span", { class: "badge" }, text)));
@@ -95,16 +96,16 @@ class View {
   }
 
   fail(problem) {
-    fill(this.trouble, problemBox(problem));
+    this.publish.disabled = this.remove.disabled = problem.status === 404;
+    showTrouble(this.trouble, problem, "All exchanges", "#/exchanges");
   }
 }
 
-function removeExchange(vhost, name, address) {
+function removeExchange(name, address, leaving) {
   undoable(`Exchange ${name} and its bindings will be deleted`, async () => {
     try {
-      await remove(address);
+      await end(address, "/exchanges", leaving);
       tell(`Exchange ${name} is deleted.`);
-      if (location.hash === exchangeLink(vhost, name)) go("/exchanges");
     } catch (problem) {
       tellError(problem);
     }

@@ -8,8 +8,9 @@ import { tell } from "../notices.js";
 import { objectOf } from "../object_text.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
-import { vhostChoice, vhostNames } from "../vhosts.js";
+import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
+import { whereIf } from "./queue_link.js";
 
 export const path = "/exchanges";
 export const nav = "Exchanges";
@@ -24,13 +25,14 @@ export async function find(text, signal) {
 }
 
 export function show(place, parameters, signal) {
-  let vhost = "";
+  let vhost = keptVhost();
   const table = new Table({
     columns: columns(),
     source: (question, signal) => get(vhost ? at`/api/exchanges/${vhost}` : "/api/exchanges", { ...question, columns: COLUMNS }, { signal }),
     signal,
     sort: "name",
     noun: "exchange",
+    isKept: true,
     empty: () => h("p", { class: "empty" }, "No virtual host that you may look into has an exchange. An administrator can give you permissions on one."),
   });
   table.tools.append(
@@ -48,8 +50,8 @@ export function show(place, parameters, signal) {
 
 function columns() {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => shownExchange(row.name), show: (name, row) => h("a", { href: exchangeLink(row.vhost, row.name) }, name) },
-    { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
+    { title: "Name", sort: "name", width: "name", value: (row) => shownExchange(row.name), show: (name, row) => [h("a", { href: exchangeLink(row.vhost, row.name) }, name), whereIf(row.vhost)] },
+    { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "Type", sort: "type", width: "type", value: (row) => row.type },
     { title: "Features", rank: 2, width: "l", value: featuresOf, show: badges },
     { title: "Policy", sort: "policy", rank: 3, width: "m", value: (row) => row.policy ?? "" },

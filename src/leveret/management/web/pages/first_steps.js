@@ -3,11 +3,11 @@
 import { h } from "../dom.js";
 import { tell } from "../notices.js";
 
-/** `makeQueue`: what the button does; without it, it leads to the queues. */
-export function firstSteps(user, overview, makeQueue) {
+/** `makeQueue`: what the button does. */
+export function firstSteps(user, overview, makeQueue, vhost = "") {
   const amqp = (overview?.listeners ?? []).find((one) => one.protocol === "amqp");
   const login = user.name === "guest" ? "guest:guest" : `${encodeURIComponent(user.name)}:PASSWORD`;
-  const address = `amqp://${login}@${location.hostname || "localhost"}:${amqp?.port ?? 5672}/`;
+  const address = `amqp://${login}@${location.hostname || "localhost"}:${amqp?.port ?? 5672}/${encodeURIComponent(vhost === "/" ? "" : vhost)}`;
   const code = [
     "import pika",
     "",
@@ -24,9 +24,9 @@ export function firstSteps(user, overview, makeQueue) {
   return h(
     "div",
     { class: "card first" },
-    h("h2", {}, "No queue yet: send the first message"),
+    h("h2", {}, vhost ? `No queue in virtual host ${vhost} yet: send the first message` : "No queue yet: send the first message"),
     h("p", {}, "Any client of RabbitMQ works unchanged. With Python: ", h("code", {}, "pip install pika"), ", then"),
     h("pre", {}, code),
-    h("div", { class: "actions" }, navigator.clipboard && h("button", { type: "button", onclick: copy }, "Copy"), makeQueue ? h("button", { type: "button", onclick: makeQueue }, "Or make a queue here") : h("a", { class: "button", href: "#/queues" }, "Or make a queue here")),
+    h("div", { class: "actions" }, navigator.clipboard && h("button", { type: "button", onclick: copy }, "Copy"), h("button", { type: "button", onclick: makeQueue }, "Or make a queue here")),
   );
 }

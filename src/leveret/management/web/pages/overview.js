@@ -7,6 +7,8 @@ import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { live } from "../live.js";
 import { problemBox } from "../notices.js";
 import { firstSteps } from "./first_steps.js";
+import { longestQueues } from "./longest_queues.js";
+import { addQueue } from "./queues.js";
 
 export const path = "/";
 export const nav = "Overview";
@@ -31,6 +33,7 @@ export function show(place, parameters, signal, user) {
   const start = h("div", {});
   const queued = lineChart("Queued messages");
   const moved = lineChart("Message rates");
+  const longest = longestQueues(signal);
   const node = h("div", { class: "card node" });
   const doors = h("div", { class: "card doors" });
   let span = SPANS[0];
@@ -47,6 +50,7 @@ export function show(place, parameters, signal, user) {
     tiles.element,
     start,
     h("div", { class: "charts" }, queued.element, moved.element),
+    longest,
     h("div", { class: "charts" }, node, doors),
   );
   const ask = live(
@@ -60,7 +64,9 @@ export function show(place, parameters, signal, user) {
       queued.draw(lengthsOf(overview.queue_totals ?? {}));
       moved.draw(ratesOf(overview.message_stats ?? {}), rate);
       showDoors(doors, overview);
-      fill(start, overview.object_totals?.queues === 0 && firstSteps(user, overview));
+      const isNew = overview.object_totals?.queues === 0;
+      longest.hidden = isNew;
+      if (isNew !== start.hasChildNodes()) fill(start, isNew && firstSteps(user, overview, () => addQueue("")));
       const nodes = maySeeNodes ? await get("/api/nodes", undefined, { signal }) : [];
       fill(alarms, alarmsOf(nodes));
       showNode(node, nodes[0]);
@@ -91,7 +97,7 @@ class Tiles {
     };
     this.element = h(
       "div",
-      { class: "tiles" },
+      { class: "tiles eight" },
       tile("ready", "Ready", "#/queues"),
       tile("unacked", "Unacked", "#/queues"),
       tile("publish", "Published"),
@@ -132,9 +138,9 @@ function trend(details) {
 
 function lengthsOf(totals) {
   return [
-    { label: "Ready", points: pointsOf(totals.messages_ready_details) },
-    { label: "Unacked", points: pointsOf(totals.messages_unacknowledged_details) },
-    { label: "Total", points: pointsOf(totals.messages_details) },
+    { label: "Ready", points: pointsOf(totals.messages_ready_details), now: totals.messages_ready },
+    { label: "Unacked", points: pointsOf(totals.messages_unacknowledged_details), now: totals.messages_unacknowledged },
+    { label: "Total", points: pointsOf(totals.messages_details), now: totals.messages },
   ];
 }
 

@@ -6,12 +6,14 @@ import { fill, h, setText } from "../dom.js";
 import { bytes, duration, number, plural, rate } from "../format.js";
 import { RunningJobs, WORDS } from "../jobs.js";
 import { live } from "../live.js";
-import { problemBox, tell, tellError, undoable } from "../notices.js";
+import { endTrouble, showTrouble, tell, tellError, undoable } from "../notices.js";
 import { Table, rowsSource } from "../table.js";
 import { storyLinks } from "./biography.js";
-import { connectionLink } from "./connection_words.js";
+import { connectionLink, peerIn } from "./connection_words.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
-import { jobDialogue } from "./queue_jobs.js";
+import { deleteDialogue } from "./queue_delete.js";
+import { findingsOf } from "./queue_findings.js";
+import { EXPLAINED, jobDialogue } from "./queue_jobs.js";
 import { MessageBrowser } from "./queue_messages.js";
 import { publishDialogue } from "./queue_publish.js";
 import { drain } from "./queues.js";
@@ -20,6 +22,7 @@ export const path = "/queues/:vhost/:name";
 export const under = "Queues";
 export const title = ({ name }) => name;
 
+const SEVERAL = 8; // rows from which on a filter helps
 const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
 
 export function show(place, { vhost, name }, signal, user) {
@@ -41,15 +44,17 @@ export function show(place, { vhost, name }, signal, user) {
   };
   const jobs = new RunningJobs(signal, (row) => row.vhost === vhost && row.queue === name, changed);
   const work = (kind) => jobDialogue(kind, vhost, name, browser.filter, (id, expected) => jobs.watch(id, expected));
-  view.work = Object.keys(WORDS).map((kind) => h("button", { type: "button", "data-kind": kind, class: kind === "delete" ? "danger" : "", onclick: () => work(kind) }, `${WORDS[kind].title} …`));
+  view.work = Object.keys(WORDS).map((kind) => h("button", { type: "button", "data-kind": kind, class: kind === "delete" ? "danger" : "", title: EXPLAINED[kind], onclick: () => work(kind) }, `${WORDS[kind].title} …`));
   view.pause.addEventListener("click", () => togglePause(address, name, queue, refresh));
   view.publish.addEventListener("click", () => publishDialogue(vhost, name, changed));
   view.purge.addEventListener("click", () => purge(address, name, queue, changed));
+  view.remove.addEventListener("click", () => deleteDialogue(address, name, signal));
   fill(
     place,
     view.head,
     view.trouble,
     jobs.element,
+    view.findings,
     view.tiles,
     h("div", { class: "charts" }, view.lengths.element, view.rates.element),
     h("div", { class: "two" }, section("Consumers", consumers(address, signal)), section("Bindings", bindings(address, vhost, signal))),
@@ -69,19 +74,21 @@ class View {
     this.publish = h("button", { type: "button", class: "strong" }, "Publish …");
     this.pause = h("button", { type: "button", disabled: true }, "Pause");
     this.purge = h("button", { type: "button", class: "danger", disabled: true }, "Purge");
+    this.remove = h("button", { type: "button", class: "danger" }, "Delete queue …");
     this.head = h(
       "header",
       { class: "page-head" },
       h("div", {}, h("h1", { class: "object" }, name), h("p", { class: "faint" }, `queue in virtual host ${vhost} `, this.badges)),
-      h("div", { class: "buttons" }, this.publish, this.pause, this.purge),
+      h("div", { class: "buttons" }, this.publish, this.pause, this.purge, this.remove),
     );
     this.trouble = h("div", {});
+    this.findings = h("div", { class: "findings", role: "note" });
     this.work = []; // buttons for what is done to many messages
     this.values = {};
     this.tiles = h(
       "div",
       { class: "tiles" },
-      [["ready", "Ready"], ["unacked", "Unacked"], ["in", "In"], ["out", "Out"], ["oldest", "Oldest message"], ["drain", "Empty in"], ["size", "Size"]].map(([key, label]) => {
+      [["ready", "Ready"], ["unacked", "Unacked"], ["in", "In"], ["out", "Out"], ["oldest", "Oldest"], ["drain", "Empty in"], ["size", "Size"]].map(([key, label]) => {
         this.values[key] = h("b", {}, "–");
         return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
       }),
@@ -94,11 +101,13 @@ class View {
   }
 
   show(queue) {
-    fill(this.trouble);
+    endTrouble(this.trouble);
+    fill(this.findings, findingsOf(queue).map(({ brief, text }) => h("p", {}, h("strong", {}, brief), ` ${text}`)));
     const isPaused = queue.state === "paused";
     fill(this.badges, badgesOf(queue).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
     setText(this.pause, isPaused ? "Resume" : "Pause");
-    this.pause.disabled = this.purge.disabled = false;
+    this.publish.disabled = this.pause.disabled = this.remove.disabled = false;
+    this.purge.disabled = !queue.messages_ready;
     if (queue.type === "stream") this.#isStream();
     const stats = queue.message_stats ?? {};
     const told = {
@@ -112,8 +121,8 @@ class View {
     };
     for (const [key, text] of Object.entries(told)) setText(this.values[key], text);
     this.lengths.draw([
-      { label: "Ready", points: pointsOf(queue.messages_ready_details) },
-      { label: "Unacked", points: pointsOf(queue.messages_unacknowledged_details) },
+      { label: "Ready", points: pointsOf(queue.messages_ready_details), now: queue.messages_ready },
+      { label: "Unacked", points: pointsOf(queue.messages_unacknowledged_details), now: queue.messages_unacknowledged },
     ]);
     this.rates.draw([["In", "publish"], ["Out", "deliver_get"], ["Acked", "ack"]].map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
     this.#showFacts(queue);
@@ -139,7 +148,8 @@ class View {
 
   fail(problem) {
     this.pause.disabled = this.purge.disabled = true;
-    fill(this.trouble, problemBox(problem));
+    this.publish.disabled = this.remove.disabled = problem.status === 404;
+    showTrouble(this.trouble, problem, "All queues", "#/queues");
   }
 }
 
@@ -182,7 +192,7 @@ function consumers(address, signal) {
   return new Table({
     columns: [
       { title: "Tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
-      { title: "Connection", sort: "channel_details.connection_name", value: (row) => row.channel_details?.connection_name ?? "", show: (name) => (name ? h("a", { href: connectionLink(name) }, name) : "in the broker's process") },
+      { title: "Connection", sort: "channel_details.connection_name", value: (row) => row.channel_details?.connection_name ?? "", show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "in the broker's process") },
       { title: "Acks", rank: 3, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
       { title: "Prefetch", rank: 2, align: "right", width: "s", value: (row) => row.prefetch_count || "no limit" },
       { title: "State", rank: 3, width: "s", value: (row) => row.activity_status },
@@ -190,6 +200,7 @@ function consumers(address, signal) {
     source: rowsSource(load, (row) => row.consumer_tag),
     signal,
     noun: "consumer",
+    toolsFrom: SEVERAL,
     empty: () => h("p", { class: "empty" }, "Nobody takes messages from this queue. They wait until a client consumes it: channel.basic_consume in pika."),
   }).element;
 }
@@ -205,6 +216,7 @@ function bindings(address, vhost, signal) {
     source: rowsSource(load, (row) => `${row.source} ${row.routing_key}`),
     signal,
     noun: "binding",
+    toolsFrom: SEVERAL,
     empty: () => h("p", { class: "empty" }, "Bound to no exchange."),
   }).element;
 }

@@ -8,7 +8,7 @@ import { STAYED, WORDS, begin, counted, rateInput, rateOf } from "../jobs.js";
 import { FILTERS, filterInput, filterOf } from "../message_filter.js";
 import { tellError, undoable } from "../notices.js";
 
-const EXPLAINED = {
+export const EXPLAINED = {
   move: "Messages leave this queue and come to the end of another one.",
   copy: "Messages stay here, and copies come to the end of another queue.",
   delete: "Messages are gone for good. They are not dead-lettered.",

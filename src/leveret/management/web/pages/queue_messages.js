@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { bytes, number, plural } from "../format.js";
+import { INTERVAL } from "../live.js";
 import { FILTERS, filterInput, filterOf } from "../message_filter.js";
 import { problemBox } from "../notices.js";
 import { asHex, asJson, asText, bytesOf, isReadable } from "../payload.js";
@@ -56,7 +57,9 @@ export class MessageBrowser {
       this.#asked = asked;
       this.#show(answer);
     } catch (problem) {
-      if (problem.name !== "AbortError") fill(this.list, problemBox(problem));
+      if (problem.name === "AbortError") return;
+      fill(this.list, problemBox(problem));
+      if (problem.status === 0) setTimeout(() => this.#signal.aborted || this.refresh(), INTERVAL); // the broker comes back
     }
   }
 
@@ -119,7 +122,7 @@ export class MessageBrowser {
 function summary(one, body, number) {
   const preview = asText(body.slice(0, 640)).replace(/\s+/g, " ").slice(0, 160);
   return [
-    h("span", { class: "faint" }, `${number + 1}`),
+    h("span", { class: "faint ordinal right" }, `${number + 1}`),
     h("code", { class: "preview" }, isReadable(body) ? preview || "(empty)" : asHex(body.slice(0, 16))),
     h("span", { class: "faint right" }, bytes(one.payload_bytes)),
     one.redelivered && h("span", { class: "badge warn" }, "redelivered"),
@@ -133,6 +136,7 @@ export function opened(one, body) {
 
   function choose(name) {
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === name));
+    shown.classList.toggle("bytes", name === "Hex"); // in columns
     shown.textContent = views[name]();
   }
 

@@ -10,8 +10,9 @@ import { rateSpark } from "../rate_spark.js";
 import { Remembered } from "../remembered.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
-import { vhostChoice, vhostNames } from "../vhosts.js";
+import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { firstSteps } from "./first_steps.js";
+import { queueLink } from "./queue_link.js";
 import { mayReadStories } from "./traces.js";
 
 export const path = "/queues";
@@ -32,7 +33,7 @@ export async function find(text, signal) {
 }
 
 export function show(place, parameters, signal, user) {
-  let vhost = "";
+  let vhost = keptVhost();
   const first = h("div", {});
   const depths = new Depths();
   const table = new Table({
@@ -41,8 +42,9 @@ export function show(place, parameters, signal, user) {
     signal,
     sort: "name",
     noun: "queue",
+    isKept: true,
     empty: () => {
-      if (!first.hasChildNodes()) beginIn(first, user, signal);
+      if (first.dataset.vhost !== vhost) beginIn(first, user, vhost, signal);
       return first;
     },
   });
@@ -60,14 +62,15 @@ export function show(place, parameters, signal, user) {
 }
 
 /** The address in the first steps is the broker's own. */
-async function beginIn(place, user, signal) {
+async function beginIn(place, user, vhost, signal) {
+  place.dataset.vhost = vhost;
   const overview = await get("/api/overview", { columns: "listeners" }, { signal }).catch(() => undefined);
-  fill(place, firstSteps(user, overview, () => addQueue("")));
+  fill(place, firstSteps(user, overview, () => addQueue(vhost), vhost));
 }
 
 function columns(depths) {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("a", { href: link`/queues/${row.vhost}/${name}` }, name) },
+    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => queueLink(row.vhost, name) },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "State", sort: "state", rank: 2, width: "state", value: (row) => [row.state, row.type], show: badges },
     { title: "Ready", sort: "messages_ready", align: "right", width: "s", value: (row) => row.messages_ready, show: number },
@@ -122,10 +125,18 @@ export function drain(seconds, row) {
 }
 
 function badges([state, type]) {
-  return [h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? "–"), type && type !== "classic" && h("span", { class: "badge" }, type)];
+  const isOrdinary = !type || type === "classic"; // of others the type says more than that they run
+  return [(isOrdinary || state !== "running") && h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? "–"), !isOrdinary && h("span", { class: "badge" }, type)];
 }
 
-async function addQueue(vhost) {
+/** What is there already would be left as it is, or complained about in words of the protocol. */
+async function refuseExisting(vhost, name) {
+  const found = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, columns: "name", name });
+  if (found.items.some((one) => one.name === name)) throw { title: "Not added", reason: `Queue ${name} exists already in virtual host ${vhost}: choose another name.` };
+}
+
+/** Asks for what a new queue is to be; `vhost` is the one to begin with. */
+export async function addQueue(vhost) {
   const names = await vhostNames();
   const options = names.length ? names : ["/"];
   const close = dialogue(
@@ -140,6 +151,7 @@ async function addQueue(vhost) {
       "Add",
       async (given) => {
         const [name, where, type] = [given.get("name"), given.get("vhost"), given.get("type")];
+        await refuseExisting(where, name);
         const body = { durable: given.has("durable") || type === "stream", auto_delete: false, arguments: { "x-queue-type": type } };
         await put(at`/api/queues/${where}/${name}`, body);
         close();

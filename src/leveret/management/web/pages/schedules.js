@@ -5,7 +5,7 @@ import { fill, h, setText } from "../dom.js";
 import { bytes, duration, number } from "../format.js";
 import { tell, tellError, undoable } from "../notices.js";
 import { Table, rowsSource } from "../table.js";
-import { vhostChoice, vhostNames } from "../vhosts.js";
+import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { shownExchange } from "./exchange_links.js";
 
 export const path = "/schedules";
@@ -16,7 +16,7 @@ const MOST = 1000; // of one virtual host
 
 export function show(place, parameters, signal) {
   const schedules = new Schedules();
-  let vhost = "";
+  let vhost = keptVhost();
   const note = h("p", { class: "faint" });
   const table = new Table({
     columns: columns(schedules, (row) => cancel(row, () => table.refresh())),
@@ -31,6 +31,7 @@ export function show(place, parameters, signal) {
     signal,
     sort: "due",
     noun: "scheduled message",
+    isKept: true,
     empty: howToSchedule,
   });
   table.search.placeholder = "Filter by exchange or routing key";

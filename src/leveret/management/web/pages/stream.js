@@ -6,10 +6,11 @@ import { lineChart, pointsOf, sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, rate } from "../format.js";
 import { live } from "../live.js";
-import { problemBox, tell, tellError, undoable } from "../notices.js";
+import { endTrouble, problemBox, showTrouble, tell, tellError, undoable } from "../notices.js";
 import { Remembered } from "../remembered.js";
 import { link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
+import { connectionLink, peerIn } from "./connection_words.js";
 import { streamMessages } from "./stream_messages.js";
 import { isUneven } from "./streams.js";
 
@@ -69,7 +70,7 @@ class View {
       h("div", { class: "buttons" }, this.queue, this.exchange),
     );
     this.trouble = h("div", {});
-    this.tiles = h("div", { class: "tiles" });
+    this.tiles = h("div", { class: "tiles eight" });
     this.rates = lineChart("Rates");
     this.lengths = lineChart("Messages");
     this.values = new Map();
@@ -80,12 +81,13 @@ class View {
     setText(this.kind, stream.kind);
     this.queue.hidden = !isStream;
     this.exchange.hidden = isStream;
+    endTrouble(this.trouble);
     fill(this.trouble, stream.problem && problemBox({ title: "No partitions", reason: stream.problem }));
     fill(this.badges, badgesOf(stream).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
     for (const [label, text] of tilesOf(stream)) this.#tile(label, text);
     const stats = stream.message_stats ?? {};
     this.rates.draw(RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
-    this.lengths.draw([{ label: stream.kind === "shards" ? "Waiting" : "Kept", points: pointsOf(stream.messages_ready_details) }]);
+    this.lengths.draw([{ label: stream.kind === "shards" ? "Waiting" : "Kept", points: pointsOf(stream.messages_ready_details), now: stream.messages_ready }]);
   }
 
   #tile(label, text) {
@@ -97,7 +99,7 @@ class View {
   }
 
   fail(problem) {
-    fill(this.trouble, problemBox(problem));
+    showTrouble(this.trouble, problem, "All streams", "#/streams");
   }
 }
 
@@ -161,12 +163,12 @@ function readers(rows, lags, signal, forget) {
       { title: "Reader", sort: "name", width: "name", value: (row) => [row.name, row.consumer_tag, row.pinned], show: readerName },
       { title: "Stream", sort: "queue", rank: 3, value: (row) => row.queue },
       { title: "State", sort: "is_live", rank: 2, width: "m", value: (row) => (row.is_live ? "reads now" : "away") },
-      { title: "Connection", rank: 3, value: (row) => row.channel_details?.connection_name ?? "–" },
+      { title: "Connection", rank: 3, value: (row) => row.channel_details?.connection_name ?? "", show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "–") },
       { title: "Next offset", sort: "offset", align: "right", rank: 2, width: "m", value: (row) => row.offset, show: number },
       { title: "Unacked", sort: "messages_unacknowledged", align: "right", rank: 3, width: "s", value: (row) => row.messages_unacknowledged, show: number },
       { title: "Lag lately", rank: 2, width: "m", value: (row) => lags.of(keyOf(row)), show: (values, row) => sparkline(values, `Lag of ${row.name ?? row.consumer_tag}`) },
       { title: "Lag", sort: "lag", align: "right", width: "m", value: (row) => [row.lag, largest()], show: ([lag, most]) => amount(lag / most, number(lag)) },
-      { title: "", width: "deed", value: (row) => [row.is_live, row.queue, row.name], show: ([isLive], row) => (isLive ? "" : h("button", { type: "button", class: "in-row", title: "Forget where it stood", onclick: () => forget(row) }, "Forget")) },
+      { title: "", rank: 2, width: "deed", value: (row) => [row.is_live, row.queue, row.name], show: ([isLive], row) => (isLive ? "" : h("button", { type: "button", class: "in-row", title: "Forget where it stood", onclick: () => forget(row) }, "Forget")) },
     ],
     source: rowsSource(async () => rows(), (row) => `${row.name ?? ""} ${row.consumer_tag ?? ""} ${row.queue}`),
     signal,

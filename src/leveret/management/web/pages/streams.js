@@ -9,7 +9,8 @@ import { tell } from "../notices.js";
 import { Remembered } from "../remembered.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
-import { vhostChoice, vhostNames } from "../vhosts.js";
+import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
+import { whereIf } from "./queue_link.js";
 
 export const path = "/streams";
 export const nav = "Streams";
@@ -24,7 +25,7 @@ export async function find(text, signal) {
 }
 
 export function show(place, parameters, signal) {
-  let vhost = "";
+  let vhost = keptVhost();
   const lags = new Remembered();
   const table = new Table({
     columns: columns(lags),
@@ -36,6 +37,7 @@ export function show(place, parameters, signal) {
     signal,
     sort: "name",
     noun: "stream",
+    isKept: true,
     empty: nothingYet,
   });
   table.tools.append(
@@ -55,7 +57,7 @@ const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
 
 function columns(lags) {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("a", { href: link`/streams/${row.vhost}/${name}` }, name) },
+    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => [h("a", { href: link`/streams/${row.vhost}/${name}` }, name), whereIf(row.vhost)] },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "Kind", sort: "kind", rank: 2, width: "kind", value: (row) => [row.kind, row.partitions, row.state, row.problem], show: badges },
     { title: "Messages", sort: "messages", align: "right", width: "s", value: (row) => row.messages, show: number },

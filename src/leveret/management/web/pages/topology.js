@@ -11,6 +11,7 @@ import { exchangeLink, shownExchange } from "./exchange_links.js";
 import { MOST_NODES, edgeKey, nodeKey, topologyOf, vhostTopologyOf } from "./topology_graph.js";
 
 const WIDTH = 176; // of a node, in pixels as all of these
+const NAME_LETTERS = 18; // of a name in a box
 const HEIGHT = 42;
 const BETWEEN = [150, 196]; // layers: at least and at most
 const BEND = 60; // what an edge needs to turn; the rest is flat, there its keys stand
@@ -204,6 +205,12 @@ function cut(text, letters) {
   return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
 }
 
+/** Names that begin alike, such as those of shards, differ in their ends. */
+function cutWithin(text, letters) {
+  const end = Math.floor(letters / 2) - 1;
+  return text.length > letters ? `${text.slice(0, letters - end - 1)}…${text.slice(-end)}` : text;
+}
+
 function hintOf({ kind, type, isMissing }) {
   if (kind === "more") return "bindings";
   if (isMissing) return `no such ${kind}`;
@@ -220,7 +227,7 @@ function nodeOf(node, vhost, exchange, way) {
   const top = (height - HEIGHT) / 2;
   const look = [
     s("rect", { x, y, width: WIDTH, height, rx: kind === "queue" ? 5 : HEIGHT / 2 }),
-    s("svg", { x: x + 14, y, width: WIDTH - 28, height }, s("text", { class: "name-text", y: top + 19 }, name), s("text", { class: "hint", y: top + 33 }, hint)),
+    s("svg", { x: x + 14, y, width: WIDTH - 28, height }, s("text", { class: "name-text", y: top + 19 }, cutWithin(name, NAME_LETTERS)), s("text", { class: "hint", y: top + 33 }, hint)),
     s("title", {}, kind === "more" ? `${node.count} more bindings of exchange ${shownExchange(node.name)} are not drawn` : `${hint} ${name}`),
   ];
   if (node.name === exchange && kind !== "queue") return s("g", { class: classes }, look);

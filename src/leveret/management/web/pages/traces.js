@@ -53,7 +53,8 @@ export function show(place, { vhost }, signal, user) {
       book = (await get("/api/traces", undefined, { signal })).find((one) => one.vhost === vhost) ?? null;
       showState();
       const asked = { text: name, queue: filters.queue.value.trim(), exchange: filters.exchange.value.trim() };
-      return { ...(await get(at`/api/traces/${vhost}`, { ...question, ...asked }, { signal })), total_count: book?.stories ?? 0 };
+      const answer = await get(at`/api/traces/${vhost}`, { ...question, ...asked }, { signal });
+      return { ...answer, total_count: Math.max(book?.stories ?? 0, answer.filtered_count) }; // more may have come meanwhile
     },
     signal,
     sort: "began",

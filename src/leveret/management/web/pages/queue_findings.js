@@ -1,0 +1,44 @@
+// Why messages wait in a queue, in plain words, with what helps: read off the numbers that the API gives.
+
+import { isNumber, number, plural, rate } from "../format.js";
+
+/** [{brief, text}] about a row of the list or the whole queue; nothing where all is well. */
+export function findingsOf(queue) {
+  return [paused(queue), deserted(queue), withSlowConsumers(queue), growing(queue)].filter(Boolean);
+}
+
+function paused(queue) {
+  if (queue.state !== "paused") return null;
+  return { brief: "It is paused.", text: "It takes messages and hands out none. Resume it to let them go." };
+}
+
+function deserted(queue) {
+  if (queue.type === "stream" || queue.consumers || !queue.messages_ready) return null;
+  return { brief: "Nobody takes from it.", text: `${waiting(queue.messages_ready)} until a consumer comes.` };
+}
+
+/** All of them hold as much as they may: the queue waits for them, not they for the queue. */
+function withSlowConsumers(queue) {
+  const held = queue.messages_unacknowledged;
+  const most = mostHeld(queue.consumer_details);
+  if (queue.state === "paused" || queue.type === "stream" || !queue.messages_ready || !most || held < most) return null;
+  const text = `They hold ${number(held)} unacked of the ${number(most)} that their prefetch allows, and ${waiting(queue.messages_ready)}. Add consumers, or make them faster.`;
+  return { brief: "Its consumers are busy.", text };
+}
+
+/** How many messages the consumers may hold together; null if nothing limits one of them, or they are not known. */
+function mostHeld(consumers) {
+  if (!consumers?.length || !consumers.every((one) => one.ack_required && one.prefetch_count)) return null;
+  return consumers.reduce((sum, one) => sum + one.prefetch_count, 0);
+}
+
+function growing(queue) {
+  const [incoming, outgoing] = ["publish_details", "deliver_get_details"].map((name) => queue.message_stats?.[name]?.rate);
+  if (queue.type === "stream" || !queue.consumers || !queue.messages_ready || isNumber(queue.drain_estimate)) return null;
+  if (!isNumber(incoming) || !isNumber(outgoing) || incoming <= outgoing * 1.1) return null;
+  return { brief: "More comes in than goes out.", text: `${rate(incoming)} against ${rate(outgoing)}.` };
+}
+
+function waiting(count) {
+  return `${plural(count, "message")} ${count === 1 ? "waits" : "wait"}`;
+}

@@ -1,0 +1,60 @@
+"""The page without a mouse."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+import leveret
+from tests.support.web_page import LogIn
+
+
+def test_s4_78_one_escape_closes_the_search_and_focus_goes_back(broker: leveret.Broker, log_in: LogIn) -> None:
+    broker.vhost().declare_queue("orders")
+    page = log_in(address="/#/queues/%2F/orders")
+    publish = page.get_by_role("button", name="Publish …")
+    publish.focus()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("ord")
+    expect(page.get_by_role("option", name="orders")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    expect(publish).to_be_focused()
+
+
+def test_what_is_called_just_so_is_found_first(broker: leveret.Broker, log_in: LogIn) -> None:
+    for name in ("a.mails", "mails", "mails.old"):
+        broker.vhost().declare_queue(name)
+    page = log_in()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("mails")
+    expect(page.get_by_role("option")).to_have_count(3)
+    titles = page.locator("[role=option] > span").all_inner_texts()
+    assert titles == ["mails", "mails.old", "a.mails"]
+
+
+def test_focus_follows_to_the_new_page_and_the_menu_can_be_skipped(broker: leveret.Broker, log_in: LogIn) -> None:
+    broker.vhost().declare_queue("orders")
+    page = log_in(address="/#/queues")
+    page.get_by_role("link", name="orders").focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="orders")).to_be_visible()
+    expect(page.locator("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Publish …")).to_be_focused()
+
+    page.reload()
+    expect(page.get_by_role("button", name="Pause")).to_be_enabled()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Skip the menu")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+
+
+def test_a_dialogue_begins_in_its_first_field(broker: leveret.Broker, log_in: LogIn) -> None:
+    page = log_in(address="/#/queues")
+    page.get_by_role("button", name="Add a queue").click()
+    expect(page.get_by_label("Name", exact=True)).to_be_focused()
+    page.keyboard.type("orders")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="orders")).to_be_visible()
+    assert broker.vhost().message_count("orders") == 0

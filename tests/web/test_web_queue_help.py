@@ -1,0 +1,120 @@
+"""The page of a queue says why messages wait there; and a queue ends there."""
+
+from __future__ import annotations
+
+import pika
+import pytest
+from playwright.sync_api import expect
+
+import leveret
+from leveret.errors import LeveretError
+from tests.support.web_page import Complaints, LogIn
+
+
+def test_s4_78_why_a_queue_is_slow_is_told_without_a_manual(broker: leveret.Broker, log_in: LogIn) -> None:
+    vhost = broker.vhost()
+    for name in ("orders", "mails", "calm"):
+        vhost.declare_queue(name)
+    for _ in range(5):
+        vhost.publish("", "orders", b"x")
+    vhost.publish("", "mails", b"x")
+    connection = pika.BlockingConnection(pika.URLParameters(f"{broker.amqp_url}?heartbeat=0"))
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=2)
+    channel.basic_consume("orders", lambda *_: None)
+
+    page = log_in()  # the overview: where to look
+    longest = page.get_by_role("region", name="queues")
+    expect(longest.locator(".rows tr")).to_have_count(2)
+    expect(longest.locator(".rows tr").nth(1)).to_contain_text("Nobody takes from it.")
+    longest.get_by_role("link", name="orders").click()
+    told = page.locator(".findings")
+    expect(told).to_contain_text("Its consumers are busy. They hold 2 unacked of the 2 that their prefetch allows")
+    expect(told).to_contain_text("3 messages wait. Add consumers")
+
+    page.goto("/#/queues/%2F/mails")
+    expect(told).to_have_text("Nobody takes from it. 1 message waits until a consumer comes.")
+    page.get_by_role("button", name="Pause").click()
+    expect(told).to_contain_text("It is paused.")
+    page.goto("/#/queues/%2F/calm")
+    expect(page.get_by_role("button", name="Pause")).to_be_enabled()
+    expect(told).to_be_hidden()
+    connection.close()
+
+
+def test_a_queue_is_deleted_by_whoever_types_its_name(broker: leveret.Broker, log_in: LogIn) -> None:
+    vhost = broker.vhost()
+    vhost.declare_queue("orders")
+    vhost.publish("", "orders", b"x")
+    page = log_in(address="/#/queues/%2F/orders")
+    page.get_by_role("button", name="Delete queue …").click()
+    box = page.get_by_role("dialog")
+    expect(box).to_contain_text("Its 1 message and its bindings go too.")
+    expect(box.get_by_role("button", name="Delete for good")).to_be_disabled()
+    box.get_by_label("Name of the queue").fill("order")
+    expect(box.get_by_role("button", name="Delete for good")).to_be_disabled()
+    page.keyboard.press("Escape")
+    assert vhost.message_count("orders") == 1
+    page.get_by_role("button", name="Delete queue …").click()
+    box.get_by_label("Name of the queue").fill("orders")
+    box.get_by_role("button", name="Delete for good").click()
+    expect(page.get_by_role("heading", level=1, name="Queues")).to_be_visible()
+    with pytest.raises(LeveretError):
+        vhost.message_count("orders")
+
+
+def test_an_empty_queue_is_deleted_without_typing(broker: leveret.Broker, log_in: LogIn) -> None:
+    broker.vhost().declare_queue("orders")
+    page = log_in(address="/#/queues/%2F/orders")
+    page.get_by_role("button", name="Delete queue …").click()
+    expect(page.get_by_role("dialog")).to_contain_text("It is empty.")
+    page.get_by_role("button", name="Delete for good").click()
+    expect(page.get_by_text("Queue orders is deleted.")).to_be_visible()
+    assert broker.call(lambda: "orders" not in broker.node.broker.vhosts["/"].queues)
+
+
+def test_a_queue_that_is_there_already_is_not_added_again(broker: leveret.Broker, log_in: LogIn) -> None:
+    broker.vhost().declare_queue("orders")
+    page = log_in(address="/#/queues")
+    page.get_by_role("button", name="Add a queue").click()
+    page.get_by_label("Name", exact=True).fill("orders")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("Queue orders exists already in virtual host /")
+
+
+@pytest.mark.parametrize(
+    ("address", "back"),
+    [
+        ("queues/%2F/gone", "All queues"),
+        ("exchanges/%2F/gone", "All exchanges"),
+        ("streams/%2F/gone", "All streams"),
+        ("connections/gone", "All connections"),
+        ("channels/gone", "All connections"),
+        ("admin/users/gone", "All users"),
+        ("admin/vhosts/gone", "All virtual hosts"),
+    ],
+)
+def test_what_is_gone_is_told_once_with_the_way_to_what_is_there(
+    log_in: LogIn, complaints: Complaints, address: str, back: str
+) -> None:
+    complaints.expect("404")
+    page = log_in()
+    page.goto(f"/#/{address}")
+    expect(page.locator("main").get_by_role("alert").filter(visible=True)).to_have_count(1)
+    expect(page.locator("main .tile, main .table, main form").filter(visible=True)).to_have_count(0)
+    page.get_by_role("link", name=back).click()
+    expect(page.locator("main").get_by_role("alert").filter(visible=True)).to_have_count(0)
+
+
+def test_the_legend_of_a_chart_knows_what_the_number_above_it_knows(log_in: LogIn) -> None:
+    page = log_in()
+    drawn = """async (series) => {
+        const { lineChart } = await import("/web/chart.js");
+        const chart = lineChart("Messages");
+        chart.draw([series]);
+        const labels = [...chart.element.querySelectorAll("text.axis")].map((label) => label.textContent);
+        return [chart.element.querySelector(".legend").textContent, labels.slice(0, 3)];
+    }"""
+    points = [[0, 0], [5_000, 1]]
+    assert page.evaluate(drawn, {"label": "Ready", "points": points}) == ["Ready 1", ["0", "1", "2"]]  # no half message
+    assert page.evaluate(drawn, {"label": "Ready", "points": points, "now": 7})[0] == "Ready 7"  # no sample has it yet
