@@ -126,6 +126,7 @@ def test_s4_77_definitions_travel_from_one_broker_to_another(cli: Cli, tmp_path:
         assert "1 binding imported" in there.done("definitions", "import", "-", given=file.read_bytes())
         assert there.rows("bindings", "list", "--exchange", "news")[0][4] == "sport.#"
         assert "created: nothing" in there.done("definitions", "import", str(file), "--dry-run")
+        assert json.loads(there.done("definitions", "import", str(file), "--json")) == {}
 
 
 def test_definitions_that_cannot_be_taken_are_named_one_by_one(cli: Cli, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,15 +73,17 @@ def test_more_than_the_broker_hands_out_at_once_are_taken_and_no_more(cli: Cli, 
 
 def test_a_body_is_shown_as_text_json_or_bytes(cli: Cli, vhost: EmbeddedVhost) -> None:
     vhost.declare_queue("bodies")
-    headers = {"kind": "order", "blob": b"\xff"}
+    headers = {"kind": "order", "blob": b"\xff", "limits": [math.inf, {"x": math.nan}]}
     vhost.publish("", "bodies", b"\x1b[2J", Properties(headers=headers, message_id="7"))
     vhost.publish("", "bodies", b"\xff\x00")
     lines = cli.done("consume", "bodies", "--no-follow").splitlines()
     assert [line.split("  ")[2] for line in lines] == ["\\x1b[2J", "ff 00"]
     assert "1b 5b 32 4a" in cli.done("consume", "bodies", "--count", "1", "--hex")
-    rows = [json.loads(line) for line in cli.done("consume", "bodies", "--json", "--ack", "--no-follow").splitlines()]
+    lines = cli.done("consume", "bodies", "--json", "--ack", "--no-follow").splitlines()
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in lines]
     assert rows[0]["payload"] == "\x1b[2J"
-    assert rows[0]["properties"] == {"headers": {"kind": "order", "blob": "/w=="}, "message_id": "7"}
+    shown = {"kind": "order", "blob": "/w==", "limits": ["inf", {"x": "nan"}]}
+    assert rows[0]["properties"] == {"headers": shown, "message_id": "7"}
     assert (rows[1]["payload"], rows[1]["payload_encoding"], rows[1]["payload_bytes"]) == ("/wA=", "base64", 2)
     assert "leave one of them" in cli.refused("consume", "bodies", "--json", "--raw", code=2)
 

@@ -236,6 +236,8 @@ def test_a_message_is_found_without_being_taken(cli: Cli) -> None:
     assert len(cli.json("browse", "q", "--header", "n=3")["messages"]) == 1
     assert cli.done("browse", "q", "--contains", '"id": 1', "--raw") == '{"order": {"id": 1}}\n'
     assert "there are more" in cli.run("browse", "q", "--limit", "2").stderr
+    ids = [line.split()[0] for line in cli.done("browse", "q").splitlines()]  # by which a trace finds them
+    assert ids == ["id", *(row["id"] for row in cli.json("browse", "q")["messages"])]
     assert cli.json("queues", "show", "q")["messages_ready"] == 4
     assert not cli.json("browse", "q")["messages"][0]["redelivered"]
 

@@ -51,6 +51,18 @@ if POSIX:
             done = shell("leveret queues list --json URL | true", broker.http_url, tmp_path)
             assert done.stderr == ""
 
+    def test_a_closed_input_is_an_empty_body_and_no_password(tmp_path: Path) -> None:
+        with Broker(QUIET) as broker:
+            Cli(broker.http_url, tmp_path).done("queues", "create", "q")
+            done = shell("leveret publish q URL <&-", broker.http_url, tmp_path)
+            assert (done.returncode, done.stderr) == (0, "")
+            assert "published 0 bytes" in done.stdout
+            done = shell(
+                "unset LEVERET_PASSWORD; leveret status --username anna URL <&- 2>&1", broker.http_url, tmp_path
+            )
+        assert done.returncode == 2
+        assert done.stdout.startswith("leveret: no password for user 'anna'")
+
 
 def test_the_first_context_is_used_and_says_so(tmp_path: Path) -> None:
     cli = Cli("", tmp_path)

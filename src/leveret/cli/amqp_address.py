@@ -46,14 +46,14 @@ def amqp_address(api: Api, given: str | None) -> AmqpAddress:
 
 
 def _parsed(given: str) -> AmqpAddress:
+    if "@" in given:
+        raise Misuse("--amqp has a user name or a password in it, where others can read them: use --username")
     problem = f"--amqp {given!r} cannot be used: write it as amqp://HOST:PORT or amqps://HOST:PORT"
     try:
         parts = urlsplit(given)
         port = parts.port
     except ValueError:
         raise Misuse(problem) from None
-    if parts.username is not None or parts.password is not None:
-        raise Misuse("--amqp has a user name or a password in it, where others can read them: use --username")
     if parts.scheme not in PORTS or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
         raise Misuse(problem)
     return AmqpAddress(parts.scheme, parts.hostname, port or PORTS[parts.scheme])

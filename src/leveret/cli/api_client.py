@@ -69,6 +69,11 @@ class Address(NamedTuple):
 
 def address_of(url: str, source: str) -> Address:
     """The parts of a URL; ``source`` says where it was given."""
+    if "@" in url:  # before anything else: what is told of it would tell the password, too
+        raise Misuse(
+            f"the URL from {source} has a user name or a password in it, where others can read them: use --username, "
+            "and LEVERET_PASSWORD or --password-file"
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -76,11 +81,6 @@ def address_of(url: str, source: str) -> Address:
         raise Misuse(f"URL {url!r} (from {source}) cannot be used: {problem}") from None
     if parts.scheme not in PORTS or not parts.hostname:
         raise Misuse(f"URL {url!r} (from {source}) cannot be used: write it as http://HOST:PORT or https://HOST:PORT")
-    if parts.username is not None or parts.password is not None:
-        raise Misuse(
-            f"the URL from {source} has a user name or a password in it, where others can read them: use --username, "
-            "and LEVERET_PASSWORD or --password-file"
-        )
     if parts.query or parts.fragment:
         raise Misuse(f"URL {url!r} (from {source}) cannot be used: nothing may follow its path")
     return Address(parts.scheme, parts.hostname, port or PORTS[parts.scheme], parts.path.rstrip("/"))

@@ -68,12 +68,11 @@ def import_definitions(
     except Refusal as problem:
         _tell_problems(problem.answer.get("problems") or [])
         raise
-    if as_json and answer.body:
-        print_json(answer)
     if not dry_run:
-        if not as_json:
-            say(f"{_sum(json.loads(body))} imported")
+        say("{}" if as_json else f"{_sum(json.loads(body))} imported")
         return
+    if as_json:
+        print_json(answer)
     report: Row = answer.value
     if not as_json:
         _tell_report(report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -54,7 +55,7 @@ def as_json_line(delivery: Delivery) -> bytes:
         "exchange": method.exchange,
         "routing_key": method.routing_key,
         "redelivered": method.redelivered,
-        "properties": _given(delivery.properties),
+        "properties": _finite(_given(delivery.properties)),
         "payload_bytes": len(body),
         "payload": payload,
         "payload_encoding": encoding,
@@ -74,6 +75,15 @@ def _readable(body: bytes, in_hex: bool) -> str:
 def _given(properties: Properties) -> dict[str, Any]:
     values = {field: getattr(properties, field) for _, field, _, _ in LAYOUT}
     return {field: value for field, value in values.items() if value is not None}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become texts."""
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _plain(value: object) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 
 import typer
 
-from leveret.cli.api_client import Api, Refusal, Row
+from leveret.cli.api_client import HAS_NOT, Api, Refusal, Row
 from leveret.cli.broker_options import alone, at_broker
-from leveret.cli.findings import queue_findings
+from leveret.cli.findings import Place, queue_findings
 from leveret.cli.node_findings import (
     ENDS_SOON,
     certificate_findings,
@@ -25,7 +26,7 @@ app = alone()
 
 REFUSED = (401, 403)
 COLUMNS = (
-    "vhost,name,state,consumers,messages_ready,messages_unacknowledged,messages_details.rate,arguments,"
+    "vhost,name,type,state,consumers,messages_ready,messages_unacknowledged,messages_details.rate,arguments,"
     "effective_policy_definition,message_stats.ack_details.rate,message_stats.deliver_get_details.rate"
 )
 
@@ -43,7 +44,7 @@ def doctor(
         *clock_findings(queues.date, time.time()),
         *store_findings(failed_check(api, "virtual-hosts")),
         *certificate_findings(failed_check(api, "certificate-expiration", *ENDS_SOON)),
-        *queue_findings(queues.rows, bindings),
+        *queue_findings(queues.rows, bindings, _leased(api)),
     ]
     nodes = _nodes(api)
     found += node_findings(nodes or ())
@@ -58,6 +59,21 @@ def doctor(
             say(f"Nothing is wrong: {looked}no queue without consumers that grows, no dead letter that waits.")
     if any(each.weight == "alarm" for each in found):
         raise typer.Exit(1)
+
+
+def _leased(api: Api) -> Mapping[Place, int]:
+    """How many messages of each queue are held by leases."""
+    try:
+        rows = api.get("leases").rows
+    except Refusal as problem:
+        if problem.status not in (*REFUSED, *HAS_NOT):
+            raise
+        return {}  # RabbitMQ has none
+    leased: dict[Place, int] = {}
+    for row in rows:
+        place = (row["vhost"], row["queue"])
+        leased[place] = leased.get(place, 0) + row["messages"]
+    return leased
 
 
 def _nodes(api: Api) -> list[Row] | None:

@@ -6,13 +6,14 @@ An *alarm* stops somebody's work now; a *warning* will, or looks as if nobody kn
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from leveret.cli.api_client import Row
 from leveret.cli.tables import at, numbered, printable, rate
 
 Weight = Literal["alarm", "warning"]
+Place = tuple[str, str]  # a virtual host, and the name of a queue in it
 
 MANY = 5  # messages; fewer that wait are no trouble yet
 DLX, DLX_KEY = "dead-letter-exchange", "dead-letter-routing-key"
@@ -24,11 +25,16 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def queue_findings(queues: Iterable[Row], bindings: Iterable[Row]) -> Iterator[Finding]:
+def queue_findings(
+    queues: Iterable[Row], bindings: Iterable[Row], leased: Mapping[Place, int] | None = None
+) -> Iterator[Finding]:
+    """``leased``: how many messages of a queue are held by leases, which count as unacked and need no consumer."""
     queues = list(queues)
     buried_in = graveyards(queues, bindings)
     for queue in queues:
         place = (queue["vhost"], queue["name"])
+        if queue.get("type") == "stream":
+            continue  # it keeps what it has, read or not
         ready = queue.get("messages_ready") or 0
         if ready and place in buried_in:
             what = f"{_waiting(ready, 'dead letters')} in {_shown(queue)}"
@@ -37,19 +43,20 @@ def queue_findings(queues: Iterable[Row], bindings: Iterable[Row]) -> Iterator[F
             yield Finding("warning", f"{_shown(queue)} is paused, {_waiting(ready)}", _command("queues resume", queue))
         elif ready and not queue.get("consumers"):
             yield from _without_consumers(queue, ready)
-        yield from _unacked(queue, ready)
+        yield from _unacked(queue, ready, (leased or {}).get(place, 0))
 
 
 def _without_consumers(queue: Row, ready: int) -> Iterator[Finding]:
     grows = at(queue, "messages_details.rate") or 0
-    if grows > 0:
+    taken = at(queue, "message_stats.deliver_get_details.rate") or 0  # one by one, or by leases
+    if grows > 0 and not taken:
         what = f"{_shown(queue)} grows by {rate(grows)} and nobody consumes: {_waiting(ready)}"
         weight: Weight = "alarm" if ready >= MANY else "warning"
         yield Finding(weight, what, f"start a consumer; {_command('queues show', queue)}")
 
 
-def _unacked(queue: Row, ready: int) -> Iterator[Finding]:
-    unacked = queue.get("messages_unacknowledged") or 0
+def _unacked(queue: Row, ready: int, leased: int) -> Iterator[Finding]:
+    unacked = max((queue.get("messages_unacknowledged") or 0) - leased, 0)
     moves = sum(at(queue, f"message_stats.{kind}_details.rate") or 0 for kind in ("ack", "deliver_get"))
     held = f"consumers of {_shown(queue)} hold {numbered(unacked, 'messages')} and acknowledge none"
     if unacked and ready and not moves:
@@ -59,10 +66,10 @@ def _unacked(queue: Row, ready: int) -> Iterator[Finding]:
         yield Finding("warning", held, _command("queues show", queue))
 
 
-def graveyards(queues: Iterable[Row], bindings: Iterable[Row]) -> set[tuple[str, str]]:
+def graveyards(queues: Iterable[Row], bindings: Iterable[Row]) -> set[Place]:
     """The queues, with their virtual hosts, to which dead letters of others go."""
-    wells: set[tuple[str, str]] = set()
-    found: set[tuple[str, str]] = set()
+    wells: set[Place] = set()
+    found: set[Place] = set()
     for queue in queues:
         exchange, key = _said(queue, DLX), _said(queue, DLX_KEY)
         if exchange == "" and key:

@@ -31,14 +31,23 @@ pipeline_app = typer.Typer(help="Ready pipelines on Spark.", no_args_is_help=Tru
 app.add_typer(pipeline_app, name="pipeline")
 
 
+def _stand_in_for_closed_streams() -> None:
+    """Whoever started us may have closed any of the three, and then Python has None in its place."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
 def main() -> None:
     """The entry point: a setting that cannot be used is one line and exit code 2, never a trace."""
     if "_LEVERET_COMPLETE" in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         completion_init()  # a shell asks what could follow
-    if sys.stdout is None:  # closed by whoever started us
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    _stand_in_for_closed_streams()
     try:
         app()
     except ConfigError as problem:

@@ -157,7 +157,7 @@ def browse(
     if raw:
         _write_bodies(found["messages"])
         return
-    draw(COLUMNS, found["messages"], f"Queue '{queue}' has no such message.")
+    draw((Column("id", "id"), *COLUMNS), found["messages"], f"Queue '{queue}' has no such message.")
     if not found.get("is_complete", True):
         seen = found["looked_at"]
         were = "was" if seen == 1 else "were"

@@ -49,9 +49,12 @@ def test_a_url_that_cannot_be_used_is_named_with_its_source(url: str) -> None:
     assert repr(url) in str(problem.value)
 
 
-def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+@pytest.mark.parametrize(
+    "url", ["http://anna:hunter2@h", "amqp://anna:hunter2@h", "http://anna:hunter2@h:x", "anna:hunter2@h"]
+)
+def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(Misuse, match="where others can read them: use --username") as problem:
-        address_of("http://anna:hunter2@h", "--url")
+        address_of(url, "--url")
     assert "hunter2" not in str(problem.value)
 
 

@@ -33,6 +33,20 @@ def test_a_queue_that_grows_without_consumers_is_an_alarm() -> None:
     assert [each.weight for each in found({**growing, "messages_ready": 4})] == ["warning"]
     assert found({**growing, "consumers": 1}) == []
     assert found({**growing, "messages_details": {"rate": -1.0}}) == []
+    assert found({**growing, "message_stats": {"deliver_get_details": {"rate": 1.0}}}) == []  # taken without consumers
+
+
+def test_a_stream_that_grows_unread_is_well_and_its_letters_are_not_sent_back() -> None:
+    stream = queue("events", type="stream", messages_ready=1000, messages_details={"rate": 10.0})
+    work = queue("work", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "events"})
+    assert found(stream, work) == []
+
+
+def test_what_a_lease_holds_is_not_blamed_on_consumers() -> None:
+    held = queue(messages_unacknowledged=7)
+    assert list(queue_findings([held], (), {("/", "q"): 7})) == []
+    [finding] = queue_findings([held], (), {("/", "q"): 4, ("other", "q"): 3})
+    assert "hold 3 messages and acknowledge none" in finding.what
 
 
 def test_a_paused_queue_is_told_with_the_command_that_resumes_it() -> None:
