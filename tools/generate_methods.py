@@ -25,7 +25,6 @@ HEAD = '''\
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from leveret.wire.fields import (
@@ -50,9 +49,11 @@ from leveret.wire.fields import (
 
 
 class Method:
-    """What all methods have in common. Mutable, since interceptors rewrite them."""
+    """What all methods have in common. Mutable, since interceptors rewrite them. Written out, not made by dataclasses:
+    that would be a tenth of the work of a start."""
 
     __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
 
     CLASS_ID: ClassVar[int]
     METHOD_ID: ClassVar[int]
@@ -69,6 +70,14 @@ class Method:
     def decode(cls, data: bytes, offset: int, end: int) -> Self:
         """The method whose arguments fill (offset, end) exactly; ``offset`` is after the two ids."""
         raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
 '''
 
 TYPES = {
@@ -79,7 +88,7 @@ TYPES = {
     "uint64": ("int", "0"),
     "short": ("str", '""'),
     "long": ("bytes", 'b""'),
-    "table": ("Table", "field(default_factory=dict)"),
+    "table": ("Table", "None"),
 }
 ZEROS = {"uint16": "\\x00\\x00", "short": "\\x00", "bit": "\\x00", "long": "\\x00\\x00\\x00\\x00"}
 
@@ -138,23 +147,48 @@ def shapes(spec: dict[str, Any]) -> Iterator[Shape]:
 
 
 def write_class(shape: Shape) -> Iterator[str]:
-    yield "@dataclass(slots=True)"
+    visible = [argument for argument in shape.arguments if not argument.is_reserved]
     yield f"class {shape.python_name}(Method):"
+    yield from write_names(visible)
+    yield ""
     yield f"    CLASS_ID: ClassVar[int] = {shape.class_id}"
     yield f"    METHOD_ID: ClassVar[int] = {shape.facts['id']}"
     yield f"    id: ClassVar[tuple[int, int]] = ({shape.class_id}, {shape.facts['id']})"
     yield f'    NAME: ClassVar[str] = "{shape.class_name}.{shape.name}"'
     yield f"    SYNC: ClassVar[bool] = {shape.facts.get('sync', False)}"
     yield f"    HAS_CONTENT: ClassVar[bool] = {shape.facts.get('content', False)}"
-    visible = [argument for argument in shape.arguments if not argument.is_reserved]
     if visible:
         yield ""
-    for argument in visible:
-        yield f"    {argument.name}: {TYPES[argument.kind][0]} = {argument.default}"
+        yield from write_init(visible)
     yield ""
     yield from write_encode(shape)
     yield ""
     yield from write_decode(shape)
+
+
+def write_names(visible: list[Argument]) -> Iterator[str]:
+    names = [f'"{argument.name}"' for argument in visible]
+    line = f"    __slots__ = ({', '.join(names)}{',' if len(names) == 1 else ''})"
+    if len(line) <= 120:
+        yield line
+        return
+    yield "    __slots__ = ("
+    for name in names:
+        yield f"        {name},"
+    yield "    )"
+
+
+def write_init(visible: list[Argument]) -> Iterator[str]:
+    """A table that is not given is a new one each time."""
+    yield "    def __init__("
+    yield "        self,"
+    for argument in visible:
+        kind = f"{TYPES[argument.kind][0]} | None" if argument.kind == "table" else TYPES[argument.kind][0]
+        yield f"        {argument.name}: {kind} = {argument.default},"
+    yield "    ) -> None:"
+    for argument in visible:
+        value = f"{{}} if {argument.name} is None else {argument.name}" if argument.kind == "table" else argument.name
+        yield f"        self.{argument.name} = {value}"
 
 
 def write_encode(shape: Shape) -> Iterator[str]:

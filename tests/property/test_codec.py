@@ -20,6 +20,7 @@ from leveret.wire.grammar import ChannelStep, Role, Step, channel_step, connecti
 from leveret.wire.methods import METHODS, Method
 from leveret.wire.properties import Properties, decode_properties, encode_properties
 from leveret.wire.reader import FrameReader
+from tests.support.method_arguments import arguments_of
 
 shorts = st.text(max_size=60)
 times = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC)).map(
@@ -61,7 +62,8 @@ NAMED = {
 @st.composite
 def methods(draw: st.DrawFn) -> Method:
     method: Any = draw(st.sampled_from(list(METHODS.values())))
-    return method(**{f.name: draw(NAMED.get(f.name, OF_TYPE[f.type])) for f in fields(method)})  # type: ignore[no-any-return]
+    made: Method = method(**{name: draw(NAMED.get(name, OF_TYPE[kind])) for name, kind in arguments_of(method).items()})
+    return made
 
 
 optional = st.none() | shorts

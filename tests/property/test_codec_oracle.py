@@ -27,6 +27,7 @@ from leveret.wire.frames import decode_header, decode_method, method_frame
 from leveret.wire.methods import METHODS, Method
 from leveret.wire.properties import Properties, decode_properties, encode_properties
 from leveret.wire.reader import FrameReader
+from tests.support.method_arguments import arguments_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:This command is deprecated")  # basic.recover-async
 
@@ -73,7 +74,7 @@ def theirs(method: type[Method]) -> Any:
 def pairs(draw: st.DrawFn) -> tuple[Method, Any]:
     """The same method, once ours and once theirs."""
     ours: Any = draw(st.sampled_from(list(METHODS.values())))
-    arguments = {f.name: draw(NAMED.get(f.name, OF_TYPE[f.type])) for f in fields(ours)}
+    arguments = {name: draw(NAMED.get(name, OF_TYPE[kind])) for name, kind in arguments_of(ours).items()}
     if "immediate" in arguments:
         arguments["immediate"] = False  # pamqp refuses what RabbitMQ never implemented
     given_names = {
@@ -108,8 +109,8 @@ def test_pamqp_reads_what_we_write(pair: tuple[Method, Any]) -> None:
     wire = method_frame(5, ours)
     consumed, channel, got = pamqp.frame.unmarshal(wire)
     assert (consumed, channel, type(got)) == (len(wire), 5, type(other))
-    for field in fields(ours):  # type: ignore[arg-type]
-        name = THEIR_NAMES.get(field.name, field.name)
+    for ours_name in arguments_of(type(ours)):
+        name = THEIR_NAMES.get(ours_name, ours_name)
         assert getattr(got, name) == getattr(other, name)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from leveret.wire.fields import (
@@ -28,9 +27,11 @@ from leveret.wire.fields import (
 
 
 class Method:
-    """What all methods have in common. Mutable, since interceptors rewrite them."""
+    """What all methods have in common. Mutable, since interceptors rewrite them. Written out, not made by dataclasses:
+    that would be a tenth of the work of a start."""
 
     __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
 
     CLASS_ID: ClassVar[int]
     METHOD_ID: ClassVar[int]
@@ -48,9 +49,18 @@ class Method:
         """The method whose arguments fill (offset, end) exactly; ``offset`` is after the two ids."""
         raise NotImplementedError
 
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
-@dataclass(slots=True)
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+
 class ConnectionStart(Method):
+    __slots__ = ("version_major", "version_minor", "server_properties", "mechanisms", "locales")
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 10
     id: ClassVar[tuple[int, int]] = (10, 10)
@@ -58,11 +68,19 @@ class ConnectionStart(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    version_major: int = 0
-    version_minor: int = 9
-    server_properties: Table = field(default_factory=dict)
-    mechanisms: bytes = b"PLAIN"
-    locales: bytes = b"en_US"
+    def __init__(
+        self,
+        version_major: int = 0,
+        version_minor: int = 9,
+        server_properties: Table | None = None,
+        mechanisms: bytes = b"PLAIN",
+        locales: bytes = b"en_US",
+    ) -> None:
+        self.version_major = version_major
+        self.version_minor = version_minor
+        self.server_properties = {} if server_properties is None else server_properties
+        self.mechanisms = mechanisms
+        self.locales = locales
 
     def encode(self) -> bytes:
         parts = [
@@ -86,8 +104,9 @@ class ConnectionStart(Method):
         return cls(version_major, version_minor, server_properties, mechanisms, locales)
 
 
-@dataclass(slots=True)
 class ConnectionStartOk(Method):
+    __slots__ = ("client_properties", "mechanism", "response", "locale")
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 11
     id: ClassVar[tuple[int, int]] = (10, 11)
@@ -95,10 +114,17 @@ class ConnectionStartOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    client_properties: Table = field(default_factory=dict)
-    mechanism: str = "PLAIN"
-    response: bytes = b""
-    locale: str = "en_US"
+    def __init__(
+        self,
+        client_properties: Table | None = None,
+        mechanism: str = "PLAIN",
+        response: bytes = b"",
+        locale: str = "en_US",
+    ) -> None:
+        self.client_properties = {} if client_properties is None else client_properties
+        self.mechanism = mechanism
+        self.response = response
+        self.locale = locale
 
     def encode(self) -> bytes:
         parts = [
@@ -120,8 +146,9 @@ class ConnectionStartOk(Method):
         return cls(client_properties, mechanism, response, locale)
 
 
-@dataclass(slots=True)
 class ConnectionSecure(Method):
+    __slots__ = ("challenge",)
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 20
     id: ClassVar[tuple[int, int]] = (10, 20)
@@ -129,7 +156,11 @@ class ConnectionSecure(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    challenge: bytes = b""
+    def __init__(
+        self,
+        challenge: bytes = b"",
+    ) -> None:
+        self.challenge = challenge
 
     def encode(self) -> bytes:
         parts = [
@@ -145,8 +176,9 @@ class ConnectionSecure(Method):
         return cls(challenge)
 
 
-@dataclass(slots=True)
 class ConnectionSecureOk(Method):
+    __slots__ = ("response",)
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 21
     id: ClassVar[tuple[int, int]] = (10, 21)
@@ -154,7 +186,11 @@ class ConnectionSecureOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    response: bytes = b""
+    def __init__(
+        self,
+        response: bytes = b"",
+    ) -> None:
+        self.response = response
 
     def encode(self) -> bytes:
         parts = [
@@ -170,8 +206,9 @@ class ConnectionSecureOk(Method):
         return cls(response)
 
 
-@dataclass(slots=True)
 class ConnectionTune(Method):
+    __slots__ = ("channel_max", "frame_max", "heartbeat")
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 30
     id: ClassVar[tuple[int, int]] = (10, 30)
@@ -179,9 +216,15 @@ class ConnectionTune(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    channel_max: int = 0
-    frame_max: int = 0
-    heartbeat: int = 0
+    def __init__(
+        self,
+        channel_max: int = 0,
+        frame_max: int = 0,
+        heartbeat: int = 0,
+    ) -> None:
+        self.channel_max = channel_max
+        self.frame_max = frame_max
+        self.heartbeat = heartbeat
 
     def encode(self) -> bytes:
         parts = [
@@ -201,8 +244,9 @@ class ConnectionTune(Method):
         return cls(channel_max, frame_max, heartbeat)
 
 
-@dataclass(slots=True)
 class ConnectionTuneOk(Method):
+    __slots__ = ("channel_max", "frame_max", "heartbeat")
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 31
     id: ClassVar[tuple[int, int]] = (10, 31)
@@ -210,9 +254,15 @@ class ConnectionTuneOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    channel_max: int = 0
-    frame_max: int = 0
-    heartbeat: int = 0
+    def __init__(
+        self,
+        channel_max: int = 0,
+        frame_max: int = 0,
+        heartbeat: int = 0,
+    ) -> None:
+        self.channel_max = channel_max
+        self.frame_max = frame_max
+        self.heartbeat = heartbeat
 
     def encode(self) -> bytes:
         parts = [
@@ -232,8 +282,9 @@ class ConnectionTuneOk(Method):
         return cls(channel_max, frame_max, heartbeat)
 
 
-@dataclass(slots=True)
 class ConnectionOpen(Method):
+    __slots__ = ("virtual_host",)
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 40
     id: ClassVar[tuple[int, int]] = (10, 40)
@@ -241,7 +292,11 @@ class ConnectionOpen(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    virtual_host: str = "/"
+    def __init__(
+        self,
+        virtual_host: str = "/",
+    ) -> None:
+        self.virtual_host = virtual_host
 
     def encode(self) -> bytes:
         parts = [
@@ -261,8 +316,9 @@ class ConnectionOpen(Method):
         return cls(virtual_host)
 
 
-@dataclass(slots=True)
 class ConnectionOpenOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 41
     id: ClassVar[tuple[int, int]] = (10, 41)
@@ -280,8 +336,9 @@ class ConnectionOpenOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ConnectionClose(Method):
+    __slots__ = ("reply_code", "reply_text", "class_id", "method_id")
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 50
     id: ClassVar[tuple[int, int]] = (10, 50)
@@ -289,10 +346,17 @@ class ConnectionClose(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    reply_code: int = 0
-    reply_text: str = ""
-    class_id: int = 0
-    method_id: int = 0
+    def __init__(
+        self,
+        reply_code: int = 0,
+        reply_text: str = "",
+        class_id: int = 0,
+        method_id: int = 0,
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
 
     def encode(self) -> bytes:
         parts = [
@@ -314,8 +378,9 @@ class ConnectionClose(Method):
         return cls(reply_code, reply_text, class_id, method_id)
 
 
-@dataclass(slots=True)
 class ConnectionCloseOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 51
     id: ClassVar[tuple[int, int]] = (10, 51)
@@ -332,8 +397,9 @@ class ConnectionCloseOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ConnectionBlocked(Method):
+    __slots__ = ("reason",)
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 60
     id: ClassVar[tuple[int, int]] = (10, 60)
@@ -341,7 +407,11 @@ class ConnectionBlocked(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    reason: str = ""
+    def __init__(
+        self,
+        reason: str = "",
+    ) -> None:
+        self.reason = reason
 
     def encode(self) -> bytes:
         parts = [
@@ -357,8 +427,9 @@ class ConnectionBlocked(Method):
         return cls(reason)
 
 
-@dataclass(slots=True)
 class ConnectionUnblocked(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 61
     id: ClassVar[tuple[int, int]] = (10, 61)
@@ -375,8 +446,9 @@ class ConnectionUnblocked(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ConnectionUpdateSecret(Method):
+    __slots__ = ("new_secret", "reason")
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 70
     id: ClassVar[tuple[int, int]] = (10, 70)
@@ -384,8 +456,13 @@ class ConnectionUpdateSecret(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    new_secret: bytes = b""
-    reason: str = ""
+    def __init__(
+        self,
+        new_secret: bytes = b"",
+        reason: str = "",
+    ) -> None:
+        self.new_secret = new_secret
+        self.reason = reason
 
     def encode(self) -> bytes:
         parts = [
@@ -403,8 +480,9 @@ class ConnectionUpdateSecret(Method):
         return cls(new_secret, reason)
 
 
-@dataclass(slots=True)
 class ConnectionUpdateSecretOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 10
     METHOD_ID: ClassVar[int] = 71
     id: ClassVar[tuple[int, int]] = (10, 71)
@@ -421,8 +499,9 @@ class ConnectionUpdateSecretOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ChannelOpen(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 10
     id: ClassVar[tuple[int, int]] = (20, 10)
@@ -440,8 +519,9 @@ class ChannelOpen(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ChannelOpenOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 11
     id: ClassVar[tuple[int, int]] = (20, 11)
@@ -459,8 +539,9 @@ class ChannelOpenOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ChannelFlow(Method):
+    __slots__ = ("active",)
+
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 20
     id: ClassVar[tuple[int, int]] = (20, 20)
@@ -468,7 +549,11 @@ class ChannelFlow(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    active: bool = True
+    def __init__(
+        self,
+        active: bool = True,
+    ) -> None:
+        self.active = active
 
     def encode(self) -> bytes:
         parts = [
@@ -484,8 +569,9 @@ class ChannelFlow(Method):
         return cls(bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class ChannelFlowOk(Method):
+    __slots__ = ("active",)
+
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 21
     id: ClassVar[tuple[int, int]] = (20, 21)
@@ -493,7 +579,11 @@ class ChannelFlowOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    active: bool = True
+    def __init__(
+        self,
+        active: bool = True,
+    ) -> None:
+        self.active = active
 
     def encode(self) -> bytes:
         parts = [
@@ -509,8 +599,9 @@ class ChannelFlowOk(Method):
         return cls(bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class ChannelClose(Method):
+    __slots__ = ("reply_code", "reply_text", "class_id", "method_id")
+
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 40
     id: ClassVar[tuple[int, int]] = (20, 40)
@@ -518,10 +609,17 @@ class ChannelClose(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    reply_code: int = 0
-    reply_text: str = ""
-    class_id: int = 0
-    method_id: int = 0
+    def __init__(
+        self,
+        reply_code: int = 0,
+        reply_text: str = "",
+        class_id: int = 0,
+        method_id: int = 0,
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.class_id = class_id
+        self.method_id = method_id
 
     def encode(self) -> bytes:
         parts = [
@@ -543,8 +641,9 @@ class ChannelClose(Method):
         return cls(reply_code, reply_text, class_id, method_id)
 
 
-@dataclass(slots=True)
 class ChannelCloseOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 20
     METHOD_ID: ClassVar[int] = 41
     id: ClassVar[tuple[int, int]] = (20, 41)
@@ -561,8 +660,9 @@ class ChannelCloseOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ExchangeDeclare(Method):
+    __slots__ = ("exchange", "type", "passive", "durable", "auto_delete", "internal", "nowait", "arguments")
+
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 10
     id: ClassVar[tuple[int, int]] = (40, 10)
@@ -570,14 +670,25 @@ class ExchangeDeclare(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    exchange: str = ""
-    type: str = "direct"
-    passive: bool = False
-    durable: bool = False
-    auto_delete: bool = False
-    internal: bool = False
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    def __init__(
+        self,
+        exchange: str = "",
+        type: str = "direct",
+        passive: bool = False,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.exchange = exchange
+        self.type = type
+        self.passive = passive
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode(self) -> bytes:
         parts = [
@@ -609,8 +720,9 @@ class ExchangeDeclare(Method):
         )
 
 
-@dataclass(slots=True)
 class ExchangeDeclareOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 11
     id: ClassVar[tuple[int, int]] = (40, 11)
@@ -627,8 +739,9 @@ class ExchangeDeclareOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ExchangeDelete(Method):
+    __slots__ = ("exchange", "if_unused", "nowait")
+
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 20
     id: ClassVar[tuple[int, int]] = (40, 20)
@@ -636,9 +749,15 @@ class ExchangeDelete(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    exchange: str = ""
-    if_unused: bool = False
-    nowait: bool = False
+    def __init__(
+        self,
+        exchange: str = "",
+        if_unused: bool = False,
+        nowait: bool = False,
+    ) -> None:
+        self.exchange = exchange
+        self.if_unused = if_unused
+        self.nowait = nowait
 
     def encode(self) -> bytes:
         parts = [
@@ -657,8 +776,9 @@ class ExchangeDelete(Method):
         return cls(exchange, bits & 1 != 0, bits & 2 != 0)
 
 
-@dataclass(slots=True)
 class ExchangeDeleteOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 21
     id: ClassVar[tuple[int, int]] = (40, 21)
@@ -675,8 +795,9 @@ class ExchangeDeleteOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ExchangeBind(Method):
+    __slots__ = ("destination", "source", "routing_key", "nowait", "arguments")
+
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 30
     id: ClassVar[tuple[int, int]] = (40, 30)
@@ -684,11 +805,19 @@ class ExchangeBind(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    destination: str = ""
-    source: str = ""
-    routing_key: str = ""
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    def __init__(
+        self,
+        destination: str = "",
+        source: str = "",
+        routing_key: str = "",
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.destination = destination
+        self.source = source
+        self.routing_key = routing_key
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode(self) -> bytes:
         parts = [
@@ -713,8 +842,9 @@ class ExchangeBind(Method):
         return cls(destination, source, routing_key, bits & 1 != 0, arguments)
 
 
-@dataclass(slots=True)
 class ExchangeBindOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 31
     id: ClassVar[tuple[int, int]] = (40, 31)
@@ -731,8 +861,9 @@ class ExchangeBindOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class ExchangeUnbind(Method):
+    __slots__ = ("destination", "source", "routing_key", "nowait", "arguments")
+
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 40
     id: ClassVar[tuple[int, int]] = (40, 40)
@@ -740,11 +871,19 @@ class ExchangeUnbind(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    destination: str = ""
-    source: str = ""
-    routing_key: str = ""
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    def __init__(
+        self,
+        destination: str = "",
+        source: str = "",
+        routing_key: str = "",
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.destination = destination
+        self.source = source
+        self.routing_key = routing_key
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode(self) -> bytes:
         parts = [
@@ -769,8 +908,9 @@ class ExchangeUnbind(Method):
         return cls(destination, source, routing_key, bits & 1 != 0, arguments)
 
 
-@dataclass(slots=True)
 class ExchangeUnbindOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 40
     METHOD_ID: ClassVar[int] = 51
     id: ClassVar[tuple[int, int]] = (40, 51)
@@ -787,8 +927,9 @@ class ExchangeUnbindOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class QueueDeclare(Method):
+    __slots__ = ("queue", "passive", "durable", "exclusive", "auto_delete", "nowait", "arguments")
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 10
     id: ClassVar[tuple[int, int]] = (50, 10)
@@ -796,13 +937,23 @@ class QueueDeclare(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    queue: str = ""
-    passive: bool = False
-    durable: bool = False
-    exclusive: bool = False
-    auto_delete: bool = False
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    def __init__(
+        self,
+        queue: str = "",
+        passive: bool = False,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.queue = queue
+        self.passive = passive
+        self.durable = durable
+        self.exclusive = exclusive
+        self.auto_delete = auto_delete
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode(self) -> bytes:
         parts = [
@@ -823,8 +974,9 @@ class QueueDeclare(Method):
         return cls(queue, bits & 1 != 0, bits & 2 != 0, bits & 4 != 0, bits & 8 != 0, bits & 16 != 0, arguments)
 
 
-@dataclass(slots=True)
 class QueueDeclareOk(Method):
+    __slots__ = ("queue", "message_count", "consumer_count")
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 11
     id: ClassVar[tuple[int, int]] = (50, 11)
@@ -832,9 +984,15 @@ class QueueDeclareOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    queue: str = ""
-    message_count: int = 0
-    consumer_count: int = 0
+    def __init__(
+        self,
+        queue: str = "",
+        message_count: int = 0,
+        consumer_count: int = 0,
+    ) -> None:
+        self.queue = queue
+        self.message_count = message_count
+        self.consumer_count = consumer_count
 
     def encode(self) -> bytes:
         parts = [
@@ -854,8 +1012,9 @@ class QueueDeclareOk(Method):
         return cls(queue, message_count, consumer_count)
 
 
-@dataclass(slots=True)
 class QueueBind(Method):
+    __slots__ = ("queue", "exchange", "routing_key", "nowait", "arguments")
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 20
     id: ClassVar[tuple[int, int]] = (50, 20)
@@ -863,11 +1022,19 @@ class QueueBind(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    queue: str = ""
-    exchange: str = ""
-    routing_key: str = ""
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    def __init__(
+        self,
+        queue: str = "",
+        exchange: str = "",
+        routing_key: str = "",
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode(self) -> bytes:
         parts = [
@@ -892,8 +1059,9 @@ class QueueBind(Method):
         return cls(queue, exchange, routing_key, bits & 1 != 0, arguments)
 
 
-@dataclass(slots=True)
 class QueueBindOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 21
     id: ClassVar[tuple[int, int]] = (50, 21)
@@ -910,8 +1078,9 @@ class QueueBindOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class QueuePurge(Method):
+    __slots__ = ("queue", "nowait")
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 30
     id: ClassVar[tuple[int, int]] = (50, 30)
@@ -919,8 +1088,13 @@ class QueuePurge(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    queue: str = ""
-    nowait: bool = False
+    def __init__(
+        self,
+        queue: str = "",
+        nowait: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.nowait = nowait
 
     def encode(self) -> bytes:
         parts = [
@@ -939,8 +1113,9 @@ class QueuePurge(Method):
         return cls(queue, bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class QueuePurgeOk(Method):
+    __slots__ = ("message_count",)
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 31
     id: ClassVar[tuple[int, int]] = (50, 31)
@@ -948,7 +1123,11 @@ class QueuePurgeOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    message_count: int = 0
+    def __init__(
+        self,
+        message_count: int = 0,
+    ) -> None:
+        self.message_count = message_count
 
     def encode(self) -> bytes:
         parts = [
@@ -964,8 +1143,9 @@ class QueuePurgeOk(Method):
         return cls(message_count)
 
 
-@dataclass(slots=True)
 class QueueDelete(Method):
+    __slots__ = ("queue", "if_unused", "if_empty", "nowait")
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 40
     id: ClassVar[tuple[int, int]] = (50, 40)
@@ -973,10 +1153,17 @@ class QueueDelete(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    queue: str = ""
-    if_unused: bool = False
-    if_empty: bool = False
-    nowait: bool = False
+    def __init__(
+        self,
+        queue: str = "",
+        if_unused: bool = False,
+        if_empty: bool = False,
+        nowait: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.if_unused = if_unused
+        self.if_empty = if_empty
+        self.nowait = nowait
 
     def encode(self) -> bytes:
         parts = [
@@ -995,8 +1182,9 @@ class QueueDelete(Method):
         return cls(queue, bits & 1 != 0, bits & 2 != 0, bits & 4 != 0)
 
 
-@dataclass(slots=True)
 class QueueDeleteOk(Method):
+    __slots__ = ("message_count",)
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 41
     id: ClassVar[tuple[int, int]] = (50, 41)
@@ -1004,7 +1192,11 @@ class QueueDeleteOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    message_count: int = 0
+    def __init__(
+        self,
+        message_count: int = 0,
+    ) -> None:
+        self.message_count = message_count
 
     def encode(self) -> bytes:
         parts = [
@@ -1020,8 +1212,9 @@ class QueueDeleteOk(Method):
         return cls(message_count)
 
 
-@dataclass(slots=True)
 class QueueUnbind(Method):
+    __slots__ = ("queue", "exchange", "routing_key", "arguments")
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 50
     id: ClassVar[tuple[int, int]] = (50, 50)
@@ -1029,10 +1222,17 @@ class QueueUnbind(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    queue: str = ""
-    exchange: str = ""
-    routing_key: str = ""
-    arguments: Table = field(default_factory=dict)
+    def __init__(
+        self,
+        queue: str = "",
+        exchange: str = "",
+        routing_key: str = "",
+        arguments: Table | None = None,
+    ) -> None:
+        self.queue = queue
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.arguments = {} if arguments is None else arguments
 
     def encode(self) -> bytes:
         parts = [
@@ -1055,8 +1255,9 @@ class QueueUnbind(Method):
         return cls(queue, exchange, routing_key, arguments)
 
 
-@dataclass(slots=True)
 class QueueUnbindOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 50
     METHOD_ID: ClassVar[int] = 51
     id: ClassVar[tuple[int, int]] = (50, 51)
@@ -1073,8 +1274,9 @@ class QueueUnbindOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class BasicQos(Method):
+    __slots__ = ("prefetch_size", "prefetch_count", "global_")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 10
     id: ClassVar[tuple[int, int]] = (60, 10)
@@ -1082,9 +1284,15 @@ class BasicQos(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    prefetch_size: int = 0
-    prefetch_count: int = 0
-    global_: bool = False
+    def __init__(
+        self,
+        prefetch_size: int = 0,
+        prefetch_count: int = 0,
+        global_: bool = False,
+    ) -> None:
+        self.prefetch_size = prefetch_size
+        self.prefetch_count = prefetch_count
+        self.global_ = global_
 
     def encode(self) -> bytes:
         parts = [
@@ -1104,8 +1312,9 @@ class BasicQos(Method):
         return cls(prefetch_size, prefetch_count, bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class BasicQosOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 11
     id: ClassVar[tuple[int, int]] = (60, 11)
@@ -1122,8 +1331,9 @@ class BasicQosOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class BasicConsume(Method):
+    __slots__ = ("queue", "consumer_tag", "no_local", "no_ack", "exclusive", "nowait", "arguments")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 20
     id: ClassVar[tuple[int, int]] = (60, 20)
@@ -1131,13 +1341,23 @@ class BasicConsume(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    queue: str = ""
-    consumer_tag: str = ""
-    no_local: bool = False
-    no_ack: bool = False
-    exclusive: bool = False
-    nowait: bool = False
-    arguments: Table = field(default_factory=dict)
+    def __init__(
+        self,
+        queue: str = "",
+        consumer_tag: str = "",
+        no_local: bool = False,
+        no_ack: bool = False,
+        exclusive: bool = False,
+        nowait: bool = False,
+        arguments: Table | None = None,
+    ) -> None:
+        self.queue = queue
+        self.consumer_tag = consumer_tag
+        self.no_local = no_local
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.nowait = nowait
+        self.arguments = {} if arguments is None else arguments
 
     def encode(self) -> bytes:
         parts = [
@@ -1160,8 +1380,9 @@ class BasicConsume(Method):
         return cls(queue, consumer_tag, bits & 1 != 0, bits & 2 != 0, bits & 4 != 0, bits & 8 != 0, arguments)
 
 
-@dataclass(slots=True)
 class BasicConsumeOk(Method):
+    __slots__ = ("consumer_tag",)
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 21
     id: ClassVar[tuple[int, int]] = (60, 21)
@@ -1169,7 +1390,11 @@ class BasicConsumeOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    consumer_tag: str = ""
+    def __init__(
+        self,
+        consumer_tag: str = "",
+    ) -> None:
+        self.consumer_tag = consumer_tag
 
     def encode(self) -> bytes:
         parts = [
@@ -1185,8 +1410,9 @@ class BasicConsumeOk(Method):
         return cls(consumer_tag)
 
 
-@dataclass(slots=True)
 class BasicCancel(Method):
+    __slots__ = ("consumer_tag", "nowait")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 30
     id: ClassVar[tuple[int, int]] = (60, 30)
@@ -1194,8 +1420,13 @@ class BasicCancel(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    consumer_tag: str = ""
-    nowait: bool = False
+    def __init__(
+        self,
+        consumer_tag: str = "",
+        nowait: bool = False,
+    ) -> None:
+        self.consumer_tag = consumer_tag
+        self.nowait = nowait
 
     def encode(self) -> bytes:
         parts = [
@@ -1213,8 +1444,9 @@ class BasicCancel(Method):
         return cls(consumer_tag, bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class BasicCancelOk(Method):
+    __slots__ = ("consumer_tag",)
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 31
     id: ClassVar[tuple[int, int]] = (60, 31)
@@ -1222,7 +1454,11 @@ class BasicCancelOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    consumer_tag: str = ""
+    def __init__(
+        self,
+        consumer_tag: str = "",
+    ) -> None:
+        self.consumer_tag = consumer_tag
 
     def encode(self) -> bytes:
         parts = [
@@ -1238,8 +1474,9 @@ class BasicCancelOk(Method):
         return cls(consumer_tag)
 
 
-@dataclass(slots=True)
 class BasicPublish(Method):
+    __slots__ = ("exchange", "routing_key", "mandatory", "immediate")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 40
     id: ClassVar[tuple[int, int]] = (60, 40)
@@ -1247,10 +1484,17 @@ class BasicPublish(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = True
 
-    exchange: str = ""
-    routing_key: str = ""
-    mandatory: bool = False
-    immediate: bool = False
+    def __init__(
+        self,
+        exchange: str = "",
+        routing_key: str = "",
+        mandatory: bool = False,
+        immediate: bool = False,
+    ) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.mandatory = mandatory
+        self.immediate = immediate
 
     def encode(self) -> bytes:
         parts = [
@@ -1271,8 +1515,9 @@ class BasicPublish(Method):
         return cls(exchange, routing_key, bits & 1 != 0, bits & 2 != 0)
 
 
-@dataclass(slots=True)
 class BasicReturn(Method):
+    __slots__ = ("reply_code", "reply_text", "exchange", "routing_key")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 50
     id: ClassVar[tuple[int, int]] = (60, 50)
@@ -1280,10 +1525,17 @@ class BasicReturn(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = True
 
-    reply_code: int = 0
-    reply_text: str = ""
-    exchange: str = ""
-    routing_key: str = ""
+    def __init__(
+        self,
+        reply_code: int = 0,
+        reply_text: str = "",
+        exchange: str = "",
+        routing_key: str = "",
+    ) -> None:
+        self.reply_code = reply_code
+        self.reply_text = reply_text
+        self.exchange = exchange
+        self.routing_key = routing_key
 
     def encode(self) -> bytes:
         parts = [
@@ -1305,8 +1557,9 @@ class BasicReturn(Method):
         return cls(reply_code, reply_text, exchange, routing_key)
 
 
-@dataclass(slots=True)
 class BasicDeliver(Method):
+    __slots__ = ("consumer_tag", "delivery_tag", "redelivered", "exchange", "routing_key")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 60
     id: ClassVar[tuple[int, int]] = (60, 60)
@@ -1314,11 +1567,19 @@ class BasicDeliver(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = True
 
-    consumer_tag: str = ""
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    routing_key: str = ""
+    def __init__(
+        self,
+        consumer_tag: str = "",
+        delivery_tag: int = 0,
+        redelivered: bool = False,
+        exchange: str = "",
+        routing_key: str = "",
+    ) -> None:
+        self.consumer_tag = consumer_tag
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.routing_key = routing_key
 
     def encode(self) -> bytes:
         parts = [
@@ -1342,8 +1603,9 @@ class BasicDeliver(Method):
         return cls(consumer_tag, delivery_tag, bits & 1 != 0, exchange, routing_key)
 
 
-@dataclass(slots=True)
 class BasicGet(Method):
+    __slots__ = ("queue", "no_ack")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 70
     id: ClassVar[tuple[int, int]] = (60, 70)
@@ -1351,8 +1613,13 @@ class BasicGet(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    queue: str = ""
-    no_ack: bool = False
+    def __init__(
+        self,
+        queue: str = "",
+        no_ack: bool = False,
+    ) -> None:
+        self.queue = queue
+        self.no_ack = no_ack
 
     def encode(self) -> bytes:
         parts = [
@@ -1371,8 +1638,9 @@ class BasicGet(Method):
         return cls(queue, bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class BasicGetOk(Method):
+    __slots__ = ("delivery_tag", "redelivered", "exchange", "routing_key", "message_count")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 71
     id: ClassVar[tuple[int, int]] = (60, 71)
@@ -1380,11 +1648,19 @@ class BasicGetOk(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = True
 
-    delivery_tag: int = 0
-    redelivered: bool = False
-    exchange: str = ""
-    routing_key: str = ""
-    message_count: int = 0
+    def __init__(
+        self,
+        delivery_tag: int = 0,
+        redelivered: bool = False,
+        exchange: str = "",
+        routing_key: str = "",
+        message_count: int = 0,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.redelivered = redelivered
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.message_count = message_count
 
     def encode(self) -> bytes:
         parts = [
@@ -1408,8 +1684,9 @@ class BasicGetOk(Method):
         return cls(delivery_tag, bits & 1 != 0, exchange, routing_key, message_count)
 
 
-@dataclass(slots=True)
 class BasicGetEmpty(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 72
     id: ClassVar[tuple[int, int]] = (60, 72)
@@ -1427,8 +1704,9 @@ class BasicGetEmpty(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class BasicAck(Method):
+    __slots__ = ("delivery_tag", "multiple")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 80
     id: ClassVar[tuple[int, int]] = (60, 80)
@@ -1436,8 +1714,13 @@ class BasicAck(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    delivery_tag: int = 0
-    multiple: bool = False
+    def __init__(
+        self,
+        delivery_tag: int = 0,
+        multiple: bool = False,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
 
     def encode(self) -> bytes:
         parts = [
@@ -1455,8 +1738,9 @@ class BasicAck(Method):
         return cls(delivery_tag, bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class BasicReject(Method):
+    __slots__ = ("delivery_tag", "requeue")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 90
     id: ClassVar[tuple[int, int]] = (60, 90)
@@ -1464,8 +1748,13 @@ class BasicReject(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    delivery_tag: int = 0
-    requeue: bool = True
+    def __init__(
+        self,
+        delivery_tag: int = 0,
+        requeue: bool = True,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.requeue = requeue
 
     def encode(self) -> bytes:
         parts = [
@@ -1483,8 +1772,9 @@ class BasicReject(Method):
         return cls(delivery_tag, bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class BasicRecoverAsync(Method):
+    __slots__ = ("requeue",)
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 100
     id: ClassVar[tuple[int, int]] = (60, 100)
@@ -1492,7 +1782,11 @@ class BasicRecoverAsync(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    requeue: bool = False
+    def __init__(
+        self,
+        requeue: bool = False,
+    ) -> None:
+        self.requeue = requeue
 
     def encode(self) -> bytes:
         parts = [
@@ -1508,8 +1802,9 @@ class BasicRecoverAsync(Method):
         return cls(bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class BasicRecover(Method):
+    __slots__ = ("requeue",)
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 110
     id: ClassVar[tuple[int, int]] = (60, 110)
@@ -1517,7 +1812,11 @@ class BasicRecover(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    requeue: bool = False
+    def __init__(
+        self,
+        requeue: bool = False,
+    ) -> None:
+        self.requeue = requeue
 
     def encode(self) -> bytes:
         parts = [
@@ -1533,8 +1832,9 @@ class BasicRecover(Method):
         return cls(bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class BasicRecoverOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 111
     id: ClassVar[tuple[int, int]] = (60, 111)
@@ -1551,8 +1851,9 @@ class BasicRecoverOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class BasicNack(Method):
+    __slots__ = ("delivery_tag", "multiple", "requeue")
+
     CLASS_ID: ClassVar[int] = 60
     METHOD_ID: ClassVar[int] = 120
     id: ClassVar[tuple[int, int]] = (60, 120)
@@ -1560,9 +1861,15 @@ class BasicNack(Method):
     SYNC: ClassVar[bool] = False
     HAS_CONTENT: ClassVar[bool] = False
 
-    delivery_tag: int = 0
-    multiple: bool = False
-    requeue: bool = True
+    def __init__(
+        self,
+        delivery_tag: int = 0,
+        multiple: bool = False,
+        requeue: bool = True,
+    ) -> None:
+        self.delivery_tag = delivery_tag
+        self.multiple = multiple
+        self.requeue = requeue
 
     def encode(self) -> bytes:
         parts = [
@@ -1580,8 +1887,9 @@ class BasicNack(Method):
         return cls(delivery_tag, bits & 1 != 0, bits & 2 != 0)
 
 
-@dataclass(slots=True)
 class ConfirmSelect(Method):
+    __slots__ = ("nowait",)
+
     CLASS_ID: ClassVar[int] = 85
     METHOD_ID: ClassVar[int] = 10
     id: ClassVar[tuple[int, int]] = (85, 10)
@@ -1589,7 +1897,11 @@ class ConfirmSelect(Method):
     SYNC: ClassVar[bool] = True
     HAS_CONTENT: ClassVar[bool] = False
 
-    nowait: bool = False
+    def __init__(
+        self,
+        nowait: bool = False,
+    ) -> None:
+        self.nowait = nowait
 
     def encode(self) -> bytes:
         parts = [
@@ -1605,8 +1917,9 @@ class ConfirmSelect(Method):
         return cls(bits & 1 != 0)
 
 
-@dataclass(slots=True)
 class ConfirmSelectOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 85
     METHOD_ID: ClassVar[int] = 11
     id: ClassVar[tuple[int, int]] = (85, 11)
@@ -1623,8 +1936,9 @@ class ConfirmSelectOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class TxSelect(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 90
     METHOD_ID: ClassVar[int] = 10
     id: ClassVar[tuple[int, int]] = (90, 10)
@@ -1641,8 +1955,9 @@ class TxSelect(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class TxSelectOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 90
     METHOD_ID: ClassVar[int] = 11
     id: ClassVar[tuple[int, int]] = (90, 11)
@@ -1659,8 +1974,9 @@ class TxSelectOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class TxCommit(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 90
     METHOD_ID: ClassVar[int] = 20
     id: ClassVar[tuple[int, int]] = (90, 20)
@@ -1677,8 +1993,9 @@ class TxCommit(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class TxCommitOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 90
     METHOD_ID: ClassVar[int] = 21
     id: ClassVar[tuple[int, int]] = (90, 21)
@@ -1695,8 +2012,9 @@ class TxCommitOk(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class TxRollback(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 90
     METHOD_ID: ClassVar[int] = 30
     id: ClassVar[tuple[int, int]] = (90, 30)
@@ -1713,8 +2031,9 @@ class TxRollback(Method):
         return cls()
 
 
-@dataclass(slots=True)
 class TxRollbackOk(Method):
+    __slots__ = ()
+
     CLASS_ID: ClassVar[int] = 90
     METHOD_ID: ClassVar[int] = 31
     id: ClassVar[tuple[int, int]] = (90, 31)

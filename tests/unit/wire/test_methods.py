@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from leveret.errors import FrameError
 from leveret.wire import methods
-from leveret.wire.methods import METHODS, Method
+from leveret.wire.methods import METHODS, BasicAck, BasicNack, Method, QueueDeclare
+from tests.support.method_arguments import arguments_of
 
 ROOT = Path(__file__).resolve().parents[3]
 EVERY = sorted(METHODS.values(), key=lambda method: method.id)
@@ -34,11 +34,24 @@ def test_a_method_cut_short_or_with_more_behind_it_is_a_frame_error(method: type
 
 @pytest.mark.parametrize("method", EVERY, ids=lambda method: method.NAME)
 def test_each_bit_stands_for_itself(method: type[Method]) -> None:
-    bits = [field.name for field in fields(method) if field.type == "bool"]  # type: ignore[arg-type]
+    bits = [name for name, kind in arguments_of(method).items() if kind == "bool"]
     for name in bits:
         one = method(**{other: other == name for other in bits})
         payload = one.encode()
         assert method.decode(payload, 4, len(payload)) == one
+
+
+def test_methods_are_the_same_by_their_arguments_and_show_them() -> None:
+    assert BasicAck(7, True) == BasicAck(delivery_tag=7, multiple=True) != BasicAck(7)
+    assert BasicAck(7) != BasicNack(7)
+    assert repr(BasicAck(7)) == "BasicAck(delivery_tag=7, multiple=False)"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(BasicAck(7))
+
+
+def test_a_table_that_is_not_given_is_nobody_elses() -> None:
+    QueueDeclare().arguments["x-expires"] = 1
+    assert QueueDeclare().arguments == {}
 
 
 def test_names_and_ids_are_consistent() -> None:
