@@ -30,7 +30,7 @@ class Method:
     """What all methods have in common. Mutable, since interceptors rewrite them. Written out, not made by dataclasses:
     that would be a tenth of the work of a start."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
     __hash__ = None  # type: ignore[assignment]
 
     CLASS_ID: ClassVar[int]
