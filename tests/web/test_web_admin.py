@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 import leveret
 from leveret.auth.users import User
@@ -319,3 +319,40 @@ def test_s4_78_a_canary_in_every_field_shows_as_text_and_fits(
     expect(page.locator(".report .problem")).to_contain_text(CANARY)
     assert page.evaluate(FOUND) == 0
     assert complaints == []
+
+
+# ---- what goes wrong
+
+
+def test_what_cannot_be_described_is_told_and_limits_are_of_the_last_choice(
+    broker: leveret.Broker, log_in: LogIn, page: Page, complaints: Complaints
+) -> None:
+    complaints.expect("500")
+    core = broker.node.broker
+    broker.call(lambda: core.add_vhost("shop"))
+    broker.call(lambda: core.limit_vhost("/", max_queues=3, max_connections=None))
+    stand_still(page)
+    log_in(address="/#/admin/vhosts/%2F")
+    expect(page.get_by_role("region", name="permissions")).to_contain_text("guest")
+    page.route("**/api/vhosts/%2F", lambda route: route.fulfill(status=500, json={"reason": "out of order"}))
+    press(page, "Describe …")
+    expect(page.locator(".notice")).to_contain_text("out of order")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+    page.goto("/#/admin/limits")
+    expect(page.locator(".rows tr")).to_have_count(1)
+    held: list[Route] = []
+    page.route("**/api/vhost-limits", lambda route: route.continue_() if held else held.append(route))
+    with page.expect_request("**/api/vhost-limits"):
+        press(page, "Set limits …")
+    box = page.get_by_role("dialog")
+    chosen = box.get_by_label(re.compile("^Virtual host"))
+    expect(chosen).to_have_value("/")
+    chosen.select_option("shop")
+    expect(box.get_by_label("Queues")).to_have_value("")
+    with page.expect_response("**/api/vhost-limits"):
+        held[0].continue_()  # the answer to the first choice comes last
+    expect(box.get_by_label("Queues")).to_have_value("")
+    page.route("**/api/user-limits", lambda route: route.fulfill(status=500, json={"reason": "out of order"}))
+    chosen.select_option("/")
+    expect(box.get_by_role("alert")).to_contain_text("out of order")

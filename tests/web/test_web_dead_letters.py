@@ -121,6 +121,23 @@ def test_s4_78_a_group_is_deleted_and_it_can_be_undone(broker: leveret.Broker, l
     assert broker.vhost().message_count("dead") == 6
 
 
+def test_a_group_without_exchange_or_key_holds_no_others(broker: leveret.Broker, log_in: LogIn) -> None:
+    """Empty names were left out of the question: "all that are shown" were messages of other groups too."""
+    vhost = broker.vhost()
+    vhost.declare_exchange("shop", "topic")
+    vhost.declare_queue("dead")
+    vhost.declare_queue("orders", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    vhost.bind("orders", "shop", "#")
+    for exchange, key in (("", "orders"), ("shop", "orders"), ("shop", "")):
+        vhost.publish(exchange, key, f"by {exchange}, {key}".encode())
+        reject(vhost, "orders")
+    page = log_in(address="/#/dead-letters")
+    for row, body in (("(AMQP default) → orders", "by , orders"), ("shop → ", "by shop, ")):
+        page.locator(".rows tr").filter(has=page.get_by_title(row, exact=True)).get_by_role("link").first.click()
+        expect(page.locator("details.message code")).to_have_text([body])
+        page.go_back()
+
+
 def test_what_to_do_first_is_told_and_all_is_retried(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     page = log_in(address="/#/dead-letters")
     expect(page.get_by_role("heading", name="No queue sends its dead anywhere yet")).to_be_visible()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 import leveret
-from tests.support.web_page import LogIn
+from tests.support.web_page import LogIn, stand_still
 
 
 def test_s4_78_one_escape_closes_the_search_and_focus_goes_back(broker: leveret.Broker, log_in: LogIn) -> None:
@@ -30,6 +30,27 @@ def test_what_is_called_just_so_is_found_first(broker: leveret.Broker, log_in: L
     expect(page.get_by_role("option")).to_have_count(3)
     titles = page.locator("[role=option] > span").all_inner_texts()
     assert titles == ["mails", "mails.old", "a.mails"]
+
+
+def test_who_types_faster_than_the_page_looks_goes_where_that_leads(
+    broker: leveret.Broker, page: Page, log_in: LogIn
+) -> None:
+    """Enter within 150 ms led to the overview, the first in the list that was there before."""
+    broker.vhost().declare_queue("orders")
+    stand_still(page)
+    log_in(address="/#/queues")
+    page.keyboard.press("Control+k")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.type("orders")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="orders")).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("option", selected=True)).to_contain_text("Overview")
 
 
 def test_focus_follows_to_the_new_page_and_the_menu_can_be_skipped(broker: leveret.Broker, log_in: LogIn) -> None:

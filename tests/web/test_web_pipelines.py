@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_s4_78_queries_and_leases_are_shown(
     expect(page.get_by_text("Back in queue returns: 3 messages.")).to_be_visible()
     expect(leases).to_have_count(1)
     assert broker.vhost().message_count("returns") == 5
+
+
+def test_details_are_of_the_latest_report(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+    tell(broker, "q-1", name="clicks to lake", lag=4000)
+    stand_still(page)
+    log_in(address="/#/pipelines")
+    row = page.locator(".rows tr").first
+    expect(row).to_contain_text("4,000")
+    tell(broker, "q-1", name="clicks to lake", lag=7, state="idle")
+    page.clock.run_for(5_000)
+    expect(row).to_contain_text("idle")
+    page.get_by_role("button", name="clicks to lake").click()
+    expect(page.get_by_role("dialog")).to_contain_text(re.compile("idle.*Lag7Last", re.DOTALL))
 
 
 def test_the_first_query_is_shown_how_to_begin(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:

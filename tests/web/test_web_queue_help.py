@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qs, urlsplit
+
 import pika
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, Route, expect
 
 import leveret
 from leveret.errors import LeveretError
@@ -40,6 +42,43 @@ def test_s4_78_why_a_queue_is_slow_is_told_without_a_manual(broker: leveret.Brok
     expect(page.get_by_role("button", name="Pause")).to_be_enabled()
     expect(told).to_be_hidden()
     connection.close()
+
+
+def test_streams_do_not_hide_the_queues_in_which_messages_wait(broker: leveret.Broker, log_in: LogIn) -> None:
+    vhost = broker.vhost()
+    for number in range(26):
+        vhost.declare_queue(f"s{number}", durable=True, arguments={"x-queue-type": "stream"})
+        for _ in range(2):
+            vhost.publish("", f"s{number}", b"kept")
+    vhost.declare_queue("orders")
+    vhost.publish("", "orders", b"waits")
+    page = log_in()
+    expect(page.get_by_role("region", name="queues").locator(".rows tr")).to_contain_text(["orders"])
+    streams = [{"name": f"s{n}", "vhost": "/", "type": "stream", "messages_ready": 2} for n in range(500)]
+    page.route("**/api/queues?*", lambda route: route.fulfill(json={"items": streams[: page_size(route)]}))
+    page.reload()
+    expect(page.get_by_text("The 500 longest are all streams.")).to_be_visible()
+    nobody_is_blamed_for_what_others_hold(page)
+
+
+def nobody_is_blamed_for_what_others_hold(page: Page) -> None:
+    """By the numbers of queues that somebody polls, and in which leases hold more than consumers may."""
+    briefs = """async (queue) => {
+        const { findingsOf } = await import("/web/pages/queue_findings.js");
+        return findingsOf(queue).map((one) => one.brief);
+    }"""
+    waiting = {"type": "classic", "state": "running", "messages_ready": 3}
+    polled = waiting | {"consumers": 0, "message_stats": {"deliver_get_details": {"rate": 0.2}}}
+    assert page.evaluate(briefs, polled) == []
+    left = waiting | {"consumers": 0, "message_stats": {"deliver_get_details": {"rate": 0.0}}}
+    assert page.evaluate(briefs, left) == ["Nobody takes from it."]
+    consumed = waiting | {"consumers": 1, "consumer_details": [{"ack_required": True, "prefetch_count": 2}]}
+    for held, told in ((1, []), (2, ["Its consumers are busy."]), (5, [])):
+        assert page.evaluate(briefs, consumed | {"messages_unacknowledged": held}) == told
+
+
+def page_size(route: Route) -> int:
+    return int(parse_qs(urlsplit(route.request.url).query)["page_size"][0])
 
 
 def test_a_queue_is_deleted_by_whoever_types_its_name(broker: leveret.Broker, log_in: LogIn) -> None:

@@ -22,10 +22,16 @@ const TITLES = {
 };
 
 let whenLoggedOut = () => {};
+let whenHealthChanges = () => {};
 
 /** Called when a session has ended. */
 export function onLoggedOut(call) {
   whenLoggedOut = call;
+}
+
+/** Told null when the broker answers, else the error. */
+export function onHealth(call) {
+  whenHealthChanges = call;
 }
 
 export const get = (path, query, options) => call("GET", path, query, undefined, options);
@@ -39,8 +45,8 @@ export function path(texts, ...parts) {
 }
 
 async function call(method, address, query, body, { signal, isLogin = false, headers = {} } = {}) {
-  const response = await sent(method, located(address, query), body, signal, headers);
-  const answer = await readable(response);
+  const { response, text } = await sent(method, located(address, query), body, signal, headers);
+  const answer = readable(text);
   if (response.ok) return answer;
   if (response.status === 401 && !isLogin) whenLoggedOut();
   const reason = answer?.reason ?? `${method} ${address} was answered with ${response.status}; the broker's log may say more`;
@@ -51,7 +57,7 @@ async function sent(method, address, body, signal, further) {
   const headers = { "X-Requested-With": "leveret", Accept: "application/json", ...further };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   try {
-    return await fetch(address, {
+    const response = await fetch(address, {
       method,
       headers,
       signal,
@@ -59,14 +65,18 @@ async function sent(method, address, body, signal, further) {
       credentials: "same-origin",
       cache: "no-store",
     });
+    const text = await response.text(); // may be cut off in the middle
+    whenHealthChanges(null);
+    return { response, text };
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
-    throw new ApiError(0, TITLES[0], "It may be stopped, starting again or cut off from here; this page keeps trying.");
+    const silence = new ApiError(0, TITLES[0], "It may be stopped, starting again or cut off from here; this page keeps trying.");
+    whenHealthChanges(silence);
+    throw silence;
   }
 }
 
-async function readable(response) {
-  const text = await response.text();
+function readable(text) {
   if (!text) return null;
   try {
     return JSON.parse(text);
@@ -75,7 +85,8 @@ async function readable(response) {
   }
 }
 
+/** An empty text is something to ask for as well: the name of the default exchange, or no routing key. */
 function located(address, query) {
-  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null);
   return given.length ? `${address}?${new URLSearchParams(given)}` : address;
 }

@@ -36,11 +36,22 @@ function append(element, children) {
   }
 }
 
+const shownFor = new WeakMap(); // what elements were filled for
+
 /** Puts these children in the place of all there are. */
 export function fill(element, ...children) {
+  shownFor.delete(element);
   element.replaceChildren();
   append(element, children);
   return element;
+}
+
+/** Fills an element with `build()` only where it was filled for another `value`: focus and selection survive a refresh. */
+export function fillFor(element, value, build) {
+  const key = JSON.stringify([value]);
+  if (shownFor.get(element) === key) return;
+  fill(element, build());
+  shownFor.set(element, key);
 }
 
 /** Changes text only where it differs, so that a selection survives a refresh. */

@@ -16,5 +16,9 @@ export function fewRowsSource(ask, text, whenMany = () => {}) {
     return answer;
   }
 
-  return async (question, signal) => (question.name && isFew ? here(question, signal) : noted(await ask(question, signal)));
+  return async (question, signal) => {
+    if (question.name && isFew) return here(question, signal);
+    const answer = noted(await ask(question, signal));
+    return question.name && isFew ? here(question, signal) : answer; // the broker has looked at names only
+  };
 }

@@ -1,7 +1,7 @@
 // Forms and dialogues.
 
 import { fill, h } from "./dom.js";
-import { problemBox } from "./notices.js";
+import { openDialogue, problemBox } from "./notices.js";
 
 /** A field with its label: field("Name", h("input", {name: "name"}), "what it is for"). */
 export function field(label, control, hint) {
@@ -46,12 +46,11 @@ export function dialogue(title, content) {
     content,
   );
   window.addEventListener("hashchange", close);
-  element.addEventListener("close", () => {
+  document.body.append(element);
+  openDialogue(element, () => {
     window.removeEventListener("hashchange", close);
     element.remove();
   });
-  document.body.append(element);
-  element.showModal();
   element.querySelector("form :is(input, select, textarea, [type=submit])")?.focus(); // not the ×
   return close;
 }

@@ -5,14 +5,8 @@ import { ApiError } from "./api.js";
 export const INTERVAL = 5000;
 const PATIENCE = 5; // what takes the broker long is asked for less often: at most a fifth of the time is spent on it
 
-let whenHealthChanges = () => {};
 let rests = 0; // for how many acts nothing is asked
 const underWay = new Set(); // what has been asked and not been answered
-
-/** Told null when the broker answers, else the error. */
-export function onHealth(call) {
-  whenHealthChanges = call;
-}
 
 /** Calls `act` when all that was asked is answered; until it is done nothing else is: what it ends is not asked for. */
 export async function atRest(act) {
@@ -62,12 +56,10 @@ export function live(signal, ask, onError) {
   async function attempt() {
     try {
       await ask(signal);
-      if (!signal.aborted) whenHealthChanges(null);
     } catch (problem) {
       if (signal.aborted || problem.name === "AbortError") return;
       if (!(problem instanceof ApiError)) console.error(problem);
-      if (problem.status === 0) whenHealthChanges(problem);
-      else onError?.(problem);
+      if (problem.status !== 0) onError?.(problem); // a broker that does not answer is told of above the page
     }
   }
 

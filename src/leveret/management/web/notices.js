@@ -1,23 +1,43 @@
 // Short messages at the edge of the page: what was done, what went wrong, what can still be undone.
 
-import { fill, h } from "./dom.js";
+import { fill, fillFor, h } from "./dom.js";
 
 const SHOWN = 6000;
-export const UNDO = 5000;
+const UNDO = 5000;
 
-/** Above everything, also above a dialogue that was opened before. */
-function stand(notice) {
-  const all = document.getElementById("notices");
-  if (document.querySelector("dialog[open]")) all.hidePopover();
-  all.showPopover();
+const all = document.getElementById("notices");
+const dialogues = []; // that are open, the topmost at the end
+
+/** Opens a dialogue, and takes the notices along: while it is open, nothing outside of it can be pressed. */
+export function openDialogue(dialogue, whenClosed = () => {}) {
+  dialogue.showModal();
+  dialogues.push(dialogue);
+  stand();
+  const closed = () => {
+    dialogues.splice(dialogues.indexOf(dialogue), 1);
+    stand();
+    whenClosed();
+  };
+  dialogue.addEventListener("close", closed, { once: true });
+}
+
+/** In the topmost dialogue, and above all that was opened before. */
+function stand() {
+  const place = dialogues.findLast((one) => one.open) ?? document.body;
+  if (all.parentElement !== place) place.append(all); // which closes it
+  if (!all.matches(":popover-open")) all.showPopover();
+}
+
+function add(notice) {
   all.append(notice);
+  stand();
 }
 
 function place(kind, children, seconds) {
   const notice = h("div", { class: `notice ${kind}` }, children);
   const close = () => notice.remove();
   notice.append(h("button", { class: "close", type: "button", "aria-label": "Dismiss", onclick: close }, "×"));
-  stand(notice);
+  add(notice);
   if (seconds) setTimeout(close, seconds);
   return close;
 }
@@ -29,7 +49,7 @@ export function tell(text) {
 /** An error stays until it is dismissed. */
 export function tellError(problem) {
   if (problem.name === "AbortError") return;
-  place("bad", [h("div", {}, h("strong", {}, problem.title ?? "Something went wrong"), h("p", {}, problem.reason ?? String(problem)))]);
+  place("bad", [h("div", {}, h("strong", {}, problem.title ?? "Something went wrong"), h("p", {}, reasonOf(problem)))]);
 }
 
 /** Waits before it acts; until then nothing has been sent, and a click takes it back. */
@@ -60,14 +80,14 @@ export function undoable(text, act) {
   }
 
   show();
-  stand(notice);
+  add(notice);
 }
 
 /** The trouble of a page. What is not there leaves nothing to show below, but the way to the `list` at `address`. */
 export function showTrouble(place, problem, list, address) {
   const isMissing = problem.status === 404;
   place.classList.toggle("alone", isMissing);
-  fill(place, problemBox(problem), isMissing && h("p", {}, h("a", { class: "button", href: address }, list)));
+  fillFor(place, ["trouble", problem.title, reasonOf(problem)], () => [problemBox(problem), isMissing && h("p", {}, h("a", { class: "button", href: address }, list))]);
 }
 
 export function endTrouble(place) {
@@ -75,7 +95,16 @@ export function endTrouble(place) {
   fill(place);
 }
 
+/** Tells of a problem that may be there for a while: it is read out once. */
+export function showProblem(place, problem) {
+  fillFor(place, ["problem", problem.title, reasonOf(problem)], () => problemBox(problem));
+}
+
 /** What to show in the place of something that could not be loaded. */
 export function problemBox(problem) {
-  return h("div", { class: "problem", role: "alert" }, h("strong", {}, problem.title ?? "Something went wrong"), h("p", {}, problem.reason ?? String(problem)));
+  return h("div", { class: "problem", role: "alert" }, h("strong", {}, problem.title ?? "Something went wrong"), h("p", {}, reasonOf(problem)));
+}
+
+function reasonOf(problem) {
+  return problem.reason ?? String(problem);
 }

@@ -2,6 +2,7 @@
 
 import { ApiError } from "./api.js";
 import { fill, h } from "./dom.js";
+import { openDialogue } from "./notices.js";
 import { go } from "./router.js";
 
 const TYPING = 150;
@@ -20,6 +21,8 @@ export class Search {
   #pages;
   #found = [];
   #chosen = 0;
+  #isTyped = false; // and not looked for yet
+  #looking = Promise.resolve(true);
   #asking = new AbortController();
 
   constructor(pages) {
@@ -30,33 +33,49 @@ export class Search {
     this.input.addEventListener("input", () => this.#typed());
     this.element.addEventListener("keydown", (event) => this.#pressed(event));
     this.element.addEventListener("click", (event) => event.target === this.element && this.element.close());
-    this.element.addEventListener("close", () => this.#asking.abort());
   }
 
   open() {
     if (this.element.open) return;
     this.input.value = "";
-    this.element.showModal();
+    this.#chosen = 0;
+    openDialogue(this.element, () => this.#rest());
     this.input.focus();
     this.#look();
   }
 
-  #typed() {
+  #rest() {
     clearTimeout(this.typing);
+    this.#isTyped = false;
+    this.#asking.abort();
+  }
+
+  #typed() {
+    this.#rest(); // what is still on its way answers another question
+    this.#isTyped = true;
+    this.#chosen = 0;
+    this.#mark();
     this.typing = setTimeout(() => this.#look(), TYPING);
   }
 
-  async #look() {
-    this.#asking.abort();
+  /** Gives whether all is found, and nothing else was typed meanwhile. */
+  #look() {
+    this.#looking = this.#lookAround();
+    return this.#looking;
+  }
+
+  async #lookAround() {
+    this.#rest();
     this.#asking = new AbortController();
     const { signal } = this.#asking;
     const text = this.input.value.trim();
     const pages = this.#pages.filter((page) => page.nav && page.nav.toLowerCase().includes(text.toLowerCase()));
     this.#show(pages.map((page) => ({ title: page.nav, hint: "page", address: page.path })));
-    if (!text) return;
+    if (!text) return true;
     const finders = this.#pages.filter((page) => page.find);
     await Promise.all(finders.map((page) => this.#ask(page, text, signal)));
     if (!signal.aborted && !this.#found.length) fill(this.list, h("li", { class: "faint" }, `Nothing is called “${text}”.`));
+    return !signal.aborted;
   }
 
   async #ask(page, text, signal) {
@@ -83,13 +102,20 @@ export class Search {
   }
 
   #pressed(event) {
+    if (event.target !== this.input && event.key !== "Escape") return; // a notice has buttons of its own
     if (event.key === "ArrowDown") this.#chosen = Math.min(this.#chosen + 1, Math.max(this.#found.length - 1, 0));
     else if (event.key === "ArrowUp") this.#chosen = Math.max(this.#chosen - 1, 0);
-    else if (event.key === "Enter" && this.#found[this.#chosen]) this.#go(this.#found[this.#chosen]);
+    else if (event.key === "Enter") this.#enter();
     else if (event.key === "Escape") this.element.close(); // a search field would only be emptied
     else return;
     event.preventDefault();
     this.#mark();
+  }
+
+  /** To what is chosen. Who types faster than we look means what is found by that, not what is still listed. */
+  async #enter() {
+    const isReady = this.#isTyped ? await this.#look() : this.#found.length > 0 || (await this.#looking);
+    if (isReady && this.#found[this.#chosen]) this.#go(this.#found[this.#chosen]);
   }
 
   #go(found) {

@@ -1,8 +1,7 @@
 // What stands around every page: the menu, the search, light and dark, who is logged in.
 
-import { post } from "./api.js";
-import { fill, h, s } from "./dom.js";
-import { onHealth } from "./live.js";
+import { onHealth, post } from "./api.js";
+import { fill, fillFor, h, s } from "./dom.js";
 import { problemBox } from "./notices.js";
 import { Router } from "./router.js";
 import { Search } from "./search.js";
@@ -94,7 +93,7 @@ export class Shell {
 
   #tellHealth(problem) {
     this.health.hidden = !problem;
-    if (problem) fill(this.health, h("strong", {}, problem.title), " ", problem.reason);
+    if (problem) fillFor(this.health, [problem.title, problem.reason], () => [h("strong", {}, problem.title), " ", problem.reason]);
   }
 }
 

@@ -2,17 +2,21 @@
 // for; sorting and filtering are the source's work. `source({page, page_size, sort, sort_reverse, name}, signal)` gives
 // {items, filtered_count, total_count}: the API's own shape, or `rowsSource` for rows that are all here.
 //
-// A column is {title, value(row), show?(value, row), sort?, align?, rank?, width?}. A cell is touched only when its value
-// has changed, so focus and selection survive a refresh. Rank 4, then 3, then 2 give way where the table is narrow.
+// A column is {title, value(row), show?(value), sort?, align?, rank?, width?}. A cell is touched only when its value has
+// changed, so focus and selection survive a refresh. `show` is not given the row: what it needs stands in the value, or
+// the cell would go on telling of the row that was there before. Rank 4, then 3, then 2 give way where the table is narrow.
+//
+// In the same way `empty(reason)` tells what to do while there is no row, and is asked again only when `emptiness()` gives
+// another reason.
 //
 // With `isKept`, filter and order stand in the address: they are there again after Back, and in a link that is sent on.
 // `toolsFrom`: the number of rows from which on there is a filter.
 
-import { fill, h } from "./dom.js";
+import { fillFor, h } from "./dom.js";
 import { live } from "./live.js";
 import { number, plural } from "./format.js";
 import { keepState, keptState } from "./list_state.js";
-import { problemBox } from "./notices.js";
+import { showProblem } from "./notices.js";
 
 const ROW = 36; // pixels, as in app.css
 const PAGE = 100;
@@ -33,7 +37,7 @@ export class Table {
   #lines = [];
   #refresh = () => {};
 
-  constructor({ columns, source, signal, sort = "", reverse = false, noun = "row", nouns = `${noun}s`, empty, onCount, isKept = false, toolsFrom = 1 }) {
+  constructor({ columns, source, signal, sort = "", reverse = false, noun = "row", nouns = `${noun}s`, empty, emptiness = () => "", onCount, isKept = false, toolsFrom = 1 }) {
     this.#columns = columns;
     this.#source = source;
     this.#signal = signal;
@@ -42,6 +46,7 @@ export class Table {
     this.noun = noun;
     this.nouns = nouns;
     this.empty = empty;
+    this.emptiness = emptiness;
     this.onCount = onCount;
     this.isKept = isKept;
     this.toolsFrom = toolsFrom;
@@ -119,6 +124,7 @@ export class Table {
   #typed() {
     clearTimeout(this.typing);
     this.typing = setTimeout(() => {
+      if (this.#signal.aborted) return; // the address is another page's by now
       this.#name = this.search.value.trim();
       this.#remember();
       this.restart();
@@ -156,7 +162,7 @@ export class Table {
   }
 
   async #asked(page) {
-    const question = { page, page_size: PAGE, sort: this.#sort, sort_reverse: this.#reverse, name: this.#name };
+    const question = { page, page_size: PAGE, sort: this.#sort || undefined, sort_reverse: this.#reverse, name: this.#name || undefined };
     try {
       return await this.#source(question, this.#signal);
     } catch (problem) {
@@ -203,13 +209,22 @@ export class Table {
     this.scroller.hidden = this.#filtered === 0;
     const isNarrowed = this.#name || (this.isKept && keptState("vhost")); // then there must be a way back
     this.tools.hidden = this.#total < this.toolsFrom && !isNarrowed;
-    if (this.#total === 0 && this.empty) fill(this.place, this.empty());
-    else if (this.#filtered === 0) fill(this.place, h("p", { class: "empty" }, `No ${this.noun} has “${this.#name}” in its name.`));
-    else fill(this.place);
+    if (this.#total === 0 && this.empty) this.#tellEmpty(this.emptiness());
+    else if (this.#filtered === 0) this.#tellUnfit(this.#name);
+    else fillFor(this.place, "full", () => null);
+  }
+
+  #tellEmpty(reason) {
+    fillFor(this.place, ["empty", reason], () => this.empty(reason));
+  }
+
+  #tellUnfit(name) {
+    const text = name ? `No ${this.noun} has “${name}” in its name.` : `No ${this.noun} fits what is asked for.`;
+    fillFor(this.place, ["unfit", text], () => h("p", { class: "empty" }, text));
   }
 
   #fail(problem) {
-    fill(this.place, problemBox(problem));
+    showProblem(this.place, problem);
   }
 }
 
@@ -218,7 +233,6 @@ class Line {
   constructor(columns) {
     this.columns = columns;
     this.cells = columns.map((column) => h("td", { class: classesOf(column) }));
-    this.values = columns.map(() => undefined);
     this.element = h("tr", {}, this.cells);
   }
 
@@ -226,14 +240,17 @@ class Line {
     this.element.setAttribute("aria-rowindex", number + 2);
     this.element.classList.toggle("pending", row === undefined);
     for (const [at, column] of this.columns.entries()) {
-      const value = row === undefined ? "" : column.value(row);
-      const key = typeof value === "object" ? JSON.stringify(value) : value;
-      if (this.values[at] === key) continue;
-      this.values[at] = key;
-      fill(this.cells[at], row !== undefined && column.show ? column.show(value, row) : value);
-      if (typeof value === "string") this.cells[at].title = value;
+      if (row === undefined) fillFor(this.cells[at], [], () => null); // nothing is known of it yet
+      else showIn(this.cells[at], column, column.value(row));
     }
   }
+}
+
+function showIn(cell, column, value) {
+  fillFor(cell, [value], () => {
+    cell.title = typeof value === "string" ? value : "";
+    return column.show ? column.show(value) : value;
+  });
 }
 
 function classesOf(column) {
@@ -244,7 +261,7 @@ function classesOf(column) {
 export function rowsSource(load, text = (row) => row.name ?? "") {
   return async ({ page, page_size, sort, sort_reverse, name }, signal) => {
     const all = await load(signal);
-    const wanted = name.toLowerCase();
+    const wanted = (name ?? "").toLowerCase();
     const rows = all.filter((row) => !wanted || text(row).toLowerCase().includes(wanted));
     if (sort) rows.sort((a, b) => compared(at(a, sort), at(b, sort)) * (sort_reverse ? -1 : 1));
     const start = (page - 1) * page_size;

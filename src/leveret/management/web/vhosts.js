@@ -4,10 +4,14 @@ import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { keepState, keptState } from "./list_state.js";
 
-/** Those that the user may see, in order. */
-export async function vhostNames(signal) {
-  const vhosts = await get("/api/vhosts", { columns: "name" }, { signal }).catch(() => []); // lists work without
-  return (vhosts ?? []).map((one) => one.name).sort();
+/** Those that the user may see, in order; none where the broker does not tell: lists work without. */
+export function vhostNames(signal) {
+  return toldNames(signal).catch(() => []);
+}
+
+async function toldNames(signal) {
+  const vhosts = await get("/api/vhosts", { columns: "name" }, { signal });
+  return vhosts.map((one) => one.name).sort();
 }
 
 /** The one that the address names; "" for all of them. */
@@ -26,11 +30,13 @@ export function vhostChoice(signal, choose) {
     keepState({ vhost: "" });
     choose("");
   };
-  vhostNames(signal).then((names) => {
+  const offer = (names) => {
+    if (signal.aborted) return; // the address is another page's by now
     if (keptVhost() && !names.includes(keptVhost())) forgetChoice(); // an old address
     if (names.length < 2) return;
     fill(select, h("option", { value: "" }, "All virtual hosts"), names.map((name) => h("option", { value: name, selected: name === keptVhost() }, name)));
     select.hidden = false;
-  });
+  };
+  toldNames(signal).then(offer, () => {}); // a choice is not given up because nobody answers
   return select;
 }

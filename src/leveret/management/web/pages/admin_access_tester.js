@@ -64,8 +64,8 @@ function queryOf(given, user, action) {
     vhost: given.get("vhost"),
     action: action.name,
     name: given.get("name"),
-    exchange: action.exchange ? given.get("exchange") : "",
-    routing_key: action.takes_routing_key ? given.get("routing_key") : "",
+    exchange: (action.exchange && given.get("exchange")) || undefined,
+    routing_key: (action.takes_routing_key && given.get("routing_key")) || undefined, // none: any will do
   };
 }
 

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { dialogue, field } from "../forms.js";
 import { number } from "../format.js";
+import { problemBox } from "../notices.js";
 import { link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
 import { vhostNames } from "../vhosts.js";
@@ -37,18 +38,31 @@ async function load(signal) {
 }
 
 function columns(isChanging) {
-  const named = (name, row) => {
-    if (row.kind === "vhost") return h("a", { href: link`/admin/vhosts/${name}` }, name);
+  const named = ([kind, name]) => {
+    if (kind === "vhost") return h("a", { href: link`/admin/vhosts/${name}` }, name);
     return isChanging ? h("a", { href: link`/admin/users/${name}` }, name) : name;
   };
   const shown = (value) => (value === undefined ? h("span", { class: "faint" }, "no limit") : number(value));
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => [row.kind, row.name], show: ([, name], row) => named(name, row) },
+    { title: "Name", sort: "name", width: "name", value: (row) => [row.kind, row.name], show: named },
     { title: "Of", sort: "kind", width: "m", rank: 2, value: (row) => KINDS[row.kind] },
     { title: "Connections", sort: "max-connections", align: "right", value: (row) => row["max-connections"] ?? null, show: (value) => shown(value ?? undefined) },
     { title: "Channels", sort: "max-channels", align: "right", rank: 2, value: (row) => [row.kind, row["max-channels"]], show: ([kind, value]) => kind === "user" && shown(value) },
     { title: "Queues", sort: "max-queues", align: "right", value: (row) => [row.kind, row["max-queues"]], show: ([kind, value]) => kind === "vhost" && shown(value) },
   ];
+}
+
+/** The form for them, or the reason why they are not known. */
+async function knownLimits(kind, name, whenDone, signal) {
+  try {
+    const found = (await load(signal)).find((row) => row.kind === kind && row.name === name) ?? {};
+    const limits = limitsForm(kind, name);
+    limits.show(Object.fromEntries(Object.keys(LIMITS[kind]).filter((limit) => limit in found).map((limit) => [limit, found[limit]])));
+    limits.whenChanged(whenDone);
+    return limits.element;
+  } catch (problem) {
+    return problem.name === "AbortError" ? null : problemBox(problem);
+  }
 }
 
 async function setLimits(signal, whenDone) {
@@ -58,18 +72,19 @@ async function setLimits(signal, whenDone) {
   const vhost = h("select", {}, vhosts.map((name) => h("option", { value: name }, name)));
   const user = suggesting({}, () => "/api/users", signal);
   const fields = { vhost: field("Virtual host", vhost), user: field("User", user.element) };
+  const done = () => {
+    close();
+    whenDone();
+  };
+  let asked = 0;
   const adapt = async () => {
+    asked += 1;
+    const number = asked;
     for (const [name, element] of Object.entries(fields)) element.hidden = name !== kind.value;
     const name = kind.value === "vhost" ? vhost.value : user.input.value;
-    if (!name) return fill(form);
-    const limits = limitsForm(kind.value, name);
-    const found = (await load(signal)).find((row) => row.kind === kind.value && row.name === name) ?? {};
-    limits.show(Object.fromEntries(Object.keys(LIMITS[kind.value]).filter((limit) => limit in found).map((limit) => [limit, found[limit]])));
-    limits.whenChanged(() => {
-      close();
-      whenDone();
-    });
-    return fill(form, limits.element);
+    fill(form);
+    const shown = name ? await knownLimits(kind.value, name, done, signal) : null;
+    if (number === asked) fill(form, shown); // not of an older choice
   };
   for (const control of [kind, vhost, user.input]) control.addEventListener("change", adapt);
   const close = dialogue("Set limits", h("div", {}, field("For a", kind), fields.vhost, fields.user, form));

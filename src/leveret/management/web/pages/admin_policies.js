@@ -33,7 +33,7 @@ function policyTable(isOperator, signal, hint) {
   const address = isOperator ? "/api/operator-policies" : "/api/policies";
   return new Table({
     columns: [
-      { title: "Name", sort: "name", width: "name", value: (row) => [row.vhost, row.name], show: (_, row) => h("a", { href: policyAddress(isOperator, row) }, row.name) },
+      { title: "Name", sort: "name", width: "name", value: ({ vhost, name }) => ({ vhost, name }), show: (policy) => h("a", { href: policyAddress(isOperator, policy), title: policy.name }, policy.name) },
       { title: "Vhost", sort: "vhost", rank: 2, width: "m", value: (row) => row.vhost },
       { title: "Pattern", sort: "pattern", value: (row) => row.pattern, show: (pattern) => h("code", {}, pattern || "(every name)") },
       { title: "Applies to", sort: "apply-to", rank: 2, width: "m", value: (row) => row["apply-to"].replace("_", " ") },

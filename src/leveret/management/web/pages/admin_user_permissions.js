@@ -24,12 +24,12 @@ function pattern(name, value, hint) {
 export function permissionTable(user, signal) {
   const load = (signal) => get(at`/api/users/${user}/permissions`, undefined, { signal });
   const set = (row) => setPermissions(user, row, () => table.refresh());
-  const clear = (row) => clearPermissions(user, row.vhost, () => table.refresh());
+  const clear = (vhost) => clearPermissions(user, vhost, () => table.refresh());
   const table = new Table({
     columns: [
       { title: "Virtual host", sort: "vhost", width: "name", value: (row) => [row], show: ([row]) => opener(row.vhost, () => set(row)) },
       ...Object.keys(ALL).map((kind) => ({ title: kind, sort: kind, rank: kind === "configure" ? 2 : undefined, value: (row) => row[kind], show: shownPattern })),
-      { title: "", rank: 2, width: "s", align: "right", value: (row) => [row.vhost], show: (_, row) => button("Clear", () => clear(row), "danger small") },
+      { title: "", rank: 2, width: "s", align: "right", value: (row) => [row.vhost], show: ([vhost]) => button("Clear", () => clear(vhost), "danger small") },
     ],
     source: rowsSource(load, (row) => row.vhost),
     signal,
@@ -91,7 +91,7 @@ export function topicTable(user, signal) {
       { title: "Virtual host", sort: "vhost", rank: 2, value: (row) => row.vhost },
       { title: "write", value: (row) => row.write, show: shownPattern },
       { title: "read", value: (row) => row.read, show: shownPattern },
-      { title: "", rank: 2, width: "m", align: "right", value: (row) => [row.vhost], show: (_, row) => button("Clear vhost", () => clearTopics(user, row.vhost, () => table.refresh()), "danger small") },
+      { title: "", rank: 2, width: "m", align: "right", value: (row) => [row.vhost], show: ([vhost]) => button("Clear vhost", () => clearTopics(user, vhost, () => table.refresh()), "danger small") },
     ],
     source: rowsSource(load, (row) => `${row.exchange} ${row.vhost}`),
     signal,

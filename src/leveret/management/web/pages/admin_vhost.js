@@ -6,7 +6,7 @@ import { end } from "../ending.js";
 import { dialogue, field, form } from "../forms.js";
 import { number, rate } from "../format.js";
 import { live } from "../live.js";
-import { endTrouble, showTrouble, tell } from "../notices.js";
+import { endTrouble, showTrouble, tell, tellError } from "../notices.js";
 import { link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
 import { button, frame, isAdministrator, objectHead, section } from "./admin_frame.js";
@@ -87,7 +87,9 @@ function permissions(address, signal) {
 
 /** A PUT replaces all that is noted: the queue type that is not asked for here stays. */
 async function describe(address, name, whenDone) {
-  const { metadata } = await get(address);
+  const vhost = await get(address).catch(tellError);
+  if (!vhost) return;
+  const { metadata } = vhost;
   const close = dialogue(
     `Describe ${name}`,
     form(

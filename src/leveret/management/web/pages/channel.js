@@ -2,7 +2,7 @@
 
 import { get, path as at } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
-import { fill, h, setText } from "../dom.js";
+import { fill, fillFor, h, setText } from "../dom.js";
 import { number, rate } from "../format.js";
 import { live } from "../live.js";
 import { endTrouble, showTrouble } from "../notices.js";
@@ -38,7 +38,8 @@ export function show(place, { name }, signal) {
       const channel = await get(address, WINDOW, { signal });
       endTrouble(trouble);
       const connection = channel.connection_details.name;
-      fill(about, "channel of ", h("a", { href: connectionLink(connection) }, connection), " ", stateBadge(channel.state), modeOf(channel) && h("span", { class: "badge" }, modeOf(channel)));
+      const mode = modeOf(channel);
+      fillFor(about, [connection, channel.state, mode], () => ["channel of ", h("a", { href: connectionLink(connection) }, connection), " ", stateBadge(channel.state), mode && h("span", { class: "badge" }, mode)]);
       TILES.forEach(([, told], at) => setText(values[at], told(channel)));
       const stats = channel.message_stats ?? {};
       rates.draw(RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);

@@ -24,7 +24,6 @@ const textOf = (row) => [clientOf(row), row.name, row.user, row.vhost].join(" ")
 export async function find(text, signal) {
   const ask = (question) => get("/api/connections", { ...question, columns: COLUMNS }, { signal });
   const source = fewRowsSource(ask, textOf);
-  await source({ page: 1, page_size: 1 }, signal); // to learn how many there are
   const answer = await source({ page: 1, page_size: FOUND, name: text, sort: "name" }, signal);
   return answer.items.map((one) => ({ title: clientOf(one), hint: `connection of ${one.user} from ${peerOf(one)}`, address: connectionLink(one.name).slice(1) }));
 }

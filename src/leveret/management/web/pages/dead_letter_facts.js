@@ -20,6 +20,11 @@ export function wayOf(group) {
   return `${shownExchange(group.exchange)} → ${group.routing_key ?? "many keys"}`;
 }
 
+/** What tells a group from others. */
+export function namesOf(group) {
+  return Object.fromEntries(FIELDS.map((name) => [name, group[name]]));
+}
+
 /** The question by which browsing and jobs find its messages, and no others. */
 export function filterOf(group) {
   const filter = { "death.reason": group.reason, "death.queue": group.origin_queue, "death.exchange": group.exchange };

@@ -7,7 +7,7 @@ import { RunningJobs } from "../jobs.js";
 import { go, link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
 import { keptVhost, vhostChoice } from "../vhosts.js";
-import { REASONS, causeOf, filterOf, groupLink, wayOf } from "./dead_letter_facts.js";
+import { REASONS, causeOf, filterOf, groupLink, namesOf, wayOf } from "./dead_letter_facts.js";
 import { retryDialogue } from "./dead_letter_retry.js";
 
 export const path = "/dead-letters";
@@ -37,7 +37,8 @@ class Page {
       reverse: true,
       noun: "cause",
       isKept: true,
-      empty: () => nothingDied(this.#answer.queues),
+      emptiness: () => this.#answer.queues.map((queue) => queue.name),
+      empty: nothingDied,
     });
     this.table.tools.append(vhostChoice(signal, (chosen) => this.#choose(chosen)));
   }
@@ -66,13 +67,13 @@ class Page {
 
   #columns() {
     return [
-      { title: "Cause", sort: "origin_queue", width: "name", value: (row) => [row.reason, row.origin_queue], show: (value, row) => h("a", { href: groupLink(row) }, h("span", { class: "badge warn", title: REASONS[row.reason] ?? row.reason }, row.reason), ` ${row.origin_queue}`) },
+      { title: "Cause", sort: "origin_queue", width: "name", value: namesOf, show: (group) => h("a", { href: groupLink(group) }, h("span", { class: "badge warn", title: REASONS[group.reason] ?? group.reason }, group.reason), ` ${group.origin_queue}`) },
       { title: "Messages", sort: "messages", align: "right", width: "bar", value: (row) => [row.messages, row.share], show: counted },
       { title: "Sent by", sort: "exchange", rank: 2, value: wayOf },
       { title: "Error", sort: "error", rank: 3, value: (row) => row.error ?? "" },
       { title: "Latest", sort: "newest", align: "right", rank: 2, width: "m", value: (row) => since(row.newest) },
-      { title: "Rests in", sort: "queue", rank: 2, value: (row) => row.queue, show: (name, row) => h("a", { href: link`/queues/${row.vhost}/${name}` }, name) },
-      { title: "", width: "retry", align: "right", value: (row) => [groupLink(row), row.messages], show: (value, row) => h("button", { type: "button", class: "small", "aria-label": `Retry ${causeOf(row)}`, onclick: () => this.#retryGroup(row) }, "Retry …") },
+      { title: "Rests in", sort: "queue", rank: 2, value: (row) => [row.vhost, row.queue], show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name) },
+      { title: "", width: "retry", align: "right", value: (row) => ({ ...namesOf(row), messages: row.messages }), show: (group) => h("button", { type: "button", class: "small", "aria-label": `Retry ${causeOf(group)}`, onclick: () => this.#retryGroup(group) }, "Retry …") },
     ];
   }
 
@@ -116,9 +117,9 @@ function notesOn(queues) {
   return notes;
 }
 
-function nothingDied(queues) {
-  if (queues.length) {
-    return h("div", { class: "first" }, h("p", { class: "empty" }, `Nothing is dead: ${plural(queues.length, "dead letter queue")} (${queues.slice(0, 5).map((queue) => queue.name).join(", ")}${queues.length > 5 ? ", …" : ""}) hold no dead letters.`));
+function nothingDied(names) {
+  if (names.length) {
+    return h("div", { class: "first" }, h("p", { class: "empty" }, `Nothing is dead: ${plural(names.length, "dead letter queue")} (${names.slice(0, 5).join(", ")}${names.length > 5 ? ", …" : ""}) hold no dead letters.`));
   }
   const code = ['channel.queue_declare("dead", durable=True)', 'channel.queue_declare("orders", durable=True, arguments={', '    "x-dead-letter-exchange": "",', '    "x-dead-letter-routing-key": "dead",', "})"].join("\n");
   return h(

@@ -26,7 +26,7 @@ export function bindingsTable(vhost, exchange, end, whenChanged, signal) {
       { title: end === "source" ? "To" : "From exchange", sort: other, width: "name", value: (row) => [row.destination_type, row[other]], show: ([kind, name]) => otherEnd(vhost, end === "source" ? kind : "exchange", name) },
       { title: "Routing key", sort: "routing_key", value: (row) => row.routing_key },
       { title: "Arguments", rank: 2, value: (row) => objectText(row.arguments) },
-      ...(exchange ? [{ title: "", width: "button", value: (row) => [row.source, row.destination_type, row.destination, row.properties_key], show: (key, row) => unbindButton(row, whenChanged) }] : []),
+      ...(exchange ? [{ title: "", width: "button", value: ({ arguments: _, ...binding }) => binding, show: (binding) => unbindButton(binding, whenChanged) }] : []),
     ],
     source: fewRowsSource(ask, (row) => `${row[other]} ${row.routing_key} ${objectText(row.arguments)}`, () => {
       table.search.hidden = true; // the broker filters by names, and bindings have none

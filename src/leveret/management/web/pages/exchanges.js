@@ -50,7 +50,7 @@ export function show(place, parameters, signal) {
 
 function columns() {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => shownExchange(row.name), show: (name, row) => [h("a", { href: exchangeLink(row.vhost, row.name) }, name), whereIf(row.vhost)] },
+    { title: "Name", sort: "name", width: "name", value: (row) => [row.vhost, row.name], show: ([vhost, name]) => [h("a", { href: exchangeLink(vhost, name), title: shownExchange(name) }, shownExchange(name)), whereIf(vhost)] },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "Type", sort: "type", width: "type", value: (row) => row.type },
     { title: "Features", rank: 2, width: "l", value: featuresOf, show: badges },

@@ -1,7 +1,7 @@
 // What to do first, where there is nothing yet.
 
+import { copyButton } from "../clipboard.js";
 import { h } from "../dom.js";
-import { tell } from "../notices.js";
 
 /** `makeQueue`: what the button does. */
 export function firstSteps(user, overview, makeQueue, vhost = "") {
@@ -17,16 +17,12 @@ export function firstSteps(user, overview, makeQueue, vhost = "") {
     'channel.basic_publish("", "hello", b"Hello, Leveret")',
     "connection.close()",
   ].join("\n");
-  const copy = async () => {
-    await navigator.clipboard.writeText(code);
-    tell("Copied.");
-  };
   return h(
     "div",
     { class: "card first" },
     h("h2", {}, vhost ? `No queue in virtual host ${vhost} yet: send the first message` : "No queue yet: send the first message"),
     h("p", {}, "Any client of RabbitMQ works unchanged. With Python: ", h("code", {}, "pip install pika"), ", then"),
     h("pre", {}, code),
-    h("div", { class: "actions" }, navigator.clipboard && h("button", { type: "button", onclick: copy }, "Copy"), h("button", { type: "button", onclick: makeQueue }, "Or make a queue here")),
+    h("div", { class: "actions" }, copyButton(code), h("button", { type: "button", onclick: makeQueue }, "Or make a queue here")),
   );
 }

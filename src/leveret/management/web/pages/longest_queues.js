@@ -9,27 +9,44 @@ import { findingsOf } from "./queue_findings.js";
 import { drain } from "./queues.js";
 
 const SHOWN = 5;
+const SOME = 25; // asked for: streams do not count, and are the longest
+const MANY = 500; // the largest page
 const COLUMNS = [
   "name", "vhost", "type", "state", "consumers", "messages", "messages_ready", "messages_unacknowledged", "oldest_message_age",
   "drain_estimate", "message_stats.publish_details.rate", "message_stats.deliver_get_details.rate",
 ].join(",");
 
 export function longestQueues(signal) {
-  const question = { page: 1, page_size: SHOWN, sort: "messages_ready", sort_reverse: true, columns: COLUMNS };
-  const load = async (signal) => (await get("/api/queues", question, { signal })).items.filter((row) => row.messages_ready && row.type !== "stream");
+  const longest = new Longest();
   const table = new Table({
     columns: [
       { title: "Queue", width: "name", value: (row) => [row.vhost, row.name], show: ([vhost, name]) => queueLink(vhost, name) },
       { title: "Ready", align: "right", width: "s", value: (row) => row.messages_ready, show: number },
       { title: "Oldest", align: "right", rank: 2, width: "age", value: (row) => row.oldest_message_age, show: duration },
-      { title: "Empty in", align: "right", rank: 3, width: "age", value: (row) => [row.drain_estimate, row.messages], show: ([seconds, messages]) => drain(seconds, { messages }) },
+      { title: "Empty in", align: "right", rank: 3, width: "age", value: (row) => [row.drain_estimate, row.messages], show: ([seconds, messages]) => drain(seconds, messages) },
       { title: "Why", rank: 2, width: "why", value: (row) => findingsOf(row)[0]?.brief ?? "" },
     ],
-    source: rowsSource(load),
+    source: rowsSource((signal) => longest.load(signal)),
     signal,
     noun: "queue",
     toolsFrom: Infinity,
-    empty: () => h("p", { class: "empty" }, "No message waits in any queue."),
+    emptiness: () => longest.isCut,
+    empty: (isCut) => h("p", { class: "empty" }, isCut ? `The ${MANY} longest are all streams. Whether anything waits in others, the list of queues tells.` : "No message waits in any queue."),
   });
   return h("section", {}, h("h2", {}, "Longest queues"), table.element);
+}
+
+/** A stream keeps its messages, so it is long and nothing waits in it. Where streams fill the page, a larger one is asked for. */
+class Longest {
+  #size = SOME;
+  isCut = false; // there may be more than were looked at
+
+  async load(signal) {
+    const { items } = await get("/api/queues", { page: 1, page_size: this.#size, sort: "messages_ready", sort_reverse: true, columns: COLUMNS }, { signal });
+    const waiting = items.filter((row) => row.messages_ready && row.type !== "stream");
+    this.isCut = items.length === this.#size && items.at(-1).messages_ready > 0;
+    if (waiting.length >= SHOWN || !this.isCut || this.#size === MANY) return waiting.slice(0, SHOWN);
+    this.#size = MANY; // and from now on
+    return this.load(signal);
+  }
 }

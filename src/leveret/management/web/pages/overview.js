@@ -5,7 +5,7 @@ import { lineChart, pointsOf } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { live } from "../live.js";
-import { problemBox } from "../notices.js";
+import { showProblem } from "../notices.js";
 import { firstSteps } from "./first_steps.js";
 import { longestQueues } from "./longest_queues.js";
 import { addQueue } from "./queues.js";
@@ -71,7 +71,7 @@ export function show(place, parameters, signal, user) {
       fill(alarms, alarmsOf(nodes));
       showNode(node, nodes[0]);
     },
-    (problem) => fill(trouble, problemBox(problem)),
+    (problem) => showProblem(trouble, problem),
   );
 }
 

@@ -7,7 +7,7 @@ import { fill, h, setText } from "../dom.js";
 import { dialogue } from "../forms.js";
 import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { live } from "../live.js";
-import { problemBox, tell, tellError, undoable } from "../notices.js";
+import { showProblem, tell, tellError, undoable } from "../notices.js";
 import { link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
 import { sparkSteps } from "./spark_steps.js";
@@ -46,7 +46,7 @@ export function show(place, parameters, signal, user) {
       queries.refresh();
       leases.refresh();
     },
-    (problem) => fill(trouble, problemBox(problem)),
+    (problem) => showProblem(trouble, problem),
   );
   tiles.element.hidden = tables.hidden = true;
   fill(tables, section("Spark queries", queries.element), section("Leases", leases.element));
@@ -79,15 +79,19 @@ class Tiles {
 
 function queryTable(rows, signal) {
   const largest = () => rows().reduce((most, row) => Math.max(most, row.lag ?? 0), 1);
+  const detailsOf = ({ user, id }) => {
+    const now = rows().find((row) => row.user === user && row.id === id);
+    if (now) details(now);
+  };
   return new Table({
     columns: [
-      { title: "Query", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("button", { type: "button", class: "as-link", title: name, onclick: () => details(row) }, name) },
+      { title: "Query", sort: "name", width: "name", value: ({ user, id, name }) => ({ user, id, name }), show: (query) => h("button", { type: "button", class: "as-link", title: query.name, onclick: () => detailsOf(query) }, query.name) },
       { title: "State", sort: "state", width: "s", value: (row) => row.state, show: (state) => h("span", { class: `badge ${RUNNING.includes(state) || state === "stopped" ? "" : "warn"}` }, state) },
       { title: "Reads", rank: 2, value: readsOf, show: readLinks },
       { title: "Into", sort: "sink", rank: 4, value: (row) => row.sink ?? "–" },
       { title: "Rows in", sort: "input_rows_per_second", align: "right", rank: 3, width: "s", value: (row) => row.input_rows_per_second, show: rate },
       { title: "Rows done", sort: "rows_per_second", align: "right", rank: 2, width: "s", value: (row) => row.rows_per_second, show: rate },
-      { title: "Lately", rank: 2, width: "m", value: (row) => row.recent.map((one) => one.rows_per_second), show: (values, row) => sparkline(values, `Rows per second of ${row.name}`) },
+      { title: "Lately", rank: 2, width: "m", value: (row) => [row.recent.map((one) => one.rows_per_second), row.name], show: ([values, name]) => sparkline(values, `Rows per second of ${name}`) },
       { title: "Last batch", rank: 4, width: "batch", value: lastBatch },
       { title: "Silent for", sort: "silent_for", align: "right", rank: 3, width: "m", value: (row) => Math.floor(row.silent_for), show: duration },
       { title: "Lag", sort: "lag", align: "right", width: "m", value: (row) => [row.lag, largest()], show: ([lag, most]) => amount(lag / most, number(lag)) },
@@ -156,7 +160,7 @@ function leaseTable(rows, signal, release) {
       { title: "Messages", sort: "messages", align: "right", rank: 2, width: "s", value: (row) => row.messages, show: number },
       { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
       { title: "Held for", sort: "age", align: "right", rank: 2, width: "m", value: (row) => Math.floor(row.age), show: (age) => (age > OLD ? h("span", { class: "badge warn" }, duration(age)) : duration(age)) },
-      { title: "", width: "deed", value: (row) => [row.vhost, row.queue, row.consumer, row.lease], show: (value, row) => h("button", { type: "button", class: "in-row danger", onclick: () => release(row) }, "Release") },
+      { title: "", width: "deed", value: ({ vhost, queue, consumer, lease, messages }) => ({ vhost, queue, consumer, lease, messages }), show: (held) => h("button", { type: "button", class: "in-row danger", onclick: () => release(held) }, "Release") },
     ],
     source: rowsSource(async () => rows(), (row) => `${row.consumer} ${row.queue}`),
     signal,

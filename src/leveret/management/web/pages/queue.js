@@ -2,7 +2,7 @@
 
 import { get, path as at, post, remove } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
-import { fill, h, setText } from "../dom.js";
+import { fill, fillFor, h, setText } from "../dom.js";
 import { bytes, duration, number, plural, rate } from "../format.js";
 import { RunningJobs, WORDS } from "../jobs.js";
 import { live } from "../live.js";
@@ -102,9 +102,11 @@ class View {
 
   show(queue) {
     endTrouble(this.trouble);
-    fill(this.findings, findingsOf(queue).map(({ brief, text }) => h("p", {}, h("strong", {}, brief), ` ${text}`)));
+    const findings = findingsOf(queue);
+    fillFor(this.findings, findings, () => findings.map(({ brief, text }) => h("p", {}, h("strong", {}, brief), ` ${text}`)));
     const isPaused = queue.state === "paused";
-    fill(this.badges, badgesOf(queue).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
+    const badges = badgesOf(queue);
+    fillFor(this.badges, badges, () => badges.map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
     setText(this.pause, isPaused ? "Resume" : "Pause");
     this.publish.disabled = this.pause.disabled = this.remove.disabled = false;
     this.purge.disabled = !queue.messages_ready;
@@ -116,7 +118,7 @@ class View {
       in: rate(stats.publish_details?.rate),
       out: rate(stats.deliver_get_details?.rate),
       oldest: duration(queue.oldest_message_age),
-      drain: drain(queue.drain_estimate, queue),
+      drain: drain(queue.drain_estimate, queue.messages),
       size: bytes(queue.message_bytes),
     };
     for (const [key, text] of Object.entries(told)) setText(this.values[key], text);
@@ -143,7 +145,7 @@ class View {
       memory: bytes(queue.memory),
       ...queue.counters,
     };
-    fill(this.table, Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value) : typeof value === "number" ? number(value) : String(value))]));
+    fillFor(this.table, facts, () => Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value) : typeof value === "number" ? number(value) : String(value))]));
   }
 
   fail(problem) {
@@ -209,7 +211,7 @@ function bindings(address, vhost, signal) {
   const load = (signal) => get(`${address}/bindings`, undefined, { signal });
   return new Table({
     columns: [
-      { title: "From exchange", sort: "source", width: "name", value: (row) => shownExchange(row.source), show: (name, row) => h("a", { href: exchangeLink(vhost, row.source) }, name) },
+      { title: "From exchange", sort: "source", width: "name", value: (row) => row.source, show: (name) => h("a", { href: exchangeLink(vhost, name), title: shownExchange(name) }, shownExchange(name)) },
       { title: "Routing key", sort: "routing_key", value: (row) => row.routing_key },
       { title: "Arguments", rank: 2, value: (row) => (Object.keys(row.arguments ?? {}).length ? JSON.stringify(row.arguments) : "") },
     ],

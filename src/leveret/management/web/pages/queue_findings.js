@@ -13,15 +13,19 @@ function paused(queue) {
 }
 
 function deserted(queue) {
-  if (queue.type === "stream" || queue.consumers || !queue.messages_ready) return null;
+  const isTakenFrom = queue.message_stats?.deliver_get_details?.rate > 0; // by basic.get, or by leases
+  if (queue.type === "stream" || queue.consumers || !queue.messages_ready || isTakenFrom) return null;
   return { brief: "Nobody takes from it.", text: `${waiting(queue.messages_ready)} until a consumer comes.` };
 }
 
-/** All of them hold as much as they may: the queue waits for them, not they for the queue. */
+/**
+ * All of them hold as much as they may: the queue waits for them, not they for the queue. Where more is held than that,
+ * leases and gets have their part in it, and nobody knows how much is left for the consumers.
+ */
 function withSlowConsumers(queue) {
   const held = queue.messages_unacknowledged;
   const most = mostHeld(queue.consumer_details);
-  if (queue.state === "paused" || queue.type === "stream" || !queue.messages_ready || !most || held < most) return null;
+  if (queue.state === "paused" || queue.type === "stream" || !queue.messages_ready || !most || held !== most) return null;
   const text = `They hold ${number(held)} unacked of the ${number(most)} that their prefetch allows, and ${waiting(queue.messages_ready)}. Add consumers, or make them faster.`;
   return { brief: "Its consumers are busy.", text };
 }

@@ -34,7 +34,6 @@ export async function find(text, signal) {
 
 export function show(place, parameters, signal, user) {
   let vhost = keptVhost();
-  const first = h("div", {});
   const depths = new Depths();
   const table = new Table({
     columns: columns(depths),
@@ -43,10 +42,8 @@ export function show(place, parameters, signal, user) {
     sort: "name",
     noun: "queue",
     isKept: true,
-    empty: () => {
-      if (first.dataset.vhost !== vhost) beginIn(first, user, vhost, signal);
-      return first;
-    },
+    emptiness: () => vhost,
+    empty: (vhost) => firstIn(vhost, user, signal),
   });
   table.tools.append(
     vhostChoice(signal, (chosen) => {
@@ -62,26 +59,27 @@ export function show(place, parameters, signal, user) {
 }
 
 /** The address in the first steps is the broker's own. */
-async function beginIn(place, user, vhost, signal) {
-  place.dataset.vhost = vhost;
-  const overview = await get("/api/overview", { columns: "listeners" }, { signal }).catch(() => undefined);
-  fill(place, firstSteps(user, overview, () => addQueue(vhost), vhost));
+function firstIn(vhost, user, signal) {
+  const place = h("div", {});
+  const tell = (overview) => fill(place, firstSteps(user, overview, () => addQueue(vhost), vhost));
+  get("/api/overview", { columns: "listeners" }, { signal }).then(tell, () => tell());
+  return place;
 }
 
 function columns(depths) {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => queueLink(row.vhost, name) },
+    { title: "Name", sort: "name", width: "name", value: (row) => [row.vhost, row.name], show: ([vhost, name]) => queueLink(vhost, name) },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "State", sort: "state", rank: 2, width: "state", value: (row) => [row.state, row.type], show: badges },
     { title: "Ready", sort: "messages_ready", align: "right", width: "s", value: (row) => row.messages_ready, show: number },
     { title: "Unacked", sort: "messages_unacknowledged", align: "right", rank: 2, width: "s", value: (row) => row.messages_unacknowledged, show: number },
-    { title: "Last 5 min", rank: 2, width: "m", value: (row) => depths.of(row), show: (values, row) => sparkline(values, `Messages in ${row.name}`) },
-    { title: "Rates", rank: 4, width: "m", value: ratesOf, show: ([incoming, outgoing], row) => rateSpark(incoming, outgoing, `Rates in and out of ${row.name}`) },
+    { title: "Last 5 min", rank: 2, width: "m", value: (row) => [depths.of(row), row.name], show: ([values, name]) => sparkline(values, `Messages in ${name}`) },
+    { title: "Rates", rank: 4, width: "m", value: (row) => [...ratesOf(row), row.name], show: ([incoming, outgoing, name]) => rateSpark(incoming, outgoing, `Rates in and out of ${name}`) },
     { title: "In", sort: "message_stats.publish_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_details?.rate, show: rate },
     { title: "Out", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
     { title: "Consumers", sort: "consumers", align: "right", rank: 4, width: "s", value: (row) => row.consumers, show: number },
     { title: "Oldest", sort: "oldest_message_age", align: "right", rank: 3, width: "age", value: (row) => row.oldest_message_age, show: duration },
-    { title: "Empty in", sort: "drain_estimate", align: "right", rank: 3, width: "age", value: (row) => row.drain_estimate, show: drain },
+    { title: "Empty in", sort: "drain_estimate", align: "right", rank: 3, width: "age", value: (row) => [row.drain_estimate, row.messages], show: ([seconds, messages]) => drain(seconds, messages) },
   ];
 }
 
@@ -119,8 +117,8 @@ class Depths {
 
 const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
 
-export function drain(seconds, row) {
-  if (row.messages === 0) return "empty";
+export function drain(seconds, messages) {
+  if (messages === 0) return "empty";
   return isNumber(seconds) ? duration(seconds) : "–";
 }
 

@@ -92,7 +92,7 @@ function columns(schedules, cancelRow) {
     { title: "Routing key", sort: "routing_key", width: "name", value: (row) => row.routing_key },
     { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
     { title: "Size", sort: "size", align: "right", rank: 2, width: "s", value: (row) => row.size, show: bytes },
-    { title: "", width: "retry", align: "right", value: (row) => row.id, show: (id, row) => h("button", { type: "button", class: "small danger", "aria-label": `Cancel ${row.routing_key} due at ${dateTime(schedules.moment(row.due))}`, onclick: () => cancelRow(row) }, "Cancel") },
+    { title: "", width: "retry", align: "right", value: ({ vhost, id, exchange, routing_key, due }) => ({ vhost, id, exchange, routing_key, due }), show: (message) => h("button", { type: "button", class: "small danger", "aria-label": `Cancel ${message.routing_key} due at ${dateTime(schedules.moment(message.due))}`, onclick: () => cancelRow(message) }, "Cancel") },
   ];
 }
 

@@ -6,7 +6,7 @@ import { lineChart, pointsOf, sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, rate } from "../format.js";
 import { live } from "../live.js";
-import { endTrouble, problemBox, showTrouble, tell, tellError, undoable } from "../notices.js";
+import { endTrouble, showTrouble, tell, tellError, undoable } from "../notices.js";
 import { Remembered } from "../remembered.js";
 import { link } from "../router.js";
 import { Table, rowsSource } from "../table.js";
@@ -81,8 +81,8 @@ class View {
     setText(this.kind, stream.kind);
     this.queue.hidden = !isStream;
     this.exchange.hidden = isStream;
-    endTrouble(this.trouble);
-    fill(this.trouble, stream.problem && problemBox({ title: "No partitions", reason: stream.problem }));
+    if (stream.problem) showTrouble(this.trouble, { title: "No partitions", reason: stream.problem });
+    else endTrouble(this.trouble);
     fill(this.badges, badgesOf(stream).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
     for (const [label, text] of tilesOf(stream)) this.#tile(label, text);
     const stats = stream.message_stats ?? {};
@@ -166,9 +166,9 @@ function readers(rows, lags, signal, forget) {
       { title: "Connection", rank: 3, value: (row) => row.channel_details?.connection_name ?? "", show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "–") },
       { title: "Next offset", sort: "offset", align: "right", rank: 2, width: "m", value: (row) => row.offset, show: number },
       { title: "Unacked", sort: "messages_unacknowledged", align: "right", rank: 3, width: "s", value: (row) => row.messages_unacknowledged, show: number },
-      { title: "Lag lately", rank: 2, width: "m", value: (row) => lags.of(keyOf(row)), show: (values, row) => sparkline(values, `Lag of ${row.name ?? row.consumer_tag}`) },
+      { title: "Lag lately", rank: 2, width: "m", value: (row) => [lags.of(keyOf(row)), row.name ?? row.consumer_tag], show: ([values, name]) => sparkline(values, `Lag of ${name}`) },
       { title: "Lag", sort: "lag", align: "right", width: "m", value: (row) => [row.lag, largest()], show: ([lag, most]) => amount(lag / most, number(lag)) },
-      { title: "", rank: 2, width: "deed", value: (row) => [row.is_live, row.queue, row.name], show: ([isLive], row) => (isLive ? "" : h("button", { type: "button", class: "in-row", title: "Forget where it stood", onclick: () => forget(row) }, "Forget")) },
+      { title: "", rank: 2, width: "deed", value: ({ is_live, queue, name }) => ({ is_live, queue, name }), show: (reader) => (reader.is_live ? "" : h("button", { type: "button", class: "in-row", title: "Forget where it stood", onclick: () => forget(reader) }, "Forget")) },
     ],
     source: rowsSource(async () => rows(), (row) => `${row.name ?? ""} ${row.consumer_tag ?? ""} ${row.queue}`),
     signal,

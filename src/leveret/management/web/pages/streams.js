@@ -57,7 +57,7 @@ const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
 
 function columns(lags) {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => [h("a", { href: link`/streams/${row.vhost}/${name}` }, name), whereIf(row.vhost)] },
+    { title: "Name", sort: "name", width: "name", value: (row) => [row.vhost, row.name], show: ([vhost, name]) => [h("a", { href: link`/streams/${vhost}/${name}`, title: name }, name), whereIf(vhost)] },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "Kind", sort: "kind", rank: 2, width: "kind", value: (row) => [row.kind, row.partitions, row.state, row.problem], show: badges },
     { title: "Messages", sort: "messages", align: "right", width: "s", value: (row) => row.messages, show: number },
@@ -66,7 +66,7 @@ function columns(lags) {
     { title: "Out", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
     { title: "Readers", sort: "readers", align: "right", rank: 3, width: "s", value: (row) => (row.kind === "shards" ? row.consumers : row.readers), show: number },
     { title: "Lag", sort: "lag", align: "right", width: "s", value: (row) => row.lag, show: number },
-    { title: "Lag lately", rank: 3, width: "m", value: (row) => lags.of(keyOf(row)), show: (values, row) => sparkline(values, `Lag of the readers of ${row.name}`) },
+    { title: "Lag lately", rank: 3, width: "m", value: (row) => [lags.of(keyOf(row)), row.name], show: ([values, name]) => sparkline(values, `Lag of the readers of ${name}`) },
     { title: "Largest share", sort: "largest_share", align: "right", rank: 4, width: "m", value: (row) => [row.largest_share, row.partitions], show: share },
   ];
 }

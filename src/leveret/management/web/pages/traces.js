@@ -1,7 +1,7 @@
 // Messages whose stories are known, where tracing is on; and the switch for it.
 
 import { get, path as at, put, remove } from "../api.js";
-import { fill, h } from "../dom.js";
+import { fill, h, setText } from "../dom.js";
 import { bytes, number, plural } from "../format.js";
 import { problemBox, tell, tellError, undoable } from "../notices.js";
 import { go, link } from "../router.js";
@@ -45,14 +45,15 @@ export function show(place, { vhost }, signal, user) {
   const isAdministrator = Boolean(user.tags?.includes("administrator"));
   let book = null;
   const state = h("p", { class: "faint" });
-  const buttons = h("div", { class: "buttons" });
+  const forget = h("button", { type: "button", class: "danger", onclick: forgetAll }, "Forget all");
+  const buttons = h("div", { class: "buttons", hidden: true }, h("button", { type: "button", onclick: () => turn(false) }, "Switch tracing off"), forget);
   const filters = { queue: filter("queue"), exchange: filter("exchange") };
   const table = new Table({
     columns: columns(vhost),
     source: async ({ name, ...question }, signal) => {
       book = (await get("/api/traces", undefined, { signal })).find((one) => one.vhost === vhost) ?? null;
       showState();
-      const asked = { text: name, queue: filters.queue.value.trim(), exchange: filters.exchange.value.trim() };
+      const asked = { text: name, queue: filters.queue.value.trim() || undefined, exchange: filters.exchange.value.trim() || undefined };
       const answer = await get(at`/api/traces/${vhost}`, { ...question, ...asked }, { signal });
       return { ...answer, total_count: Math.max(book?.stories ?? 0, answer.filtered_count) }; // more may have come meanwhile
     },
@@ -60,7 +61,8 @@ export function show(place, { vhost }, signal, user) {
     sort: "began",
     reverse: true,
     noun: "message",
-    empty: () => (book ? waiting() : switchedOff(vhost, isAdministrator, () => turn(true))),
+    emptiness: () => Boolean(book),
+    empty: (isOn) => (isOn ? waiting() : switchedOff(vhost, isAdministrator, () => turn(true))),
   });
 
   function filter(what) {
@@ -68,9 +70,9 @@ export function show(place, { vhost }, signal, user) {
   }
 
   function showState() {
-    fill(state, book ? `Tracing is on: ${plural(book.stories, "message")} known, ${bytes(book.bytes)} of ${bytes(book.most_bytes)}${book.forgotten ? `, ${number(book.forgotten)} older ones forgotten` : ""}.` : "");
-    if (!isAdministrator || !book) return void fill(buttons);
-    fill(buttons, h("button", { type: "button", onclick: () => turn(false) }, "Switch tracing off"), h("button", { type: "button", class: "danger", disabled: !book.stories, onclick: forgetAll }, "Forget all"));
+    setText(state, book ? `Tracing is on: ${plural(book.stories, "message")} known, ${bytes(book.bytes)} of ${bytes(book.most_bytes)}${book.forgotten ? `, ${number(book.forgotten)} older ones forgotten` : ""}.` : "");
+    buttons.hidden = !isAdministrator || !book;
+    forget.disabled = !book?.stories;
   }
 
   async function turn(isOn) {
@@ -113,7 +115,7 @@ function others(vhost, signal) {
 
 function columns(vhost) {
   return [
-    { title: "Message", sort: "name", width: "name", value: (row) => row.name, show: (name, row) => h("a", { href: link`/traces/${vhost}/${row.id}` }, name) },
+    { title: "Message", sort: "name", width: "name", value: (row) => [row.id, row.name], show: ([id, name]) => h("a", { href: link`/traces/${vhost}/${id}`, title: name }, name) },
     { title: "Last", sort: "last", width: "m", value: (row) => row.last, show: (last) => h("span", { class: "badge" }, last) },
     { title: "Exchange", sort: "exchange", rank: 2, value: (row) => shownExchange(row.exchange) },
     { title: "Routing key", sort: "routing_key", rank: 2, value: (row) => row.routing_key },
