@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from itertools import pairwise
 from typing import Any
 
@@ -44,6 +43,7 @@ from leveret.wire.methods import (
     TxCommit,
     TxSelect,
 )
+from tests.support.method_arguments import arguments_of
 from tests.support.peer_pair import Client, Content, House, split_frames
 
 pytestmark = pytest.mark.fuzz
@@ -140,7 +140,7 @@ KINDS = {"type": st.sampled_from(["direct", "fanout", "topic", "headers", "x-non
 @st.composite
 def sensible_methods(draw: st.DrawFn) -> Method:
     kind = METHODS[draw(st.sampled_from(sorted(SERVER_HEARS | {ChannelClose.id, ChannelCloseOk.id, ChannelOpen.id})))]
-    return kind(**{each.name: draw(KINDS.get(each.name, BY_TYPE[str(each.type)])) for each in fields(kind)})  # type: ignore[arg-type]
+    return kind(**{name: draw(KINDS.get(name, BY_TYPE[sort])) for name, sort in arguments_of(kind).items()})
 
 
 @st.composite

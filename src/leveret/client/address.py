@@ -137,11 +137,14 @@ def _with_options(address: Address, options: Mapping[str, str], uri: str) -> Add
 def _hidden(uri: str) -> str:
     """For an error: without what may be a password, or a part of one that was not written as a URI asks for."""
     before, at, behind = uri.rpartition("@")
-    scheme, separator, rest = (before if at else uri).partition("://")
+    text = before if at else uri
+    scheme, separator, rest = text.partition("://")
+    if ":" in scheme:  # then it is none
+        separator, rest = "", text
     begin = scheme + separator if separator else ""
     if at:
         return f"{begin}...@{behind.partition('?')[0]}"
-    place = (rest if separator else scheme).partition("?")[0]
+    place = (rest if separator else text).partition("?")[0]
     host, colon, port = place.partition(":")
     is_port = port.partition("/")[0].isdecimal() or place.startswith("[")
     return begin + (place if is_port or not colon else f"{host}:...")

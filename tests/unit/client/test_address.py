@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leveret.client.address import Address, parsed
@@ -109,6 +109,7 @@ def test_special_characters_are_escaped_in_every_part() -> None:
 SECRET = st.text("abcXYZ@:/?#%&=[] é", min_size=1).map(lambda text: f"QQ{text}QQ")
 
 
+@example("QQ://QQ", "u:{}@h")
 @given(
     SECRET,
     st.sampled_from(
