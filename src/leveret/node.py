@@ -322,7 +322,14 @@ class Node:
         """On the HTTP ports, over WebSocket and in tunnels."""
         self._doors.register(AMQP, lambda: Doorman(listener), is_known=Doorman.is_known)
         for name in STOMP:
-            self._doors.register(name, lambda: StompDoorman(listener), is_text=True, is_known=Doorman.is_known)
+            self._doors.register(
+                name,
+                lambda: StompDoorman(listener),
+                is_text=True,
+                is_known=Doorman.is_known,
+                largest=StompDoorman.largest_frame,
+                gather=StompDoorman.gather,
+            )
 
     async def _open_amqp(self, listener: Listener) -> None:
         settings = self.settings

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import leveret
+from leveret import Settings
+from leveret.session.connection import Connection
 from leveret.session.intake import MOST_UNREAD
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
@@ -20,12 +24,15 @@ BODY = bytes(64 << 10)
 SLACK = 4 << 20  # what one received chunk, the high mark of writing and the last answer may add
 
 
+def connections(broker: leveret.Broker) -> list[Connection]:
+    return [each for each in broker.node.broker.registry.connections if isinstance(each, Connection)]
+
+
 def unread_bytes(broker: leveret.Broker) -> int:
     """Answers that the broker holds for its peers."""
 
     def count() -> int:
-        connections = broker.node.broker.registry.connections
-        return sum(each.outbox.size + each.peer.unsent() for each in connections)  # type: ignore[attr-defined]
+        return sum(each.outbox.size + each.peer.unsent() for each in connections(broker))
 
     return broker.call(count)
 
@@ -71,3 +78,28 @@ def test_a_consumer_that_does_not_read_gets_no_more_than_fits_while_others_are_s
             assert reader.expect_content().body == BODY
         for _ in range(messages - waiting):
             assert sleeper.expect_content().body == BODY
+
+
+def test_small_answers_that_nobody_reads_are_bounded_too() -> None:
+    """Each read brings few of them, so none alone is too much: 30 MiB of answers of a few hundred bytes."""
+    number = 120_000
+    name = "q" * 255
+    settings = Settings(http_port=None, amqp_port=0, max_message_bytes=4096, write_high_mark=4096, shutdown_timeout=0.5)
+    with (
+        leveret.Broker(settings) as broker,
+        RawClient.open(broker.amqp_url, timeout=60.0) as peer,
+        RawClient.open(broker.amqp_url) as other,
+    ):
+        peer.call(QueueDeclare(name), QueueDeclareOk)
+        sender = threading.Thread(target=peer.send_bytes, args=(method_frame(1, QueueDeclare(name)) * number,))
+        sender.start()
+        eventually(lambda: broker.call(lambda: any(each.is_paused for each in connections(broker))), seconds=30)
+        assert unread_bytes(broker) < MOST_UNREAD + 2 * SLACK
+        other.is_alive()
+        answer = method_frame(1, QueueDeclareOk(name, 0, 0))
+        answers = bytearray()
+        while len(answers) < number * len(answer):
+            answers += peer.socket.recv(1 << 20)
+        assert answers == answer * number
+        sender.join()
+        assert unread_bytes(broker) == 0

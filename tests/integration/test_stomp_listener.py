@@ -12,6 +12,7 @@ import pytest
 import leveret
 from leveret import Settings
 from leveret.errors import BrokerStopped
+from leveret.session.connection import Connection
 from tests.support.management_api import as_guest
 from tests.support.raw_client import eventually
 from tests.support.stomp_client import StompClient, made
@@ -226,3 +227,35 @@ def test_a_half_closed_peer_is_let_go(stomp_broker: leveret.Broker) -> None:
         client.socket.shutdown(socket.SHUT_WR)
         assert client.is_closed()
     eventually(lambda: stomp_broker.call(lambda: stomp_broker.node.broker.vhosts["/"].queues["half"].ready) == 1)
+
+
+def test_answers_that_nobody_reads_are_bounded(stomp_broker: leveret.Broker) -> None:
+    """Each chunk brings some, all of them 120 MiB: the peer is not heard any more until it has read."""
+    number, receipt = 1_000, "r" * 60_000
+    asked = [
+        made("BEGIN", {"transaction": "t", "receipt": receipt})
+        + made("ABORT", {"transaction": "t", "receipt": receipt})
+        for _ in range(number)
+    ]
+    with StompClient.open(stomp_broker.stomp_url) as client:
+        ours = client.socket.getsockname()[1]
+
+        def session() -> Connection:
+            (found,) = [each for each in stomp_broker.node.broker.registry.connections if f":{ours} ->" in each.name]
+            return found  # type: ignore[return-value]
+
+        sender = threading.Thread(target=client.socket.sendall, args=(b"".join(asked),))
+        client.socket.settimeout(60)
+        sender.start()
+        eventually(lambda: stomp_broker.call(lambda: session().is_paused), seconds=30)
+        assert stomp_broker.call(lambda: session().peer.unsent()) < 64 << 20
+        for _ in range(2 * number):
+            assert client.read().command == "RECEIPT"
+        sender.join()
+        assert not stomp_broker.call(lambda: session().is_paused)
+
+
+def test_connected_comes_before_the_first_heart_beat(stomp_broker: leveret.Broker) -> None:
+    with StompClient(stomp_broker.stomp_url) as client:
+        client.say("CONNECT", login="guest", passcode="guest", **{"accept-version": "1.2", "heart-beat": "0,200"})
+        assert client.socket.recv(1) == b"C"

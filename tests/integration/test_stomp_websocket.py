@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from socket import SHUT_RDWR
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError
+from websockets.frames import CloseCode
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 import leveret
 from leveret import Settings
 from tests.support.management_api import as_guest
+from tests.support.raw_client import eventually
 from tests.support.stomp_client import StompFrame, made, taken
 
 QUIET = Settings(amqp_port=None, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
@@ -65,3 +69,41 @@ def test_a_wrong_frame_is_answered_and_the_websocket_closed(broker: leveret.Brok
         assert read(socket)["message"] == "Bad command"
         with pytest.raises(ConnectionClosed):
             socket.recv(timeout=10)
+
+
+@pytest.mark.parametrize("size", [100_000, 3 << 20])
+def test_a_message_comes_in_one_frame_however_large_it_is(broker: leveret.Broker, size: int) -> None:
+    """The very first frame behind the login, too, which is larger than those of strangers may be."""
+    with opened(broker) as socket:
+        socket.send(made("CONNECT", LOGIN))
+        assert read(socket).command == "CONNECTED"
+        body = b"x" * size
+        socket.send(made("SEND", {"destination": "/queue/q", "content-length": size, "receipt": "1"}, body))
+        assert read(socket)["receipt-id"] == "1"
+        socket.send(made("SUBSCRIBE", {"destination": "/queue/q", "id": "1"}))
+        assert read(socket).body == body
+
+
+def test_a_frame_that_no_message_needs_is_refused() -> None:
+    with leveret.Broker(replace(QUIET, max_message_bytes=100_000)) as broker, opened(broker) as socket:
+        socket.send(made("CONNECT", LOGIN))
+        assert read(socket).command == "CONNECTED"
+        socket.send(b"x" * 200_000)
+        with pytest.raises(ConnectionClosedError) as closed:
+            socket.recv(timeout=10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == CloseCode.MESSAGE_TOO_BIG
+
+
+def test_what_has_come_of_a_frame_is_memory(broker: leveret.Broker) -> None:
+    def used() -> int:
+        return broker.call(lambda: broker.node.broker.gauge.used)
+
+    with opened(broker) as socket:
+        socket.send(made("CONNECT", LOGIN))
+        assert read(socket).command == "CONNECTED"
+        before = used()
+        socket.socket.sendall(b"\x82\xff" + (1_000_000).to_bytes(8, "big") + bytes(4) + b"x" * 500_000)
+        eventually(lambda: used() == before + 500_000)
+        socket.socket.shutdown(SHUT_RDWR)
+        eventually(lambda: used() == before)

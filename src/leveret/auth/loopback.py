@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import urlsplit
 
@@ -19,21 +20,32 @@ def is_loopback(address: str) -> bool:
     return parsed.is_loopback
 
 
-def http_peer(address: str, host: str) -> str:
-    """The address of an HTTP client, for the rule above. ``host`` is what it takes us for.
+def http_peer(address: str, host: str, names: Iterable[str] = ()) -> str:
+    """The address of an HTTP client, for the rule above. ``host`` is what it takes us for, ``names`` those of all its
+    headers.
 
     A page of somebody else, whose name was made to lead to this machine, speaks from this machine; so does a proxy in
-    front of us. Both name another host than ours, and are not taken for local then.
+    front of us. The page names another host than ours, and so do many proxies; others tell of themselves by a header.
+    None of them is taken for local.
     """
-    if not is_loopback(address) or _is_this_machine(host):
+    if not is_loopback(address):
         return address
-    return f"{address} for {host[:255]}"
+    if any(_tells_of_a_proxy(name.lower()) for name in names):
+        return f"{address} for somebody behind a proxy"
+    return address if _is_this_machine(host) else f"{address} for {host[:255]}"
+
+
+def _tells_of_a_proxy(header: str) -> bool:
+    return header in ("forwarded", "via", "x-real-ip") or header.startswith("x-forwarded-")
 
 
 def _is_this_machine(host: str) -> bool:
-    """An address, or the name that always leads here; no page can have either for its name."""
+    """A loopback address or the name that always leads here: no page can have either for its name. Nor an address in
+    the network: whoever means this machine by it comes from that address, or through a proxy."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
-        return not name or name == "localhost" or name.endswith(".localhost") or bool(ip_address(name))
+        if not name or name == "localhost" or name.endswith(".localhost") or is_loopback(name):
+            return True
+        return ip_address(name).is_unspecified
     except ValueError:
         return False

@@ -51,7 +51,7 @@ class Mouth:
     async def dig(self, request: Request) -> Response:
         socket: asyncio.Transport = request.scope["state"][SOCKET]
         known = {name: socket.get_extra_info(name) for name in KNOWN_OF_A_SOCKET}
-        known["peername"] = peer_name(known["peername"], request.headers.get("host", ""))
+        known["peername"] = peer_name(known["peername"], request.headers.get("host", ""), request.headers.keys())
         tunnel = self._tunnels.dig(known)
         return json_answer({"id": tunnel.id, "largest": LARGEST_PIECE, "poll_seconds": POLL}, 201)
 

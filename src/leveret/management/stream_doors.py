@@ -8,7 +8,7 @@ logins, heartbeats and an orderly end are those of the protocol, whatever way a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leveret.auth.loopback import http_peer
@@ -19,12 +19,20 @@ if TYPE_CHECKING:
 AMQP = "amqp"
 STOMP = ("v12.stomp", "v11.stomp", "v10.stomp")
 STRANGERS_BYTES = 64 << 10  # in one piece, from somebody who has not logged in yet
-LARGEST_PIECE = 1 << 20
+LARGEST_PIECE = 1 << 20  # from anybody else, unless the door says otherwise
 
 
-def peer_name(peer: Any, host: str) -> Any:
-    """As a socket tells it, for a peer that takes us for ``host``."""
-    return (http_peer(peer[0], host), *peer[1:]) if isinstance(peer, tuple) else peer
+def peer_name(peer: Any, host: str, names: Iterable[str]) -> Any:
+    """As a socket tells it, for a peer that takes us for ``host`` and sent headers of these names."""
+    return (http_peer(peer[0], host, names), *peer[1:]) if isinstance(peer, tuple) else peer
+
+
+def _largest_piece(peer: Any) -> int:
+    return LARGEST_PIECE
+
+
+def _gather_unseen(peer: Any, size: int) -> None:
+    """Pieces are small here."""
 
 
 class StreamDoor(NamedTuple):
@@ -32,9 +40,11 @@ class StreamDoor(NamedTuple):
     admit: Callable[[], asyncio.Protocol]  # makes the protocol object of each new peer
     is_text: bool  # what is valid UTF-8 goes out as text
     is_known: Callable[[Any], bool]  # whether the peer of a protocol object has logged in
+    largest: Callable[[Any], int] = _largest_piece  # bytes in one piece, from a peer that has
+    gather: Callable[[Any, int], None] = _gather_unseen  # is told how much there is of a piece that is not whole
 
     def most_bytes(self, peer: asyncio.Protocol) -> int:
-        return LARGEST_PIECE if self.is_known(peer) else STRANGERS_BYTES
+        return self.largest(peer) if self.is_known(peer) else STRANGERS_BYTES
 
 
 class StreamDoors:
@@ -51,8 +61,10 @@ class StreamDoors:
         *,
         is_text: bool = False,
         is_known: Callable[[Any], bool] = lambda peer: True,
+        largest: Callable[[Any], int] = _largest_piece,
+        gather: Callable[[Any, int], None] = _gather_unseen,
     ) -> None:
-        self._doors[subprotocol] = StreamDoor(subprotocol, admit, is_text, is_known)
+        self._doors[subprotocol] = StreamDoor(subprotocol, admit, is_text, is_known, largest, gather)
 
     @property
     def amqp(self) -> StreamDoor | None:

@@ -45,6 +45,7 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         self._doors = doors
         self._door: StreamDoor | None = None  # once hands are shaken
         self._host = ""  # that the peer takes us for
+        self._header_names: tuple[str, ...] = ()
         self._inside: asyncio.Protocol | None = None
         self._is_known = False
         self._is_closing = False
@@ -61,6 +62,7 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         self._socket = transport  # type: ignore[assignment]  # uvloop's is one, but not by inheritance
 
     def data_received(self, data: bytes) -> None:
+        self._know()  # first: a login is decided between two reads
         self._speech.receive_data(data)
         heard: list[bytes] = []
         for event in self._speech.events_received():
@@ -73,7 +75,8 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
             self._listen_or_not()
         if heard and self._inside is not None and not self._is_closing:
             self._inside.data_received(heard[0] if len(heard) == 1 else b"".join(heard))
-            self._know()
+        if self._door is not None and self._inside is not None:
+            self._door.gather(self._inside, len(self._speech.reader.buffer))
         if self._speech.eof_sent:  # its goodbye is there, or it does not speak WebSocket
             self._is_closing = True
             self._socket.close()
@@ -118,6 +121,7 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         if request.path.partition("?")[0] != PATH:
             return self._refused(404, "not_found", f"no WebSocket is at {request.path}: connect to {PATH}")
         self._host = host = ", ".join(request.headers.get_all("Host"))
+        self._header_names = tuple(request.headers)
         for origin in request.headers.get_all("Origin"):
             if not _is_same_origin(origin, host):
                 reason = f"pages of {origin} may not connect: only those that this port serves, and programs"
@@ -176,7 +180,7 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         found = self._socket.get_extra_info(name, default)
-        return peer_name(found, self._host) if name == "peername" else found
+        return peer_name(found, self._host, self._header_names) if name == "peername" else found
 
     def pause_reading(self) -> None:
         self._is_paused = True

@@ -6,7 +6,7 @@ refusal by any queue is a nack for the publisher, whatever the others did.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from leveret.message import NEVER, Message
@@ -37,7 +37,7 @@ def offer(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: boo
         if queue.duplicates is not None and queue.duplicates.has_seen(message):
             queue.counters.duplicates += 1
             owed = max(owed, queue.duplicates.owed(message))
-        elif queue.limits is not None and not queue.limits.has_room(message, may_drain):
+        elif queue.limits is not None and not queue.limits.has_room((message,), may_drain):
             refused = True
             _refuse(queue, message)
         else:
@@ -54,6 +54,27 @@ def offer(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: boo
             assert noter.duplicates is not None
             noter.duplicates.note(message)
     return Outcome(log.issued if receipt != GRANTED else owed, refused)
+
+
+def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> Queue | None:
+    """A queue that would refuse some of these messages if they all came now; None if each takes its own.
+
+    Too careful, never too bold: consumers are given what waits, not what would come; and a duplicate of a message in
+    ``parts`` itself is counted, though it would need no room.
+    """
+    wanted: dict[ClassicQueue, list[Message]] = {}
+    for queues, messages in parts:
+        for queue in queues:
+            if queue.choosy and isinstance(queue, ClassicQueue) and queue.limits is not None:
+                seen = queue.duplicates
+                fresh = [message for message in messages if seen is None or not seen.has_seen(message)]
+                wanted.setdefault(queue, []).extend(fresh)
+    for may_drain in (True, False):  # a drain may send dead letters to a queue that was looked at before
+        for queue, fresh in wanted.items():
+            assert queue.limits is not None
+            if fresh and not queue.limits.has_room(fresh, may_drain):
+                return queue
+    return None
 
 
 def hand_over(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: bool = True) -> Outcome:

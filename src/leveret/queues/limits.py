@@ -6,6 +6,7 @@ the head, after consumers had their chance; or the publisher is refused, if the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from leveret.message import Message
@@ -41,19 +42,20 @@ class Limits:
             return messages, 0
         return messages, bodies_of(queue) - most
 
-    def has_room(self, message: Message, may_drain: bool) -> bool:
-        """Whether one more fits; consumers take what they can first."""
-        if self._drops or self._fits(message):
+    def has_room(self, messages: Sequence[Message], may_drain: bool) -> bool:
+        """Whether these fit together; consumers take what they can first."""
+        if self._drops or self._fits(messages):
             return True
         queue = self._queue
         if may_drain and queue.dirty:
             queue.catch_up()
-        return self._fits(message)
+        return self._fits(messages)
 
-    def _fits(self, message: Message) -> bool:
-        if self._length is not None and self._queue.ready >= self._length:
+    def _fits(self, messages: Sequence[Message]) -> bool:
+        if self._length is not None and self._queue.ready + len(messages) > self._length:
             return False
-        queue, most, size = self._queue, self._size, body_size(message[0])
+        queue, most = self._queue, self._size
+        size = sum([body_size(message[0]) for message in messages]) if most is not None else 0
         if most is None or queue.bytes - queue.held + size <= most:
             return True
         return bodies_of(queue) + size <= most

@@ -17,6 +17,7 @@ from leveret.session.connection import Connection, Login
 from leveret.session.limits import Limits
 from leveret.stomp.amqp_side import CONSUMING
 from leveret.stomp.frame import HEARTBEAT
+from leveret.stomp.frame_reader import after_login
 from leveret.stomp.session import StompSession
 from leveret.wire.constants import DEFAULT_FRAME_MAX
 
@@ -42,6 +43,14 @@ class StompDoorman(Doorman):
         self._hearing: asyncio.TimerHandle | None = None
         self._missed = self._read_before = self._written_before = 0
         return connection
+
+    def largest_frame(self) -> int:
+        """Bytes: over WebSocket most clients send one frame of STOMP as one of theirs."""
+        limits = after_login(self.session.limits.max_message_bytes)
+        return limits.head + limits.body + 1
+
+    def gather(self, size: int) -> None:
+        self.stomp.gather(size)
 
     # ---- the loop calls
 

@@ -17,7 +17,7 @@ from leveret.errors import AmqpError, ChannelFault, ConnectionForced, LoginRefus
 from leveret.logs import get_log
 from leveret.session import handshake
 from leveret.session.channel import Channel
-from leveret.session.intake import Intake
+from leveret.session.intake import MOST_UNREAD, Intake
 from leveret.session.limits import Limits
 from leveret.session.outbox import Outbox
 from leveret.session.replies import NO_METHOD, channel_close, connection_close
@@ -102,6 +102,7 @@ class Connection:
         self.heartbeat = 0
         self.channels: dict[int, Channel] = {}
         self._once_open: set[int] = set()  # numbers
+        self.one_for_all = False  # an error on one channel ends them all: the peer knows of no channels
         self.publishes = False
         self.blocked = False
         self.partial = 0  # bytes of unfinished messages
@@ -110,10 +111,15 @@ class Connection:
         self.send = self.outbox.send
         self._paused: set[str] = set()
         self._halts: set[str] = set()
+        # Far above what deliveries alone can leave unsent (they stop at the high mark, which one message may pass, and
+        # STOMP says them at greater length): a client that publishes before it reads on must not wait for us while we
+        # wait for it.
+        self._most_unread = MOST_UNREAD + limits.max_message_bytes + 8 * limits.write_high_mark
 
     def receive(self, data: bytes) -> None:
         """Bytes from the peer, in any slicing."""
         self.intake.receive(data)
+        self.heed_unread()
         broker = self.broker
         if broker.dirty or broker.outgoing or broker.log.issued != broker.flushed:
             broker.wake()
@@ -203,9 +209,9 @@ class Connection:
     # ---- errors and the end
 
     def fail(self, error: AmqpError) -> None:
-        """Close what the error says: a channel, or all."""
+        """Close what the error says: a channel, or all. Where one ends all, nothing that came behind it is done."""
         channel = self.channels.get(self.intake.at_channel)
-        if error.closes == "channel" and channel is not None:
+        if error.closes == "channel" and channel is not None and not self.one_for_all:
             self.log.info("channel closed by an error", channel=channel.number, error=error.reply_text)
             channel.release()
             channel.send(channel_close(error, self.intake.at_method))
@@ -288,7 +294,16 @@ class Connection:
         """The peer asks faster than it reads the answers: hear it again when it has read."""
         self.outbox.flush()
         if self.peer.unsent() > most // 2:
-            self.halt(UNREAD)
+            self._halt_unread()
+
+    def heed_unread(self) -> None:
+        """The same for answers that are each small, and many: looked at once per chunk."""
+        if self.outbox.size + self.peer.unsent() > self._most_unread and not self.is_over:
+            self._halt_unread()
+
+    def _halt_unread(self) -> None:
+        self.outbox.starved = True  # should the socket take it all in the end, the next write finds us able to hear
+        self.halt(UNREAD)
 
     def pause(self, reason: str) -> None:
         if not self._paused:

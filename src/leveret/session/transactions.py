@@ -2,6 +2,8 @@
 
 A transaction holds publishes (routed when they came) and settlements until the commit. Settled tags stay outstanding
 until then, so a rollback leaves the channel as if nothing had been acked.
+
+A commit is all or nothing: if a queue that refuses publishers has no room for its part of it, nothing is done at all.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from leveret.delivery.confirms import Confirms
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import PreconditionFailed
 from leveret.message import Message
+from leveret.queues.choosy import without_room
 from leveret.session.publishing import publish
 from leveret.session.routes import Route
 from leveret.wire.methods import (
@@ -73,12 +76,19 @@ def _select_tx(channel: Channel, method: TxSelect) -> None:
 
 def _commit(channel: Channel, method: TxCommit) -> None:
     done = _current(channel)
+    publishes = [(channel.routes.current(route), run, size, timed) for route, run, size, timed in done.publishes]
+    full = without_room([(route.queues, run) for route, run, _, _ in publishes if route.choosy])
+    if full is not None:
+        raise PreconditionFailed(
+            f"queue '{full.name}' in vhost '{channel.vhost.name}' has no room for its part of the transaction: "
+            "nothing was committed"
+        )
     channel.tx = None  # what is committed takes effect as if it came now
     log = channel.connection.broker.log
     issued = log.issued
     with log.group():
-        for route, run, size, timed in done.publishes:
-            publish(channel, channel.routes.current(route), run, size, timed)
+        for route, run, size, timed in publishes:
+            publish(channel, route, run, size, timed)
         for tags, action in done.settlements:
             portions = [channel.unacked.take_one(tag) for tag in tags]
             action([portion for portion in portions if portion is not None])

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.refusals import LONGEST_NAME, StompRefusal, is_too_long
 
 QUEUE, AMQ_QUEUE, TOPIC, EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = (
     "queue",
@@ -26,6 +26,7 @@ QUEUE, AMQ_QUEUE, TOPIC, EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = (
     "temp_queue",
     "reply_queue",
 )
+LONGEST = 2048  # characters: two names of which each byte is escaped, and what stands around them
 TOPIC_EXCHANGE = "amq.topic"
 REPLY_PREFIX = "/reply-queue/"
 TEMP_PREFIX = "/temp-queue/"
@@ -52,8 +53,22 @@ class Destination(NamedTuple):
         return not self.exchange
 
 
-@lru_cache(1024)
 def parse(text: str) -> Destination:
+    """What is too long is refused before it is remembered."""
+    if len(text) > LONGEST:
+        raise _too_long(text)
+    return _parsed(text)
+
+
+@lru_cache(1024)
+def _parsed(text: str) -> Destination:
+    found = _read(text)
+    if any(is_too_long(name) for name in found):
+        raise _too_long(text)
+    return found
+
+
+def _read(text: str) -> Destination:
     if not text:
         raise StompRefusal("Invalid destination", "Destination cannot be blank")
     first, *parts = text.split("/")
@@ -86,6 +101,10 @@ def _queue(kind: str, name: str, text: str) -> Destination:
 
 def _invalid(kind: str, text: str) -> StompRefusal:
     return StompRefusal("Invalid destination", f"{text[:256]!r} is not a valid {kind} destination")
+
+
+def _too_long(text: str) -> StompRefusal:
+    return StompRefusal("Invalid destination", f"{text[:64]!r}... has a name of more than {LONGEST_NAME} bytes")
 
 
 def _unknown(text: str) -> StompRefusal:

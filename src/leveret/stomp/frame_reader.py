@@ -20,6 +20,7 @@ COMMANDS = frozenset(
 )
 LONGEST_COMMAND = 16  # bytes, more than any has
 _HEAD_END = re.compile(rb"\n\r?\n")
+_LINE_ENDS = re.compile(rb"[\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +90,9 @@ class StompReader:
         return True
 
     def _skip_line_ends(self) -> None:
-        pending = self._pending
-        place = 0
-        while place < len(pending) and pending[place] in b"\r\n":
-            place += 1
-        del pending[:place]
+        found = _LINE_ENDS.match(self._pending)  # in one step: strangers send as many as they like
+        if found is not None:
+            del self._pending[: found.end()]
 
     def _check_command_line(self) -> None:
         """Who does not speak STOMP is told early, not after so many bytes without an empty line."""

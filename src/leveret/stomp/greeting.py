@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from leveret.stomp.amqp_side import CONSUMING, PUBLISHING, AmqpSide
 from leveret.stomp.frame import SUPPORTED, VERSIONS, Frame
 from leveret.stomp.frame_reader import without_blanks
-from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.refusals import LONGEST_NAME, StompRefusal, is_too_long
 from leveret.version import VERSION
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.fields import Table
@@ -60,7 +60,10 @@ def greeting_of(frame: Frame, *, is_certified: bool = False) -> Greeting:
     if login is None or passcode is None:
         raise StompRefusal("Bad CONNECT", "Missing login or passcode header(s)")
     can, wants = _beats(frame.get("heart-beat") or "0,0")
-    return Greeting(version, login, passcode, frame.get("host") or DEFAULT_VHOST, _beat(wants), _beat(can))
+    host = frame.get("host") or DEFAULT_VHOST
+    if is_too_long(host):
+        raise StompRefusal("Bad CONNECT", f"CONNECT has a host of more than {LONGEST_NAME} bytes")
+    return Greeting(version, login, passcode, host, _beat(wants), _beat(can))
 
 
 def _version(accepted: str | None) -> str:

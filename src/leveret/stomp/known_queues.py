@@ -1,11 +1,13 @@
 """The queues that one connection has declared: it declares none of them again, until somebody has deleted it.
 
-So a SEND needs not repeat the arguments with which the SUBSCRIBE before it made the queue.
+So a SEND needs not repeat the arguments with which the SUBSCRIBE before it made the queue. What a transaction sends to
+is looked at again at its commit.
 """
 
 from __future__ import annotations
 
 from leveret.stomp.amqp_side import AmqpSide
+from leveret.wire.methods import QueueDeclare, QueueDeclareOk
 
 MOST = 1_000
 
@@ -18,13 +20,20 @@ class KnownQueues:
         self._names: set[str] = set()
 
     def __contains__(self, queue: str) -> bool:
-        if queue not in self._names:
-            return False
+        return queue in self._names and self._is_there(queue)
+
+    def _is_there(self, queue: str) -> bool:
         if not self._amqp.has_queue(queue):
             self._amqp.flush()  # the declaration may be among what was gathered
         return self._amqp.has_queue(queue)
 
-    def add(self, queue: str) -> None:
+    def declare(self, channel: int, queue: QueueDeclare) -> None:
+        self._amqp.ask(channel, queue, QueueDeclareOk)
         if len(self._names) >= MOST:
             self._names.clear()
-        self._names.add(queue)
+        self._names.add(queue.queue)
+
+    def renew(self, channel: int, queue: QueueDeclare) -> None:
+        """Declare it again if it is gone; another of its name, whoever made it, is as good."""
+        if not self._is_there(queue.queue):
+            self.declare(channel, queue)

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from leveret.stomp.destinations import REPLY_PREFIX
 from leveret.stomp.frame import Frame
-from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.refusals import refuse_long
 from leveret.wire.fields import EPOCH, LAST_SECOND, FarTime, FieldValue, Table
 from leveret.wire.properties import Properties
 
@@ -53,7 +53,8 @@ def properties_of_send(frame: Frame, wall: float) -> Properties:
     properties = Properties()
     for header, name in TEXTS.items():
         if header in given:
-            setattr(properties, name, _short(header, given[header]))
+            refuse_long(f"SEND has a {header}", given[header])
+            setattr(properties, name, given[header])
     if frame.flag("persistent"):
         properties.delivery_mode = PERSISTENT
     priority = frame.number("priority")
@@ -66,6 +67,8 @@ def properties_of_send(frame: Frame, wall: float) -> Properties:
     if expires and properties.expiration is None:
         properties.expiration = str(max(0, expires - int(wall * 1000)))
     headers: Table = {name: value for name, value in given.items() if name not in MEANT_FOR_US}
+    for name in headers:
+        refuse_long("SEND has a header with a name", name)
     delay = frame.number(SCHEDULED_DELAY)
     if delay:
         headers.setdefault("x-deliver-at", min(int(wall * 1000) + delay, MOST_MS))
@@ -73,12 +76,6 @@ def properties_of_send(frame: Frame, wall: float) -> Properties:
         headers.setdefault("x-group-id", given[GROUP])
     properties.headers = headers or None
     return properties
-
-
-def _short(header: str, value: str) -> str:
-    if len(value.encode()) > 255:
-        raise StompRefusal("Invalid header", f"SEND has a {header} of more than 255 bytes")
-    return value
 
 
 def headers_of_message(properties: Properties) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from leveret.errors import LeveretError
 
+LONGEST_NAME = 255  # bytes, as AMQP has it for names of any kind
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -18,3 +19,13 @@ class StompRefusal(LeveretError):
         self.message = message
         self.detail = detail
         self.more = more
+
+
+def is_too_long(name: str) -> bool:
+    """For any name in AMQP."""
+    return len(name) > LONGEST_NAME or len(name.encode()) > LONGEST_NAME
+
+
+def refuse_long(what: str, name: str) -> None:
+    if is_too_long(name):
+        raise StompRefusal("Invalid header", f"{what} of more than {LONGEST_NAME} bytes")

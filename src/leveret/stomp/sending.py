@@ -15,9 +15,9 @@ from leveret.stomp.destinations import QUEUE, TEMP_PREFIX, TEMP_QUEUE, parse
 from leveret.stomp.frame import Frame
 from leveret.stomp.known_queues import KnownQueues
 from leveret.stomp.message_headers import properties_of_send
-from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.refusals import StompRefusal, refuse_long
 from leveret.wire.fields import FieldValue, Table
-from leveret.wire.methods import QueueDeclare, QueueDeclareOk
+from leveret.wire.methods import QueueDeclare
 
 if TYPE_CHECKING:
     from leveret.stomp.subscribing import Subscribing
@@ -33,13 +33,11 @@ class Sending:
         self._wall = wall
         self._temporary: dict[str, str] = {}  # what their owner calls them: queue
         self._next = 1  # number of the next publish
-        self._receipts: dict[int, str] = {}  # what waits for a confirm
+        self._receipts: dict[int, str | None] = {}  # what waits for a confirm; None asked for no receipt
 
     def send(self, frame: Frame) -> None:
         self._amqp.say(self.message(frame, PUBLISHING))
-        receipt = frame.get("receipt")
-        if receipt is not None:
-            self._receipts[self._next] = receipt
+        self._receipts[self._next] = frame.get("receipt")
         self._next += 1
 
     def message(self, frame: Frame, channel: int) -> bytes:
@@ -52,9 +50,13 @@ class Sending:
         if properties.reply_to is not None and properties.reply_to.startswith(TEMP_PREFIX):
             properties.reply_to = self._temporary_queue(properties.reply_to)
         if destination.kind == QUEUE and destination.name not in self._known:
-            self._amqp.ask(channel, declaration(frame, destination.name, COMPARED), QueueDeclareOk)
-            self._known.add(destination.name)
+            self._known.declare(channel, declaration(frame, destination.name, COMPARED))
         return self._amqp.message(channel, destination.exchange, destination.key, properties, frame.body)
+
+    def needed(self, frame: Frame) -> QueueDeclare | None:
+        """What has to be declared should the queue of this message be gone when it is published."""
+        destination = parse(frame.need("destination"))
+        return declaration(frame, destination.name, COMPARED) if destination.kind == QUEUE else None
 
     def _temporary_queue(self, destination: str) -> str:
         name = parse(destination).name
@@ -69,8 +71,8 @@ class Sending:
 
     # ---- receipts
 
-    def confirmed(self, tag: int, multiple: bool) -> list[str]:
-        """The receipts that waited for this."""
+    def confirmed(self, tag: int, multiple: bool) -> list[str | None]:
+        """The receipts that waited for this; None for each message that asked for none."""
         receipts = self._receipts
         if not multiple:
             return [receipts.pop(tag)] if tag in receipts else []
@@ -101,7 +103,10 @@ def declaration(frame: Frame, queue: str, names: tuple[str, ...] | None = None) 
 
 def arguments_of(frame: Frame, names: tuple[str, ...] | None = None) -> Table:
     given = frame.headers.items()
-    return {name: typed(value) for name, value in given if (name.startswith("x-") if names is None else name in names)}
+    found = {name: typed(value) for name, value in given if (name.startswith("x-") if names is None else name in names)}
+    for name in found:
+        refuse_long(f"{frame.command} has a header with a name", name)
+    return found
 
 
 def typed(value: str) -> FieldValue:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from leveret.errors import AccessRefused, NotAllowed
 from leveret.logs import get_log
-from leveret.session.connection import Connection
+from leveret.session.connection import UNREAD, Connection
 from leveret.stomp.amqp_side import CONSUMING, AmqpSide
 from leveret.stomp.destinations import shown
 from leveret.stomp.frame import SUPPORTED, Frame, encode
@@ -52,6 +52,7 @@ class StompSession:
     def __init__(self, outside: Outside, connection: Connection) -> None:
         self._outside = outside
         self._connection = connection
+        connection.one_for_all = True  # or an ACK behind a SEND that failed would still be done, on the other channel
         self._log = get_log("stomp").bind(connection=connection.name)
         self._reader = StompReader()
         self._name = f"session-{secrets.token_urlsafe(16)}"
@@ -60,12 +61,13 @@ class StompSession:
         self._subscribing = Subscribing(self._amqp, known, self._name)
         self._sending = Sending(self._amqp, known, self._subscribing, connection.broker.clock.wall)
         limit = connection.limits.max_partial_bytes
-        self._transactions = Transactions(self._amqp, self._subscribing, limit, connection.hold_partial)
+        self._transactions = Transactions(self._amqp, known, self._subscribing, limit, connection.hold_partial)
         self._greeting: Greeting | None = None
         self._is_open = False  # logged in
         self._is_over = False
         self._leaving: str | None = None  # the receipt that DISCONNECT asked for
-        self._held = 0  # bytes of a partial frame
+        self._gathered = 0  # bytes that came so far of what will be handed to us whole
+        self._held = 0  # bytes of a partial frame, with those
         self._out: list[bytes] = []
         self._handlers: dict[str, Callable[[Frame], None]] = {
             "SEND": self._send,
@@ -90,6 +92,12 @@ class StompSession:
         if self._greeting is None or self._is_open:  # else the login is not decided yet
             self._go_on()
 
+    def gather(self, size: int) -> None:
+        """So many bytes have come of a frame of a WebSocket that is not whole yet."""
+        if size != self._gathered:
+            self._gathered = size
+            self._note_partial()
+
     def _go_on(self) -> None:
         if self._is_done():
             return
@@ -108,6 +116,8 @@ class StompSession:
         self._note_partial()
         self._amqp.flush()
         self._flush()
+        if not self._is_done():
+            self._connection.heed_unread()  # much is answered here, of which the connection does not know
 
     def _is_done(self) -> bool:
         """Nothing that the peer still says has a meaning."""
@@ -131,15 +141,23 @@ class StompSession:
         self._is_open = True
         self._reader.limits = after_login(self._connection.limits.max_message_bytes)
         self._say("CONNECTED", connected(self._greeting, self._name))
+        self._flush()  # before the first heart-beat
         self._outside.beat(self._greeting.send_every / 1000, self._greeting.hear_every / 1000)
         self._outside.soon(self._go_on)
 
     def _note_partial(self) -> None:
-        """A frame under way is memory like any other."""
-        size = 0 if self._is_over else self._reader.size
+        """A frame under way is memory like any other. One that is larger than any head is a message, so that whoever
+        sends it waits at an alarm, be it the first."""
+        size = 0 if self._is_over else self._reader.size + self._gathered
         if size != self._held:
             self._connection.hold_partial(size - self._held)
             self._held = size
+        if self._is_open and size > self._reader.limits.head:
+            self._note_publisher()
+
+    def _note_publisher(self) -> None:
+        if not self._connection.publishes:
+            self._connection.note_publisher()
 
     # ---- frames
 
@@ -148,9 +166,11 @@ class StompSession:
         if transaction is None:
             self._sending.send(frame)
         else:
-            if not self._connection.publishes:
-                self._connection.note_publisher()  # at an alarm no transaction grows
+            self._note_publisher()  # at an alarm no transaction grows
             self._transactions.add(transaction, self._sending.message(frame, CONSUMING))
+            needed = self._sending.needed(frame)
+            if needed is not None:
+                self._transactions.need(transaction, needed)
             self._receipt(frame)
 
     def _subscribe(self, frame: Frame) -> None:
@@ -238,9 +258,16 @@ class StompSession:
     def confirmed(self, tag: int, multiple: bool, is_taken: bool) -> None:
         for receipt in self._sending.confirmed(tag, multiple):
             if not is_taken:
-                text = "a queue did not take the message: it is full, or gone; send it again"
-                raise StompRefusal("Message refused", text, {"receipt-id": receipt})
-            self._say("RECEIPT", [("receipt-id", receipt)])
+                self._refuse_untaken(receipt)
+            elif receipt is not None:
+                self._say("RECEIPT", [("receipt-id", receipt)])
+
+    def _refuse_untaken(self, receipt: str | None) -> None:
+        """Unless nobody asked; but DISCONNECT asks for all that is not decided when it comes."""
+        asked = receipt if receipt is not None else self._leaving or None
+        if asked is not None:
+            text = "a queue did not take the message: it is full, or gone; send it again"
+            raise StompRefusal("Message refused", text, {"receipt-id": asked})
 
     def cancelled(self, consumer_tag: str) -> None:
         """A queue was deleted under its subscription: the others live on, as with RabbitMQ."""
@@ -283,7 +310,8 @@ class StompSession:
         self._outside.soon(self._leave)
 
     def _leave(self) -> None:
-        """What is unacked goes back now, not when the peer has read our last words."""
+        """What is unacked goes back now, not when the peer has read our last words, or what it has left lying."""
+        self._connection.unhalt(UNREAD)
         if self._connection.step is Step.OPEN:
             self._amqp.tell(0, ConnectionClose(200, "Normal shutdown"))
             self._amqp.flush()

@@ -21,7 +21,7 @@ from leveret.stomp.amqp_side import CONSUMING, AmqpSide
 from leveret.stomp.destinations import QUEUE, TEMP_PREFIX, TEMP_QUEUE, Destination, parse
 from leveret.stomp.frame import Frame
 from leveret.stomp.known_queues import KnownQueues
-from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.refusals import StompRefusal, is_too_long, refuse_long
 from leveret.stomp.sending import arguments_of, declaration
 from leveret.wire.fields import Table
 from leveret.wire.methods import (
@@ -55,6 +55,9 @@ class Subscription:
     mode: str
     durable: bool
     owed: dict[int, None] = field(default_factory=dict)  # tags that wait for an ack, in order
+
+
+Claim = tuple[Subscription, list[int]]  # delivery tags
 
 
 class Subscribing:
@@ -100,10 +103,10 @@ class Subscribing:
             if destination.kind == QUEUE and destination.name not in self._known:
                 declare = declaration(frame, destination.name)
                 declare.arguments = {name: declare.arguments[name] for name in _of_queues(declare.arguments)}
-                amqp.ask(CONSUMING, declare, QueueDeclareOk)
-                self._known.add(destination.name)
+                self._known.declare(CONSUMING, declare)
             return destination.name
         given = frame.get(QUEUE_NAME)
+        refuse_long(f"SUBSCRIBE has an {QUEUE_NAME}", given or "")
         queue = given or _subscription_queue(text, frame.need("id") if durable else None)
         arguments = arguments_of(frame)
         declare = QueueDeclare(
@@ -147,6 +150,7 @@ class Subscribing:
         """A queue for answers, whose messages come by themselves; its name."""
         queue = f"stomp-temp-{secrets.token_urlsafe(16)}"
         tag = f"T_{destination}"
+        refuse_long("SEND has a reply-to that makes a subscription", tag)
         self._refuse_duplicate(tag)
         self._subscriptions[tag] = Subscription(tag, destination, queue, "auto", durable=False)
         ask = self._amqp.ask
@@ -193,7 +197,7 @@ class Subscribing:
             self._owed[tag] = subscription
         return subscription, f"{consumer_tag}@@{self._session}@@{tag}"
 
-    def claim(self, frame: Frame, names_it: str) -> tuple[Subscription, list[int]]:
+    def claim(self, frame: Frame, names_it: str) -> Claim:
         """The delivery tags that an ACK or NACK speaks for; they are not owed any more. ``names_it`` is the header that
         names the message; the one of other versions does too."""
         name = frame.get(names_it, "id", "message-id")
@@ -219,12 +223,15 @@ class Subscribing:
             del subscription.owed[each], self._owed[each]
         return subscription, tags
 
-    def give_back(self, subscription: Subscription, tags: list[int]) -> None:
-        """They were claimed by a transaction that is not to be: they are owed again."""
-        for tag in tags:
-            subscription.owed[tag] = None
-            self._owed[tag] = subscription
-        subscription.owed = dict.fromkeys(sorted(subscription.owed))
+    def give_back(self, claims: list[Claim]) -> None:
+        """They were made by a transaction that is not to be: all of it is owed again. Each subscription is put in order
+        once, however many claims there are, and only where an ACK goes by the order."""
+        for subscription, tags in claims:
+            subscription.owed.update(dict.fromkeys(tags))
+            self._owed.update(dict.fromkeys(tags, subscription))
+        for subscription in {id(each): each for each, _ in claims}.values():
+            if subscription.mode == "client":
+                subscription.owed = dict.fromkeys(sorted(subscription.owed))
 
 
 def _names(frame: Frame) -> tuple[str, str]:
@@ -234,7 +241,7 @@ def _names(frame: Frame) -> tuple[str, str]:
         text = f"{frame.command} must include a 'destination' or 'id' header"
         raise StompRefusal("Missing destination or id", text)
     tag = f"T_{id_}" if id_ else f"Q_{destination}"
-    if len(tag.encode()) > 255:
+    if is_too_long(tag):
         raise StompRefusal("Invalid header", f"{frame.command} has an id of more than 250 bytes")
     return tag, id_
 

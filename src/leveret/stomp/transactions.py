@@ -11,14 +11,16 @@ from collections.abc import Callable
 
 from leveret.stomp.amqp_side import CONSUMING, AmqpSide
 from leveret.stomp.frame import Frame
-from leveret.stomp.refusals import StompRefusal
-from leveret.stomp.subscribing import Subscribing, Subscription
+from leveret.stomp.known_queues import KnownQueues
+from leveret.stomp.refusals import StompRefusal, refuse_long
+from leveret.stomp.subscribing import Claim, Subscribing
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
     BasicAck,
     BasicNack,
     ChannelFlow,
     ChannelFlowOk,
+    QueueDeclare,
     TxCommit,
     TxCommitOk,
     TxSelect,
@@ -30,21 +32,30 @@ Done = Callable[[], None] | None
 
 
 class Transaction:
-    __slots__ = ("claims", "parts", "size")
+    __slots__ = ("claims", "parts", "queues", "size")
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []  # frames of AMQP
-        self.claims: list[tuple[Subscription, list[int]]] = []
+        self.queues: dict[str, QueueDeclare] = {}  # that its messages go to: somebody may delete them meanwhile
+        self.claims: list[Claim] = []
         self.size = 0
 
 
 class Transactions:
     """Those of one connection. ``hold`` is told how many bytes come to be held, or below 0 go."""
 
-    __slots__ = ("_amqp", "_hold", "_is_selected", "_most_bytes", "_open", "_size", "_subscribing")
+    __slots__ = ("_amqp", "_hold", "_is_selected", "_known", "_most_bytes", "_open", "_size", "_subscribing")
 
-    def __init__(self, amqp: AmqpSide, subscribing: Subscribing, most_bytes: int, hold: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        amqp: AmqpSide,
+        known: KnownQueues,
+        subscribing: Subscribing,
+        most_bytes: int,
+        hold: Callable[[int], None],
+    ) -> None:
         self._amqp = amqp
+        self._known = known
         self._subscribing = subscribing
         self._most_bytes = most_bytes
         self._hold = hold
@@ -54,6 +65,7 @@ class Transactions:
 
     def begin(self, frame: Frame) -> None:
         name = frame.need("transaction")
+        refuse_long("BEGIN has a transaction", name)
         if name in self._open:
             raise StompRefusal("Transaction already exists", f"there is a transaction {name[:256]!r} already")
         if len(self._open) >= MOST_OPEN:
@@ -71,24 +83,34 @@ class Transactions:
         return found
 
     def add(self, transaction: Transaction, data: bytes) -> None:
-        if self._size + len(data) > self._most_bytes:
-            raise StompRefusal("Transaction too large", f"open transactions hold more than {self._most_bytes} bytes")
-        self._size += len(data)
-        transaction.size += len(data)
+        self._grow(transaction, len(data))
         transaction.parts.append(data)
-        self._hold(len(data))
+
+    def need(self, transaction: Transaction, queue: QueueDeclare) -> None:
+        """It must be there at the commit."""
+        if queue.queue not in transaction.queues:
+            self._grow(transaction, len(method_frame(CONSUMING, queue)))
+            transaction.queues[queue.queue] = queue
+
+    def _grow(self, transaction: Transaction, size: int) -> None:
+        if self._size + size > self._most_bytes:
+            raise StompRefusal("Transaction too large", f"open transactions hold more than {self._most_bytes} bytes")
+        self._size += size
+        transaction.size += size
+        self._hold(size)
 
     def commit(self, frame: Frame, done: Done) -> None:
         transaction = self._end(frame)
         if not self._is_selected:
             self._is_selected = True
             self._amqp.ask(CONSUMING, TxSelect(), TxSelectOk)
+        for queue in transaction.queues.values():
+            self._known.renew(CONSUMING, queue)
         self._amqp.say(b"".join(transaction.parts))
         self._amqp.ask(CONSUMING, TxCommit(), TxCommitOk, done)
 
     def abort(self, frame: Frame) -> None:
-        for subscription, tags in self._end(frame).claims:
-            self._subscribing.give_back(subscription, tags)
+        self._subscribing.give_back(self._end(frame).claims)
 
     def _end(self, frame: Frame) -> Transaction:
         frame.need("transaction")

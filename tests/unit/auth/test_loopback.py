@@ -20,19 +20,37 @@ def test_everything_else_is_not(address: str) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["", "localhost", "localhost:15672", "LOCALHOST", "a.localhost", "127.0.0.1:1", "[::1]:15672", "192.168.1.9"],
+    ["", "localhost", "localhost:15672", "LOCALHOST", "a.localhost", "127.0.0.1:1", "[::1]:15672", "0.0.0.0:1", "[::]"],
 )
 def test_a_client_that_names_this_machine_is_local(host: str) -> None:
     assert is_loopback(http_peer("127.0.0.1", host))
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:15672", "localhost.evil.example", "127.0.0.1.evil", "[", "x"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:15672",
+        "localhost.evil.example",
+        "127.0.0.1.evil",
+        "[",
+        "x",
+        "192.168.1.9",
+        "[fd::1]",
+    ],
 )
 def test_a_client_that_names_another_host_is_not(host: str) -> None:
-    """A page can have its name lead to this machine; then its requests come from here."""
+    """A page can have its name lead to this machine; then its requests come from here. And who means this machine by
+    its address in the network has that address itself: from a loopback address it is a proxy who speaks."""
     assert not is_loopback(http_peer("127.0.0.1", host))
 
 
 def test_an_address_from_elsewhere_stays_as_it_is() -> None:
     assert http_peer("10.0.0.1", "evil.example") == "10.0.0.1"
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "x-forwarded-proto", "Forwarded", "X-Real-IP", "Via"])
+def test_a_proxy_that_tells_of_itself_is_not_taken_for_its_client(name: str) -> None:
+    """Many pass on a Host of their own, by which they are not known."""
+    assert not is_loopback(http_peer("127.0.0.1", "127.0.0.1:15672", ["host", name]))
+    assert is_loopback(http_peer("127.0.0.1", "127.0.0.1:15672", ["host", "accept", "x-requested-with"]))

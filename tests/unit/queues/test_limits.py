@@ -280,12 +280,16 @@ def test_one_full_queue_of_several_is_a_refusal_and_the_others_keep_it(house: Ho
     assert [waiting(client, queue) for queue in ("full", "free", "dropping")] == [[b"a"], [b"a", b"b"], [b"b"]]
 
 
-def test_a_commit_to_a_full_queue_keeps_what_there_is_room_for(house: House, client: Client) -> None:
-    client.declare("q", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
-    client.ask(TxSelect())
-    client.publish("q", b"a", b"b")
-    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
-    assert waiting(client, "q") == [b"a"]
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_a_commit_to_a_full_queue_keeps_nothing(house: House, overflow: str) -> None:
+    """What was refused without a word would be lost behind a commit-ok."""
+    client, publisher = house.client(), house.client()
+    client.declare("q", arguments={"x-max-length": 1, "x-overflow": overflow})
+    publisher.ask(TxSelect())
+    publisher.publish("q", b"a", b"b")
+    publisher.send(TxCommit())
+    assert publisher.error()[0] == 406
+    assert waiting(client, "q") == []
 
 
 def test_what_came_back_may_make_it_too_full(house: House, client: Client) -> None:

@@ -11,6 +11,7 @@ from leveret.auth.users import User
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
+    BasicQos,
     ChannelClose,
     ChannelCloseOk,
     ChannelOpen,
@@ -183,3 +184,36 @@ def test_limits_on_connections_and_channels_are_kept_and_given_back(house: House
     second.send(ChannelClose(200, ""))
     second.heard()
     second.open_channel(5)
+
+
+def test_small_answers_that_nobody_reads_are_bounded_however_they_are_asked_for(house: House) -> None:
+    """One question per read: no single chunk brings much, all of them together do."""
+    client = house.client()
+    client.socket.unread = 128 << 20
+    client.session.outbox.set_writable(False)
+    client.send(BasicQos(0, 1))
+    assert not client.socket.reading
+    client.send(BasicQos(0, 2))
+    assert names(client) == ["basic.qos-ok"]
+    client.socket.unread = 0
+    client.session.outbox.set_writable(True)
+    house.rest()
+    assert names(client) == ["basic.qos-ok"]
+    assert client.socket.reading
+
+
+def test_what_deliveries_alone_can_fill_does_not_stop_the_reading(house: House) -> None:
+    """Or a client that publishes before it reads on would wait for us, and we for it."""
+    client = house.client()
+    client.socket.unread = 8 * house.limits.write_high_mark + house.limits.max_message_bytes
+    client.session.outbox.set_writable(False)
+    client.send(BasicQos(0, 1))
+    assert client.socket.reading
+
+
+def test_a_connection_that_closes_is_heard_however_much_is_unread(house: House) -> None:
+    client = house.client()
+    client.session.force_close("shutdown")
+    client.socket.unread = 128 << 20
+    client.send(ConnectionCloseOk(), channel=0)
+    assert client.socket.closed

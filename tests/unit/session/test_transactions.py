@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
     BasicAck,
+    BasicConsume,
     BasicNack,
     BasicRecover,
     BasicReject,
@@ -159,3 +161,66 @@ def test_acks_in_and_out_of_transactions_do_not_disturb_each_other(house: House)
     assert house.queue("q").unacked == 1
     client.ask(TxCommit())
     assert house.queue("q").unacked == 0
+
+
+FULL = {"x-max-length": 2, "x-overflow": "reject-publish"}
+
+
+def test_a_commit_is_refused_whole_if_a_queue_has_no_room_for_its_part(house: House, client: Client) -> None:
+    client.declare("full", arguments=FULL)
+    client.publish("out", b"1")
+    client.publish("full", b"2", b"3")
+    client.publish("out", b"4")
+    client.publish("full", b"5")
+    client.ack(1)
+    client.send(TxCommit())
+    code, text = client.error()
+    assert (code, "'full'" in text) == (406, True)
+    assert [house.queue(name).ready for name in ("q", "out", "full")] == [3, 0, 0]
+
+
+def test_a_commit_that_just_fits_is_taken(house: House, client: Client) -> None:
+    client.declare("full", arguments=FULL)
+    client.publish("full", b"1")
+    client.publish("full", b"2")
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    assert house.queue("full").ready == 2
+
+
+def test_a_commit_is_refused_by_a_limit_in_bytes_too(house: House, client: Client) -> None:
+    client.declare("full", arguments={"x-max-length-bytes": 10, "x-overflow": "reject-publish"})
+    client.publish("full", b"12345", b"67890")
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    client.publish("out", b"1")
+    client.publish("full", b"x")
+    client.send(TxCommit())
+    assert client.error()[0] == 406
+    assert (house.queue("out").ready, house.queue("full").ready) == (0, 2)
+
+
+def test_consumers_take_what_they_can_before_a_commit_is_refused(house: House, client: Client) -> None:
+    client.declare("full", arguments=FULL)
+    other = house.client()
+    other.publish("full", b"1", b"2")
+    frames = method_frame(1, BasicConsume("full", "c", no_ack=True, nowait=True))
+    frames += client.published("", "full", b"3") + client.published("", "full", b"4")
+    client.feed(frames + method_frame(1, TxCommit()))
+    assert client.bodies() == [b"1", b"2", b"3", b"4"]
+
+
+def test_duplicates_need_no_room_at_a_commit(house: House, client: Client) -> None:
+    client.declare("full", arguments={**FULL, "x-message-deduplication": True})
+    client.publish("full", b"1", b"2", headers={"x-deduplication-header": "same"})
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    client.publish("full", b"3", headers={"x-deduplication-header": "other"})
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    client.publish("full", b"again", headers={"x-deduplication-header": "other"})
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    assert house.queue("full").ready == 2
+
+
+def test_a_queue_that_drops_its_head_refuses_no_commit(house: House, client: Client) -> None:
+    client.declare("short", arguments={"x-max-length": 1, "x-message-deduplication": True})
+    client.publish("short", b"1", b"2")
+    assert client.ask(TxCommit()).NAME == "tx.commit-ok"
+    assert house.queue("short").ready == 1

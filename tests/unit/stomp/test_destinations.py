@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.stomp.destinations import Destination, parse, shown
+from leveret.stomp.destinations import Destination, _parsed, parse, shown
 from leveret.stomp.refusals import StompRefusal
 
 
@@ -54,3 +54,11 @@ def test_where_a_message_went_is_shown_as_a_destination(exchange: str, key: str,
     assert shown(exchange, key) == text
     if key:
         assert (parse(text).exchange, parse(text).key) == (exchange, key)
+
+
+def test_what_is_too_long_for_any_destination_is_not_remembered() -> None:
+    """What is read is remembered for the whole process: strangers must not fill it with 64 KiB each."""
+    before = _parsed.cache_info()
+    with pytest.raises(StompRefusal):
+        parse("/queue/" + "x" * 60_000)
+    assert _parsed.cache_info() == before

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import FrameType
+
 import pytest
 
 from leveret.stomp.frame import Frame, encode
@@ -104,3 +107,23 @@ def test_before_the_login_little_is_taken() -> None:
     for data in (b"CONNECT\n" + b"a:b\n" * 65 + b"\n\0", b"CONNECT\na:" + b"x" * (16 << 10), b"SEND\n\nx\0"):
         with pytest.raises(StompRefusal, match="too large"):
             read(data, limits=BEFORE_LOGIN)
+
+
+def test_line_ends_are_skipped_together_and_not_one_by_one() -> None:
+    """Anybody may send them before a login, as many as the wire carries."""
+    lines = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> object:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    reader, before = StompReader(), sys.gettrace()
+    reader.feed(b"\r\n" * 5_000)
+    sys.settrace(count)
+    try:
+        frames = list(reader.frames())
+    finally:
+        sys.settrace(before)
+    assert (frames, reader.size) == ([], 0)
+    assert lines < 100

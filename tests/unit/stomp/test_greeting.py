@@ -123,3 +123,18 @@ def test_in_1_0_blanks_before_values_are_no_part_of_them(house: House) -> None:
 def test_an_error_says_which_versions_there_are(house: House) -> None:
     (refused,) = StompPeer(house).connect("1.2", passcode="wrong")
     assert (refused["message"], refused["version"]) == ("Bad CONNECT", "1.0,1.1,1.2")
+
+
+def test_connected_is_said_before_the_first_heart_beat(house: House) -> None:
+    """A line end in front of CONNECTED is taken for a broken answer by some clients."""
+    peer = StompPeer(house)
+    said: list[bytes] = []
+    peer.socket.beat = lambda send, hear: said.append(bytes(peer.socket.written))  # type: ignore[method-assign]
+    peer.connect(heart_beat="0,200")
+    assert [data[:10] for data in said] == [b"CONNECTED\n"]
+
+
+def test_a_host_that_no_virtual_host_can_have_for_its_name_is_refused(house: House) -> None:
+    (answer,) = StompPeer(house).connect(host="h" * 256)
+    assert (answer.command, answer["message"]) == ("ERROR", "Bad CONNECT")
+    assert b"host of more than 255 bytes" in answer.body

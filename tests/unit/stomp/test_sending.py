@@ -190,3 +190,36 @@ def test_a_body_as_large_as_allowed_is_taken_whole(house: House) -> None:
     (message, *_) = peer.ask("SUBSCRIBE", destination="/queue/q", id=0)
     assert message.body == body
     assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.queues.values())
+
+
+LONG = "n" * 256
+
+
+@pytest.mark.parametrize(
+    ("headers", "message"),
+    [
+        ({"destination": f"/queue/{LONG}"}, "Invalid destination"),
+        ({"destination": LONG}, "Invalid destination"),
+        ({"destination": f"/amq/queue/{LONG}"}, "Invalid destination"),
+        ({"destination": f"/reply-queue/{LONG}"}, "Invalid destination"),
+        ({"destination": f"/topic/{LONG}"}, "Invalid destination"),
+        ({"destination": f"/exchange/{LONG}/k"}, "Invalid destination"),
+        ({"destination": f"/exchange/amq.topic/{LONG}"}, "Invalid destination"),
+        ({"destination": "/queue/q", LONG: "v"}, "Invalid header"),
+        ({"destination": "/queue/q", "reply-to": "/temp-queue/" + "n" * 243}, "Invalid header"),
+    ],
+)
+def test_names_that_amqp_has_no_room_for_are_refused(house: House, headers: dict[str, object], message: str) -> None:
+    peer = StompPeer.open(house)
+    peer.feed(made("SEND", headers, b"m"))
+    (answer,) = peer.heard()
+    assert (answer.command, answer["message"]) == ("ERROR", message)
+    assert b"255 bytes" in answer.body
+
+
+def test_names_as_long_as_amqp_has_room_for_are_taken(house: House, peer: StompPeer) -> None:
+    name = "n" * 255
+    for destination in (f"/queue/{name}", "/queue/" + "%2F" * 255, f"/exchange/amq.topic/{name}"):
+        (answer,) = peer.ask("SEND", b"m", destination=destination, receipt="1", **{name: "v"})
+        assert answer.command == "RECEIPT"
+    assert house.queue("/" * 255).ready == 1

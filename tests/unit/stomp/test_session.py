@@ -165,3 +165,85 @@ def test_nothing_behind_disconnect_is_done(house: House, peer: StompPeer) -> Non
     peer.feed(made("DISCONNECT", {"receipt": "bye"}) + made("SEND", {"destination": "/queue/late"}, b"m"))
     assert receipts(peer) == ["bye"]
     assert "late" not in house.vhost.queues
+
+
+@pytest.mark.parametrize("settles", ["at once", "with a transaction"])
+def test_what_follows_a_send_that_fails_is_not_done(house: House, peer: StompPeer, settles: str) -> None:
+    """Who forwards a message and acks its input in one write must not lose it if nobody took the copy."""
+    peer.ask("SUBSCRIBE", destination="/queue/in", id="a", ack="client-individual")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/in")
+    ack = made("ACK", {"id": message["ack"]})
+    if settles != "at once":
+        peer.ask("BEGIN", transaction="t")
+        peer.ask("ACK", id=message["ack"], transaction="t")
+        ack = made("COMMIT", {"transaction": "t", "receipt": "c"})
+    peer.feed(made("SEND", {"destination": "/exchange/absent/k"}, b"copy") + ack)
+    (error,) = peer.heard()
+    assert (error.command, error["message"], peer.socket.closed) == ("ERROR", "not_found", True)
+    assert (house.queue("in").ready, house.queue("in").unacked) == (1, 0)
+
+
+def test_who_asks_and_does_not_read_is_not_heard_until_it_has(house: House, peer: StompPeer) -> None:
+    """BEGIN and ABORT are answered here, so the connection inside knows nothing of these answers."""
+    peer.socket.unread = 128 << 20
+    peer.connection.outbox.set_writable(False)
+    peer.ask("BEGIN", transaction="t", receipt="1")
+    assert not peer.socket.reading
+    peer.socket.unread = 0
+    peer.connection.outbox.set_writable(True)
+    assert peer.socket.reading
+    assert [frame.command for frame in peer.ask("ABORT", transaction="t", receipt="2")] == ["RECEIPT"]
+
+
+def test_disconnect_waits_for_messages_that_asked_for_no_receipt() -> None:
+    peer, log = durable(House(log=ReceiptLog()))
+    peer.ask("SEND", b"1", destination="/queue/q", persistent="true")
+    assert peer.ask("DISCONNECT", receipt="bye") == []
+    log.grant()
+    peer.house.rest()
+    assert receipts(peer) == ["bye"]
+
+
+def test_disconnect_is_refused_if_what_it_waits_for_is_not_kept() -> None:
+    peer, log = durable(House(log=ReceiptLog()))
+    peer.ask("SEND", b"1", destination="/queue/q", persistent="true")
+    peer.ask("DISCONNECT", receipt="bye")
+    log.lose()
+    peer.house.turn()
+    (error,) = peer.heard()
+    assert (error.command, error["message"], error["receipt-id"]) == ("ERROR", "Message refused", "bye")
+
+
+def test_a_large_body_waits_at_an_alarm_though_it_is_the_first(house: House, peer: StompPeer) -> None:
+    """What has come of it is memory already, long before the connection has published anything."""
+    house.broker.set_alarm("memory", "memory mark passed")
+    peer.feed(b"SEND\ndestination:/queue/q\ncontent-length:200000\n\n" + bytes(60_000))
+    assert peer.socket.reading
+    peer.feed(bytes(10_000))
+    assert not peer.socket.reading
+    house.broker.set_alarm("memory", None)
+    assert peer.socket.reading
+
+
+def test_who_does_not_read_gives_back_what_it_holds_when_it_is_refused(house: House, peer: StompPeer) -> None:
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
+    peer.ask("SEND", b"m", destination="/queue/q")
+    peer.socket.unread = 128 << 20
+    peer.connection.outbox.set_writable(False)
+    peer.ask("BEGIN", transaction="t")
+    assert not peer.socket.reading
+    peer.session.receive(b"NONSENSE\n\n\0")  # was on its way when we stopped
+    house.rest()
+    assert (house.queue("q").ready, peer.socket.closed) == (1, True)
+
+
+def test_what_a_websocket_gathers_counts_as_memory_and_waits_at_an_alarm(house: House, peer: StompPeer) -> None:
+    """It hands a frame on when it is whole."""
+    before = house.broker.gauge.used
+    house.broker.set_alarm("memory", "memory mark passed")
+    peer.session.gather(50_000)
+    assert (house.broker.gauge.used, peer.socket.reading) == (before + 50_000, True)
+    peer.session.gather(100_000)
+    assert (house.broker.gauge.used, peer.socket.reading) == (before + 100_000, False)
+    peer.session.gather(0)
+    assert house.broker.gauge.used == before

@@ -375,3 +375,21 @@ def test_an_ack_of_nothing_says_why(
 def test_the_ids_of_answers_are_taken(peer: StompPeer) -> None:
     (error,) = peer.ask("SUBSCRIBE", destination="/queue/q", id="/temp-queue/x")
     assert error["message"] == "Invalid id"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"destination": "/queue/q", "x-" + "n" * 254: "v"},
+        {"destination": "/topic/t", "x-" + "n" * 254: "v"},
+        {"destination": "/topic/t", "x-queue-name": "n" * 256},
+    ],
+)
+def test_a_subscription_with_names_that_amqp_has_no_room_for_is_refused(
+    house: House, headers: dict[str, object]
+) -> None:
+    peer = StompPeer.open(house)
+    peer.feed(made("SUBSCRIBE", {"id": "1", **headers}))
+    (answer,) = peer.heard()
+    assert (answer.command, answer["message"]) == ("ERROR", "Invalid header")
+    assert b"255 bytes" in answer.body

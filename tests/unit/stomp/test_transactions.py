@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from leveret.session.limits import Limits
@@ -127,3 +129,72 @@ def test_transactions_hold_only_so_much() -> None:
     assert error["message"] == "Transaction too large"
     peer.vanish()
     assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.queues.values())
+
+
+def test_a_name_is_no_longer_than_others_may_be(peer: StompPeer) -> None:
+    peer.ask("BEGIN", transaction="t" * 255)
+    (error,) = peer.ask("BEGIN", transaction="t" * 256)
+    assert (error.command, error["message"]) == ("ERROR", "Invalid header")
+
+
+def test_a_commit_that_a_full_queue_has_no_room_for_does_nothing(house: House, peer: StompPeer) -> None:
+    full = {"x-max-length": "1", "x-overflow": "reject-publish"}
+    peer.ask("SUBSCRIBE", destination="/queue/in", id="a", ack="client")
+    (message,) = peer.ask("SEND", b"m", destination="/queue/in")
+    peer.ask("BEGIN", transaction="t")
+    peer.ask("SEND", b"1", destination="/queue/out", transaction="t", **full)
+    peer.ask("SEND", b"2", destination="/queue/out", transaction="t")
+    peer.ask("ACK", id=message["ack"], transaction="t")
+    (error,) = peer.ask("COMMIT", transaction="t", receipt="c")
+    assert (error.command, error["message"]) == ("ERROR", "precondition_failed")
+    assert b"'out'" in error.body
+    assert (held(house, "out"), held(house, "in")) == ((0, 0), (1, 0))
+
+
+def test_a_queue_that_was_deleted_before_the_commit_is_made_again(house: House, peer: StompPeer) -> None:
+    peer.ask("SEND", b"0", destination="/queue/known")
+    peer.ask("BEGIN", transaction="t")
+    peer.ask("SEND", b"1", destination="/queue/new", transaction="t", **{"x-max-length": "5"})
+    peer.ask("SEND", b"2", destination="/queue/new", transaction="t")
+    peer.ask("SEND", b"3", destination="/queue/known", transaction="t")
+    for name in ("new", "known"):
+        house.vhost.delete_queue(name)
+    house.turn()
+    (receipt,) = peer.ask("COMMIT", transaction="t", receipt="c")
+    assert receipt.command == "RECEIPT"
+    assert (held(house, "new"), held(house, "known")) == ((2, 0), (1, 0))
+    assert house.queue("new").arguments == {"x-max-length": 5}
+    assert house.broker.gauge.used == sum(queue.accounted for queue in house.vhost.queues.values())
+
+
+def test_a_queue_that_somebody_else_has_made_meanwhile_is_taken_as_it_is(house: House, peer: StompPeer) -> None:
+    peer.ask("BEGIN", transaction="t")
+    peer.ask("SEND", b"1", destination="/queue/q", transaction="t")
+    house.vhost.delete_queue("q")
+    house.client().declare("q", durable=False)
+    (receipt,) = peer.ask("COMMIT", transaction="t", receipt="c")
+    assert receipt.command == "RECEIPT"
+    assert held(house, "q") == (1, 0)
+
+
+@pytest.mark.parametrize(("mode", "most"), [("client", 1), ("client-individual", 0)])
+def test_an_abort_puts_everything_back_at_once(
+    house: House, peer: StompPeer, monkeypatch: pytest.MonkeyPatch, mode: str, most: int
+) -> None:
+    """Not claim by claim: thousands of acks in one transaction would stop the loop for minutes."""
+    sorts: list[int] = []
+
+    def counted(tags: Iterable[int]) -> list[int]:
+        sorts.append(1)
+        return sorted(tags)
+
+    monkeypatch.setattr("leveret.stomp.subscribing.sorted", counted, raising=False)
+    peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack=mode)
+    messages = [peer.ask("SEND", b"m", destination="/queue/q")[0] for _ in range(6)]
+    peer.ask("BEGIN", transaction="t")
+    for message in messages[:5]:
+        peer.ask("ACK", id=message["ack"], transaction="t")
+    peer.ask("ABORT", transaction="t")
+    assert len(sorts) == most
+    peer.ask("ACK", id=messages[2]["ack"])
+    assert held(house, "q") == (0, 3 if mode == "client" else 5)
