@@ -185,6 +185,30 @@ def test_what_the_broker_does_not_take_is_nacked_and_what_nobody_wants_comes_bac
     on_channel(url, play)
 
 
+def test_a_message_that_comes_back_is_known_by_its_headers(url: str) -> None:
+    async def play(channel: Channel) -> None:
+        await channel.confirm_select()
+        exchange, queue = f"colours-{uuid4().hex}", await new_queue(channel)
+        await channel.declare_exchange(exchange, "headers", auto_delete=True)
+        await channel.bind_queue(queue, exchange, arguments={"x-match": "all", "colour": "green"})
+        sent = [
+            channel.send(
+                b"paint",
+                exchange,
+                "",
+                Properties(headers={"colour": colour, "n": 1, "parts": [1.5, None]}),
+                mandatory=True,
+            )
+            for colour in ("green", "red", "green", "red", "blue")
+        ]
+        outcomes = await asyncio.gather(*(each for each in sent if each is not None), return_exceptions=True)
+        assert [type(each) for each in outcomes] == [type(None), Unroutable, type(None), Unroutable, Unroutable]
+        colours = [each.returned.headers["colour"] for each in outcomes if isinstance(each, Unroutable)]
+        assert colours == ["red", "red", "blue"]
+
+    on_channel(url, play)
+
+
 def test_without_confirms_what_comes_back_is_told_to_a_function(url: str) -> None:
     async def play(channel: Channel) -> None:
         returned: list[Returned] = []

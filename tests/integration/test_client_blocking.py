@@ -17,6 +17,7 @@ from leveret.client import (
     ConnectionLost,
     Nacked,
     Properties,
+    Returned,
     Unroutable,
     blocking,
 )
@@ -54,6 +55,7 @@ def test_s4_04_s4_05_all_calls_under_the_names_of_the_asyncio_face(connection: b
     fetched.nack(requeue=True)
     channel.recover()
     channel.qos(1)
+    channel.flow(True)
     assert channel.purge_queue(queue) == 1
     channel.unbind_queue(queue, "blocking.second", "a.*")
     channel.unbind_exchange("blocking.second", "blocking.first")
@@ -139,6 +141,21 @@ def test_send_gives_a_future_and_publish_waits_for_it(channel: blocking.Channel)
     with pytest.raises(Unroutable, match="key 'nowhere'"):
         channel.publish(b"x", "", "nowhere", mandatory=True)
     assert channel.confirms.open == 0
+
+
+def test_a_thread_that_waits_until_all_is_settled_is_told_of_what_failed(channel: blocking.Channel) -> None:
+    channel.confirm_select()
+    assert channel.confirms is not None
+    returned: Queue[Returned] = Queue()
+    channel.on_return = returned.put
+    channel.send(b"x", "", "nowhere", mandatory=True)
+    with pytest.raises(Unroutable, match="key 'nowhere'"):
+        channel.confirms.all_settled()
+    assert returned.get(timeout=PATIENCE).body == b"x"
+    channel.confirms.all_settled()
+    with pytest.raises(Unroutable):
+        channel.publish(b"x", "", "nowhere", mandatory=True)
+    channel.confirms.all_settled()  # its publisher has heard it
 
 
 def test_a_return_reaches_the_callback_which_must_not_wait(channel: blocking.Channel) -> None:

@@ -12,6 +12,7 @@ import leveret
 from leveret.client import (
     Cancelled,
     ClientError,
+    Closed,
     Delivery,
     blocking,
 )
@@ -66,6 +67,30 @@ def test_what_a_cancelled_consumer_did_not_take_goes_back(channel: blocking.Chan
     assert list(consumer) == []
     left = [channel.get(queue, no_ack=True) for _ in range(3)]
     assert [each and each.body for each in left] == [b"2", b"3", None]
+
+
+def test_what_a_cancelled_consumer_without_acks_did_not_take_is_still_there(channel: blocking.Channel) -> None:
+    queue = queue_with(channel, b"1", b"2", b"3")
+    with channel.consume(queue, no_ack=True) as consumer:
+        first = consumer.next(PATIENCE)
+        assert first is not None
+    assert [message.body for message in consumer] == [b"2", b"3"]
+    with pytest.raises(Closed):
+        consumer.next(PATIENCE)
+
+
+def test_a_callback_without_acks_is_not_called_any_more_once_it_is_cancelled(channel: blocking.Channel) -> None:
+    queue = queue_with(channel, b"1", b"2", b"3")
+    got: list[bytes] = []
+
+    def take(message: Delivery) -> None:
+        got.append(message.body)
+        channel.cancel(consumer.tag)
+
+    consumer = channel.consume(queue, take, no_ack=True)
+    channel.start_consuming()
+    channel.run_callbacks()
+    assert got == [b"1"]
 
 
 def test_a_deleted_queue_ends_every_thread_that_waits_for_its_messages(connection: blocking.Connection) -> None:

@@ -27,6 +27,10 @@ def is_own(problem: object) -> bool:
     return isinstance(problem, ValueError) and str(problem) == "the test's own"
 
 
+async def awaited_by(event: asyncio.Event) -> None:
+    event.set()
+
+
 async def queue_of(channel: Channel) -> str:
     return (await channel.declare_queue(exclusive=True)).queue
 
@@ -49,6 +53,31 @@ def test_a_callback_that_raises_does_not_end_the_connection(broker: leveret.Brok
         await channel.qos(1)
         assert got == [b"1", b"2"]
         assert [is_own(each) for each in heard] == [True, True]
+
+    live(broker.amqp_url, story)
+
+
+def test_what_a_callback_returns_is_awaited_if_it_can_be_and_else_no_matter(broker: leveret.Broker) -> None:
+    async def story(connection: Connection) -> None:
+        heard = reports()
+        channel = await connection.channel()
+        queue = await queue_of(channel)
+        got: list[bytes] = []
+        awaited = asyncio.Event()
+        outcomes: list[Any] = [True, "text", awaited_by(awaited), 0, None]
+
+        def take(delivery: Delivery) -> object:
+            got.append(delivery.body)
+            return outcomes[len(got) - 1]
+
+        await channel.consume(queue, take)
+        for body in (b"1", b"2", b"3", b"4", b"5"):
+            channel.send(body, "", queue)
+        await channel.qos(1)
+        await channel.qos(1)
+        assert got == [b"1", b"2", b"3", b"4", b"5"]
+        assert awaited.is_set()
+        assert heard == []
 
     live(broker.amqp_url, story)
 

@@ -8,7 +8,7 @@ import pytest
 
 import leveret
 from leveret.client import Closed, Connection, Properties
-from leveret.errors import NotAllowed
+from leveret.errors import NotAllowed, NotFound, Unsupported
 from tests.support.client_life import live
 
 
@@ -199,6 +199,29 @@ def test_s3_05_many_questions_may_be_under_way_on_one_channel(broker: leveret.Br
         channel = await connection.channel()
         made = await asyncio.gather(*(channel.declare_queue(f"many.{n}", exclusive=True) for n in range(200)))
         assert [each.queue for each in made] == [f"many.{n}" for n in range(200)]
+
+    live(broker.amqp_url, story)
+
+
+def test_a_channel_is_closed_when_its_block_is_left(broker: leveret.Broker) -> None:
+    async def story(connection: Connection) -> None:
+        async with await connection.channel() as channel:
+            await channel.declare_queue("q", exclusive=True)
+        assert channel.is_closed
+        async with await connection.channel() as channel:
+            with pytest.raises(NotFound):
+                await channel.declare_queue("not there", passive=True)
+        assert not connection.is_closed
+
+    live(broker.amqp_url, story)
+
+
+def test_s4_04_the_broker_is_asked_to_go_on_delivering_and_refuses_to_stop(broker: leveret.Broker) -> None:
+    async def story(connection: Connection) -> None:
+        channel = await connection.channel()
+        await channel.flow(True)
+        with pytest.raises(Unsupported, match="active=false"):
+            await channel.flow(False)
 
     live(broker.amqp_url, story)
 

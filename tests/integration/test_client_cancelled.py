@@ -166,10 +166,10 @@ def test_s3_08_a_channel_that_is_closed_while_it_comes_back_is_closed_at_the_bro
             other_revive = type(other).revive  # type: ignore[attr-defined]
             begun = asyncio.Event()
 
-            async def slowly(self: Any) -> None:
+            async def slowly(self: Any, grace: Any) -> None:
                 if self is other:
                     asyncio.get_running_loop().call_soon(begun.set)
-                await other_revive(self)
+                await other_revive(self, grace)
 
             type(other).revive = slowly  # type: ignore[attr-defined]
             try:

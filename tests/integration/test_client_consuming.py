@@ -81,6 +81,21 @@ def test_what_a_cancelled_consumer_did_not_take_goes_back_to_its_place(broker: l
     live(broker.amqp_url, story)
 
 
+def test_what_a_cancelled_consumer_without_acks_did_not_take_is_still_there(broker: leveret.Broker) -> None:
+    """The broker has forgotten it: nobody else could have it."""
+
+    async def story(connection: Connection) -> None:
+        channel = await connection.channel()
+        queue = await queue_with(channel, b"1", b"2", b"3")
+        async with await channel.consume(queue, no_ack=True) as consumer:
+            first = await consumer.next()
+            assert first is not None
+        assert [message.body async for message in consumer] == [b"2", b"3"]
+        assert (await channel.declare_queue(queue, passive=True)).message_count == 0
+
+    live(broker.amqp_url, story)
+
+
 def test_what_is_not_acked_goes_back_when_the_channel_or_the_connection_closes(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import leveret
-from leveret.client import Channel, ClientError, Connection, ConnectionLost, Unroutable, connect
+from leveret.client import Channel, ClientError, Connection, ConnectionLost, Returned, Unroutable, connect
 from leveret.errors import PreconditionFailed
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.failing_over import QUICK, run, told
@@ -149,6 +149,40 @@ def test_a_message_that_too_many_return_is_unroutable(brokers: Brokers) -> None:
             await channel.confirm_select()
             with pytest.raises(Unroutable):
                 await channel.publish(b"a", routing_key="nowhere", mandatory=True)
+
+    run(work)
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["one has the queue", "none has it"])
+def test_s3_07_a_broker_that_returns_a_message_has_not_confirmed_it(brokers: Brokers, is_there: bool) -> None:
+    """S3-07: with minAckCount=1 the other one has to."""
+
+    async def work() -> None:
+        async with (
+            ChaosProxy(brokers[1].amqp_url) as proxy,
+            fanning_out(brokers[0].amqp_url, proxy.url, options="&minAckCount=1") as (connection, channel),
+        ):
+            await connection.until_all()  # type: ignore[attr-defined]
+            await channel.confirm_select()
+            assert channel.confirms is not None
+            returned: list[Returned] = []
+            channel.on_return = returned.append
+            if is_there:
+                brokers[1].vhost().declare_queue("q")
+            proxy.stall()
+            confirm = channel.send(b"a", routing_key="q", mandatory=True)
+            assert confirm is not None
+            await channel._members[0].qos(1)  # type: ignore[attr-defined]  # behind the return and the ack
+            assert len(returned) == 1
+            assert not confirm.done()
+            proxy.resume()
+            if is_there:
+                await channel.confirms.all_settled()
+                assert confirm.result() is None
+            else:
+                with pytest.raises(Unroutable):
+                    await channel.confirms.all_settled()
+                assert len(returned) == 2
 
     run(work)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 import leveret
 from leveret.client import Closed, Connection, Nacked, Properties, Returned, Unroutable
+from leveret.config import Settings
 from tests.support.client_life import live
 
 
@@ -73,10 +75,58 @@ def test_a_mandatory_message_that_no_queue_takes_is_an_error_with_the_message(br
         assert isinstance(problem, Unroutable)
         assert (problem.returned.reply_code, problem.returned.body) == (312, b"x")
         assert "key 'nowhere'" in str(problem)
-        assert returned == [], "whoever waits for the confirm was told"
+        assert [message.body for message in returned] == [b"x", b"x"], "who waits and who listens is told"
         await channel.publish(b"x", routing_key="nowhere")  # not mandatory: nobody minds
 
     live(broker.amqp_url, story)
+
+
+def test_who_waits_until_all_is_settled_is_told_of_what_failed(broker: leveret.Broker) -> None:
+    async def story(connection: Connection) -> None:
+        channel = await connection.channel()
+        await channel.confirm_select()
+        assert channel.confirms is not None
+        arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        queue = (await channel.declare_queue(exclusive=True, arguments=arguments)).queue
+        for _ in range(3):
+            channel.send(b"x", "", queue)
+        with pytest.raises(Nacked):
+            await channel.confirms.all_settled()
+        channel.send(b"x", "", "nowhere", mandatory=True)
+        with pytest.raises(Unroutable, match="key 'nowhere'"):
+            await channel.confirms.all_settled()
+        await channel.confirms.all_settled()
+        with pytest.raises(Nacked):
+            await channel.publish(b"x", "", queue)
+        await channel.confirms.all_settled()  # its publisher has heard it
+        await channel.purge_queue(queue)
+        channel.send(b"x", "", queue)
+        await channel.confirms.all_settled()
+
+    live(broker.amqp_url, story)
+
+
+def test_of_two_messages_that_differ_in_their_headers_the_right_one_came_back(tmp_path: Path) -> None:
+    """The one that has a queue is open for longer: it waits for the disk."""
+
+    async def story(connection: Connection) -> None:
+        channel = await connection.channel()
+        await channel.confirm_select()
+        await channel.declare_queue("green", durable=True)
+        await channel.declare_exchange("by.colour", "headers")
+        await channel.bind_queue("green", "by.colour", arguments={"x-match": "all", "colour": "green"})
+        sent = [
+            channel.send(
+                b"paint", "by.colour", "", Properties(delivery_mode=2, headers={"colour": colour}), mandatory=True
+            )
+            for colour in ("green", "red", "green", "red")
+        ]
+        outcomes = await asyncio.gather(*(each for each in sent if each is not None), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [type(None), Unroutable, type(None), Unroutable]
+
+    settings = Settings(amqp_port=0, http_port=None, https_port=None, stomp_port=None, data_dir=tmp_path)
+    with leveret.Broker(settings) as running:
+        live(running.amqp_url, story)
 
 
 def test_without_confirms_returns_go_to_the_channels_callback(broker: leveret.Broker) -> None:

@@ -230,6 +230,7 @@ def test_s3_03_the_broker_closes_a_connection_and_says_why(scheme: str, house: H
             with pytest.raises(ConnectionForced, match="Closed via management plugin"):
                 await consumer.next()
         assert connection.is_closed
+        await connection.close()  # its socket, too
 
     asyncio.run(asyncio.wait_for(run(), 30))
 

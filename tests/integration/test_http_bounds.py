@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leveret import Broker
-from leveret.management import bodies, sessions
+from leveret.management import api_messages, bodies, look_places, published, sessions
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.management_api import ManagementApi, as_guest
 
@@ -109,3 +109,79 @@ def test_s4_77_tables_without_end_are_refused(admin: ManagementApi) -> None:
         status, answer = admin.post("definitions", {"global_parameters": [{"name": "x", "value": nested(levels)}]})
         assert (status, answer["error"]) == (400, "bad_request")
         assert "nested deeper than" in answer["reason"]
+
+
+# ---- looks at queues
+
+
+@pytest.mark.parametrize("path", ["queues/%2F/q/messages", "dead-letters", "dead-letters/%2F"])
+def test_s4_77_so_many_look_at_a_time_and_others_are_asked_to_come_again(
+    monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(look_places, "MOST", 0)
+    monkeypatch.setattr(look_places, "PATIENCE", 0.01)
+    with Broker(QUIET) as broker:
+        broker.vhost().declare_queue("q")
+        response, body = HttpApi(broker.http_url).send("GET", f"/api/{path}")
+        answer = json.loads(body)
+    assert (response.status, response.getheader("retry-after"), answer["error"]) == (503, "1", "busy")
+    assert "under way" in answer["reason"]
+
+
+# ---- large messages
+
+
+def publish(admin: ManagementApi, body: bytes) -> Any:
+    return admin.post("exchanges/%2F/amq.default/publish", body)
+
+
+LARGE = 2 << 20
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "reason"),
+    [
+        (b'{"routing_key": "q", "payload": "%s", "payload_encoding": "string"}' % (b"x" * LARGE), 200, ""),
+        (b'{"routing_key": "q", "payload": "%s", "properties": {"priority": NaN}}' % (b"x" * LARGE), 400, "not JSON"),
+        (b'{"routing_key": "q", "payload": "%s", "payload": "\\ud800"}' % (b"x" * LARGE), 400, ""),
+        (b'{"routing_key": "q", "payload": ["%s"]}' % (b"x" * LARGE), 400, "'payload' must be text"),
+        (b'{"routing_key": "q", "properties": {}, "other": "%s"}' % (b"x" * LARGE), 400, "'payload' must be text"),
+        (
+            b'{"routing_key": "q", "payload": "", "properties": {"x": "%s"}}' % (b"x" * LARGE),
+            413,
+            "without its payload",
+        ),
+        (b"[%s1]" % (b"1," * LARGE), 400, "must be a JSON object"),
+        (b'{"payload": "%s"' % (b"x" * LARGE), 400, "is not JSON"),
+        (b'{"payload": %s' % (b"[" * LARGE), 400, "is not JSON"),
+    ],
+)
+def test_s4_77_a_large_publish_is_judged_as_a_small_one(
+    broker: Broker, admin: ManagementApi, body: bytes, status: int, reason: str
+) -> None:
+    broker.vhost().declare_queue("q")
+    found, answer = publish(admin, body)
+    assert (found, reason in answer.get("reason", "")) == (status, True), answer
+
+
+def test_s4_77_a_large_publish_makes_no_values_but_those_of_the_message(
+    broker: Broker, admin: ManagementApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million empty lists would hold the loop for a second."""
+    parsed: list[int] = []
+    real = published.json_object
+
+    def seen(body: bytes, what: str) -> Any:
+        parsed.append(len(body))
+        return real(body, what)
+
+    monkeypatch.setattr(published, "json_object", seen)
+    body = b'{"routing_key": "q", "payload": "hello", "payload_encoding": "string", "more": [%s[]]}' % (b"[]," * LARGE)
+    assert publish(admin, body) == (200, {"routed": False})
+    assert parsed
+    assert max(parsed) < 1_000
+
+
+def test_s4_77_a_publish_may_be_as_large_as_the_largest_message_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert api_messages.most_bytes_of_publish(16 << 20) == 8 << 20
+    assert api_messages.most_bytes_of_publish(3_000) == (1 << 20) + 4_000

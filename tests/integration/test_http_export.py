@@ -67,6 +67,27 @@ def test_s4_71_names_of_any_characters_come_back(broker: Broker, admin: Manageme
         assert len(found[section]) == len(names)
 
 
+def test_s4_71_a_durable_queue_whose_name_was_made_up_comes_back(broker: Broker, admin: ManagementApi) -> None:
+    """Exports of RabbitMQ have such queues too: to refuse them would refuse the whole file. Nobody but an import may
+    name one, so that what a broker makes up stays its own."""
+    name = broker.call(lambda: broker.node.broker.vhosts["/"].declare_queue(durable=True).name)
+    assert name.startswith("amq.gen-")
+    admin.post(f"bindings/%2F/e/amq.direct/q/{name}", {"routing_key": "k"})
+    found = admin.get("definitions")[1]
+    assert admin.post("definitions", found) == (204, None), "it is there, and the same"
+    told = admin.post("definitions?dry_run=true", found)[1]
+    assert {"kind": "queues", "name": name, "vhost": "/"} in told["existing"]
+    other = {**found["queues"][0], "auto_delete": True}
+    status, answer = admin.post("definitions", {"queues": [other]})
+    assert (status, "inequivalent arg 'auto_delete'" in answer["reason"]) == (400, True)
+    with Broker(QUIET) as another:
+        empty = as_guest(another)
+        assert empty.post("definitions", found) == (204, None)
+        again = empty.get("definitions")[1]
+        assert empty.put(f"queues/%2F/{name}x", {"durable": True})[0] == 403
+    assert (again["queues"], again["bindings"]) == (found["queues"], found["bindings"])
+
+
 @pytest.mark.parametrize("section", ["queues", "exchanges"])
 @pytest.mark.parametrize("name", ["", "\ud800", "x" * 256, "é" * 128, None, 5])
 def test_s4_71_what_amqp_takes_for_no_name_is_told(admin: ManagementApi, section: str, name: object) -> None:

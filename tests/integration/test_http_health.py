@@ -195,3 +195,13 @@ def test_s4_72_the_test_needs_the_permissions_that_it_uses(broker: Broker) -> No
 @pytest.mark.parametrize("path", ["health/checks/alarms", "health/checks/is-in-service", "aliveness-test/%2F"])
 def test_s4_72_checks_are_for_management_users(broker: Broker, path: str) -> None:
     assert as_user(broker, "nobody").get(path)[0] == 401
+
+
+@pytest.mark.parametrize("number", ["5672" + "0" * 4_400, "000005672" + "0" * 4_400, "0000000001", "9" * 10])
+def test_a_number_of_any_length_is_refused_and_no_bug(api: ManagementApi, number: str) -> None:
+    status, answer = api.get(f"health/checks/port-listener/{number}")
+    assert (status, answer["reason"].startswith("Invalid port: ")) == (400, True)
+    assert len(answer["reason"]) < 200
+    status, answer = api.get(f"health/checks/certificate-expiration/{number}/days")
+    assert (status, answer["reason"].startswith("Invalid expiration value: ")) == (400, True)
+    assert len(answer["reason"]) < 200

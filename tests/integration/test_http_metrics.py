@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
+import pika
 import pytest
 
 from leveret import Broker, FrozenClock
 from leveret.management import app, metrics, turns
 from leveret.management.metric_families import Family
 from leveret.management.metrics import written
+from leveret.wire.properties import Properties
 from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_objects import ObjectsApi
 from tests.support.management_api import as_user
 from tests.support.running_clients import client
 
@@ -149,6 +154,53 @@ def test_counters_never_shrink(broker: Broker) -> None:
     counters = [name for name in during.values if during.kinds[name.partition("{")[0]] == "counter"]
     assert len(counters) > 30
     assert {name: (during[name], after[name]) for name in counters if after[name] < during[name]} == {}
+
+
+def test_s4_77_each_channel_tells_what_it_counted(broker: Broker) -> None:
+    with client(broker) as channel:
+        channel.confirm_delivery()
+        channel.queue_declare("a")
+        for _ in range(3):
+            channel.basic_publish("", "a", b"x")
+        with pytest.raises(pika.exceptions.UnroutableError):
+            channel.basic_publish("", "nobody", b"x", mandatory=True)
+        seen = scrape(broker, "/metrics/per-object")
+        detailed = scrape(broker, "/metrics/detailed?family=channel_exchange_metrics")
+    counted = {
+        name.partition("{")[0]: value
+        for name, value in seen.values.items()
+        if re.match("rabbitmq_channel_.*total", name)
+    }
+    assert counted == {
+        "rabbitmq_channel_messages_published_total": 4,
+        "rabbitmq_channel_messages_confirmed_total": 4,
+        "rabbitmq_channel_messages_unroutable_returned_total": 1,
+    }
+    assert {seen.kinds[name] for name in counted} == {"counter"}
+    assert {name.replace("rabbitmq_", "rabbitmq_detailed_") for name in counted} <= detailed.names
+
+
+def test_s4_77_bytes_of_queues_are_those_of_the_json(tmp_path: Path) -> None:
+    """Messages that wait for their next try are not ready, and what a stream has in its files counts."""
+    with Broker(replace(QUIET, data_dir=tmp_path / "data"), clock=FrozenClock()) as broker:
+        api, vhost = ObjectsApi(broker.http_url), broker.vhost()
+        vhost.declare_queue("tries", durable=True, arguments={"x-retry-delays": [60_000]})
+        vhost.declare_queue("flow", durable=True, arguments={"x-queue-type": "stream"})
+        for queue in ("tries", "tries", "flow"):
+            vhost.publish("", queue, b"x" * 100, Properties(delivery_mode=2))
+        assert len(api.take("tries", 1, "reject_requeue_true")) == 1
+        assert api.get("/api/pipeline/%2F/sources", queue="flow")[0] == 200  # waits for the files
+        seen = scrape(broker, "/metrics/per-object")
+        for name in ("tries", "flow"):
+            row, labels = api.queue(name), f'{{vhost="/",queue="{name}"}}'
+            assert row["message_bytes_ready"] > 100
+            for metric, field in (
+                ("queue_messages_bytes", "message_bytes"),
+                ("queue_messages_ready_bytes", "message_bytes_ready"),
+                ("queue_messages_unacked_bytes", "message_bytes_unacknowledged"),
+            ):
+                assert seen[f"rabbitmq_{metric}{labels}"] == row[field], (name, field)
+        assert api.queue("tries")["message_bytes_ready"] < api.queue("tries")["message_bytes"]
 
 
 def test_alarms_are_told(broker: Broker) -> None:

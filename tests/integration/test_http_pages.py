@@ -164,3 +164,66 @@ def test_a_login_is_bounded(broker: leveret.Broker) -> None:
     api = api_of(broker, X_Requested_With="leveret")
     assert api.send("POST", "/api/login", b'{"username": "' + b"x" * 9000)[0].status == 413
     assert api.send("POST", "/api/login", b"nonsense")[0].status == 400
+
+
+# ---- pages of other sites
+
+
+CHANGES = [
+    ("POST", "/api/definitions"),
+    ("POST", "/api/queues/%2F/made/get"),
+    ("PUT", "/api/queues/%2F/made"),
+    ("DELETE", "/api/queues/%2F/made"),
+    ("POST", "/api/pipeline/queries"),
+    ("POST", "/api/tunnel"),
+]
+
+
+def as_page(broker: leveret.Broker, **headers: str) -> HttpApi:
+    """What a browser sends for a page that knows, or guesses, a password: a form's address may name one."""
+    api = HttpApi(broker.http_url)
+    api.headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+    return api
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGES)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": ""},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_s4_72_a_form_of_another_site_changes_nothing_though_it_names_a_password(
+    broker: leveret.Broker, method: str, path: str, headers: dict[str, str]
+) -> None:
+    response, body = as_page(broker, **headers).send(method, path, b'{"queues": []}')
+    answer = json.loads(body)
+    assert (response.status, answer["error"]) == (403, "access_refused")
+    assert "X-Requested-With" in answer["reason"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": "{own}"},
+        {"Origin": "{own}", "Sec_Fetch_Site": "same-origin"},
+        {"Sec_Fetch_Site": "none"},
+        {"Origin": "http://proxied.example", "X_Requested_With": "leveret"},
+    ],
+)
+def test_programs_and_our_own_page_go_on_as_ever(broker: leveret.Broker, headers: dict[str, str]) -> None:
+    given = {name: value.format(own=broker.http_url) for name, value in headers.items()}
+    status = as_page(broker, **given).send("PUT", "/api/queues/%2F/kept", b"{}")[0].status
+    assert status in (201, 204)
+
+
+def test_pages_of_other_sites_may_ask_since_they_are_not_told_the_answer(broker: leveret.Broker) -> None:
+    response, _ = as_page(broker, Origin="http://evil.example").send("GET", "/api/whoami")
+    assert response.status == 200
+    assert response.getheader("Access-Control-Allow-Origin") is None

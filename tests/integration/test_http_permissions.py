@@ -99,6 +99,21 @@ def test_s4_72_topic_permissions_are_by_exchange_and_go_together(admin: Manageme
     assert admin.get("topic-permissions") == (200, [])
 
 
+def test_s4_72_a_topic_permission_of_one_exchange_is_shown_and_deleted_alone(admin: ManagementApi) -> None:
+    """rabbit-hole, and with it the topology operator of Kubernetes, deletes them one by one."""
+    path = "topic-permissions/%2F/anna"
+    for exchange in ("amq.topic", "a/b", ""):
+        admin.put(path, {"exchange": exchange, "write": "^a", "read": ".*"})
+    row = {"user": "anna", "vhost": "/", "exchange": "a/b", "write": "^a", "read": ".*"}
+    assert admin.get(f"{path}/a%2Fb") == (200, [row])
+    assert admin.delete(f"{path}/a%2Fb") == (204, None)
+    for status, answer in (admin.get(f"{path}/a%2Fb"), admin.delete(f"{path}/a%2Fb")):
+        assert (status, "no topic permissions for exchange 'a/b'" in answer["reason"]) == (404, True)
+    assert [row["exchange"] for row in admin.get(path)[1]] == ["", "amq.topic"]
+    assert admin.delete(f"{path}/amq.default") == (204, None), "the default exchange has no name of its own"
+    assert [row["exchange"] for row in admin.get(path)[1]] == ["amq.topic"]
+
+
 def test_s4_72_topic_permissions_hold_over_amqp(broker: Broker, admin: ManagementApi) -> None:
     admin.put("permissions/%2F/anna", ALL)
     admin.put("topic-permissions/%2F/anna", {"exchange": "amq.topic", "write": "^news", "read": ".*"})
@@ -134,4 +149,6 @@ def test_s4_72_only_administrators_see_and_give_permissions(broker: Broker, admi
         assert berta.get(f"{kind}/%2F/berta")[0] == 403
         assert berta.put(f"{kind}/%2F/anna", {**ALL, "exchange": "e"})[0] == 403
         assert berta.delete(f"{kind}/%2F/guest")[0] == 403
+    assert berta.get("topic-permissions/%2F/anna/e")[0] == 403
+    assert berta.delete("topic-permissions/%2F/anna/e")[0] == 403
     assert admin.get("users/anna/permissions") == (200, [])

@@ -190,6 +190,20 @@ def test_s4_77_messages_that_wait_for_a_retry_are_told_apart(api: ObjectsApi) ->
     assert (row["messages_ready"], row["messages_delayed"]) == (0, 1)
 
 
+def test_s4_77_an_exclusive_queue_tells_whose_it_is(api: ObjectsApi, broker: Broker) -> None:
+    api.declare_queue("everybodys")
+    with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
+        connection.channel().queue_declare("own", exclusive=True)
+        (owner,) = api.get("/api/connections")[1]
+        told = {"name": owner["name"], "peer_host": owner["peer_host"], "peer_port": owner["peer_port"]}
+        assert api.queue("own")["owner_pid_details"] == told
+        rows = {row["name"]: row for row in api.get("/api/queues")[1]}
+    assert rows["own"]["owner_pid_details"] == told
+    assert "owner_pid_details" not in rows["everybodys"]
+    broker.call(lambda: broker.node.broker.vhosts["/"].declare_queue("inside", exclusive=True, owner=object()))
+    assert "owner_pid_details" not in api.queue("inside"), "no connection has it"
+
+
 def test_s4_77_streams_are_queues_too(api: ObjectsApi, broker: Broker) -> None:
     api.declare_queue("flow", durable=True, arguments={"x-queue-type": "stream"})
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import leveret
 from leveret.clock import FrozenClock
 from leveret.embedded_vhost import EmbeddedVhost
+from leveret.pipeline import sources
 from tests.support.http_api import QUIET, HttpApi, vhost_path
 
 STREAM = {"x-queue-type": "stream"}
@@ -69,6 +72,39 @@ def test_sources_by_a_pattern_are_numbered_by_name(api: HttpApi, vhost: Embedded
     assert api.get(SOURCES, pattern="nothing")[0] == 404
     status, answer = api.get(SOURCES, pattern="(")
     assert (status, "not a regular expression" in answer["reason"]) == (400, True)
+
+
+def test_a_pattern_has_one_time_for_all_names_and_does_not_hold_the_loop(
+    broker: leveret.Broker, api: HttpApi, vhost: EmbeddedVhost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each name takes less than a match may take: it is all of them together that take too long."""
+    for number in range(200):
+        vhost.declare_queue(f"{'a' * 20}{number}!")
+    monkeypatch.setattr(sources, "SECONDS", 0.02)
+    where: list[threading.Thread] = []
+    match = sources.named
+
+    def seen(*given: Any) -> list[str]:
+        where.append(threading.current_thread())
+        return match(*given)
+
+    monkeypatch.setattr(sources, "named", seen)
+    status, answer = api.get(SOURCES, pattern="(a|aa)+")
+    assert (status, "takes longer than 0.02 s" in answer["reason"]) == (400, True)
+    assert where
+    assert where[0] is not broker.call(threading.current_thread)
+
+
+def test_names_that_may_not_be_read_are_not_matched(broker: leveret.Broker, vhost: EmbeddedVhost) -> None:
+    """How long a pattern takes would tell of them."""
+    core = broker.node.broker
+    for name in ("mine.1", "a" * 60 + "!"):
+        vhost.declare_queue(name)
+    broker.call(lambda: core.users.add("ann", password="secret"))
+    broker.call(lambda: core.permissions.set("ann", "/", "", "", "^mine"))
+    ann = HttpApi(broker.http_url, "ann", "secret")
+    status, answer = ann.get(SOURCES, pattern="(a|aa)+|mine.*")
+    assert (status, [each["queue"] for each in answer["sources"]]) == (200, ["mine.1"])
 
 
 def test_sources_of_a_super_stream_are_its_partitions_in_order(api: HttpApi, vhost: EmbeddedVhost) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
 import leveret
 from leveret.client import Properties
-from leveret.client.errors import TransactionRolledBack
+from leveret.client.errors import Cancelled, TransactionRolledBack
 from leveret.client.jms import AckMode, Message, Queue, RedeliveryPolicy
-from tests.support.jms_world import JmsWorld, play
+from tests.support.jms_world import JmsWorld, body_of, play
 
 Broker = leveret.Broker
 AT_ONCE = RedeliveryPolicy(initial_delay=0)
@@ -40,6 +41,40 @@ def test_s3_08_what_waited_in_the_client_comes_once_after_a_cut(leveret_broker: 
     play(leveret_broker, scene, failover(leveret_broker))
 
 
+@pytest.mark.parametrize("looks", [True, False], ids=["asked meanwhile", "asked later"])
+def test_s3_08_what_a_connection_brought_that_fell_at_once_comes_once(leveret_broker: Broker, looks: bool) -> None:
+    """S3-08: it was lost again while the other channels were opened; nobody was told that it had been there."""
+
+    async def scene(world: JmsWorld) -> None:
+        await world.put("a")
+        consumer = await world.consumer(AckMode.CLIENT)
+        await world.until(lambda: bool(consumer.unconsumed))
+        client, last = cast(Any, world.connection.client), cast(Any, (await world.session()).channel)
+        revive = last.revive
+
+        async def fall(*_: object) -> None:
+            last.revive = revive
+            while not consumer.unconsumed:
+                await asyncio.sleep(0)
+            client._transport.abort()
+            while client._fallen is None:
+                await asyncio.sleep(0)
+            assert not looks or await consumer.receive_no_wait() is None
+            client.refuse_fallen()
+
+        last.revive = fall
+        await world.cut()
+        assert last.revive == revive
+        assert await world.counts(consumer.session) == (0, 1)
+        assert len(consumer.unconsumed) == 1
+        assert await world.bodies(consumer, 1) == [b"a"]
+        assert await consumer.receive_no_wait() is None
+        consumer.session.acknowledge()
+        assert await world.counts(consumer.session) == (0, 0)
+
+    play(leveret_broker, scene, failover(leveret_broker) + "&checkForDuplicates=false")
+
+
 def test_s3_08_a_pull_that_waits_goes_on_after_a_cut(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         consumer = await world.consumer(prefetch=0)
@@ -52,6 +87,76 @@ def test_s3_08_a_pull_that_waits_goes_on_after_a_cut(leveret_broker: Broker) -> 
         assert message is not None
         assert message.delivery is not None
         assert message.delivery.body == b"a"
+
+    play(leveret_broker, scene, failover(leveret_broker))
+
+
+@pytest.mark.parametrize("is_leveret", [True, False], ids=["x-pull-one", "qos 1 and cancel"])
+def test_s3_08_a_pull_goes_on_after_a_cut_though_a_message_is_in_hand(leveret_broker: Broker, is_leveret: bool) -> None:
+    """S3-19: the broker answers the request by what the application has; so the client has to ask again."""
+
+    async def scene(world: JmsWorld) -> None:
+        world.connection.registrar.is_leveret = is_leveret
+        await world.put("a")
+        consumer = await world.consumer(AckMode.CLIENT, prefetch=0)
+        assert await world.bodies(consumer, 1) == [b"a"]
+        asked = asyncio.ensure_future(world.bodies(consumer, 1))
+        await world.subscribed()
+        await world.cut()
+        await world.put("b")
+        assert await asked == [b"b"]
+        consumer.session.acknowledge()
+        assert await world.counts(consumer.session) == (0, 0)
+
+    play(leveret_broker, scene, failover(leveret_broker))
+
+
+def test_a_pull_whose_queue_is_deleted_after_a_cut_is_told_so(leveret_broker: Broker) -> None:
+    async def scene(world: JmsWorld) -> None:
+        consumer = await world.consumer(prefetch=0)
+        asked = asyncio.ensure_future(consumer.receive())
+        await world.subscribed()
+        await world.cut()
+        await world.channel.delete_queue("q")
+        with pytest.raises(Cancelled):
+            await asked
+
+    play(leveret_broker, scene, failover(leveret_broker))
+
+
+@pytest.mark.parametrize("mode", [AckMode.CLIENT, AckMode.INDIVIDUAL])
+@pytest.mark.parametrize("held", [1, 2, 5])
+def test_s1_11_the_window_moves_on_after_a_cut(leveret_broker: Broker, mode: AckMode, held: int) -> None:
+    """S1-11, S3-08: what is in hand comes again unseen, uses up windows of the broker, and so counts."""
+
+    async def scene(world: JmsWorld) -> None:
+        await world.put(*"abcdefghi")
+        consumer = await world.consumer(mode, prefetch=2)
+        session = consumer.session
+        messages = [await consumer.receive() for _ in range(held)]
+        await world.cut()
+        messages += [await consumer.receive() for _ in range(8 - held)]
+        assert b"".join(body_of(message) for message in messages) == b"abcdefgh"
+        await world.cut()
+        assert await world.bodies(consumer, 1) == [b"i"]
+        for message in messages:
+            session.acknowledge(message)
+        assert await world.counts(session) == ((0, 0) if mode is AckMode.CLIENT else (0, 1))
+
+    play(leveret_broker, scene, failover(leveret_broker))
+
+
+def test_s1_11_acks_after_a_cut_make_room(leveret_broker: Broker) -> None:
+    """S1-11, S3-08: of what was in hand, some of it not even delivered again yet."""
+
+    async def scene(world: JmsWorld) -> None:
+        await world.put(*"abcdefgh")
+        consumer = await world.consumer(AckMode.INDIVIDUAL, prefetch=2)
+        messages = [await consumer.receive() for _ in range(5)]
+        await world.cut()
+        for number in (0, 3):
+            consumer.session.acknowledge(messages[number])
+        assert await world.bodies(consumer, 3) == [b"f", b"g", b"h"]
 
     play(leveret_broker, scene, failover(leveret_broker))
 
@@ -141,5 +246,49 @@ def test_what_was_received_after_the_sends_were_lost_comes_again(leveret_broker:
         await session.commit()
         assert await world.counts(session) == (0, 0)
         assert await world.counts(session, "out") == (0, 0)
+
+    play(leveret_broker, scene, failover(leveret_broker), redelivery=AT_ONCE)
+
+
+def test_what_a_lost_commit_had_settled_aside_is_settled_nevertheless(leveret_broker: Broker) -> None:
+    """S1-17, S1-18: the expired one of the new connection does not stay with the session."""
+
+    async def scene(world: JmsWorld) -> None:
+        session = await world.session(TRANSACTED)
+        producer = await session.create_producer(Queue("out"))
+        await producer.send(session.create_text_message("lost"))
+        await world.cut()
+        await world.put("old", expiration="60000")
+        await world.put("a")
+        consumer = await session.create_consumer(Queue("q"))
+        await world.until(lambda: len(consumer.unconsumed) == 2)
+        world.clock.advance(65)
+        assert await world.bodies(consumer, 1) == [b"a"]
+        with pytest.raises(TransactionRolledBack):
+            await session.commit()
+        assert await world.counts(session) == (0, 1)
+        assert await world.bodies(consumer, 1) == [b"a"]
+        await session.commit()
+        assert await world.counts(session) == (0, 0)
+
+    play(leveret_broker, scene, failover(leveret_broker), redelivery=AT_ONCE)
+
+
+@pytest.mark.parametrize("ends_with", ["commit", "rollback"])
+def test_what_was_to_be_settled_aside_and_was_cut_comes_again(leveret_broker: Broker, ends_with: str) -> None:
+    """S1-17, S1-18: nothing can be said to it; the transaction that had nothing else is sound."""
+
+    async def scene(world: JmsWorld) -> None:
+        await world.put("old", expiration="60000")
+        consumer = await world.consumer(TRANSACTED)
+        session = consumer.session
+        await world.until(lambda: len(consumer.unconsumed) == 1)
+        world.clock.advance(65)
+        assert await consumer.receive_no_wait() is None
+        await world.cut()
+        await (session.commit() if ends_with == "commit" else session.rollback())
+        assert await world.bodies(consumer, 1) == [b"old"]
+        await session.commit()
+        assert await world.counts(session) == (0, 0)
 
     play(leveret_broker, scene, failover(leveret_broker), redelivery=AT_ONCE)

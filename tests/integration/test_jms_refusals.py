@@ -19,6 +19,7 @@ from leveret.client.jms import (
     TextMessage,
     Topic,
 )
+from leveret.errors import NotFound
 from tests.support.jms_world import JmsWorld, play
 
 Broker = leveret.Broker
@@ -41,6 +42,55 @@ def test_a_durable_subscription_in_use_is_refused_and_the_session_lives(leveret_
         await still_works(world, consumer)
 
     play(leveret_broker, scene, client_id="me")
+
+
+def test_a_durable_subscription_that_is_pulled_from_is_in_use_too(leveret_broker: Broker) -> None:
+    """S3-19: the broker sees no consumer between two receives; the connection does."""
+
+    async def scene(world: JmsWorld) -> None:
+        session, other = await world.session(), await world.session()
+        pulls = await session.create_consumer(Topic("t"), subscription="s", prefetch=0)
+        for topic in ("t", "another"):
+            with pytest.raises(IllegalState, match="'subscription:me:s' has a consumer already, and is for one"):
+                await other.create_consumer(Topic(topic), subscription="s", prefetch=0)
+        with pytest.raises(IllegalState, match="'s' of client 'me' has a consumer: close it"):
+            await other.unsubscribe("s")
+        await pulls.close()
+        pulls = await other.create_consumer(Topic("t"), subscription="s", prefetch=0)
+        await other.close()
+        again = await session.create_durable_subscriber(Topic("t"), "s")
+        with pytest.raises(NotFound):  # which ends the session
+            await session.channel.declare_queue("nowhere", passive=True)
+        assert again.problem is not None
+        other = await world.session()
+        await (await other.create_durable_subscriber(Topic("t"), "s")).close()
+        await other.unsubscribe("s")
+
+    play(leveret_broker, scene, client_id="me")
+
+
+def test_a_subscription_that_could_not_be_made_is_not_in_use(leveret_broker: Broker) -> None:
+    async def scene(world: JmsWorld) -> None:
+        session = await world.session()
+        async with await ConnectionFactory(leveret_broker.amqp_url, client_id="me").create_connection() as elsewhere:
+            await (await elsewhere.create_session()).create_durable_subscriber(Topic("t"), "s")
+            for topic in ("t", "another"):
+                with pytest.raises(IllegalState, match="has a consumer"):
+                    await session.create_durable_subscriber(Topic(topic), "s")
+        await session.create_durable_subscriber(Topic("t"), "s")
+
+    play(leveret_broker, scene, client_id="me")
+
+
+def test_an_exclusive_pull_is_refused(leveret_broker: Broker) -> None:
+    """S3-19: it is no consumer between two receives, so others could be served then."""
+
+    async def scene(world: JmsWorld) -> None:
+        session = await world.session()
+        with pytest.raises(IllegalState, match=r"consumer\.exclusive of 'q' needs a prefetch of at least 1"):
+            await session.create_consumer(Queue("q?consumer.exclusive=true&consumer.prefetchSize=0"))
+
+    play(leveret_broker, scene)
 
 
 def test_a_queue_of_another_connection_is_refused_and_the_session_lives(leveret_broker: Broker) -> None:
@@ -153,5 +203,20 @@ def test_a_consumer_that_its_listener_closes_is_forgotten(leveret_broker: Broker
         await world.until(lambda: world.acks == [("STANDARD", [b"a"])])
         assert await world.counts(session) == (1, 0)
         assert session._consumers == []
+
+    play(leveret_broker, scene)
+
+
+@pytest.mark.parametrize("reply_to", ["topic://", "queue://"])
+def test_a_place_for_answers_without_a_name_is_none(leveret_broker: Broker, reply_to: str) -> None:
+    """S3-21: whatever another client has written there, the listener gets the message and those behind it."""
+
+    async def scene(world: JmsWorld) -> None:
+        got: list[tuple[object, object]] = []
+        await world.consumer(listener=lambda message: got.append((message.body, message.reply_to)))
+        await world.put("a", reply_to=reply_to, content_type="text/plain")
+        await world.put("b", reply_to="q", content_type="text/plain")
+        await world.until(lambda: len(got) == 2)
+        assert got == [("a", None), ("b", Queue("q"))]
 
     play(leveret_broker, scene)

@@ -61,6 +61,21 @@ def test_the_exception_listener_hears_of_async_sends_that_failed(leveret_broker:
     play(leveret_broker, scene, sending=Sending(is_async=True))
 
 
+def test_the_exception_listener_hears_of_async_sends_that_fail_as_the_connection_closes(leveret_broker: Broker) -> None:
+    async def scene(world: JmsWorld) -> None:
+        full = {"x-max-length": 1, "x-overflow": "reject-publish"}
+        await world.channel.declare_queue("full", durable=True, arguments=full)  # type: ignore[arg-type]
+        heard: list[Exception] = []
+        async with await world.connection.factory.create_connection() as connection:
+            connection.exception_listener = heard.append
+            producer = await (await connection.create_session()).create_producer(Queue("full"))
+            for text in ("fits", "does not", "nor this"):
+                await producer.send(TextMessage(text))
+        assert [type(problem) for problem in heard] == [Nacked, Nacked]
+
+    play(leveret_broker, scene, sending=Sending(is_async=True))
+
+
 def test_an_async_send_to_a_queue_that_was_deleted_makes_it_again(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         session = await world.session()

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 import leveret
-from leveret.client.jms import AckMode, IllegalState, Message, Queue, RedeliveryPolicy, Session
+from leveret.client.jms import (
+    AckMode,
+    IllegalState,
+    InvalidDestination,
+    Message,
+    Producer,
+    Queue,
+    RedeliveryPolicy,
+    Session,
+    TextMessage,
+)
+from leveret.client.jms.destinations import named_in_reply_to
 from leveret.wire.fields import Table
 from tests.support.jms_world import JmsWorld, play
 
@@ -193,5 +204,42 @@ def test_sessions_without_transactions_have_no_commit(leveret_broker: Broker) ->
         await session.close()
         with pytest.raises(IllegalState, match="closed"):
             await session.commit()
+
+    play(leveret_broker, scene)
+
+
+def test_s1_07_a_commit_makes_a_queue_again_that_was_deleted(leveret_broker: Broker) -> None:
+    """S1-07: what was received is acked by then, so what was sent must not be lost."""
+
+    async def scene(world: JmsWorld) -> None:
+        await world.put("order")
+        consumer = await world.consumer(TRANSACTED)
+        session = consumer.session
+        await send(session, "first")
+        await session.commit()
+        await world.channel.delete_queue("out")
+        assert await world.bodies(consumer, 1) == [b"order"]
+        for text in ("bill", "letter"):
+            await send_on(session, text)
+        await session.commit()
+        assert await world.counts(session) == (0, 0)
+        fetched = [await world.channel.get("out", no_ack=True) for _ in range(3)]
+        assert [each and each.body for each in fetched] == [b"bill", b"letter", None]
+        assert fetched[0] is not None
+        assert fetched[0].properties.content_type == "text/plain"
+
+    async def send_on(session: Session, text: str) -> None:
+        await Producer(session.outgoing, Queue("out")).send(session.create_text_message(text))
+
+    play(leveret_broker, scene)
+
+
+def test_a_commit_makes_no_queue_of_a_place_for_answers_that_is_gone(leveret_broker: Broker) -> None:
+    async def scene(world: JmsWorld) -> None:
+        session = await world.session(TRANSACTED)
+        await (await session.create_producer()).send(TextMessage("late"), named_in_reply_to("temporary-1"))
+        with pytest.raises(InvalidDestination, match="the first for 'temporary-1'"):
+            await session.commit()
+        assert "temporary-1" not in leveret_broker.node.broker.vhost("/").queues
 
     play(leveret_broker, scene)

@@ -9,7 +9,7 @@ import pytest
 import leveret
 from leveret.client import Properties
 from leveret.client.errors import TransactionRolledBack
-from leveret.client.jms import AckMode, Layout, Queue, RedeliveryPolicy, TextMessage, Topic
+from leveret.client.jms import AckMode, Layout, Message, Queue, RedeliveryPolicy, TextMessage, Topic
 from tests.support.jms_world import JmsWorld, body_of, play
 
 Broker = leveret.Broker
@@ -49,6 +49,26 @@ def test_s1_17_expired_messages_of_a_transaction_do_not_use_up_the_window(levere
         assert await world.bodies(consumer, 1) == [b"new"]
         await consumer.session.commit()
         assert await world.counts(consumer.session) == (0, 0)
+
+    play(leveret_broker, scene)
+
+
+@pytest.mark.parametrize("mode", [AckMode.CLIENT, TRANSACTED])
+@pytest.mark.parametrize("prefetch", [1, 3])
+def test_s1_11_a_listener_that_raises_gets_the_next_one(leveret_broker: Broker, mode: AckMode, prefetch: int) -> None:
+    """S1-11: where the application says what becomes of all of them, what it failed on uses up the window, too."""
+
+    async def scene(world: JmsWorld) -> None:
+        await world.put(*"abcde")
+        got: list[bytes] = []
+
+        def fail(message: Message) -> None:
+            got.append(body_of(message))
+            raise ValueError("cannot do it")
+
+        await world.consumer(mode, prefetch=prefetch, listener=fail)
+        await world.until(lambda: len(got) == 5)
+        assert b"".join(got) == b"abcde"
 
     play(leveret_broker, scene)
 

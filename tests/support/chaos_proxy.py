@@ -18,6 +18,7 @@ class ChaosProxy:
         self._plan = iter(cut_plan)
         self._left = next(self._plan, None)
         self._pairs: set[_Pair] = set()
+        self._abandoned: list[_Pair] = []
         self._server: asyncio.Server | None = None
         self._port = 0
         self._arrival = asyncio.Event()
@@ -35,6 +36,7 @@ class ChaosProxy:
     async def __aexit__(self, *about: object) -> None:
         await self.refuse()
         self.cut()
+        self.release()
 
     @property
     def url(self) -> str:
@@ -66,6 +68,21 @@ class ChaosProxy:
             pair.abort()
         self.cuts += bool(pairs)
         return len(pairs)
+
+    def abandon(self) -> None:
+        """All connections end for the client; the broker is told nothing until ``release``, and keeps them open."""
+        pairs, self._pairs = self._pairs, set()
+        for pair in pairs:
+            pair.is_abandoned = True
+            self._abandoned.append(pair)
+            if pair.near is not None:
+                pair.near.abort()
+
+    def release(self) -> None:
+        """The broker learns of what was abandoned."""
+        pairs, self._abandoned = self._abandoned, []
+        for pair in pairs:
+            pair.abort()
 
     def half_close(self) -> None:
         """The client hears nothing more and can still talk; the broker is told nothing."""
@@ -119,6 +136,7 @@ class _Pair:
         self.near: asyncio.Transport | None = None
         self.far: asyncio.Transport | None = None
         self.is_deaf = False
+        self.is_abandoned = False
         self._held: list[tuple[bool, bytes]] = []  # whether to the broker, and what
 
     def take(self, is_upwards: bool, data: bytes) -> None:
@@ -148,6 +166,8 @@ class _Pair:
     def end(self) -> None:
         """One side went: so does the other, after what is under way."""
         self.proxy.ended(self)
+        if self.is_abandoned:
+            return
         for side in (self.near, self.far):
             if side is not None:
                 side.close()

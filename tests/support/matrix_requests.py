@@ -98,6 +98,8 @@ SAMPLES: dict[str, Sample] = {
     "PUT /api/users/{user}": Sample({"tags": [], "password_hash": ""}, parts={"user": "new"}),
     "PUT /api/permissions/{vhost}/{user}": Sample({"configure": "", "write": "", "read": ""}),
     "PUT /api/topic-permissions/{vhost}/{user}": Sample({"exchange": "y", "write": "", "read": ""}),
+    "GET /api/topic-permissions/{vhost}/{user}/{exchange}": Sample(parts={"exchange": "x"}),
+    "DELETE /api/topic-permissions/{vhost}/{user}/{exchange}": Sample(parts={"exchange": "x"}),
     "PUT /api/vhosts/{vhost}": Sample(parts={"vhost": "new"}),
     "DELETE /api/vhosts/{vhost}": Sample(parts={"vhost": SPARE}),
     "PUT /api/policies/{vhost}/{name}": Sample(POLICY, parts={"name": "new"}),

@@ -25,6 +25,9 @@ from leveret.store.definitions import Change, Drop, ParameterRow, Put
 ExchangeHook = Callable[[Vhost, str, Mapping[str, object]], None]
 Touched = tuple[dict[ClassicQueue, None], dict[Exchange, None]]
 
+SECONDS = 0.5  # for a pattern, over all names: everybody else waits meanwhile
+SECONDS_PER_NAME = 20e-6  # in addition: where there are very many, a plain pattern takes its time too
+
 
 class Policies:
     def __init__(
@@ -128,7 +131,7 @@ def _apply(queue: ClassicQueue, options: QueueOptions) -> None:
 
 def _touched_by_new(home: Vhost, policy: Policy) -> Touched:
     try:
-        return _touched(home, policy.covers)
+        return touched_by(home, policy)
     except TimeoutError:
         raise PreconditionFailed(
             f"{policy.label} in vhost '{home.name}': pattern {policy.pattern!r} takes too long on "
@@ -138,9 +141,22 @@ def _touched_by_new(home: Vhost, policy: Policy) -> Touched:
 
 def _touched_by_known(home: Vhost, policy: Policy) -> Touched:
     try:
-        return _touched(home, policy.covers)
-    except TimeoutError:  # on a name that came after it: better ask all than wait at each
+        return touched_by(home, policy)
+    except TimeoutError:  # on names that came after it: better ask all than wait at each
         return _touched(home, lambda kind, name: True)
+
+
+def touched_by(home: Vhost, policy: Policy) -> Touched:
+    """Those that the policy is for. TimeoutError: its pattern takes too long on one name, or on all of them."""
+    now = home.surroundings.now
+    end = now() + SECONDS + SECONDS_PER_NAME * (len(home.queues) + len(home.exchanges))
+
+    def covers(kind: str, name: str) -> bool:
+        if now() > end:
+            raise TimeoutError
+        return policy.covers(kind, name)
+
+    return _touched(home, covers)
 
 
 def _touched(home: Vhost, covers: Callable[[str, str], bool]) -> Touched:

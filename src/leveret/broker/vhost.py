@@ -47,6 +47,7 @@ PREDECLARED = (
     (TRACE_EXCHANGE, "topic"),
 )
 
+MADE_UP = "amq.gen-"  # begins the names that we make up for queues
 PAUSED = "paused"  # the component of the parameters that name paused queues
 Owner = object  # the connection that an exclusive queue belongs to
 
@@ -186,14 +187,15 @@ class Vhost:
         auto_delete: bool = False,
         arguments: Mapping[str, object] | None = None,
         owner: Owner | None = None,
+        is_made_up: bool = False,
     ) -> ClassicQueue:
-        """Make it, or agree that it is there already just so. An empty name gets one made up."""
+        """Make it, or agree that it is there already just so. An empty name gets one made up; or it ``is_made_up``."""
         self.counters.queues_declared += 1
         arguments, is_named = arguments or {}, bool(name)
-        if is_named:
+        if is_named and not is_made_up:
             refuse_reserved(name, "queue", self.name)
-        else:
-            name = f"amq.gen-{secrets.token_urlsafe(16)}"
+        elif not is_named:
+            name = f"{MADE_UP}{secrets.token_urlsafe(16)}"
         current = self.queues.get(name)
         if current is not None:
             current = self.queue(name, owner)

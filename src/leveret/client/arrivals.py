@@ -36,6 +36,14 @@ class Arrival:
     def headers(self) -> Table:
         return self.properties.headers or {}
 
+    @property
+    def stream_offset(self) -> int | None:
+        """Of one that was read from a stream. It is asked of each delivery: others are not decoded for it."""
+        if b"x-stream-offset" not in self._head:
+            return None
+        offset = self.headers.get("x-stream-offset")
+        return int(offset) if isinstance(offset, int) else None
+
 
 class Delivery(Arrival):
     """One that is ours until it is acked, nacked or rejected, unless the consumer asked for no acks."""
@@ -91,3 +99,8 @@ class Returned(Arrival):
         super().__init__(exchange, routing_key, head, body)
         self.reply_code = code
         self.reply_text = text
+
+    @property
+    def head(self) -> bytes:
+        """Its properties as they came."""
+        return self._head

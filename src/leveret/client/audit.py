@@ -3,7 +3,8 @@
 Theory of operation. A message with an id is first *held*: the application has it and has not settled it. When the
 connection is lost, the broker delivers the message again, under another tag. That one is kept back, and the holding
 learns the new tag: when the application settles what it has, the new delivery is settled. If the application was
-quicker, its verdict is remembered and the second delivery gets it as it comes.
+quicker, its verdict is remembered and the second delivery gets it as it comes. The same is done with a message that the
+broker took back because the application is slow: it comes marked redelivered, though the first tag is of this life.
 
 A settled message may come again too: the ack was lost with the connection, or the publisher sent it twice. So ids that
 were settled are remembered, the last ones of each queue. A verdict to reject is meant for a delivery that was marked
@@ -12,6 +13,7 @@ redelivered: an unmarked one with the id may be a dead letter on its way round.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -41,11 +43,13 @@ class Audit:
     def __init__(self, depth: int) -> None:
         self._depth = depth
         self._held: dict[tuple[str, str], Holding] = {}
-        self._settled: dict[str, dict[str, Verdict]] = {}  # by queue and id, the oldest first
+        # By queue and id, the oldest first. From the front of a plain dict one would walk over all that has gone.
+        self._settled: dict[str, OrderedDict[str, Verdict]] = {}
 
     def verdict(self, queue: str, message_id: str, *, redelivered: bool) -> Verdict | None:
         """What the application said of the message before."""
-        said = self._settled.get(queue, {}).get(message_id)
+        settled = self._settled.get(queue)
+        said = None if settled is None else settled.get(message_id)
         return said if redelivered or said == "ack" else None
 
     def held(self, queue: str, message_id: str) -> Holding | None:
@@ -58,13 +62,13 @@ class Audit:
         self.release(holding)
         settled = self._settled.get(holding.queue)
         if settled is None:
-            settled = self._settled[holding.queue] = {}
+            settled = self._settled[holding.queue] = OrderedDict()
             if len(self._settled) > MOST_QUEUES:
                 del self._settled[next(iter(self._settled))]
         settled.pop(holding.message_id, None)
         settled[holding.message_id] = verdict
         if len(settled) > self._depth:
-            del settled[next(iter(settled))]
+            settled.popitem(last=False)
 
     def release(self, holding: Holding) -> None:
         """As if it had never been there: the next delivery is for the application."""

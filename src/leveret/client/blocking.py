@@ -10,7 +10,7 @@ Any thread may call anything. The work is done by the asyncio client on a thread
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from contextlib import nullcontext
 from threading import Lock
 from typing import Self
@@ -19,7 +19,7 @@ from leveret.client import connection as core_connection
 from leveret.client.address import Address
 from leveret.client.blocking_channel import Channel
 from leveret.client.blocking_consumer import Consumer
-from leveret.client.connection import Happening
+from leveret.client.connection import Listener
 from leveret.client.loop_thread import Answer, LoopThread
 
 __all__ = ["Answer", "Channel", "Connection", "Consumer", "connect"]
@@ -31,6 +31,7 @@ class Connection:
         self.loop_thread = loop_thread
         self._is_let_go = False
         self._closing = Lock()
+        loop_thread.close_at_exit(core)
 
     # ---- what is known of it
 
@@ -51,7 +52,7 @@ class Connection:
         return self.core.is_blocked
 
     @property
-    def listeners(self) -> list[Callable[[Happening], None]]:
+    def listeners(self) -> list[Listener]:
         """Who is told what happens to the connection, on the loop's thread: they must not wait."""
         return self.core.listeners
 
@@ -83,10 +84,12 @@ class Connection:
         self.close()
 
 
-def connect(address: Address | str) -> Connection:
+def connect(address: Address | str, *, listeners: Iterable[Listener] = ()) -> Connection:
+    """``listeners`` are told what happens from the first attempt on, on the loop's thread: they must not wait."""
     loop_thread = LoopThread.take()
     try:
-        core = loop_thread.call(core_connection.connect(address), undo=lambda made: made.close())
+        connecting = core_connection.connect(address, listeners=listeners)
+        core = loop_thread.call(connecting, undo=lambda made: made.close())
     except BaseException:
         loop_thread.let_go()
         raise

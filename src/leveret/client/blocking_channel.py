@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from functools import update_wrapper
 from queue import Empty, SimpleQueue
+from threading import Event
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from leveret.client import channel as core_channel
@@ -17,6 +18,7 @@ from leveret.client.blocking_consumer import Consumer, OnDelivery
 from leveret.client.channel import NO_PROPERTIES
 from leveret.client.errors import Cancelled, Closed
 from leveret.client.loop_thread import Answer
+from leveret.client.mandatory import likeness_of
 from leveret.wire.fields import Table
 from leveret.wire.properties import Properties
 
@@ -28,6 +30,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Core = core_channel.Channel
 MOST_POSTED = 10_000  # messages that may wait for the loop before who sends more waits, too
+MOST_OPEN = 20_000  # messages that may wait for their confirms, about: those who send look once per half of it
 
 
 def waiting(call: Callable[Concatenate[Core, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Channel, P], R]:
@@ -54,6 +57,8 @@ class Channel:
         self.due: SimpleQueue[Consumer | None] = SimpleQueue()  # who has a message for its callback; None: stop
         self._post = self.loop_thread.post
         self._posts = self.loop_thread.posts
+        self._ahead = 0  # messages that were sent after the milestone
+        self._milestone: Answer[None] | None = None
         self._problem: Exception | None = None
         core.on_close = self._ended
         core.on_return = self._returned
@@ -121,17 +126,25 @@ class Channel:
     ) -> Answer[None] | None:
         """Publishes, and returns at once: with confirms a future that is done when the message is safe, else None.
 
-        It waits only while more has been sent than the broker takes.
+        It waits only while more has been sent than the broker takes or confirms, and without confirms while there is
+        none: nobody would learn what became of the message.
         """
         if self._problem is not None:
             raise self._problem.with_traceback(None)
+        connection = self.connection.core
+        if connection.is_away:
+            self._wait_for_broker()
         if body.__class__ is not bytes:
             body = bytes(memoryview(body))
         confirm: Answer[None] | None = None if self.confirms is None else Answer()
         frames = self.core.encoded(body, exchange, routing_key, properties, mandatory)
-        self._post(self.core.send_encoded, frames, confirm, (exchange, routing_key, body) if mandatory else None)
-        if len(self._posts) > MOST_POSTED or self.connection.core.is_congested:
+        self._post(self.core.send_encoded, frames, confirm, likeness_of(frames, body) if mandatory else None)
+        if len(self._posts) > MOST_POSTED or connection.is_congested:
             self._wait_for_room()
+        if confirm is not None:
+            self._ahead += 1
+            if self._ahead >= MOST_OPEN // 2:
+                self._wait_for_confirms(confirm)
         return confirm
 
     def publish(
@@ -153,6 +166,21 @@ class Channel:
         if not self.loop_thread.is_current:
             self.loop_thread.call(self.connection.core.writable())
 
+    def _wait_for_broker(self) -> None:
+        connection = self.connection.core
+        if connection.hopeless is not None:
+            raise connection.hopeless.with_traceback(None)
+        if self.confirms is None and not self.loop_thread.is_current:
+            self.loop_thread.call(connection.until_up())
+
+    def _wait_for_confirms(self, newest: Answer[None]) -> None:
+        """Until the milestone is confirmed; the newest message is the next one."""
+        milestone, self._milestone, self._ahead = self._milestone, newest, 0
+        if milestone is not None and not milestone.done() and not self.loop_thread.is_current:
+            passed = Event()
+            milestone.add_done_callback(lambda _: passed.set())  # what became of it is for its owner to ask
+            passed.wait()
+
     select_transactions = waiting(Core.select_transactions)
     commit = waiting(Core.commit)
     rollback = waiting(Core.rollback)
@@ -160,6 +188,7 @@ class Channel:
     # ---- consuming
 
     qos = waiting(Core.qos)
+    flow = waiting(Core.flow)
     recover = waiting(Core.recover)
 
     def consume(
@@ -297,7 +326,7 @@ class Confirms:
         return len(self._channel.loop_thread.posts) + (confirms.open if confirms is not None else 0)
 
     def all_settled(self) -> None:
-        """Waits until nothing that was published is open."""
+        """Waits until nothing that was published is open. Raises the first failure that nobody asked for."""
         confirms = self._channel.core.confirms
         assert confirms is not None
         self._channel.loop_thread.call(confirms.all_settled())

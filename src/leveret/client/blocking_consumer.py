@@ -86,13 +86,15 @@ class Consumer:
         return message
 
     def cancel(self) -> None:
-        """Ends it. What came and was not taken goes back to the queue."""
+        """Ends it. What came and was not taken goes back to the queue; without acks it cannot, and stays for next."""
         if self.is_over:
             return
         self.channel.cancel(self.tag)
 
     def give_back(self) -> None:
         """What was not taken goes back to the queue, in its place."""
+        if self.no_ack and self.callback is None:  # the broker has forgotten it; a cancelled callback is not called
+            return
         while True:
             try:
                 delivery = self._waiting.get_nowait()

@@ -4,8 +4,22 @@ raised by what the client is in the middle of, which goes on."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+
+class Beside:
+    """Work that goes on beside everything else."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Future[Any]] = set()  # the loop alone would not keep them
+
+    def run(self, work: Awaitable[Any]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def call_back(function: Callable[..., object], *arguments: Any) -> None:

@@ -7,17 +7,17 @@ once per turn of the loop: nobody waits for the network in between.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from struct import Struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
 from leveret.client.arrivals import Delivery, Fetched, Returned
-from leveret.client.callbacks import call_back
-from leveret.client.confirms import Confirms, Likeness, Settled
+from leveret.client.callbacks import Beside, call_back
+from leveret.client.confirms import Confirms, Settled
 from leveret.client.consumers import Consumer, OnDelivery, cancelled
 from leveret.client.correlator import Correlator
 from leveret.client.errors import Closed, told_by_peer
-from leveret.client.publish_frames import Route, route_frame, too_large
+from leveret.client.mandatory import Likeness, likeness_of
+from leveret.client.publish_frames import ACK, ACK_IDS, BODY, HEAD_OVERHEAD, HEADER, Route, route_frame, too_large
 from leveret.errors import UnexpectedFrame
 from leveret.wire import methods as m
 from leveret.wire.constants import BASIC_CLASS, END_BYTE, FRAME_OVERHEAD, REPLY_SUCCESS
@@ -28,11 +28,6 @@ from leveret.wire.properties import Properties, encode_properties
 if TYPE_CHECKING:
     from leveret.client.connection import Connection
 
-ACK = Struct(">BHIIQBB").pack  # a whole frame
-ACK_IDS = 0x003C0050
-HEADER = Struct(">BHIHHQ").pack  # kind, channel, size, class, weight, size of the body: the properties follow
-BODY = Struct(">BBHI").pack  # the end of the header frame, kind, channel, size: the body follows
-HEAD_OVERHEAD = 12 + FRAME_OVERHEAD
 Then = Callable[[Any], Any] | None  # sees an answer as soon as it is there
 NO_PROPERTIES = Properties()
 NO_HEAD = encode_properties(NO_PROPERTIES)
@@ -49,7 +44,7 @@ class Channel:
         self.on_close: Callable[[Exception], None] | None = None
         self._correlator = Correlator(loop)
         self._problem: Exception | None = None
-        self._tasks: set[asyncio.Future[None]] = set()
+        self.run = Beside().run
         self._write = connection.write
         self._route: tuple[Route | None, bytes] = (None, b"")  # of the last publish, with its frame
 
@@ -64,9 +59,14 @@ class Channel:
 
     async def close(self) -> None:
         """What is not acked goes back to its queues."""
-        if self.is_closed:
-            return
-        await self._say_goodbye(Closed(f"channel {self.number} is closed"))
+        if not self.is_closed:
+            await self._say_goodbye(Closed(f"channel {self.number} is closed"))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.close()
 
     def _say_goodbye(self, problem: Exception) -> asyncio.Future[Any]:
         """It ends with the answer, also if nobody waits for it any more."""
@@ -87,12 +87,6 @@ class Channel:
             consumer.end(problem)
         if self.on_close is not None:
             call_back(self.on_close, problem)
-
-    def run(self, work: Awaitable[None]) -> None:
-        """Beside everything else; its errors reach the loop's handler."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _ask(self, method: m.Method, *answers: type[m.Method], then: Then = None) -> asyncio.Future[Any]:
         return self._ask_now(method, *answers, then=then)
@@ -198,10 +192,11 @@ class Channel:
         """Publishes, and returns at once: with confirms what can be awaited until the message is safe, else None."""
         if self._problem is not None:
             raise self._problem.with_traceback(None)
-        self._write(self.encoded(body, exchange, routing_key, properties, mandatory))
+        frames = self.encoded(body, exchange, routing_key, properties, mandatory)
+        self._write(frames)
         if self.confirms is None:
             return None
-        return self.confirms.add((exchange, routing_key, body) if mandatory else None)
+        return self.confirms.add(likeness_of(frames, body) if mandatory else None)
 
     def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
         """The frames of a publish. Any thread may ask."""
@@ -260,6 +255,10 @@ class Channel:
 
     async def qos(self, prefetch_count: int, *, prefetch_size: int = 0, is_global: bool = False) -> None:
         await self._ask(m.BasicQos(prefetch_size, prefetch_count, is_global), m.BasicQosOk)
+
+    async def flow(self, active: bool) -> None:
+        """Whether the broker shall deliver. Leveret and RabbitMQ refuse to stop: there a prefetch holds them back."""
+        await self._ask(m.ChannelFlow(active), m.ChannelFlowOk)
 
     async def consume(
         self,
@@ -390,8 +389,9 @@ class Channel:
             return
         if isinstance(method, m.BasicReturn):
             message = Returned(method.reply_code, method.reply_text, method.exchange, method.routing_key, head, body)
-            is_told = self.confirms is not None and self.confirms.returned(message)
-            if self.on_return is not None and not is_told:
+            if self.confirms is not None:
+                self.confirms.returned(message)
+            if self.on_return is not None:
                 call_back(self.on_return, message)
         elif isinstance(method, m.BasicGetOk):
             envelope = (method.delivery_tag, method.redelivered, method.exchange, method.routing_key)

@@ -3,8 +3,7 @@
 Hot path: ``add`` runs for each message that is published with confirms, ``settle`` for each ack of the broker, which
 mostly stands for many messages. Tags are numbered from 1 without gaps, so the oldest stands first.
 
-A mandatory message comes back without its number, before its confirm: it is the oldest open one that is like it. Two
-that are alike have the same fate.
+What fails is noted until somebody knows (failures.py); which of them came back is a question of its own (mandatory.py).
 """
 
 from __future__ import annotations
@@ -16,8 +15,9 @@ from typing import Protocol
 
 from leveret.client.arrivals import Returned
 from leveret.client.errors import Nacked, Unroutable
+from leveret.client.failures import Failures
+from leveret.client.mandatory import Likeness, place_of
 
-Likeness = tuple[str, str, bytes]  # exchange, routing key, body
 NOT_TAKEN = "the broker did not take the message: its queue is full, or gone; publish it again"
 
 
@@ -34,16 +34,17 @@ class Settled(Protocol):
 
 
 class Confirms:
-    __slots__ = ("_first", "_loop", "_lost", "_mandatory", "_pending", "_quiet", "new_future", "open")
+    __slots__ = ("_failures", "_first", "_loop", "_lost", "_mandatory", "_pending", "_quiet", "new_future", "open")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.new_future: Callable[[], asyncio.Future[None]] = loop.create_future
         self._first = 1  # the tag of the first in _pending
         self._pending: deque[Settled | None] = deque()  # None: settled out of turn
-        self._mandatory: dict[int, Likeness] = {}  # by tag, the oldest first
+        self._mandatory: deque[tuple[int, Likeness]] = deque()  # by tag, the oldest first
         self._quiet: list[asyncio.Future[None]] = []  # who wait until nothing is open
         self._lost: Exception | None = None  # what ended all while some were open
+        self._failures = Failures()
         self.open = 0
 
     def add(self, mandatory: Likeness | None = None) -> asyncio.Future[None]:
@@ -54,7 +55,7 @@ class Confirms:
     def tell(self, settled: Settled, mandatory: Likeness | None = None) -> None:
         """What becomes of the message that was published now."""
         if mandatory is not None:
-            self._mandatory[self._first + len(self._pending)] = mandatory
+            self._mandatory.append((self._first + len(self._pending), mandatory))
         self._pending.append(settled)
         self.open += 1
 
@@ -65,8 +66,6 @@ class Confirms:
             while pending and self._first <= last:
                 self._end(pending.popleft(), is_taken=is_taken)
                 self._first += 1
-            while self._mandatory and next(iter(self._mandatory)) <= last:
-                del self._mandatory[next(iter(self._mandatory))]
         elif 0 <= place < len(pending):
             future = pending[place]
             pending[place] = None
@@ -74,63 +73,76 @@ class Confirms:
             while pending and pending[0] is None:
                 pending.popleft()
                 self._first += 1
-            self._mandatory.pop(tag, None)
+        while self._mandatory and self._mandatory[0][0] < self._first:
+            self._mandatory.popleft()
         self._tell_if_quiet()
 
     def _end(self, future: Settled | None, *, is_taken: bool) -> None:
         if future is None:
             return
         self.open -= 1
-        if future.done():
-            return
-        if is_taken:
+        if not is_taken:
+            self.fail(future, Nacked(NOT_TAKEN))
+        elif not future.done():
             future.set_result(None)
-        else:
-            _fail(future, Nacked(NOT_TAKEN))
 
-    def returned(self, message: Returned) -> bool:
-        """Whether somebody waits for the message that came back, and was told."""
-        like = (message.exchange, message.routing_key, message.body)
-        for tag, likeness in self._mandatory.items():
-            if likeness == like:
-                del self._mandatory[tag]
-                future = self._pending[tag - self._first] if tag >= self._first else None
-                if future is None or future.done():
-                    return False
-                _fail(future, Unroutable(message))
-                return True
-        return False
+    def fail(self, future: Settled, problem: Exception) -> None:
+        if not future.done():
+            future.set_exception(problem)
+            self._failures.note(future)
+
+    def returned(self, message: Returned) -> None:
+        place = place_of(message, self._mandatory, self._is_open)
+        if place is not None:
+            future = self._pending[self._mandatory[place][0] - self._first]
+            del self._mandatory[place]
+            assert future is not None, "it is open"
+            self.fail(future, Unroutable(message))
+
+    def _is_open(self, tag: int) -> bool:
+        return tag >= self._first and self._pending[tag - self._first] is not None
 
     async def all_settled(self) -> None:
-        """Until nothing that was published is open. Raises what ended the channel, if some were open then."""
+        """Until nothing that was published is open. Raises what ended the channel, if some were open then; else what
+        the first failed by that failed since the last time, and whose outcome nobody asked for."""
         if self._lost is not None:
+            self._failures.take()
             raise self._lost.with_traceback(None)
-        if self.open:
+        if self.open or self._failures:
             waiting = self._loop.create_future()
             self._quiet.append(waiting)
+            self._tell_if_quiet()
             await waiting
 
     def end(self, problem: Exception) -> None:
         self._lost = problem if self.open else self._lost
-        pending, self._pending, self._mandatory, self.open = self._pending, deque(), {}, 0
+        pending, self._pending, self._mandatory, self.open = self._pending, deque(), deque(), 0
         for future in pending:
             if future is not None and not future.done():
-                _fail(future, problem)
+                future.set_exception(problem)
+                future.exception()  # who asks whether all is settled is told, once for all
         quiet, self._quiet = self._quiet, []
         for waiting in quiet:
             if not waiting.done():
                 waiting.set_exception(problem)
                 waiting.exception()  # who waits may be gone by then
+        if self._failures:
+            self._loop.call_soon(self._failures.hush)  # after those who wait for one of them have heard it
 
     def _tell_if_quiet(self) -> None:
         if self.open or not self._quiet:
             return
         quiet, self._quiet = self._quiet, []
-        for waiting in quiet:
-            if not waiting.done():
-                waiting.set_result(None)
+        if self._failures:
+            self._loop.call_soon(self._tell, quiet)  # after those who wait for one of them have heard it
+        else:
+            self._tell(quiet)
 
-
-def _fail(future: Settled, problem: Exception) -> None:
-    future.set_exception(problem)
-    future.exception()  # not everybody who publishes waits for each confirm
+    def _tell(self, quiet: list[asyncio.Future[None]]) -> None:
+        waiting = [each for each in quiet if not each.done()]
+        problem = self._failures.take() if waiting else None
+        for each in waiting:
+            if problem is None:
+                each.set_result(None)
+            else:
+                each.set_exception(problem)

@@ -6,7 +6,7 @@ Whatever is written during a turn of the loop leaves together at its end, or as 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -52,11 +52,15 @@ class Happening:
         "closed",
         # of a connection that is made again:
         "reconnecting",
+        "attempt failed",
         "reconnected",
         "not restored",
     ]
     text: str = ""
     problem: Exception | None = None
+
+
+Listener = Callable[[Happening], None]
 
 
 class Connection:
@@ -68,7 +72,9 @@ class Connection:
         self.heartbeat = address.heartbeat
         self.is_blocked = False
         self.is_congested = False
-        self.listeners: list[Callable[[Happening], None]] = []
+        self.is_away = False  # there is nobody to send to for now, and another connection will come
+        self.hopeless: Exception | None = None  # why nobody need wait for it
+        self.listeners: list[Listener] = []
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, Channel] = {}
         self._correlator = Correlator(self._loop)
@@ -84,9 +90,10 @@ class Connection:
     # ---- life
 
     @classmethod
-    async def open(cls, address: Address | str) -> Self:
+    async def open(cls, address: Address | str, listeners: Iterable[Listener] = ()) -> Self:
         """Connected and logged in, within the address's timeout."""
         self = cls(parsed(address) if isinstance(address, str) else address)
+        self.listeners.extend(listeners)
         await self._establish()
         self.tell(Happening("connected", self.address.shown))
         return self
@@ -150,6 +157,7 @@ class Connection:
     async def close(self) -> None:
         """Says goodbye, and waits a moment for the answer. What is not acked goes back to its queues."""
         if self.is_closed:
+            await self._gone()
             return
         answer = self._ask(m.ConnectionClose(REPLY_SUCCESS, "closed by the client", 0, 0), m.ConnectionCloseOk)
         self._end(Closed(f"the connection to {self.address.shown} is closed"), keep=answer)
@@ -165,6 +173,16 @@ class Connection:
             self._abort()
             raise
         self.tell(Happening("closed"))
+
+    async def _gone(self) -> None:
+        """Waits until the socket is closed, for a moment at most: a loop that ends before leaves it open."""
+        if self._transport is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.shield(self._over)
+        except TimeoutError:
+            self._abort()
 
     async def __aenter__(self) -> Self:
         return self
@@ -222,6 +240,10 @@ class Connection:
             self._transport.write(b"".join(self._out))
         self._out.clear()
         self._out_size = 0
+
+    async def until_up(self) -> None:
+        """Until there is somebody to send to."""
+        self.refuse_closed()
 
     async def writable(self) -> None:
         """Until there is room for more."""
@@ -337,10 +359,11 @@ def _lower(ours: int, theirs: int) -> int:
     return min(ours, theirs) if ours and theirs else ours or theirs
 
 
-async def connect(address: Address | str) -> Connection:
-    """To one broker, or for ``failover:`` and ``fanout:`` to several that are used as one."""
+async def connect(address: Address | str, *, listeners: Iterable[Listener] = ()) -> Connection:
+    """To one broker, or for ``failover:`` and ``fanout:`` to several that are used as one. ``listeners`` are told what
+    happens from the first attempt on."""
     if isinstance(address, str) and address.startswith(("failover:", "fanout:")):
         from leveret.client.several_brokers import connect_several  # it stands above this file
 
-        return await connect_several(address)
-    return await Connection.open(address)
+        return await connect_several(address, listeners)
+    return await Connection.open(address, listeners)

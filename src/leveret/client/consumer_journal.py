@@ -34,8 +34,13 @@ class ConsumerJournal:
         known.consumer_tag = tag  # which the broker may have made up
         self._entries.append(known)
 
-    def forget_consumer(self, tag: str) -> None:
-        """A basic.qos that was for it alone goes, too, with the next one."""
-        self._entries = [
-            each for each in self._entries if not (isinstance(each, m.BasicConsume) and each.consumer_tag == tag)
-        ]
+    def forget_consumer(self, tag: str) -> m.BasicConsume | None:
+        """How it began. A basic.qos that was for it alone goes, too, with the next one."""
+        for at, each in enumerate(self._entries):
+            if isinstance(each, m.BasicConsume) and each.consumer_tag == tag:
+                del self._entries[at]
+                return each
+        return None
+
+    def consumers(self) -> list[m.BasicConsume]:
+        return [each for each in self._entries if isinstance(each, m.BasicConsume)]

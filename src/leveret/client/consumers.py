@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Self
 
 from leveret.client.arrivals import Delivery
@@ -17,7 +18,7 @@ from leveret.client.errors import Cancelled, Closed
 if TYPE_CHECKING:
     from leveret.client.channel import Channel
 
-OnDelivery = Callable[[Delivery], Awaitable[None] | None]
+OnDelivery = Callable[[Delivery], object]  # what can be awaited is; else it is no matter what is returned
 
 
 class Consumer:
@@ -45,11 +46,10 @@ class Consumer:
         def call(delivery: Delivery) -> None:
             try:
                 outcome = callback(delivery)
+                if outcome is not None and isawaitable(outcome):
+                    self.channel.run(outcome)
             except Exception as problem:  # noqa: BLE001  # whatever the application raises
                 report(callback, problem)
-                return
-            if outcome is not None:
-                self.channel.run(outcome)
 
         return call
 
@@ -121,17 +121,18 @@ class Consumer:
         return message
 
     async def cancel(self) -> None:
-        """Ends it. What came and was not taken goes back to the queue."""
+        """Ends it. What came and was not taken goes back to the queue; without acks it cannot, and stays for next."""
         if self.is_over:
             return
         await self.channel.cancel(self.tag)
 
     def give_back(self) -> None:
         """What was not taken goes back to the queue, in its place."""
-        if not self.no_ack:
-            for delivery in self.waiting:
-                if not self.channel.is_closed:
-                    delivery.nack(requeue=True)
+        if self.no_ack:  # the broker has forgotten it
+            return
+        for delivery in self.waiting:
+            if not self.channel.is_closed:
+                delivery.nack(requeue=True)
         self.waiting.clear()
 
     async def __aenter__(self) -> Self:

@@ -17,10 +17,11 @@ from typing import Any, NoReturn, Self
 
 from leveret.client.callbacks import call_back
 from leveret.client.channel import NO_PROPERTIES, Channel
-from leveret.client.confirms import Confirms, Likeness, Settled
-from leveret.client.connection import Connection, Happening
+from leveret.client.confirms import Confirms, Settled
+from leveret.client.connection import Connection, Happening, Listener
 from leveret.client.errors import ClientError, Closed, ConnectionLost
 from leveret.client.failover_uri import Plan
+from leveret.client.mandatory import Likeness, likeness_of
 from leveret.client.message_ids import MessageIds
 from leveret.client.recovering_channel import RecoveringChannel
 from leveret.client.recovering_connection import RecoveringConnection
@@ -44,9 +45,10 @@ class FanoutConnection(Connection):
             member.listeners.append(self._heard_of_member)
 
     @classmethod
-    async def begin(cls, plan: Plan) -> Self:
+    async def begin(cls, plan: Plan, listeners: Iterable[Listener] = ()) -> Self:
         """Connected to as many as are needed."""
         self = cls(plan)
+        self.listeners.extend(listeners)
         try:
             await self.until_enough()
         except BaseException:
@@ -145,11 +147,12 @@ class FanoutConnection(Connection):
 class Ballot:
     """What the brokers say of one message. It stands where a future would."""
 
-    __slots__ = ("_confirm", "_is_over", "_left", "_needed", "_over")
+    __slots__ = ("_is_over", "_left", "_needed", "_over")
 
-    def __init__(self, confirm: Settled, over: Callable[[], None], *, needed: int, asked: int) -> None:
-        """``over`` is called when it is decided, also if nobody waits for ``confirm`` any more."""
-        self._confirm = confirm
+    is_asked = True  # by the publisher: what one broker says is no matter of its channel alone
+
+    def __init__(self, over: Callable[[Exception | None], None], *, needed: int, asked: int) -> None:
+        """``over`` is told once, with the problem if too few took the message."""
         self._over = over
         self._is_over = False
         self._needed = needed
@@ -162,21 +165,16 @@ class Ballot:
         self._needed -= 1
         self._left -= 1
         if not self._needed and not self._is_over:
-            if not self._confirm.done():
-                self._confirm.set_result(None)
-            self._end()
+            self._end(None)
 
     def set_exception(self, problem: Exception, /) -> None:
         self._left -= 1
         if self._left < self._needed and not self._is_over:
-            if not self._confirm.done():
-                self._confirm.set_exception(problem)
-                self._confirm.exception()  # not everybody who publishes waits for each confirm
-            self._end()
+            self._end(problem)
 
-    def _end(self) -> None:
+    def _end(self, problem: Exception | None) -> None:
         self._is_over = True
-        self._over()
+        self._over(problem)
 
     def exception(self) -> BaseException | None:
         return None
@@ -265,7 +263,7 @@ class FanoutChannel(Channel):
         self._refuse_closed()
         confirm = None if self.confirms is None else asyncio.get_running_loop().create_future()
         frames = self.encoded(body, exchange, routing_key, properties, mandatory)
-        self.send_encoded(frames, confirm, (exchange, routing_key, body) if mandatory else None)
+        self.send_encoded(frames, confirm, likeness_of(frames, body) if mandatory else None)
         return confirm
 
     def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
@@ -294,12 +292,13 @@ class FanoutChannel(Channel):
         confirms.tell(confirm)
         self._sent += 1
         tag = self._sent
-        return Ballot(
-            confirm,
-            lambda: confirms.settle(tag, multiple=False, is_taken=True),
-            needed=self._owner.needed,
-            asked=asked,
-        )
+
+        def over(problem: Exception | None) -> None:
+            if problem is not None:
+                confirms.fail(confirm, problem)
+            confirms.settle(tag, multiple=False, is_taken=True)  # nobody is told twice
+
+        return Ballot(over, needed=self._owner.needed, asked=asked)
 
     async def publish(
         self,

@@ -106,23 +106,26 @@ class HttpTunnel:
                 async with asyncio.timeout(ANSWERED_LATE):
                     status, answer = await line.ask(method, f"{self._path}?at={at}", body)
             except OSError as problem:  # TimeoutError is one
-                if not give_up:  # what was kept open and not used may be closed: that alone is no reason to wait
-                    give_up = self._loop.time() + PATIENCE
-                elif self._loop.time() < give_up:
-                    await asyncio.sleep(PAUSE)
-                else:
-                    self._end(ConnectionLost(f"{method} fails: {problem!r}"))
+                trouble = f"fails: {problem!r}"
+            else:
+                if status in (200, 204):
+                    return answer
+                trouble = f"was answered with {status}: {_reason(answer)}"
+                if status == 410:
+                    self._end(None, is_told=True)
                     return None
-                continue
-            if status in (200, 204):
-                return answer
-            if status == 410:
-                self._end(None, is_told=True)
-                return None
-            if status != 503:  # the broker does not listen for now: the same again
-                self._end(ConnectionLost(f"{method} was answered with {status}: {_reason(answer)}"))
-                return None
-            give_up = 0.0
+                if status != 503:
+                    self._end(ConnectionLost(f"{method} {trouble}"))
+                    return None
+                if _is_not_now(answer):  # the broker has waited before it said so: the same again
+                    give_up = 0.0
+                    continue
+            if not give_up:  # what was kept open and not used may be closed: that alone is no reason to wait
+                give_up = self._loop.time() + PATIENCE
+            elif self._loop.time() < give_up:
+                await asyncio.sleep(PAUSE)
+            else:
+                self._end(ConnectionLost(f"{method} {trouble}"))
         return None
 
     def _failed(self, task: asyncio.Task[None]) -> None:
@@ -152,6 +155,14 @@ class HttpTunnel:
         with suppress(OSError):
             async with asyncio.timeout(GOODBYE):
                 await line.ask("DELETE", self._path)
+
+
+def _is_not_now(answer: bytes) -> bool:
+    """Whether the broker does not listen for now. A proxy says 503, too, when it does not reach the broker."""
+    try:
+        return bool(json.loads(answer)["error"] == "not_now")
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _reason(answer: bytes) -> str:

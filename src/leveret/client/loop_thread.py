@@ -4,24 +4,31 @@ It begins with the first who takes it and ends with the last who lets it go. Who
 and sleeps on a lock until the loop has it. Whoever needs none posts and goes on: what is posted waits in a deque, and
 the loop is woken once for all that comes while it is busy. What one thread posts is done in the order of its posts.
 
+The thread does not keep the process alive. What was posted is sent before the process ends all the same: connections
+that are open then are closed, within a bound (``say_goodbye``).
+
 A process that was forked has the objects, but not the thread: it is told so, and connects anew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
 import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, ClassVar, Generic, TypeVar
+from contextlib import suppress
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 from leveret.client.errors import ClientError, Closed
 
 R = TypeVar("R")
 UNLIMITED = -1
+GOODBYE_SECONDS = 5.0  # for which the end of the process waits
 log = logging.getLogger("leveret.client")
 
 
@@ -29,15 +36,17 @@ class Answer(Generic[R]):
     """What the loop will know. A future for threads with the methods of concurrent.futures.Future that are of use here,
     at a fraction of its cost: one is made for each message that is published with confirms.
 
-    The lock is held until the answer is there; who waits takes it and passes it on.
+    The lock is held until the answer is there; who waits takes it and passes it on. ``is_asked`` says whether somebody
+    knows of a problem, or waits to hear it.
     """
 
-    __slots__ = ("_callbacks", "_is_done", "_lock", "_problem", "_result")
+    __slots__ = ("_callbacks", "_is_done", "_lock", "_problem", "_result", "is_asked")
 
     def __init__(self) -> None:
         self._lock = allocate_lock()
         self._lock.acquire()
         self._is_done = False
+        self.is_asked = False
         self._result: R | None = None
         self._problem: BaseException | None = None
         self._callbacks: list[Callable[[Answer[R]], object]] = []
@@ -50,16 +59,20 @@ class Answer(Generic[R]):
         if not self._is_done:
             self._wait(timeout)
         if self._problem is not None:
+            self.is_asked = True
             raise self._problem
         return self._result  # type: ignore[return-value]
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         if not self._is_done:
             self._wait(timeout)
+        self.is_asked = True
         return self._problem
 
     def _wait(self, timeout: float | None) -> None:
+        self.is_asked = True
         if not self._lock.acquire(True, UNLIMITED if timeout is None else max(timeout, 0)):
+            self.is_asked = False
             raise TimeoutError(f"no answer within {timeout:g} s")
         self._lock.release()
 
@@ -96,6 +109,10 @@ class Answer(Generic[R]):
                 log.exception("%r, which waited for an answer, failed", callback)
 
 
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
 class LoopThread:
     _shared: ClassVar[LoopThread | None] = None
     _sharing: ClassVar[threading.Lock] = threading.Lock()
@@ -109,6 +126,7 @@ class LoopThread:
         self._is_forked = False
         self._tasks: dict[Answer[Any], asyncio.Task[None]] = {}
         self._undoing: set[asyncio.Future[object]] = set()
+        self._open: WeakSet[Closable] = WeakSet()
         self._thread = threading.Thread(target=self._run, name="leveret-client", daemon=True)
         self._thread.start()
 
@@ -143,6 +161,28 @@ class LoopThread:
         shared, cls._shared = cls._shared, None
         if shared is not None:
             shared._is_over, shared._is_forked, shared._is_woken = True, True, False
+
+    def close_at_exit(self, connection: Closable) -> None:
+        """If nobody has closed it by then."""
+        self._open.add(connection)
+
+    @classmethod
+    def say_goodbye(cls) -> None:
+        """At the end of the process: what was posted before is sent, and the brokers have taken it."""
+        shared = cls._shared
+        if shared is None or shared.is_current:
+            return
+        work, answer = shared._close_all(), Answer[None]()
+        try:
+            shared.post(shared._begin, work, answer)
+        except Closed:
+            work.close()
+            return
+        with suppress(TimeoutError):
+            answer.result(GOODBYE_SECONDS)
+
+    async def _close_all(self) -> None:
+        await asyncio.gather(*(each.close() for each in list(self._open)), return_exceptions=True)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -292,6 +332,7 @@ class LoopThread:
             work.add_done_callback(self._undoing.discard)
 
 
+atexit.register(LoopThread.say_goodbye)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=LoopThread.leave_behind)
 

@@ -1,4 +1,4 @@
-"""Frames of basic.publish that are put together by hand, and what does not fit into one."""
+"""Frames of basic.publish and basic.ack that are put together by hand, and what does not fit into one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ Route = tuple[str, str, bool]  # exchange, routing key, whether mandatory
 
 PUBLISH = Struct(">BHI6s").pack  # kind, channel, size, class and method and the reserved number
 PUBLISH_IDS = b"\x00\x3c\x00\x28\x00\x00"
+HEADER = Struct(">BHIHHQ").pack  # kind, channel, size, class, weight, size of the body: the properties follow
+HEAD_OVERHEAD = 12 + FRAME_OVERHEAD
+BODY = Struct(">BBHI").pack  # the end of the header frame, kind, channel, size: the body follows
+ACK = Struct(">BHIIQBB").pack  # a whole frame
+ACK_IDS = 0x003C0050
 
 
 def route_frame(channel: int, route: Route) -> bytes:

@@ -23,14 +23,18 @@ from typing import TYPE_CHECKING, Any
 
 from leveret.client.arrivals import Delivery, Fetched
 from leveret.client.channel import NO_PROPERTIES, Channel, Then
-from leveret.client.confirms import Confirms, Likeness, Settled
-from leveret.client.consumer_journal import ConsumerJournal
-from leveret.client.errors import Closed, ConnectionLost, Interrupted, TransactionRolledBack
+from leveret.client.confirms import Confirms, Settled
+from leveret.client.deduplicating import deduplicating, is_there_without
+from leveret.client.errors import Closed, Interrupted, told_by_peer
 from leveret.client.gate import Gate
+from leveret.client.mandatory import Likeness, likeness_of
 from leveret.client.message_ids import MessageIds
 from leveret.client.publish_frames import refitted
-from leveret.client.question import Question
+from leveret.client.question import Question, Questions
+from leveret.client.queue_shorthand import LastQueue
 from leveret.client.settling import Settling
+from leveret.client.subscriptions import Subscriptions
+from leveret.client.transaction import OpenTransaction, rolled_back, too_late
 from leveret.client.unconfirmed import Publication, Unconfirmed
 from leveret.errors import PreconditionFailed
 from leveret.wire import methods as m
@@ -39,9 +43,8 @@ from leveret.wire.frames import method_frame
 from leveret.wire.properties import Properties
 
 if TYPE_CHECKING:
+    from leveret.client.grace import Grace
     from leveret.client.recovering_connection import RecoveringConnection
-
-TAKES_EACH_ONCE: Table = {"x-message-deduplication": True, "x-deduplication-header": "message-id"}
 
 
 class RecoveringChannel(Channel):
@@ -52,14 +55,16 @@ class RecoveringChannel(Channel):
         loop = asyncio.get_running_loop()
         self._owner = connection
         self._gate = Gate()  # open while the channel can be used
+        self.life = 0  # how many connections below it are gone
         self._is_there = False  # at the broker, in this life
         self._unconfirmed = Unconfirmed(loop)
         self._is_confirming = False  # the broker, in this life
         self._is_transacted = False
-        self._is_dirty = False  # something was done in the open transaction
-        self._rolled_back: Exception | None = None  # why the open transaction is void
-        self._journal = ConsumerJournal()
-        self._questions: list[Question] = []  # that wait for a connection
+        self._transaction = OpenTransaction()
+        self._subscriptions = Subscriptions(connection.record)
+        self._last_queue = LastQueue()
+        self._grace: Grace | None = None  # while it is being revived
+        self._questions = Questions(self)
         self._stamps = count()  # of questions and publishes, in their order
         self._ids = MessageIds()
         self._settling = Settling(self, connection.audit)
@@ -71,12 +76,13 @@ class RecoveringChannel(Channel):
         with suppress(Interrupted):
             if self._owner.is_up:
                 await self._open_there()
-                self.go_live()
+                if self._is_there:  # else the connection was lost between the answer and this moment
+                    self.go_live()
         await self.until_live()
 
     def _open_there(self) -> asyncio.Future[Any]:
         opened = self._ask_now(m.ChannelOpen(), m.ChannelOpenOk)
-        self._is_there = True
+        self._is_there, self._is_confirming = True, False
         return opened
 
     @property
@@ -95,21 +101,42 @@ class RecoveringChannel(Channel):
             self.end(self._problem)
             return
         self._gate.shut()
-        if self._is_dirty:
-            self._rolled_back, self._is_dirty = problem, False
+        self.life += 1
+        self._transaction.lose(problem)
         self._is_confirming = False
         self._settling.begin_life()
         for consumer in self.consumers.values():
-            self._settling.let_go(consumer.waiting)
-            consumer.waiting.clear()  # the broker delivers them again, to whomever
+            self._settling.let_go(self._subscriptions.take_back(consumer))
         self._correlator.end(Interrupted(str(problem)))
 
-    async def revive(self) -> None:
+    async def revive(self, grace: Grace) -> None:
         """Everything as it was, on the connection that is there now."""
+        self._grace = grace
+        try:
+            while True:
+                try:
+                    await self._do_again()
+                    return
+                except Interrupted:
+                    self._owner.refuse_fallen()
+                    await grace.pause()
+        finally:
+            self._grace = None
+
+    def heard(self, method: m.Method) -> None:
+        if self._grace is not None and isinstance(method, m.ChannelClose) and not self.is_closed:
+            problem = told_by_peer(method.reply_code, method.reply_text, "channel")
+            if self._grace.covers(problem):  # what the broker ended is opened once more
+                self._write(method_frame(self.number, m.ChannelCloseOk()))
+                self.suspend(problem)
+                return
+        super().heard(method)
+
+    async def _do_again(self) -> None:
         await self._open_there()
         if self._is_transacted:
             await self._ask_now(m.TxSelect(), m.TxSelectOk)
-        for method in self._journal.entries():
+        for method in self._subscriptions.again(self._owner.mark):
             if isinstance(method, m.BasicQos):
                 await self._ask_now(method, m.BasicQosOk)
             elif method.consumer_tag in self.consumers:
@@ -124,11 +151,10 @@ class RecoveringChannel(Channel):
         publications = self._unconfirmed.unsettled()
         if publications:
             self._confirm_on_the_wire()
-        left: list[Publication | Question] = [*publications, *self._questions]
-        self._questions = []
+        left: list[Publication | Question] = [*publications, *self._questions.taken()]
         for item in sorted(left, key=attrgetter("stamp")):
             if isinstance(item, Question):
-                self._put(item)
+                self._questions.put_now(item)
             else:
                 item.frames = refitted(item.frames, self.connection.frame_max)
                 self._write(item.frames)
@@ -137,19 +163,15 @@ class RecoveringChannel(Channel):
     def give_up_waiting(self, problem: Exception) -> None:
         """There has been no connection for too long: whoever waits is told so."""
         self._unconfirmed.end(problem)
-        self._drop_questions(problem)
+        self._questions.drop(problem)
         self._gate.turn_away(problem)
-
-    def _drop_questions(self, problem: Exception) -> None:
-        questions, self._questions = self._questions, []
-        for question in questions:
-            question.fail(problem)
 
     def end(self, problem: Exception) -> None:
         self._settling.end()
         self._unconfirmed.end(problem)
         super().end(problem)
-        self._drop_questions(problem)
+        self._subscriptions.end()
+        self._questions.drop(problem)
         self._gate.turn_away(problem)
 
     async def close(self) -> None:
@@ -170,6 +192,7 @@ class RecoveringChannel(Channel):
 
     def _ask(self, method: m.Method, *answers: type[m.Method], then: Then = None) -> asyncio.Future[Any]:
         self._refuse_closed()
+        method = self._last_queue.spelled_out(method)
 
         def noted(answer: Any) -> Any:
             result = answer if then is None else then(answer)
@@ -180,24 +203,10 @@ class RecoveringChannel(Channel):
             return self._ask_now(self._owner.record.translated(method), *answers, then=noted)
 
         question = Question(next(self._stamps), once)
-        if self.is_live:
-            self._put(question)
-        else:
+        if not self.is_live:
             self._owner.refuse_hopeless()
-            self._questions.append(question)
+        self._questions.put(question)
         return question.result
-
-    def _put(self, question: Question) -> None:
-        question.once().add_done_callback(lambda answer: self._answered(question, answer))
-
-    def _answered(self, question: Question, answer: asyncio.Future[Any]) -> None:
-        problem = answer.exception()
-        if not isinstance(problem, Interrupted) or self.is_closed:
-            question.settle(answer)
-        elif self.is_live:
-            self._put(question)
-        else:
-            self._questions.append(question)
 
     def ask(self, method: m.Method, *answers: type[m.Method]) -> asyncio.Future[Any]:
         """As all calls do: on this connection, or on the next."""
@@ -208,20 +217,22 @@ class RecoveringChannel(Channel):
     def _note(self, method: m.Method, answer: Any) -> None:
         match method:
             case m.BasicQos():
-                self._journal.note_qos(method)
+                self._subscriptions.note_qos(method)
             case m.BasicConsume():
-                self._journal.note_consumer(method, answer.consumer_tag)
+                self._subscriptions.began(method, answer.consumer_tag)
+                self.consumers[answer.consumer_tag].queue = method.queue  # spelled out
             case m.BasicCancel():
-                self._journal.forget_consumer(method.consumer_tag)
+                self._subscriptions.ended(method.consumer_tag)
             case m.TxSelect():
                 self._is_transacted = True
             case m.ConfirmSelect():
                 self._is_confirming = True
             case _:
+                self._last_queue.note(answer)
                 self._owner.record.note(method, answer)
 
     def _cancelled(self, method: m.BasicCancel) -> None:
-        self._journal.forget_consumer(method.consumer_tag)
+        self._subscriptions.ended_by_broker(method.consumer_tag)
         super()._cancelled(method)
 
     async def declare_queue(
@@ -236,20 +247,19 @@ class RecoveringChannel(Channel):
     ) -> m.QueueDeclareOk:
         """A queue of this broker is declared to take each message id once, unless it is there without that."""
         self._refuse_closed()
-        bits = (passive, durable, exclusive, auto_delete, False)
-        if not passive and not exclusive and self._owner.can_deduplicate and _is_plain(arguments or {}):
-            method = m.QueueDeclare(name, *bits, (arguments or {}) | TAKES_EACH_ONCE)
+        asked = m.QueueDeclare(name, passive, durable, exclusive, auto_delete, False, arguments or {})
+        method = deduplicating(asked) if self._owner.can_deduplicate else None
+        if method is not None:
             try:
                 answer: m.QueueDeclareOk = await self._owner.ask_aside(method, m.QueueDeclareOk)
             except PreconditionFailed as problem:
-                if "x-message-deduplication" not in problem.text:
+                if not is_there_without(problem):
                     raise
             else:
-                self._owner.record.note(method, answer)
+                self._note(method, answer)
                 return answer
-        return await super().declare_queue(
-            name, passive=passive, durable=durable, exclusive=exclusive, auto_delete=auto_delete, arguments=arguments
-        )
+        answer = await self._ask(asked, m.QueueDeclareOk)
+        return answer
 
     # ---- publishing
 
@@ -274,7 +284,7 @@ class RecoveringChannel(Channel):
         self._refuse_closed()
         self._owner.refuse_hopeless()
         frames = self.encoded(body, exchange, routing_key, properties, mandatory)
-        self.send_encoded(frames, confirm, (exchange, routing_key, body) if mandatory else None)
+        self.send_encoded(frames, confirm, likeness_of(frames, body) if mandatory else None)
         return confirm
 
     def encoded(self, body: bytes, exchange: str, routing_key: str, properties: Properties, mandatory: bool) -> bytes:
@@ -289,11 +299,8 @@ class RecoveringChannel(Channel):
             if confirm is not None and not confirm.done():
                 confirm.set_exception(problem)
         elif self._is_transacted:
-            if self.is_live and self._rolled_back is None:
-                self._is_dirty = True
+            if self._transaction.may_publish(is_live=self.is_live):
                 self._write(frames)
-            else:
-                self._rolled_back = self._rolled_back or ConnectionLost("there was none as it published")
         else:
             if self.is_live:
                 self._confirm_on_the_wire()
@@ -318,24 +325,27 @@ class RecoveringChannel(Channel):
 
     # ---- transactions
 
+    async def select_transactions(self) -> None:
+        if self.confirms is None and (self._is_confirming or self._unconfirmed.open):
+            raise too_late()
+        await super().select_transactions()
+
     async def commit(self) -> None:
-        if not self._is_dirty and self._rolled_back is None:
+        transaction = self._transaction
+        if not transaction.is_dirty and transaction.void is None:
             await super().commit()  # of nothing: it may as well be asked twice
             return
-        if self._rolled_back is None:
+        if transaction.void is None:
             with suppress(Interrupted):
                 await self._ask_now(m.TxCommit(), m.TxCommitOk)
-                self._is_dirty = False
+                transaction.is_dirty = False
                 return
-        problem = self._rolled_back
+        problem = transaction.void
         await self.rollback()  # also of what was done since the connection is back
-        raise TransactionRolledBack(
-            f"the connection was lost before the broker answered the commit ({problem}): the transaction counts as "
-            "rolled back; do its work again"
-        )
+        raise rolled_back(problem)
 
     async def rollback(self) -> None:
-        self._is_dirty, self._rolled_back = False, None
+        self._transaction.begin()
         await super().rollback()
 
     # ---- consuming
@@ -344,9 +354,14 @@ class RecoveringChannel(Channel):
         consumer = self.consumers.get(delivery.consumer_tag)
         queue = "" if consumer is None or consumer.no_ack else consumer.queue
         if self._settling.is_new(delivery, queue, is_audited=not self._is_transacted):
-            super().deliver(delivery)
+            if consumer is not None and self._subscriptions.is_read(consumer, delivery, self._owner.mark):
+                self._settling.ack(delivery.delivery_tag, multiple=False)
+            else:
+                super().deliver(delivery)
 
     async def get(self, queue: str, *, no_ack: bool = False) -> Fetched | None:
+        queue = queue or self._last_queue.name
+
         def renumbered(answer: Any) -> Any:
             if isinstance(answer, Fetched):
                 name = "" if no_ack else self._owner.record.current(queue)
@@ -373,22 +388,12 @@ class RecoveringChannel(Channel):
         self.nack(delivery_tag, requeue=requeue)
 
     def _may_settle(self, tag: int) -> bool:
-        """A transaction that settles what another connection was given cannot be committed as a whole."""
-        if not self._is_transacted:
-            return True
-        if self._rolled_back is None and not self._settling.knows(tag):
-            self._rolled_back = ConnectionLost("it settles what was delivered before")
-        self._is_dirty = self._rolled_back is None
-        return self._is_dirty
+        return not self._is_transacted or self._transaction.may_settle(is_known=self._settling.knows(tag))
 
     async def recover(self, *, requeue: bool = True) -> None:
         self._settling.end()  # the application wants to see them again
         await super().recover(requeue=requeue)
 
     def write(self, method: m.Method) -> None:
-        self._write(method_frame(self.number, method))
-
-
-def _is_plain(arguments: Table) -> bool:
-    """A classic queue about whose duplicates nothing was said."""
-    return arguments.get("x-queue-type", "classic") == "classic" and "x-message-deduplication" not in arguments
+        if self._problem is None:  # else the broker hears nothing behind our close
+            self._write(method_frame(self.number, method))

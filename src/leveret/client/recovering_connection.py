@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -18,15 +19,18 @@ from typing import Any, Self
 
 from leveret.client.address import Address
 from leveret.client.audit import Audit
-from leveret.client.connection import CLOSE_SECONDS, Connection, Happening
+from leveret.client.broker_mark import BrokerMark
+from leveret.client.connection import CLOSE_SECONDS, Connection, Happening, Listener
 from leveret.client.correlator import Correlator
 from leveret.client.errors import ClientError, Closed, ConnectionLost, Interrupted
 from leveret.client.failover_uri import FOR_EVER, Plan
 from leveret.client.gate import Gate
+from leveret.client.grace import Grace
 from leveret.client.inflow import Inflow
 from leveret.client.recovering_channel import RecoveringChannel
 from leveret.client.side_channel import SideChannel
 from leveret.client.topology_record import TopologyRecord
+from leveret.client.topology_restoring import Restoring
 from leveret.errors import AmqpError, LeveretError, NotAllowed
 from leveret.wire import methods as m
 
@@ -39,7 +43,8 @@ class RecoveringConnection(Connection):
         self.plan = plan
         self.record = TopologyRecord()
         self.audit = Audit(plan.audit_depth) if plan.is_audited else None
-        self.hopeless: Exception | None = None  # why nobody need wait for a connection
+        self.is_away = True
+        self.mark = BrokerMark.of(self.address, {})  # of the broker that was reached last
         self._gate = Gate()
         self._is_leaving = False
         self._fallen: Exception | None = None  # why the connection that is being made is over already
@@ -50,9 +55,10 @@ class RecoveringConnection(Connection):
     # ---- life
 
     @classmethod
-    async def begin(cls, plan: Plan) -> Self:
+    async def begin(cls, plan: Plan, listeners: Iterable[Listener] = ()) -> Self:
         """Connected to one of the brokers."""
         self = cls(plan)
+        self.listeners.extend(listeners)
         try:
             await self._reach(plan.startup_attempts)
         except BaseException:
@@ -135,9 +141,9 @@ class RecoveringConnection(Connection):
         while True:
             await self.until_up()
             with suppress(Interrupted):
-                return await self._ask_once_aside(method, answer)
+                return await self.ask_once_aside(method, answer)
 
-    async def _ask_once_aside(self, method: m.Method, answer: type[m.Method]) -> Any:
+    async def ask_once_aside(self, method: m.Method, answer: type[m.Method]) -> Any:
         if len(self._channels) < self.channel_max - 1:
             return await self._ask_on(super().free_number(), method, answer)
         async with self._aside:
@@ -207,6 +213,7 @@ class RecoveringConnection(Connection):
     def _fall(self, problem: Exception) -> None:
         was_up = self.is_up
         self._fallen = problem
+        self.is_away = True
         self._gate.shut()
         self._keep_alive.stop()
         self._correlator.end(problem)
@@ -242,6 +249,7 @@ class RecoveringConnection(Connection):
     def _finish(self, problem: Exception) -> None:
         """For good."""
         self._forget_patience()
+        self.is_away = False
         self._problem = problem
         self._gate.turn_away(problem)
         super()._end(problem)
@@ -271,6 +279,7 @@ class RecoveringConnection(Connection):
         for channel in list(self._channels.values()):
             if isinstance(channel, RecoveringChannel):
                 channel.go_live()
+        self.is_away = False
         self._gate.open()
         self.tell(Happening(kind, self.address.shown))
 
@@ -286,6 +295,7 @@ class RecoveringConnection(Connection):
                 except (ClientError, AmqpError) as trouble:
                     problem = trouble
                     refusals += _is_refusal(trouble)
+                    self.tell(Happening("attempt failed", f"{address.shown}: {trouble}", trouble))
             if refusals == len(self.plan.addresses) and problem is not None:
                 raise problem
             if rounds != FOR_EVER and number >= rounds:
@@ -303,8 +313,20 @@ class RecoveringConnection(Connection):
         await self._clear()
         self.address, self._inflow.limit, self._fallen = address, address.frame_max, None
         await self._establish()
-        await self._restore_topology()
-        await self._revive_channels()
+        grace = self._grace()
+        await Restoring(self, grace).everything()
+        await self._revive_channels(grace)
+
+    def _grace(self) -> Grace:
+        grace = Grace(self.heartbeat, self._told_to_wait)
+        before, self.mark = self.mark, BrokerMark.of(self.address, self.server_properties)
+        if not before.may_be(self.mark):
+            grace.end()
+        return grace
+
+    def _told_to_wait(self, problem: AmqpError) -> None:
+        text = f"{self.address.shown} has not noticed yet that the last connection is gone: {problem}"
+        self.tell(Happening("attempt failed", text, problem))
 
     async def _clear(self) -> None:
         """Nothing of the last connection is left, and nothing of it will be heard."""
@@ -318,32 +340,13 @@ class RecoveringConnection(Connection):
         self._out.clear()
         self._out_size = 0
 
-    async def _restore_topology(self) -> None:
-        for exchange in self.record.exchanges():
-            await self._redo(exchange, m.ExchangeDeclareOk)
-        for role, queue in self.record.queues():
-            answer = await self._redo(queue, m.QueueDeclareOk)
-            if answer is not None:
-                self.record.named(role, answer.queue)
-        for binding in self.record.bindings():
-            await self._redo(binding, m.QueueBindOk if isinstance(binding, m.QueueBind) else m.ExchangeBindOk)
-
-    async def _redo(self, method: m.Method, answer: type[m.Method]) -> Any:
-        try:
-            return await self._ask_once_aside(method, answer)
-        except AmqpError as problem:
-            if problem.closes == "connection":
-                raise
-            text = f"{method.NAME} could not be done again at {self.address.shown}: {problem}"
-            self.tell(Happening("not restored", text, problem))
-
-    async def _revive_channels(self) -> None:
+    async def _revive_channels(self, grace: Grace) -> None:
         done: set[RecoveringChannel] = set()
         while waiting := [each for each in self._recovering() if each not in done]:
             for channel in waiting:
                 done.add(channel)
                 try:
-                    await channel.revive()
+                    await channel.revive(grace)
                 except LeveretError:
                     if not channel.is_closed:  # else the channel has told its owner
                         raise

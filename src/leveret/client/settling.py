@@ -62,8 +62,8 @@ class Settling:
             return True
         self._open[tag] = None
         message_id = delivery.properties.message_id if is_audited else None
-        if message_id is None:
-            return True
+        if message_id is None or delivery.stream_offset is not None:
+            return True  # a stream gives each message to every reader, and again to one who goes back
         verdict = audit.verdict(queue, message_id, redelivered=delivery.redelivered)
         if verdict is not None:
             self._say(tag, verdict)
@@ -73,12 +73,24 @@ class Settling:
             holding = self._held[tag] = Holding(self, tag, queue, message_id)
             audit.hold(holding)
             return True
-        if holding.place.knows(holding.tag):
+        if holding.place.knows(holding.tag) and not delivery.redelivered:
             self._say(tag, "ack")  # sent twice, and the first is in hand
         else:
-            holding.place, holding.tag = self, tag
-            self._stand_ins[tag] = holding
+            self._stand_in(tag, holding)
         return False
+
+    def _stand_in(self, tag: int, holding: Holding) -> None:
+        """It is the message that the application has, which the broker lost with the connection, or took back since
+        the application is slow (x-consumer-timeout). What the application says of the first delivery counts for it."""
+        holding.place.replace_stand_in(holding)
+        holding.place, holding.tag = self, tag
+        self._stand_ins[tag] = holding
+
+    def replace_stand_in(self, holding: Holding) -> None:
+        """By one that was delivered later. The broker took it back, and does not mind; or it is one of several that
+        are alike, and one is enough."""
+        if self._stand_ins.get(holding.tag) is holding:
+            self.settle_stand_in(holding.tag, "ack")
 
     # ---- what the application says
 

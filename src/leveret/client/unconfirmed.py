@@ -10,42 +10,44 @@ import asyncio
 from collections import deque
 
 from leveret.client.arrivals import Returned
-from leveret.client.confirms import NOT_TAKEN, Confirms, Likeness, Settled
+from leveret.client.confirms import NOT_TAKEN, Confirms, Settled
 from leveret.client.errors import Nacked, Unroutable
+from leveret.client.mandatory import Likeness, place_of
 
 
 class Publication:
-    __slots__ = ("confirm", "frames", "is_returned", "is_settled", "likeness", "stamp")
+    __slots__ = ("confirm", "frames", "is_returned", "is_settled", "stamp")
 
-    def __init__(self, stamp: int, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
+    def __init__(self, stamp: int, frames: bytes, confirm: Settled | None) -> None:
         self.stamp = stamp  # grows from one to the next
         self.frames = frames
         self.confirm = confirm  # None: nobody asked, and it is sent again all the same
-        self.likeness = likeness  # of a mandatory message
         self.is_settled = False
         self.is_returned = False
 
     def succeed(self) -> None:
-        if self.confirm is not None and not self.confirm.done():
+        if self.confirm is not None and not self.is_returned and not self.confirm.done():
             self.confirm.set_result(None)
 
-    def fail(self, problem: Exception) -> None:
-        if self.confirm is not None and not self.confirm.done():
-            self.confirm.set_exception(problem)
-            self.confirm.exception()  # not everybody who publishes waits for each confirm
+    def is_open(self) -> bool:
+        return not self.is_settled
 
 
 class Unconfirmed(Confirms):
-    __slots__ = ("_line", "_number")
+    __slots__ = ("_line", "_number", "_returnable")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._number = 1  # of the first in the line
         self._line: deque[Publication] = deque()
+        self._returnable: deque[tuple[Publication, Likeness]] = deque()  # those in the line that are mandatory
 
     def keep(self, stamp: int, frames: bytes, confirm: Settled | None, likeness: Likeness | None) -> None:
-        self._line.append(Publication(stamp, frames, confirm, likeness))
-        self._lost = None  # of those before, who were told
+        publication = Publication(stamp, frames, confirm)
+        self._line.append(publication)
+        if likeness is not None:
+            self._returnable.append((publication, likeness))
+        self._lost = None  # of those before, which failed one by one
         self.open += 1
 
     def unsettled(self) -> list[Publication]:
@@ -69,33 +71,40 @@ class Unconfirmed(Confirms):
             while line and line[0].is_settled:
                 line.popleft()
                 self._number += 1
+        while self._returnable and self._returnable[0][0].is_settled:
+            self._returnable.popleft()
         self._tell_if_quiet()
 
     def _answer(self, publication: Publication, *, is_taken: bool) -> None:
+        if publication.is_settled:  # out of turn, before
+            return
         self._leave(publication)
         if is_taken:
             publication.succeed()
         else:
-            publication.fail(Nacked(NOT_TAKEN))
+            self._fail(publication, Nacked(NOT_TAKEN))
+
+    def _fail(self, publication: Publication, problem: Exception) -> None:
+        """What came back has failed already, though a publisher who asks several brokers may still wait."""
+        if publication.confirm is not None and not publication.is_returned:
+            self.fail(publication.confirm, problem)
 
     def _leave(self, publication: Publication) -> None:
         if not publication.is_settled:
             publication.is_settled = True
             self.open -= 1
 
-    def returned(self, message: Returned) -> bool:
-        likeness = (message.exchange, message.routing_key, message.body)
-        for each in self._line:
-            if each.likeness == likeness and not each.is_returned and not each.is_settled:
-                each.is_returned = True
-                is_awaited = each.confirm is not None and not each.confirm.done()
-                each.fail(Unroutable(message))
-                return is_awaited
-        return False
+    def returned(self, message: Returned) -> None:
+        place = place_of(message, self._returnable, Publication.is_open)
+        if place is not None:
+            publication, _ = self._returnable[place]
+            del self._returnable[place]
+            self._fail(publication, Unroutable(message))
+            publication.is_returned = True
 
     def end(self, problem: Exception) -> None:
         """Nobody will send it again."""
-        line, self._line = self._line, deque()
+        line, self._line, self._returnable = self._line, deque(), deque()
         for each in line:
-            each.fail(problem)
+            self._fail(each, problem)
         super().end(problem)

@@ -18,7 +18,7 @@ from leveret.broker.vhost import Vhost
 from leveret.management.answers import encoded, json_bytes
 from leveret.management.bodies import whole_number_of
 from leveret.management.dead_letter_groups import Tallies
-from leveret.management.dead_letter_queues import dead_letter_queues
+from leveret.management.dead_letter_queues import Senders, dead_letter_queues
 from leveret.management.doors import seen_vhost
 from leveret.management.login import broker_of, user_of
 from leveret.management.office import Office
@@ -29,7 +29,6 @@ Row = dict[str, Any]
 
 MOST_IN_QUEUE = 10_000  # messages
 MOST_IN_ALL = 100_000
-MOST_SOURCES = 20  # that are named of one queue
 SECONDS = 20.0
 
 
@@ -38,10 +37,15 @@ def routes(office: Office) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return await _Answer(office, request, tallies).about(visible_vhosts(request))
+        return await looked(request, visible_vhosts(request))
 
     async def list_of_vhost(request: Request) -> Response:
-        return await _Answer(office, request, tallies).about([seen_vhost(request)])
+        return await looked(request, [seen_vhost(request)])
+
+    async def looked(request: Request, vhosts: Iterable[Vhost]) -> Response:
+        answer = _Answer(office, request, tallies)
+        async with office.looks.one():
+            return await answer.about(vhosts)
 
     return [Route("/api/dead-letters", list_all), Route("/api/dead-letters/{vhost}", list_of_vhost)]
 
@@ -71,14 +75,14 @@ class _Answer:
         }
         return json_bytes(await self._office.in_worker(lambda: encoded(answer)))
 
-    async def _look_into(self, vhost: Vhost, queue: ClassicQueue, sources: list[str]) -> None:
+    async def _look_into(self, vhost: Vhost, queue: ClassicQueue, sources: Senders) -> None:
         row: Row = {
             "vhost": vhost.name,
             "name": queue.name,
             "messages": queue.ready + queue.unacked,
             "consumers": len(queue.consumers),
-            "sources": sources[:MOST_SOURCES],
-            "source_count": len(sources),
+            "sources": sources.names,
+            "source_count": sources.count,
             "may_read": self._may_read(vhost, queue),
             "looked_at": 0,
             "others": 0,

@@ -39,6 +39,7 @@ SAME_PROTOCOL = {
 DAYS = {"days": 1, "weeks": 7, "months": 31, "years": 366}
 MOST_PERIODS = 10_000
 DAY = 86_400.0
+LONGEST_SHOWN = 40  # characters of what was wrong
 
 Check = Callable[[Request], Awaitable[Response]]
 
@@ -49,6 +50,11 @@ def ok(**facts: object) -> Response:
 
 def failed(reason: str, **facts: object) -> Response:
     return json_answer({"status": "failed", "reason": reason, **facts}, 503)
+
+
+def _number(text: str) -> int:
+    """Digits, and not so many that Python would not read them; -1 is for anything else."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1
 
 
 def routes(office: Office) -> list[Route]:
@@ -89,12 +95,13 @@ class Checks:
     async def port_listener(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         given = unquote(request.path_params["port"])
-        if not given.isdecimal() or not given.isascii() or not 0 < int(given[:9]) < 65536:
-            raise BadRequest(f"Invalid port: '{given}' is no number from 1 to 65535")
+        port = _number(given)
+        if not 0 < port < 65536:
+            raise BadRequest(f"Invalid port: '{given[:LONGEST_SHOWN]}' is no number from 1 to 65535")
         ports = sorted({row["port"] for row in listeners(self._office)})
-        if int(given) not in ports:
-            return failed("No active listener", missing=int(given), ports=ports)
-        return ok(port=int(given))
+        if port not in ports:
+            return failed("No active listener", missing=port, ports=ports)
+        return ok(port=port)
 
     async def protocol_listener(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
@@ -129,9 +136,11 @@ class Checks:
         refuse_unless_role(request, MANAGEMENT)
         within, unit = (unquote(request.path_params[name]) for name in ("within", "unit"))
         if unit not in DAYS:
-            raise BadRequest(f"Time unit not recognised: '{unit}'. Supported units: {', '.join(DAYS)}.")
-        if not within.isdecimal() or not within.isascii() or not 0 < int(within[:9]) <= MOST_PERIODS:
-            raise BadRequest(f"Invalid expiration value: '{within}' is no number from 1 to {MOST_PERIODS}")
+            raise BadRequest(f"Time unit not recognised: '{unit[:LONGEST_SHOWN]}'. Supported units: {', '.join(DAYS)}.")
+        periods = _number(within)
+        if not 0 < periods <= MOST_PERIODS:
+            said = f"'{within[:LONGEST_SHOWN]}' is no number from 1 to {MOST_PERIODS}"
+            raise BadRequest(f"Invalid expiration value: {said}")
         path = self._office.settings.tls_cert
         if path is None:
             return ok()
@@ -140,7 +149,7 @@ class Checks:
         except (OSError, ValueError) as problem:
             return failed(f"the certificate cannot be read: {problem}")
         left = ends - self._office.clock.wall()
-        if left < int(within) * DAYS[unit] * DAY:
+        if left < periods * DAYS[unit] * DAY:
             ending = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ends))
             return failed("Certificates expiring", expired=[{"node": self._broker.node_name, "ends_at": ending}])
         return ok()

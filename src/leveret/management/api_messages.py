@@ -27,14 +27,15 @@ from leveret.management.amqp_rules import (
     shown_queue,
 )
 from leveret.management.answers import encoded, json_answer, json_bytes
-from leveret.management.bodies import json_of, text_of, whole_number_of
+from leveret.management.bodies import LARGEST_BODY, json_of, text_of, whole_number_of
+from leveret.management.bodies import body_of as bytes_of
 from leveret.management.doors import entered_vhost, refuse_while_blocked
 from leveret.management.errors import BadRequest
 from leveret.management.login import user_of
 from leveret.management.looking import Look, sieve_of
 from leveret.management.message_view import BASE64, decoded_row, payload_row, properties_row
 from leveret.management.office import Office
-from leveret.management.published import body_from, properties_from
+from leveret.management.published import body_from, properties_from, published_object
 from leveret.management.settling import settled
 from leveret.management.turns import Turn
 from leveret.queues.classic import ClassicQueue
@@ -65,17 +66,18 @@ class _Messages:
         self._office = office
 
     async def publish(self, request: Request) -> Response:
-        given = await json_of(request, LARGEST_PUBLISH)
+        most = self._office.settings.max_message_bytes
+        body = await bytes_of(request, most_bytes_of_publish(most))
+        given = published_object(body, f"the body of {request.url.path}")
         vhost, exchange = entered_vhost(request), exchange_name(request)
-        key, body = short_text_of(given, "routing_key"), body_from(given)
+        key, payload = short_text_of(given, "routing_key"), body_from(given)
         properties = properties_from(given, user_of(request))
         refuse_access(request, vhost, "write", "exchange", exchange)
         refuse_topic(request, vhost, "write", exchange, key)
         refuse_while_blocked(self._office.broker)
-        most = self._office.settings.max_message_bytes
         session = LocalSession(vhost, lambda tag, delivered: None, max_message_bytes=most)
         with as_bad_request():
-            routed = session.publish(exchange, key, body, properties)
+            routed = session.publish(exchange, key, payload, properties)
         await settled(self._office.broker)
         return json_answer({"routed": routed})
 
@@ -142,14 +144,20 @@ class _Messages:
         with as_bad_request():
             vhost.queue(name)
             sieve = sieve_of(query)
-        look = Look(queue, self._office.broker.errands, sieve, limit)
-        await look.until_over()
+        async with self._office.looks.one():
+            look = Look(queue, self._office.broker.errands, sieve, limit)
+            await look.until_over()
 
-        def made() -> bytes:
-            rows = [_seen_row(queue, seen) | decoded_row(body_of(seen.message[0]), truncate) for seen in look.found]
-            return encoded({"messages": rows, "looked_at": look.looked_at, "is_complete": look.is_complete})
+            def made() -> bytes:
+                rows = [_seen_row(queue, seen) | decoded_row(body_of(seen.message[0]), truncate) for seen in look.found]
+                return encoded({"messages": rows, "looked_at": look.looked_at, "is_complete": look.is_complete})
 
-        return json_bytes(await self._office.in_worker(made))
+            return json_bytes(await self._office.in_worker(made))
+
+
+def most_bytes_of_publish(max_message_bytes: int) -> int:
+    """What the largest message needs as base64, with what stands around it."""
+    return min(LARGEST_PUBLISH, -(-max_message_bytes // 3) * 4 + LARGEST_BODY)
 
 
 def _ack_mode(given: Mapping[str, object]) -> str:

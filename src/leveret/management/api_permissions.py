@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from leveret.auth.permissions import Permission, TopicPermission
 from leveret.errors import ConfigError
+from leveret.management.amqp_rules import exchange_name
 from leveret.management.answers import done, made
 from leveret.management.bodies import object_of, shown, text_of
 from leveret.management.doors import LONGEST_NAME, name_of
@@ -44,6 +45,7 @@ def routes(office: Office) -> list[Route]:
     rules = Rules(office)
     topics = TopicRules(office)
     one, one_topic = "/api/permissions/{vhost}/{user}", "/api/topic-permissions/{vhost}/{user}"
+    of_exchange = one_topic + "/{exchange}"
     return [
         Route("/api/permissions", rules.all),
         Route(one, rules.show),
@@ -53,6 +55,8 @@ def routes(office: Office) -> list[Route]:
         Route(one_topic, topics.show),
         Route(one_topic, topics.put, methods=["PUT"]),
         Route(one_topic, topics.delete, methods=["DELETE"]),
+        Route(of_exchange, topics.show_of_exchange),
+        Route(of_exchange, topics.delete_of_exchange, methods=["DELETE"]),
     ]
 
 
@@ -113,7 +117,8 @@ class Rules(_Pairs):
 
 
 class TopicRules(_Pairs):
-    """A user has at most one rule for each exchange of a virtual host; they are shown and deleted together."""
+    """A user has at most one rule for each exchange of a virtual host; they are shown and deleted together, or alone
+    with the exchange in the path."""
 
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
@@ -145,6 +150,23 @@ class TopicRules(_Pairs):
         self._permissions.clear_topic(user, vhost)
         await settled(self._broker)
         return done()
+
+    async def show_of_exchange(self, request: Request) -> Response:
+        return await list_answer(self._office, request, [self._rule_of_exchange(request)], topic_row)
+
+    async def delete_of_exchange(self, request: Request) -> Response:
+        rule = self._rule_of_exchange(request)
+        self._permissions.clear_topic(rule.user, rule.vhost, rule.exchange)
+        await settled(self._broker)
+        return done()
+
+    def _rule_of_exchange(self, request: Request) -> TopicPermission:
+        user, vhost = self._pair(request)
+        exchange = exchange_name(request, "exchange")
+        for rule in self._found(user, vhost):
+            if rule.exchange == exchange:
+                return rule
+        raise NotThere(f"user '{user}' has no topic permissions for exchange '{exchange}' in vhost '{vhost}'")
 
     def _found(self, user: str, vhost: str) -> list[TopicPermission]:
         return [rule for rule in self._permissions.list_topic() if (rule.user, rule.vhost) == (user, vhost)]

@@ -81,7 +81,7 @@ class _Queues:
     async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
         """Samples are made of those queues alone that are shown."""
         office, windows = self._office, windows_of(request.query_params)
-        view = QueueView(office.stats, office.broker.node_name)
+        view = QueueView(office.stats, office.policy_matches, office.broker.node_name)
 
         def row(found: Found) -> Row | None:
             return view.row(*found) if found[1].alive else None
@@ -107,7 +107,8 @@ class _Queues:
         return object_answer(request, self._view(request).detail(vhost, queue))
 
     def _view(self, request: Request) -> QueueView:
-        return QueueView(self._office.stats, self._office.broker.node_name, windows_of(request.query_params))
+        office, windows = self._office, windows_of(request.query_params)
+        return QueueView(office.stats, office.policy_matches, office.broker.node_name, windows)
 
     async def bindings_to(self, request: Request) -> Response:
         vhost, name = seen_vhost(request), path_name(request)

@@ -2,7 +2,7 @@
 
 A report is what a client says, so each value is looked at: what is no number or text is null. A query belongs to the
 virtual hosts that it names, as far as its user may enter them; it is shown to whoever may see one of those, and to its
-own user.
+own user. What it reads in the others is left out.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def routes(office: Office) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return await listed(request, [each for each in queries.known() if _is_shown(request, each)])
+        return await listed(request, [each for each in queries.known() if is_shown(request, each)])
 
     async def list_of_vhost(request: Request) -> Response:
         name = seen_vhost(request).name
         return await listed(request, [each for each in queries.known() if name in vhosts_of(office.broker, each)])
 
     async def listed(request: Request, found: list[SparkQuery]) -> Response:
-        rows = await viewed(found, lambda query: query_row(office.broker, query))
+        rows = await viewed(found, lambda query: query_row(request, query))
         return await list_answer(office, request, rows, as_it_is)
 
     return [Route("/api/spark-queries", list_all), Route("/api/spark-queries/{vhost}", list_of_vhost)]
@@ -59,23 +59,45 @@ def vhosts_of(broker: Broker, query: SparkQuery) -> list[str]:
     ]
 
 
-def _is_shown(request: Request, query: SparkQuery) -> bool:
+def is_shown(request: Request, query: SparkQuery) -> bool:
+    return _sees_all(request, query) or any(may_see(request, vhost) for vhost in vhosts_of(broker_of(request), query))
+
+
+def _sees_all(request: Request, query: SparkQuery) -> bool:
     user = user_of(request)
-    if user.name == query.user or has_role(user, MONITORING):
-        return True
-    return any(may_see(request, vhost) for vhost in vhosts_of(broker_of(request), query))
+    return user.name == query.user or has_role(user, MONITORING)
+
+
+def shown_report(request: Request, query: SparkQuery) -> Report:
+    """As it was told, without what lies in virtual hosts that are not shown to who asks."""
+    report = query.report
+    if _sees_all(request, query):
+        return report
+    home = _text(report.get("vhost"))
+    sources = [
+        source if _is_in_sight(request, source, home) else {**source, "offset": None} for source in _sources(report)
+    ]
+    return {**report, "vhost": home if home is not None and may_see(request, home) else None, "sources": sources}
+
+
+def _is_in_sight(request: Request, source: dict[str, Any], home: str | None) -> bool:
+    """A lease names its virtual host; streams are those of the query's own."""
+    vhost = next((read["vhost"] for read in _reads_of(source) if "vhost" in read), home)
+    return vhost is not None and may_see(request, vhost)
 
 
 # ---- what it says
 
 
-def query_row(broker: Broker, query: SparkQuery) -> Row:
-    report, silent = query.report, max(broker.clock.now() - query.seen, 0.0)
+def query_row(request: Request, query: SparkQuery) -> Row:
+    broker, report = broker_of(request), shown_report(request, query)
+    silent = max(broker.clock.now() - query.seen, 0.0)
+    vhosts = [vhost for vhost in vhosts_of(broker, query) if may_see(request, vhost)]
     return {
         "id": report["id"],
         "name": name_of(query),
         "run_id": _text(report.get("run_id")),
-        "vhost": next(iter(vhosts_of(broker, query)), None),
+        "vhost": next(iter(vhosts), None),
         "user": query.user,
         "state": _state(report, silent),
         "batch": number_of(report.get("batch")),

@@ -1,7 +1,7 @@
 """The application behind the HTTP port: one gate before all routes, which logs in, and answers for what goes wrong.
 
 Programs log in by basic authentication with each request, the page by the cookie of its session. The page's own files
-and its login are open to all.
+and its login are open to all. What a page of another site has a browser send changes nothing, whoever it logs in as.
 
 The path is matched as it came, percent-encoded, so that the virtual host ``/`` can be one segment of it. A slash at the
 end changes nothing, as with RabbitMQ: tools such as Celery's Flower ask so.
@@ -27,7 +27,8 @@ from leveret.management.api_tunnel import is_tunnel
 from leveret.management.errors import NotLoggedIn, answer_of
 from leveret.management.login import BROKER, USER, Login, credentials_of, logged_in
 from leveret.management.metrics import PATHS as METRICS
-from leveret.management.sessions import LOGIN, PAGE_HEADER, Desk, Sessions, peer_of
+from leveret.management.origins import PAGE_HEADER, refuse_other_sites
+from leveret.management.sessions import LOGIN, Desk, Sessions, peer_of
 from leveret.management.websocket import PATH as WEBSOCKET
 from leveret.management.websocket import ask_for_upgrade
 
@@ -82,6 +83,7 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
+        refuse_other_sites(Request(scope))
         if path not in self._open_to_all and not is_tunnel(path) and not _may_measure(Request(scope)):
             scope[USER] = await self._user_of(Request(scope))
         scope[BROKER] = self._broker

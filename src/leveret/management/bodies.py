@@ -55,7 +55,7 @@ async def body_of(request: Request, most_bytes: int = LARGEST_BODY) -> bytes:
 
 async def json_of(request: Request, most_bytes: int = LARGEST_BODY) -> Json:
     """The JSON object in the body. Whoever takes a value out of it looks whether it is sound."""
-    return _object(await body_of(request, most_bytes), f"the body of {request.url.path}")
+    return json_object(await body_of(request, most_bytes), f"the body of {request.url.path}")
 
 
 async def object_of(request: Request, *, required: Iterable[str] = (), may_be_empty: bool = False) -> Json:
@@ -71,7 +71,7 @@ async def object_of(request: Request, *, required: Iterable[str] = (), may_be_em
 
 def parsed(body: bytes, what: str) -> Json:
     """The JSON object, sound all through. Works on plain values: may run in a thread."""
-    value = _object(body, what)
+    value = json_object(body, what)
     _refuse_unsound(value, what, DEEPEST, is_sound)
     return value
 
@@ -79,12 +79,13 @@ def parsed(body: bytes, what: str) -> Json:
 def parsed_export(body: bytes, what: str) -> Json:
     """Definitions, which lie in a file deeper than where they came from, and whose names AMQP let pass with zero bytes.
     Whoever takes a text out of it that is no name of AMQP's looks whether it is sound."""
-    value = _object(body, what)
+    value = json_object(body, what)
     _refuse_unsound(value, what, DEEPEST_IN_EXPORT, has_whole_characters)
     return value
 
 
-def _object(body: bytes, what: str) -> Json:
+def json_object(body: bytes, what: str) -> Json:
+    """Whoever takes a value out of it looks whether it is sound."""
     try:
         value = json.loads(body, parse_constant=_no_number, parse_float=_number)
     except (ValueError, RecursionError) as problem:

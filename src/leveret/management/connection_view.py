@@ -43,6 +43,12 @@ def _address(shown: str) -> tuple[str, int]:
     return host.strip("[]"), int(port) if port.isdecimal() else 0
 
 
+def connection_details(connection: Connection) -> Told:
+    """By what others refer to it."""
+    ends = ends_of(connection)
+    return {"name": connection.name, "peer_host": ends.peer_host, "peer_port": ends.peer_port}
+
+
 def channel_name(channel: Channel) -> str:
     return f"{channel.connection.name} ({channel.number})"
 
@@ -125,7 +131,7 @@ def _validity(certificate: dict[str, object] | None) -> str:
 
 def channel_view(stats: Stats, channel: Channel, windows: Windows = NO_WINDOWS) -> Told:
     connection, confirms, tx = channel.connection, channel.confirms, channel.tx
-    ends, shared = ends_of(connection), channel.shared_limit
+    shared = channel.shared_limit
     return {
         "name": channel_name(channel),
         "number": channel.number,
@@ -134,11 +140,7 @@ def channel_view(stats: Stats, channel: Channel, windows: Windows = NO_WINDOWS) 
         "user_who_performed_action": connection.user.name,
         "vhost": channel.vhost.name,
         "state": STATES[channel.step.name],
-        "connection_details": {
-            "name": connection.name,
-            "peer_host": ends.peer_host,
-            "peer_port": ends.peer_port,
-        },
+        "connection_details": connection_details(connection),
         "confirm": confirms is not None,
         "transactional": tx is not None,
         "consumer_count": len(channel.consumers) + (channel.reply is not None),

@@ -81,6 +81,13 @@ class Blocked(Problem):
     headers = {"Retry-After": "1"}
 
 
+class Busy(Problem):
+    """Others came first; in a moment there is room again."""
+
+    status, word = 503, "busy"
+    headers = {"Retry-After": "1"}
+
+
 STATUS_OF_CODE = {403: 403, 404: 404, 405: 409, 406: 409, 506: 503, 530: 403, 320: 503, 541: 500}
 """What a reply code of AMQP means here; all others are the client's wrong input."""
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from leveret.auth.permissions import Permission, TopicPermission, compile_pattern
 from leveret.auth.users import User
-from leveret.broker.policy import EXCHANGE, Policy, make_policy
+from leveret.broker.policies import touched_by
+from leveret.broker.policy import Policy, make_policy
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.management.api_policies import policy_given
@@ -192,10 +193,7 @@ def _policy_step(plan: Plan, kind: str, vhost: str, name: str, given: dict[str, 
 
 def _refuse_slow(policy: Policy, vhost: Vhost) -> None:
     try:
-        for queue in vhost.queues.values():
-            policy.covers(queue.options.kind, queue.name)
-        for exchange in vhost.exchanges:
-            policy.covers(EXCHANGE, exchange)
+        touched_by(vhost, policy)
     except TimeoutError:
         raise Impossible(
             f"{policy.label}: pattern {policy.pattern!r} takes too long on names that are there", "write a simpler one"

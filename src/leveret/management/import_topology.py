@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from leveret.broker.equivalence import check_same_exchange, check_same_queue
-from leveret.broker.vhost import refuse_reserved
+from leveret.broker.vhost import MADE_UP, refuse_reserved
 from leveret.management.bodies import shown, text_of, truth_of
 from leveret.management.errors import BadRequest
 from leveret.management.import_plan import Impossible, Plan, Step, amqp_name_in, short_text_in
@@ -46,7 +46,9 @@ def check_queue(plan: Plan, row: Row) -> Step:
     arguments = _arguments(row)
     durable, auto_delete = truth_of(row, "durable", default=True), truth_of(row, "auto_delete")
     refuse_kind(QueueOptions.of(arguments, durable), auto_delete, is_named=True)
-    refuse_reserved(name, "queue", vhost)
+    is_made_up = name.startswith(MADE_UP)  # by a broker: exports have such queues, ours and those of RabbitMQ
+    if not is_made_up:
+        refuse_reserved(name, "queue", vhost)
     here = plan.here(vhost)
     current = here.queues.get(name) if here is not None else None
     facts = (durable, auto_delete, arguments)
@@ -60,7 +62,9 @@ def check_queue(plan: Plan, row: Row) -> Step:
     plan.queues[vhost, name] = facts
 
     def apply() -> None:
-        plan.broker.vhost(vhost).declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
+        plan.broker.vhost(vhost).declare_queue(
+            name, durable=durable, auto_delete=auto_delete, arguments=arguments, is_made_up=is_made_up
+        )
 
     return Step("queues", name, vhost, "created", apply)
 

@@ -37,6 +37,7 @@ PIECE = 64 << 10  # bytes of JSON that are sent at once
 AT_ONCE = 50  # things of which only a column is looked at
 STALLED = 60.0  # seconds that a client may take for one piece
 LONGEST_NAME = 1_000
+DEEPEST_SORT = 10  # parts of a column's name
 SECONDS = 1.0  # for a regular expression, over all rows
 MISSING = object()
 RANK, THING = "\0rank", "\0thing"  # no columns of anything
@@ -62,9 +63,9 @@ def asked_of(request: Request) -> Asked:
     is_paged = "page" in given
     return Asked(
         name or None,
-        truth_of(given, "use_regex"),
+        _flag(given, "use_regex"),
         _path(text_of(given, "sort", "")),
-        truth_of(given, "sort_reverse"),
+        _flag(given, "sort_reverse"),
         whole_number_of(given, "page", 1) if is_paged else 0,
         whole_number_of(given, "page_size", 1, LARGEST_PAGE, default=100) if is_paged else LARGEST_PAGE,
         _columns(text_of(given, "columns", "")),
@@ -88,7 +89,14 @@ def _columns(text: str) -> Columns:
 
 
 def _path(text: str) -> tuple[str, ...]:
+    if text.count(".") >= DEEPEST_SORT:
+        raise BadRequest(f"'sort' has more than {DEEPEST_SORT} parts: name a column")
     return tuple(text.split(".")) if text else ()
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    """In any case, and false if it is empty: as RabbitMQ's page sends it, and tools that were written for it."""
+    return truth_of({name: given.get(name, "").lower() or "false"}, name)
 
 
 async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[Row]:
@@ -287,6 +295,8 @@ def _at(row: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     value: Any = row
     for part in path:
         value = value.get(part, MISSING) if isinstance(value, Mapping) else MISSING
+        if value is MISSING:
+            break
     return value
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from leveret.delivery.consumer import UNLIMITED
+from leveret.management.queue_bytes import ready_bytes, total_bytes
+from leveret.management.totals import CHANNEL_COUNTS, channel_row
 from leveret.queues.classic import ClassicQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
@@ -76,8 +78,8 @@ OF_QUEUES: list[ObjectFamily[ClassicQueue]] = [
         "queue_metrics",
         (
             ("queue_process_memory_bytes", GAUGE, "Memory that queues hold, about", lambda queue: queue.accounted),
-            ("queue_messages_bytes", GAUGE, "Bytes of all messages", lambda queue: queue.bytes),
-            ("queue_messages_ready_bytes", GAUGE, "Bytes of those waiting", lambda queue: queue.bytes - queue.held),
+            ("queue_messages_bytes", GAUGE, "Bytes of all messages", total_bytes),
+            ("queue_messages_ready_bytes", GAUGE, "Bytes of those that wait for a consumer", ready_bytes),
             ("queue_messages_unacked_bytes", GAUGE, "Bytes of those in hands", lambda queue: queue.held),
             ("queue_messages_paged_out", GAUGE, "Messages that are on disk only", _paged),
             ("queue_messages_paged_out_bytes", GAUGE, "Bytes of those on disk only", _paged_bytes),
@@ -177,16 +179,32 @@ def _shared_prefetch(channel: Channel) -> int:
     return 0 if channel.shared_limit >= UNLIMITED else channel.shared_limit
 
 
+def _counted(column: str) -> Callable[[Channel], Value]:
+    """What a channel delivered is not counted by the way it did, so it has no metrics: queues count that."""
+    ((place,),) = [places for name, places in CHANNEL_COUNTS if name == column]
+    return lambda channel: channel_row(channel)[place]
+
+
 OF_CHANNELS: list[ObjectFamily[Channel]] = [
-    ObjectFamily("channel_metrics", Family(name, GAUGE, help), read)
-    for name, help, read in (
-        ("channel_consumers", "Consumers on channels", lambda channel: len(channel.consumers)),
-        ("channel_messages_unacked", "Given out on channels, not settled", lambda channel: len(channel.unacked)),
-        ("channel_messages_unconfirmed", "Published on channels, not confirmed", _unconfirmed),
-        ("channel_messages_uncommitted", "Published in transactions that are open", _uncommitted),
-        ("consumer_prefetch", "What each consumer of a channel may hold", lambda channel: channel.prefetch),
-        ("channel_prefetch", "What all consumers of a channel may hold together", _shared_prefetch),
-    )
+    *(
+        ObjectFamily("channel_metrics", Family(name, GAUGE, help), read)
+        for name, help, read in (
+            ("channel_consumers", "Consumers on channels", lambda channel: len(channel.consumers)),
+            ("channel_messages_unacked", "Given out on channels, not settled", lambda channel: len(channel.unacked)),
+            ("channel_messages_unconfirmed", "Published on channels, not confirmed", _unconfirmed),
+            ("channel_messages_uncommitted", "Published in transactions that are open", _uncommitted),
+            ("consumer_prefetch", "What each consumer of a channel may hold", lambda channel: channel.prefetch),
+            ("channel_prefetch", "What all consumers of a channel may hold together", _shared_prefetch),
+        )
+    ),
+    *(
+        ObjectFamily("channel_exchange_metrics", Family(name, COUNTER, help), _counted(column))
+        for name, help, column in (
+            ("channel_messages_published_total", "Messages that came on channels", "publish"),
+            ("channel_messages_confirmed_total", "Publishes of channels that were confirmed", "confirm"),
+            ("channel_messages_unroutable_returned_total", "Given back on channels, no queue", "return_unroutable"),
+        )
+    ),
 ]
 
 

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 from leveret.broker.broker import Broker
 from leveret.clock import Clock
 from leveret.config import Settings
+from leveret.management.look_places import LookPlaces
+from leveret.management.policy_matches import PolicyMatches
 from leveret.management.stats import Stats
 
 T = TypeVar("T")
@@ -24,6 +26,8 @@ class Office:
         self.settings = settings
         self.in_worker = in_worker
         self.stats = stats
+        self.looks = LookPlaces()
+        self.policy_matches = PolicyMatches()
         self.facts = facts  # what the node tells of itself: endpoints, the data directory, when it started
 
     @property

@@ -141,6 +141,8 @@ ADMINISTRATION: Operations = {
     "GET /api/topic-permissions/{vhost}/{user}": permissions.lists("Of a user in a virtual host", ADMIN),
     "PUT /api/topic-permissions/{vhost}/{user}": permissions.puts("Set one for an exchange", ADMIN, TOPIC_RULE),
     "DELETE /api/topic-permissions/{vhost}/{user}": permissions.deletes("Take all of them away", ADMIN),
+    "GET /api/topic-permissions/{vhost}/{user}/{exchange}": permissions.lists("The one for an exchange", ADMIN),
+    "DELETE /api/topic-permissions/{vhost}/{user}/{exchange}": permissions.deletes("Take that one away", ADMIN),
     "GET /api/permission-check": permissions.does(
         "May a user do that, and why",
         VIEWER._replace(note="Of other users for administrator only."),

@@ -176,5 +176,8 @@ PIPELINE: Operations = {
         {200: OBJECT},
         body=Body(record({"id": name()})),
     ),
-    "GET /api/pipeline/queries": pipeline.shows("What queries reported", LOGGED_IN),
+    "GET /api/pipeline/queries": pipeline.shows(
+        "What queries reported",
+        LOGGED_IN._replace(note="Shows its own, and those of virtual hosts that it may enter, or sees."),
+    ),
 }

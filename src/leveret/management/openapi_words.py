@@ -175,14 +175,14 @@ ERROR_ANSWERS = {
     for status, about in {
         400: "A name, a parameter or the body cannot be used; the reason says which",
         401: "Not logged in, or not a user of the management",
-        403: "The user lacks a tag, a permission, or access to the virtual host",
+        403: "The user lacks a tag, a permission, or access to the virtual host; or a page of another site sent it",
         404: "Something that the path or the request names is not there",
         408: "The body did not come in time",
         409: "It contradicts what is there",
         410: "Retention has taken messages of the range",
         413: "The body is too large",
         501: "An extra is to be installed first: pip install 'leveret[arrow]'",
-        503: "An alarm blocks publishers, the disk failed, or the broker stops; try again",
+        503: "An alarm blocks publishers, too much is under way, the disk failed, or the broker stops; try again",
     }.items()
 }
 

@@ -21,8 +21,10 @@ from leveret.broker.policy_merge import effective_arguments, merged
 from leveret.broker.queue_jobs import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.delivery.single_active import SingleActive
-from leveret.management.connection_view import consumer_view
+from leveret.management.connection_view import connection_details, consumer_view
 from leveret.management.message_view import plain
+from leveret.management.policy_matches import PolicyMatches
+from leveret.management.queue_bytes import ready_bytes, total_bytes
 from leveret.management.samples import NO_WINDOWS, Windows
 from leveret.management.stats import Stats
 from leveret.message import Message
@@ -30,6 +32,7 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.counters import QueueCounters
 from leveret.queues.lane import Lane
 from leveret.queues.stream import StreamQueue
+from leveret.session.connection import Connection
 from leveret.wire.content import PROPERTIES_AT, body_at
 from leveret.wire.properties import FLAG_EXPIRATION, FLAG_TIMESTAMP
 
@@ -42,8 +45,9 @@ LONGEST_PROPERTIES = 8 << 10  # bytes: the properties of a first message that ha
 class QueueView:
     """The queues of one answer. What policies come to is worked out once for all queues that follow the same ones."""
 
-    def __init__(self, stats: Stats, node: str, windows: Windows = NO_WINDOWS) -> None:
+    def __init__(self, stats: Stats, matches: PolicyMatches, node: str, windows: Windows = NO_WINDOWS) -> None:
         self._stats = stats
+        self._matches = matches
         self._node = node
         self._windows = windows
         self._definitions: dict[tuple[int, ...], Row] = {}
@@ -73,6 +77,7 @@ class QueueView:
             "counters": {name: getattr(queue.counters, name) for name in QueueCounters.__slots__},
             **_sizes(queue),
             **_consumer_tags(queue),
+            **_owner(queue),
             **self._policies(vhost, queue),
             **self._stats.of_queue(queue, self._windows),
         }
@@ -107,8 +112,7 @@ class QueueView:
 
     def _policies(self, vhost: Vhost, queue: ClassicQueue) -> Row:
         """The names of those that come first; the definition is what all that match come to."""
-        found = vhost.policies.matching(queue.options.kind, queue.name) if vhost.policies.in_order() else ([], [])
-        policies, operators = found
+        policies, operators = self._matches.of(vhost, queue)
         key = tuple(map(id, (*policies, None, *operators)))
         definition = self._definitions.get(key)
         if definition is None:
@@ -124,21 +128,17 @@ class QueueView:
 
 
 def _sizes(queue: ClassicQueue) -> Row:
-    held, waiting = queue.held, 0 if queue.waiting is None else queue.waiting.bytes
+    sizes = {
+        "message_bytes": total_bytes(queue),
+        "message_bytes_ready": ready_bytes(queue),
+        "message_bytes_unacknowledged": queue.held,
+    }
     if isinstance(queue, StreamQueue):
-        total = queue.bytes + queue.files.bytes + held
-        return {
-            "message_bytes": total,
-            "message_bytes_ready": total - held,
-            "message_bytes_unacknowledged": held,
-            "message_bytes_ram": min(queue.accounted, total),
-        }
+        return {**sizes, "message_bytes_ram": min(queue.accounted, sizes["message_bytes"])}
     paged = 0 if queue.pager is None else queue.pager.bytes
     on_disk = sum([lane.paged for lane in queue.lanes])
     return {
-        "message_bytes": queue.bytes,
-        "message_bytes_ready": queue.bytes - held - waiting,
-        "message_bytes_unacknowledged": held,
+        **sizes,
         "message_bytes_ram": queue.bytes - paged,
         "message_bytes_paged_out": paged,
         "messages_ram": queue.ready - on_disk + queue.unacked,
@@ -156,6 +156,13 @@ def _consumer_tags(queue: ClassicQueue) -> Row:
         "exclusive_consumer_tag": first.tag if first is not None and first.exclusive else None,
         "single_active_consumer_tag": None if active is None else active.tag,
     }
+
+
+def _owner(queue: ClassicQueue) -> Row:
+    """Of an exclusive queue, unless it belongs to somebody in the broker's own process."""
+    if not isinstance(queue.owner, Connection):
+        return {}
+    return {"owner_pid_details": connection_details(queue.owner)}
 
 
 def _definition(policies: Sequence[Policy], operators: Sequence[Policy]) -> Row:

@@ -82,7 +82,8 @@ async def _bindings_taken(
     vhost: Vhost, exchange: Exchange, reached: list[Destination], key: str, fields: Mapping[str, object]
 ) -> list[Row]:
     """The bindings that lead to what was reached, each as a row; without one it was reached by its name."""
-    bindings = [binding for binding in vhost.bindings.of_source(exchange.name) if binding.destination in set(reached)]
+    wanted = set(reached)
+    bindings = [binding for binding in vhost.bindings.of_source(exchange.name) if binding.destination in wanted]
     taken: list[Binding] = []
     turn = Turn()
     for binding in bindings:

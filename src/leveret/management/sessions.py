@@ -5,7 +5,7 @@ nothing by its time. A session says only whose it is. The user is looked up for 
 once, a new password ends the sessions of the old one, a change of tags holds from the next click on.
 
 A browser sends the cookie along with requests that another site makes it send. So whatever changes something must show
-that our own page sent it: by an ``Origin`` that fits, or by ``X-Requested-With``, which no other site can set here.
+that our own page sent it (origins.py).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from leveret.clock import Clock
 from leveret.logs import get_log
 from leveret.management.answers import done, json_answer
 from leveret.management.bodies import json_of, text_of
-from leveret.management.errors import NotLoggedIn, Refused, TooSlow
+from leveret.management.errors import NotLoggedIn, TooSlow
 from leveret.management.login import Login, logged_in
+from leveret.management.origins import READS, refuse_unless_own_page
 from leveret.management.roles import MANAGEMENT, ROLES, has_role
 
 LOGIN, LOGOUT = "/api/login", "/api/logout"
@@ -37,8 +38,6 @@ MOST_OF_A_USER = 50
 MOST = 2_000
 LARGEST_LOGIN = 8 << 10
 SLOWEST_LOGIN = 10.0  # seconds for the body: nobody has logged in for it
-READS = frozenset({"GET", "HEAD", "OPTIONS"})
-PAGE_HEADER = "x-requested-with"
 
 log = get_log("http")
 
@@ -121,7 +120,7 @@ class Desk:
         return json_answer(None if user is None else {"name": user.name, "tags": sorted(user.tags)})
 
     async def log_in(self, request: Request) -> Response:
-        refuse_other_sites(request)
+        refuse_unless_own_page(request)
         try:
             async with asyncio.timeout(SLOWEST_LOGIN):
                 given = await json_of(request, LARGEST_LOGIN)
@@ -155,20 +154,8 @@ class Desk:
         if user is None or (user.name in self._loopback_users and not is_loopback(peer_of(request))):
             return None
         if request.method not in READS:
-            refuse_other_sites(request)
+            refuse_unless_own_page(request)
         return user
-
-
-def refuse_other_sites(request: Request) -> None:
-    if request.headers.get(PAGE_HEADER):
-        return
-    own = request.headers.get("host")
-    if own and request.headers.get("origin", "").partition("://")[2] == own:
-        return
-    raise Refused(
-        f"{request.method} {request.scope['path']} with a session cookie refused: it may come from another site; "
-        "send the header X-Requested-With, or log in by basic authentication"
-    )
 
 
 def cookie_of(request: Request) -> str:
@@ -178,7 +165,8 @@ def cookie_of(request: Request) -> str:
 
 
 def peer_of(request: Request) -> str:
-    return http_peer(request.client.host if request.client is not None else "", request.headers.get("host", ""))
+    address = request.client.host if request.client is not None else ""
+    return http_peer(address, request.headers.get("host", ""), request.headers.keys())
 
 
 def _set_cookie(request: Request, answer: Response, value: str, seconds: int) -> None:

@@ -1,7 +1,8 @@
 """What running Spark queries say of themselves: rates, lag, state. Kept in memory, for whoever looks.
 
 A report replaces the last one of its query; of the ones before only rate and lag are kept, for a while. Who has been
-silent for an hour is forgotten, and there is room for a thousand: the one that was silent for longest makes place.
+silent for an hour is forgotten. There is room for a thousand, fifty of each user: whoever tells of more loses what it
+told longest ago itself, and only who has told of none yet takes the place of the one that was silent for longest.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from leveret.clock import Clock
 
 MOST_QUERIES = 1_000
+MOST_OF_A_USER = 50
 SILENT = 3600.0  # seconds
 RECENT = 60  # reports
 
@@ -42,8 +44,7 @@ class SparkQueries:
         self._forget_silent()
         key = (user, str(report["id"]))
         before = self._known.pop(key, None)
-        if len(self._known) >= MOST_QUERIES:
-            del self._known[next(iter(self._known))]
+        self._make_place(user)
         recent = deque[Progress](maxlen=RECENT) if before is None else before.recent
         recent.append(Progress(self._clock.wall(), report.get("rows_per_second"), report.get("lag")))
         self._known[key] = SparkQuery(user, report, self._clock.now(), recent)
@@ -51,6 +52,11 @@ class SparkQueries:
     def known(self) -> list[SparkQuery]:
         self._forget_silent()
         return [*self._known.values()]
+
+    def _make_place(self, user: str) -> None:
+        own = [key for key in self._known if key[0] == user]
+        if len(own) >= MOST_OF_A_USER or len(self._known) >= MOST_QUERIES:
+            del self._known[own[0] if own else next(iter(self._known))]
 
     def _forget_silent(self) -> None:
         before = self._clock.now() - SILENT

@@ -15,7 +15,6 @@ import json
 import logging
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.requests import Request as PlainRequest
 from starlette.responses import JSONResponse
@@ -28,6 +27,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from leveret.logs import get_log
+from leveret.management.origins import is_same_origin
 from leveret.management.stream_doors import STRANGERS_BYTES, StreamDoor, StreamDoors, peer_name
 
 PATH = "/ws"
@@ -123,7 +123,7 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         self._host = host = ", ".join(request.headers.get_all("Host"))
         self._header_names = tuple(request.headers)
         for origin in request.headers.get_all("Origin"):
-            if not _is_same_origin(origin, host):
+            if not is_same_origin(origin, host):
                 reason = f"pages of {origin} may not connect: only those that this port serves, and programs"
                 return self._refused(403, "access_refused", reason)
         try:
@@ -244,17 +244,6 @@ async def ask_for_upgrade(request: PlainRequest) -> JSONResponse:
 
 def _names(header: str) -> list[str]:
     return list(parse_subprotocol(header))
-
-
-def _is_same_origin(origin: str, host: str) -> bool:
-    """Whether a page came from where it now connects to. A port that is not named is the usual one of its scheme."""
-    try:
-        page = urlsplit(origin)
-        usual = {"http": 80, "https": 443}.get(page.scheme)
-        here = urlsplit(f"//{host}")
-        return usual is not None and (page.hostname, page.port or usual) == (here.hostname, here.port or usual)
-    except ValueError:
-        return False
 
 
 def _is_text(piece: memoryview) -> bool:

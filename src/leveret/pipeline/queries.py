@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.management.answers import json_answer
+from leveret.management.api_spark_queries import is_shown, shown_report
 from leveret.management.bodies import body_of, parsed, text_of
 from leveret.management.errors import BadRequest
 from leveret.management.login import user_of
+from leveret.management.spark_queries import Report
 from leveret.pipeline.house import House
 
 MOST_BYTES = 64 << 10
+MOST_SOURCES = 100
+MOST_PLACES = 500  # of one source: queues, or partitions
+MOST_VALUES = 2_000  # of a report: each takes far more memory than its bytes of JSON
 FIELDS = (
     "id",
     "name",
@@ -42,11 +49,36 @@ class QueriesEndpoints:
             raise BadRequest(f"'{strange[0]}' is unknown in a report: name {', '.join(FIELDS)}")
         if not 0 < len(text_of(report, "id")) <= 255:
             raise BadRequest("'id' must be a text of 1 to 255 characters")
+        _refuse_large(report)
         self._queries.note(user_of(request).name, report)
         return json_answer({"id": report["id"]})
 
     async def list(self, request: Request) -> Response:
-        return json_answer({"queries": [{**each.report, "user": each.user} for each in self._queries.known()]})
+        shown = [each for each in self._queries.known() if is_shown(request, each)]
+        return json_answer({"queries": [{**shown_report(request, each), "user": each.user} for each in shown]})
+
+
+def _refuse_large(report: Report) -> None:
+    sources = report.get("sources")
+    if isinstance(sources, list):
+        if len(sources) > MOST_SOURCES:
+            raise BadRequest(f"'sources' has more than {MOST_SOURCES} sources: name fewer in a report")
+        for source in sources:
+            offset = source.get("offset") if isinstance(source, dict) else None
+            if isinstance(offset, dict) and len(offset) > MOST_PLACES:
+                raise BadRequest(f"an 'offset' in 'sources' has more than {MOST_PLACES} places: name fewer in a report")
+    if _values_in(report) > MOST_VALUES:
+        raise BadRequest(f"a report has more than {MOST_VALUES} values: tell less")
+
+
+def _values_in(report: Report) -> int:
+    level: list[Any] = [report]
+    number = 0
+    while level:
+        number += len(level)
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [value for values in inner for value in values]
+    return number
 
 
 def routes(house: House) -> list[Route]:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.auth.permissions import SECONDS_PER_MATCH, compile_pattern
+from leveret.auth.permissions import compile_pattern
 from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
 from leveret.management.answers import json_answer
 from leveret.management.bodies import LARGEST, query_of, text_of, whole_number_of
 from leveret.management.doors import may, refuse_unless, vhost_of
 from leveret.management.errors import BadRequest, NotThere
+from leveret.management.turns import Turn
 from leveret.pipeline.arrow_batches import Job, jobs_of, stream_of
 from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
 from leveret.pipeline.browsing import Asked, rows_of
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from leveret.pipeline.arrow_streams import Wanted
 
 VISIBLE_WITHIN = 10.0  # seconds
+SECONDS = 1.0  # for a pattern, over all names
 LARGEST_PARTITION = (1 << 31) - 1
 
 
@@ -48,13 +51,26 @@ class SourcesEndpoints:
         elif given[0] == "super_stream":
             queues = list(partitions_of(vhost, text))
         else:
-            queues = [queue for queue in matching(vhost, text) if may(request, "read", queue.name)]
+            queues = await self._matching(request, vhost, text)
         for queue in queues:
             refuse_unless(request, "read", queue.name)
         if not queues:
             raise NotThere(f"no queue in vhost '{vhost.name}' matches '{text}', or none that the user may read")
         await all_visible(queues)
         return json_answer({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
+
+    async def _matching(self, request: Request, vhost: Vhost, pattern: str) -> list[ClassicQueue]:
+        """Queues whose whole name matches, by name. Others are not matched that may not be read: the time it takes
+        would tell of them."""
+        compiled = compile_pattern(f"(?:{pattern})\\Z") if pattern else compile_pattern("")
+        candidates: list[str] = []
+        turn = Turn()
+        for name, queue in sorted(vhost.queues.items()):
+            if queue.owner is None and may(request, "read", name):
+                candidates.append(name)
+            await turn.rest()
+        found = await self._house.in_worker(lambda: named(candidates, compiled, pattern))
+        return [vhost.queues[name] for name in found if name in vhost.queues]
 
     async def offsets(self, request: Request) -> Response:
         vhost = vhost_of(request)
@@ -131,17 +147,15 @@ def routes(house: House) -> list[Route]:
 # ---- which queues
 
 
-def matching(vhost: Vhost, pattern: str) -> list[ClassicQueue]:
-    """Queues whose whole name matches, by name."""
-    compiled = compile_pattern(f"(?:{pattern})\\Z") if pattern else compile_pattern("")
+def named(names: list[str], compiled: Any, pattern: str) -> list[str]:
+    """Those that match, in their order. For as long as one pattern may take, in a thread."""
+    end = perf_counter() + SECONDS
     try:
-        return [
-            queue
-            for name, queue in sorted(vhost.queues.items())
-            if queue.owner is None and compiled.match(name, timeout=SECONDS_PER_MATCH)
-        ]
+        return [name for name in names if compiled.match(name, timeout=max(end - perf_counter(), 0.0))]
     except TimeoutError:
-        raise BadRequest(f"pattern '{pattern}' takes too long: use a simpler one") from None
+        raise BadRequest(
+            f"pattern '{pattern[:80]}' takes longer than {SECONDS:g} s on the names here: use a simpler one"
+        ) from None
 
 
 # ---- what they have

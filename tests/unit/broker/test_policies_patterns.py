@@ -109,6 +109,44 @@ def test_after_one_name_took_too_long_no_other_is_waited_for(
     assert len(waits) == 1
 
 
+@pytest.fixture
+def a_fifth_per_name(house: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Each match takes a fifth of a second, by the clock of the house. Gives the names that were asked."""
+    asked: list[str] = []
+
+    def slow(policy: Policy, kind: str, name: str) -> bool:
+        asked.append(name)
+        house.clock.move_to(house.clock.now() + 0.2)
+        return False
+
+    monkeypatch.setattr(Policy, "covers", slow)
+    return asked
+
+
+def test_pattern_that_takes_too_long_on_all_names_together_is_refused(
+    policies: Policies, vhost: Vhost, a_fifth_per_name: list[str]
+) -> None:
+    for number in range(50):
+        vhost.enter(vhost.declare_queue(f"q{number}"))
+    a_fifth_per_name.clear()
+    with pytest.raises(PreconditionFailed, match="takes too long on names that are there"):
+        policies.set("/", "evil", EVIL, {"max-length": 1})
+    assert len(a_fifth_per_name) <= 4
+    assert policies.list("/") == ()
+
+
+def test_a_policy_that_takes_too_long_on_later_names_together_can_be_deleted(
+    house: House, policies: Policies, vhost: Vhost, request: pytest.FixtureRequest
+) -> None:
+    policies.set("/", "evil", EVIL, {"max-length": 1})
+    for number in range(50):
+        vhost.declare_queue(f"q{number}")
+    asked: list[str] = request.getfixturevalue("a_fifth_per_name")
+    policies.delete("/", "evil")
+    assert len(asked) <= 4
+    assert policies.list("/") == ()
+
+
 class SpyPattern:
     def __init__(self) -> None:
         self.limits: list[float | None] = []

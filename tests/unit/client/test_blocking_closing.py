@@ -27,6 +27,9 @@ class Thread:
         self.is_own = False
         self.is_forked = False
 
+    def close_at_exit(self, connection: object) -> None:
+        """No process ends here."""
+
     def refuse_own_thread(self) -> None:
         if self.is_own:
             raise ClientError("on the loop")

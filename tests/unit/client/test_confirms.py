@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from leveret.client.arrivals import Returned
 from leveret.client.confirms import Confirms
 from leveret.client.errors import Closed, Nacked, Unroutable
+from leveret.client.mandatory import Likeness
 
 
 @pytest.fixture
@@ -70,28 +71,83 @@ def test_any_order_of_confirms_settles_as_a_list_would(said: list[tuple[int, boo
     loop.close()
 
 
-def came_back(body: bytes) -> Returned:
-    return Returned(312, "NO_ROUTE", "", "key", b"\0\0", body)
+PLAIN = b"\0\0"
+
+
+def like(body: bytes, head: bytes = PLAIN) -> Likeness:
+    return b"\0\x03key", head, body
+
+
+def came_back(body: bytes, head: bytes = PLAIN) -> Returned:
+    return Returned(312, "NO_ROUTE", "", "key", head, body)
 
 
 def test_a_returned_message_is_the_oldest_open_one_like_it(confirms: Confirms) -> None:
     bodies = [b"x", b"y", b"x"]
-    futures = [confirms.add(("", "key", body)) for body in bodies]
-    assert confirms.returned(came_back(b"x"))
+    futures = [confirms.add(like(body)) for body in bodies]
+    confirms.returned(came_back(b"x"))
     assert fates(futures) == "u.."
     confirms.settle(1, multiple=False, is_taken=True)  # the confirm that follows a return
-    assert confirms.returned(came_back(b"x"))
+    confirms.returned(came_back(b"x"))
     confirms.settle(3, multiple=True, is_taken=True)
     assert fates(futures) == "uau"
-    assert not confirms.returned(came_back(b"y"))
+    confirms.returned(came_back(b"y"))
+    assert fates(futures) == "uau"
 
 
 def test_what_is_confirmed_cannot_come_back(confirms: Confirms) -> None:
-    futures = [confirms.add(("", "key", b"x")) for _ in range(3)]
+    futures = [confirms.add(like(b"x")) for _ in range(4)]
     confirms.settle(1, multiple=True, is_taken=True)
     confirms.settle(2, multiple=False, is_taken=True)
-    assert confirms.returned(came_back(b"x"))
-    assert fates(futures) == "aau"
+    confirms.settle(4, multiple=False, is_taken=True)
+    confirms.returned(came_back(b"x"))
+    confirms.returned(came_back(b"x"))
+    assert fates(futures) == "aaua"
+
+
+def test_a_returned_message_is_the_one_with_its_properties(confirms: Confirms) -> None:
+    """A headers exchange may know a queue for the one and none for the other."""
+    futures = [confirms.add(like(b"x", head)) for head in (b"green", b"red", b"blue")]
+    confirms.returned(came_back(b"x", b"red"))
+    assert fates(futures) == ".u."
+
+
+def test_a_message_whose_properties_the_broker_changed_is_not_taken_for_safe(confirms: Confirms) -> None:
+    futures = [confirms.add(like(body, b"mine")) for body in (b"x", b"y", b"y")]
+    confirms.returned(came_back(b"y", b"with a header of the broker's"))
+    assert fates(futures) == ".u."
+
+
+def test_who_gave_up_a_message_does_not_leave_its_return_to_the_next_one(confirms: Confirms) -> None:
+    given_up, waiting = confirms.add(like(b"x")), confirms.add(like(b"x"))
+    given_up.cancel()
+    confirms.returned(came_back(b"x"))
+    assert not waiting.done()
+
+
+@pytest.mark.parametrize("is_returned", [False, True], ids=["confirmed", "returned"])
+def test_many_mandatory_messages_cost_no_more_each_than_few(loop: asyncio.AbstractEventLoop, is_returned: bool) -> None:
+    """Each of them stands first as its turn comes: nobody walks over those that have gone."""
+    looks = 0
+
+    class Counted(Confirms):
+        __slots__ = ()
+
+        def _is_open(self, tag: int) -> bool:
+            nonlocal looks
+            looks += 1
+            return super()._is_open(tag)
+
+    confirms = Counted(loop)
+    futures = [confirms.add(like(b"x")) for _ in range(20_000)]
+    for tag in range(1, 20_001):
+        if is_returned:
+            confirms.returned(came_back(b"x"))
+        else:
+            confirms.settle(tag, multiple=True, is_taken=True)
+            assert len(confirms._mandatory) == 20_000 - tag
+    assert set(fates(futures)) == ({"u"} if is_returned else {"a"})
+    assert looks == (20_000 if is_returned else 0)
 
 
 def test_the_end_reaches_everybody(confirms: Confirms, loop: asyncio.AbstractEventLoop) -> None:

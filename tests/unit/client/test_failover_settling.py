@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from leveret.client.arrivals import Delivery
 from leveret.client.audit import MOST_QUEUES, Audit
 from leveret.client.settling import Settling
 from leveret.wire import methods as m
+from leveret.wire.fields import Table
 from leveret.wire.properties import Properties, encode_properties
 
 
@@ -26,10 +29,16 @@ class Wire:
         return written
 
     def comes(
-        self, tag: int, message_id: str | None, *, redelivered: bool = False, queue: str = "q"
+        self,
+        tag: int,
+        message_id: str | None,
+        *,
+        redelivered: bool = False,
+        queue: str = "q",
+        headers: Table | None = None,
     ) -> Delivery | None:
         """The delivery, if it is for the application."""
-        head = encode_properties(Properties(message_id=message_id))
+        head = encode_properties(Properties(message_id=message_id, headers=headers))
         delivery = Delivery(cast(Any, self), "c", tag, redelivered, "", queue, head, b"")
         return delivery if self.settling.is_new(delivery, queue, is_audited=True) else None
 
@@ -95,6 +104,60 @@ def test_a_message_that_was_sent_twice_is_acked_at_once() -> None:
     assert wire.said() == [m.BasicAck(1, False)]
     assert wire.comes(3, "a") is None
     assert wire.said() == [m.BasicAck(3, False)]
+
+
+@pytest.mark.parametrize(
+    ("requeue", "said"), [(None, m.BasicAck), (True, m.BasicNack), (False, m.BasicNack)], ids=["ack", "nack", "reject"]
+)
+def test_what_the_broker_took_back_is_settled_as_the_application_settles_what_it_has(
+    requeue: bool | None, said: type[m.Method]
+) -> None:
+    """x-consumer-timeout: the application is slow, not gone. Acked for it, the message would be lost if it fails."""
+    wire = Wire(Audit(10))
+    first = wire.given(1, "a")
+    assert wire.comes(2, "a", redelivered=True) is None
+    assert wire.said() == []
+    if requeue is None:
+        wire.settling.ack(first, multiple=False)
+    else:
+        wire.settling.refuse(first, multiple=False, requeue=requeue)
+    told = cast(list[Any], wire.said())
+    assert [(type(each), each.delivery_tag) for each in told] == [(said, 1), (said, 2)]
+    assert [getattr(each, "requeue", None) for each in told] == [requeue, requeue]
+
+
+def test_what_the_broker_took_back_twice_stands_in_by_its_last_delivery() -> None:
+    wire = Wire(Audit(10))
+    first = wire.given(1, "a")
+    for tag in (2, 3):
+        assert wire.comes(tag, "a", redelivered=True) is None
+    assert wire.said() == [m.BasicAck(2, False)], "it is not open any more, or one that was sent twice"
+    wire.settling.ack(first, multiple=False)
+    assert wire.said() == [m.BasicAck(1, False), m.BasicAck(3, False)]
+    wire.settling.ack(wire.given(4, "b"), multiple=True)
+    assert wire.said() == [m.BasicAck(4, True)], "nothing is left that would have to be spared"
+
+
+def test_what_the_broker_took_back_and_gave_to_another_channel_is_acked_there() -> None:
+    audit = Audit(10)
+    here, there = Wire(audit), Wire(audit)
+    first = here.given(1, "a")
+    assert there.comes(1, "a", redelivered=True) is None
+    there.settling.ack(there.given(2, "b"), multiple=True)
+    assert there.said() == [m.BasicAck(2, False)], "not what is in hand here"
+    here.settling.ack(first, multiple=False)
+    assert (here.said(), there.said()) == ([m.BasicAck(1, False)], [m.BasicAck(1, False)])
+
+
+def test_each_reader_of_a_stream_sees_each_message() -> None:
+    """It gives them the same message, and again to one who goes back."""
+    wire = Wire(Audit(10))
+    for tag in (1, 2):
+        delivery = wire.comes(tag, "a", headers={"x-stream-offset": 7})
+        assert delivery is not None
+        assert wire.comes(tag + 10, "a", headers={"x-stream-offset": 7}) is not None
+        wire.settling.ack(delivery.delivery_tag, multiple=False)
+    assert wire.said() == [m.BasicAck(1, False), m.BasicAck(2, False)]
 
 
 def test_the_same_id_in_another_queue_is_another_message() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from itertools import count
 from typing import Any, cast
 
@@ -232,3 +232,40 @@ def test_who_does_not_read_a_long_answer_is_given_up(monkeypatch: pytest.MonkeyP
 
     asyncio.run(answer())
     assert is_over
+
+
+# ---- what is asked in another way
+
+
+@pytest.mark.parametrize(("text", "truth"), [("", False), ("False", False), ("FALSE", False), ("True", True)])
+def test_flags_of_lists_are_taken_as_rabbitmq_takes_them(text: str, truth: bool) -> None:
+    given = asked(f"use_regex={text}&sort_reverse={text}")
+    assert (given.is_regex, given.is_reversed) == (truth, truth)
+
+
+def test_a_sort_by_a_path_without_end_is_refused() -> None:
+    assert asked("sort=" + ".".join("a" * 10)).sort == ("a",) * 10
+    with pytest.raises(BadRequest, match=r"'sort' has more than 10 parts"):
+        asked("sort=" + ".".join("a" * 11))
+    with pytest.raises(BadRequest, match=r"'sort' has more than 10 parts"):
+        asked("sort=" + "." * 30_000)
+
+
+def test_what_is_not_there_is_not_looked_into_any_further() -> None:
+    class Row(dict[str, Any]):
+        asked = 0
+
+        def get(self, name: str, default: Any = None) -> Any:
+            Row.asked += 1
+            return super().get(name, default)
+
+    class Path(tuple[str, ...]):
+        walked = 0
+
+        def __iter__(self) -> Iterator[str]:
+            for part in super().__iter__():
+                Path.walked += 1
+                yield part
+
+    assert listing._at(Row(), Path(("a", "b", "c", "d"))) is listing.MISSING
+    assert (Row.asked, Path.walked) == (1, 1)

@@ -15,7 +15,8 @@ from leveret.auth.users import User, Users
 from leveret.clock import FrozenClock
 from leveret.management import sessions as module
 from leveret.management.errors import BadRequest, NotLoggedIn, Refused
-from leveret.management.sessions import IDLE, LONGEST, MOST_OF_A_USER, Desk, Sessions, refuse_other_sites
+from leveret.management.origins import refuse_other_sites, refuse_unless_own_page
+from leveret.management.sessions import IDLE, LONGEST, MOST_OF_A_USER, Desk, Sessions
 
 HOST = "broker.example:15672"
 
@@ -253,6 +254,7 @@ def test_a_user_of_this_machine_only_takes_its_cookie_nowhere(desk: Desk) -> Non
 )
 def test_s4_72_our_own_page_may_change_things(desk: Desk, headers: dict[str, str]) -> None:
     cookie = log_in(desk).partition(";")[0]
+    refuse_unless_own_page(request_of("POST", **headers))
     refuse_other_sites(request_of("POST", **headers))
     assert desk.user_of(request_of("DELETE", cookie=cookie, **headers)) is not None
 

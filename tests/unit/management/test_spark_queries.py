@@ -61,3 +61,23 @@ def test_the_one_that_was_silent_for_longest_makes_place(monkeypatch: pytest.Mon
     for name in ("a", "b", "c", "a", "d"):
         kept.note("ann", {"id": name})
     assert ids(kept) == ["c", "a", "d"]
+
+
+def test_a_user_who_tells_of_too_many_loses_its_own_oldest_and_nobody_else_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spark_queries, "MOST_OF_A_USER", 2)
+    kept = SparkQueries(FrozenClock())
+    kept.note("bob", {"id": "first"})
+    for name in ("a", "b", "a", "c"):
+        kept.note("ann", {"id": name})
+    assert ids(kept) == ["first", "a", "c"]
+
+
+def test_who_fills_the_place_of_all_makes_place_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_queries, "MOST_QUERIES", 3)
+    kept = SparkQueries(FrozenClock())
+    kept.note("bob", {"id": "first"})
+    for name in ("a", "b", "c"):
+        kept.note("ann", {"id": name})
+    assert ids(kept) == ["first", "b", "c"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self
 
 from leveret.client.errors import Closed
 from leveret.client.jms import browser as core_browser
@@ -34,6 +35,12 @@ class Closing:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def close_on_the_loop(session: Session, work: Coroutine[Any, Any, None]) -> None:
+    """Closing is no error where it is closed already, with its connection."""
+    with suppress(Closed):
+        session.call(work)
 
 
 class _Deleting:
@@ -93,7 +100,7 @@ class Producer(Closing, core_producer.Producer):
         self._session.call(work)
 
     def close(self) -> None:  # type: ignore[override]
-        self._session.call(core_producer.Producer.close(self))
+        close_on_the_loop(self._session, core_producer.Producer.close(self))
 
 
 class MessageConsumer(Closing):
@@ -129,6 +136,8 @@ class MessageConsumer(Closing):
             if listener is None:
                 self.core.listener = None
             else:
+                self.core.refuse_closed()
+                session.begin_thread()
                 self.core.listener = lambda message: session.run_listener(listener, message)
 
         self.session.call(listen())
@@ -137,7 +146,7 @@ class MessageConsumer(Closing):
     def close(self) -> None:
         """What came and was not consumed goes back to the queue. A listener that runs is waited for."""
         self.session.refuse_listener()
-        self.session.call(self.core.close())
+        close_on_the_loop(self.session, self.core.close())
 
     def __iter__(self) -> Iterator[Message]:
         """Until the consumer is closed."""
@@ -171,7 +180,7 @@ class QueueBrowser(Closing):
             yield message
 
     def close(self) -> None:
-        self._session.call(self._core.close())
+        close_on_the_loop(self._session, self._core.close())
 
 
 class Requestor(Closing):
@@ -184,4 +193,4 @@ class Requestor(Closing):
         return self._session.call(self._core.request(message, timeout))
 
     def close(self) -> None:
-        self._session.call(self._core.close())
+        close_on_the_loop(self._session, self._core.close())

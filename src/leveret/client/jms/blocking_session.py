@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
-from leveret.client.errors import Closed
 from leveret.client.jms import session as core_session
 from leveret.client.jms.ack_modes import AckListener, AckMode
 from leveret.client.jms.blocking_ends import (
@@ -21,9 +18,12 @@ from leveret.client.jms.blocking_ends import (
     Requestor,
     TemporaryQueue,
     TemporaryTopic,
+    close_on_the_loop,
 )
 from leveret.client.jms.destinations import Destination, Queue, Topic
 from leveret.client.jms.errors import IllegalState
+from leveret.client.jms.listener_thread import ListenerThread
+from leveret.client.jms.listening import NotCalled
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
 from leveret.client.loop_thread import LoopThread
 
@@ -34,7 +34,8 @@ class Session(Closing):
     def __init__(self, core: core_session.Session, loop_thread: LoopThread) -> None:
         self.core = core
         self._loop_thread = loop_thread
-        self._thread: ThreadPoolExecutor | None = None  # of the listeners
+        self._thread: ListenerThread | None = None
+        self._threading = threading.Lock()
         self._thread_id: int | None = None
 
     @property
@@ -64,8 +65,13 @@ class Session(Closing):
         """In the thread of the session, until it has returned."""
         message.acknowledged_by(self)
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "leveret-session")
-        await asyncio.wrap_future(self._thread.submit(self._listen, listener, message))
+            raise NotCalled("the session has no thread")
+        await self._thread.call(partial(self._listen, listener, message))
+
+    def begin_thread(self) -> None:
+        with self._threading:
+            if self._thread is None:
+                self._thread = ListenerThread()
 
     def _listen(self, listener: Listener, message: Message) -> None:
         self._thread_id = threading.get_ident()
@@ -83,8 +89,10 @@ class Session(Closing):
             )
 
     def end_thread(self) -> None:
-        if self._thread is not None:
-            self._thread.shutdown()
+        with self._threading:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.end()
 
     # ---- what it makes
 
@@ -173,6 +181,5 @@ class Session(Closing):
 
     def close(self) -> None:
         self.refuse_listener()
-        with suppress(Closed):  # with its connection
-            self.call(self.core.close())
+        close_on_the_loop(self, self.core.close())
         self.end_thread()

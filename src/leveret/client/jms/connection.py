@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Self
 
+from leveret.client.connection import CLOSE_SECONDS, Happening
 from leveret.client.connection import Connection as AmqpConnection
-from leveret.client.connection import Happening
 from leveret.client.errors import Closed
 from leveret.client.jms.ack_modes import AckMode
 from leveret.client.jms.errors import IllegalState
@@ -33,6 +34,9 @@ class Connection:
         self.is_started = False
         self.is_closed = False
         self._sessions: list[Session] = []
+        self._is_over = False  # nobody is told anything any more
+        self._close_by: float | None = None  # when the broker has had its time to answer
+        self._last_words: set[asyncio.Task[None]] = set()  # that it has not answered
         self._told: Exception | None = None  # what ends the connection ends each session
         client.listeners.append(self._happened)
 
@@ -87,29 +91,51 @@ class Connection:
         if self.is_closed:
             return
         self.is_closed = True
+        self._close_by = asyncio.get_running_loop().time() + CLOSE_SECONDS
         try:
             for session in list(self._sessions):
                 await session.close()
-            if not self.client.is_closed:
-                await self.registrar.close()
         finally:
+            self._is_over = True
             await self.client.close()
+            if self._last_words:
+                await asyncio.wait(self._last_words, timeout=CLOSE_SECONDS)
+
+    async def in_time(self, last_words: Coroutine[Any, Any, None]) -> None:
+        """Who closes something waits for what is said to the broker, but not for ever. What a broker that is away has
+        not heard by then it hears when it is back."""
+        saying = asyncio.ensure_future(last_words)
+        self._last_words.add(saying)
+        saying.add_done_callback(self._said)
+        left = CLOSE_SECONDS if self._close_by is None else self._close_by - asyncio.get_running_loop().time()
+        await asyncio.wait([saying], timeout=max(left, 0))
+        if saying.done():
+            saying.result()
+
+    def _said(self, saying: asyncio.Task[None]) -> None:
+        self._last_words.discard(saying)
+        if not saying.cancelled():
+            saying.exception()  # perhaps nobody has waited so long
 
     def refuse_closed(self) -> None:
         if self.is_closed:
             raise IllegalState("the connection is closed")
 
     def _happened(self, happening: Happening) -> None:
-        if happening.kind != "lost" or happening.problem is None:
+        sessions = list(self._sessions)
+        if happening.kind == "reconnected":
+            for session in sessions:
+                session.restored()
+        elif happening.kind != "lost" or happening.problem is None:
             return
-        if self.client.is_closed:
-            self.trouble(happening.problem)
-        else:
-            for session in list(self._sessions):
+        elif not self.client.is_closed:
+            for session in sessions:
                 session.interrupted()
+        elif not self.is_closed:
+            self.trouble(happening.problem)
 
     def trouble(self, problem: Exception) -> None:
-        if self.is_closed or problem is self._told or isinstance(problem, Closed):
+        if self._is_over or problem is self._told or isinstance(problem, Closed):
             return
         self._told = problem
         if self.exception_listener is not None:

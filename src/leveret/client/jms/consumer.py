@@ -12,10 +12,9 @@ Either the application asks, by ``receive``, or it has a ``listener``, which the
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from leveret.client.arrivals import Delivery
@@ -23,18 +22,18 @@ from leveret.client.errors import Closed
 from leveret.client.jms.ack_modes import AckMode, AckType
 from leveret.client.jms.delivered import Dispatched, Verdict
 from leveret.client.jms.errors import IllegalState
+from leveret.client.jms.listening import Listener, Listening, NotCalled
 from leveret.client.jms.messages import Message, received
 from leveret.client.jms.once import Once
 from leveret.client.jms.redelivery import RedeliveryPolicy
 from leveret.client.jms.retries import Retries
 from leveret.client.jms.subscription import Pull, Push
 from leveret.client.jms.topics import Source
-from leveret.errors import AmqpError
+from leveret.errors import LeveretError
 
 if TYPE_CHECKING:
     from leveret.client.jms.session import Session
 
-Listener = Callable[[Message], Awaitable[None] | None]
 PERSISTENT = 2
 log = logging.getLogger("leveret.client.jms")
 
@@ -54,8 +53,8 @@ class MessageConsumer:
         self._receives = False  # receive() was called
         self.is_receiving = False
         self._news: asyncio.Future[None] | None = None
-        self._serving: asyncio.Task[object] | None = None  # the listener runs in it
-        self._served: asyncio.Future[None] | None = None  # for who waits until it has returned
+        self._setback: Exception | None = None  # for the receive() that waits; the next one tries again
+        self._listening = Listening()
         self._closing = Once(self._close)
         self._retries = Retries(policy, session.connection.clock, self._put_first, self._go_on)
 
@@ -110,6 +109,7 @@ class MessageConsumer:
 
     def _begin_receive(self) -> None:
         self.refuse_closed()
+        self._setback = None
         if self._listener is not None:
             raise IllegalState(f"{self} has a listener: receive() and a listener exclude each other")
         if self.is_receiving:
@@ -127,7 +127,10 @@ class MessageConsumer:
         """What is there once the broker has said what is under way."""
         if self.may_ask or not asks:
             await self.subscription.settle_request(asks=asks)
-        return self._next_message()
+        message = self._next_message()
+        if message is None:
+            self._refuse_ended()
+        return message
 
     def _next_message(self) -> Message | None:
         self.session.move()
@@ -173,39 +176,34 @@ class MessageConsumer:
         message = None if entry is None else self._message_of(entry)
         if entry is None or message is None or self._listener is None:
             return
-        self._serving = asyncio.current_task()
         try:
-            outcome = self._listener(message)
-            if outcome is not None and inspect.isawaitable(outcome):
-                await outcome
-        except asyncio.CancelledError as problem:
-            if self._serving is not None and self._serving.cancelling():
-                raise
-            self._failed(entry, problem)  # what was cancelled is something that the listener waited for
-        except Exception as problem:  # noqa: BLE001 - whatever the application raises
-            self._failed(entry, problem)
-        else:
-            self._consumed(entry)
+            problem = await self._listening.call(self._listener, message)
+            if problem is None:
+                self._consumed(entry)
+            elif isinstance(problem, NotCalled):
+                self._not_called(entry, problem)
+            else:
+                self._failed(entry, problem)
         finally:
-            self._serving = None
-            if self._served is not None:
-                self._served.set_result(None)
-                self._served = None
             if self.is_closed:
                 self.session.forget(self)
 
-    async def _listener_done(self) -> None:
-        """Unless it is the listener that asks."""
-        if self._serving is not None and self._serving is not asyncio.current_task():
-            self._served = self._served or asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._served)
-
     def _failed(self, entry: Dispatched, problem: BaseException) -> None:
         log.warning("the listener of %s failed: %r", self, problem)
-        if self.session.is_closed or self.session.ack_mode in (AckMode.SESSION_TRANSACTED, AckMode.CLIENT):
-            return  # the next one: what becomes of all of them is the application's to say
+        if self.session.is_closed:
+            return
+        if self.session.ack_mode in (AckMode.SESSION_TRANSACTED, AckMode.CLIENT):
+            self.subscription.consumed()  # the next one: what becomes of all of them is the application's to say
+            return
         self.session.acknowledge_lazy(self)
         self.roll_back([entry])
+
+    def _not_called(self, entry: Dispatched, problem: NotCalled) -> None:
+        """It is as if it had just come; no other is handed over."""
+        log.warning("the listener of %s cannot be called: %s", self, problem)
+        self._listener = None
+        self.forget([entry])
+        self._put_first([entry])
 
     # ---- the way to the application
 
@@ -223,7 +221,8 @@ class MessageConsumer:
         connection, line = self.session.connection, self.unconsumed
         while line and connection.is_started and not self._retries.is_pausing and not self.is_closed:
             entry = line.popleft()
-            if entry.is_settled:
+            if entry.is_settled or self.session.is_void(entry):
+                self.session.forget_void([entry])
                 continue
             try:
                 if entry.is_expired(connection.clock):
@@ -232,7 +231,7 @@ class MessageConsumer:
                 if self.source.filters and not self.source.wants(entry.delivery):
                     self._settle_unseen(entry, Verdict.ACK, AckType.UNMATCHED)
                     continue
-            except AmqpError:  # its headers cannot be read: nobody will ever be able to
+            except LeveretError:  # its headers cannot be read: nobody will ever be able to
                 self._settle_unseen(entry, Verdict.REJECT, AckType.POISON)
                 continue
             return entry
@@ -252,7 +251,7 @@ class MessageConsumer:
         self.delivered[entry.delivery] = entry
         try:
             return received(entry.delivery, self.session, entry.redeliveries, self.source.destination)
-        except AmqpError:
+        except LeveretError:
             del self.delivered[entry.delivery]
             self._settle_unseen(entry, Verdict.REJECT, AckType.POISON)
             return None
@@ -320,6 +319,7 @@ class MessageConsumer:
         self.session.forget_void([*self.unconsumed, *self._retries.away])
         self._retries.forget_settled()
         self.unconsumed = deque(entry for entry in self.unconsumed if not entry.is_settled)
+        self.subscription.interrupted()
 
     # ---- its end
 
@@ -329,7 +329,10 @@ class MessageConsumer:
 
     async def _close(self) -> None:
         self.end(None)
-        await self._listener_done()
+        await self._listening.done()
+        await self.session.connection.in_time(self._leave())
+
+    async def _leave(self) -> None:
         await self.subscription.close()
         self.session.acknowledge_lazy(self)
         waiting = [*self._retries.away, *self.unconsumed, *self.session.take_waiting(self)]
@@ -349,6 +352,13 @@ class MessageConsumer:
     def cancelled(self, problem: Exception | None) -> None:
         """Nothing more will come. What has come can be taken."""
         self.problem = self.problem or problem
+        if problem is not None:
+            self.source.release()
+        self.wake()
+
+    def set_back(self, problem: Exception) -> None:
+        """What it asked for cannot be had now."""
+        self._setback = problem
         self.wake()
 
     def refuse_closed(self) -> None:
@@ -356,8 +366,10 @@ class MessageConsumer:
             raise IllegalState(f"{self} is closed")
 
     def _refuse_ended(self) -> None:
-        if self.problem is not None:
-            raise self.problem
+        setback, self._setback = self._setback, None
+        problem = self.problem or setback
+        if problem is not None:
+            raise problem
 
     def __str__(self) -> str:
         return f"consumer of queue '{self.source.queue}'"

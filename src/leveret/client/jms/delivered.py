@@ -28,12 +28,21 @@ class Verdict(Enum):
     GIVE_BACK = "for somebody else"
 
 
+class Window:
+    """The prefetch of one AMQP consumer, of which so many messages are ``held``: not settled."""
+
+    __slots__ = ("held",)
+
+    def __init__(self) -> None:
+        self.held = 0
+
+
 class Dispatched:
-    """A message on its way to a consumer, or with the application. ``window`` is the subscription that brought it."""
+    """A message on its way to a consumer, or with the application. ``window`` is the one that it uses up, if any."""
 
     __slots__ = ("arrived", "consumer", "delivery", "is_consumed", "is_settled", "life", "redeliveries", "window")
 
-    def __init__(self, consumer: MessageConsumer, delivery: Delivery, arrived: float, window: int) -> None:
+    def __init__(self, consumer: MessageConsumer, delivery: Delivery, arrived: float, window: Window | None) -> None:
         self.consumer = consumer
         self.delivery = delivery
         self.arrived = arrived
@@ -64,6 +73,10 @@ class Outstanding:
 
     def add(self, entry: Dispatched) -> None:
         self._line.append(entry)
+
+    def of(self, consumer: MessageConsumer) -> list[Dispatched]:
+        """What it has, in the order of arrival."""
+        return [entry for entry in self._line if entry.consumer is consumer and not entry.is_settled]
 
     def take_back(self, entries: Iterable[Dispatched]) -> list[Dispatched]:
         """It was not to be: they are as open as before. Those that were settled."""

@@ -188,8 +188,11 @@ def destination_named(name: str) -> Queue | Topic:
     return Topic(name) if name.startswith(TOPIC_PREFIX) else Queue(name)
 
 
-def named_in_reply_to(name: str) -> Destination:
-    """The place for answers that a message names. A plain name is a queue, as all clients of AMQP have it."""
+def named_in_reply_to(name: str) -> Destination | None:
+    """The place for answers that a message names, if it does. A plain name is a queue, as all clients of AMQP have
+    it."""
+    if name in ("", TOPIC_PREFIX, QUEUE_PREFIX):
+        return None
     if name.startswith(TOPIC_PREFIX):
         return Topic.exactly(name.removeprefix(TOPIC_PREFIX))
     queue = Queue.exactly(name.removeprefix(QUEUE_PREFIX))

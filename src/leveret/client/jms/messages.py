@@ -188,7 +188,7 @@ class Message:
         self.delivery = delivery
         self.message_id = found.message_id or ""
         self.correlation_id = found.correlation_id or ""
-        self.reply_to = named_in_reply_to(found.reply_to) if found.reply_to else None
+        self.reply_to = named_in_reply_to(found.reply_to or "")
         self.delivery_mode = PERSISTENT if found.delivery_mode == PERSISTENT else NON_PERSISTENT
         self.priority = USUAL_PRIORITY if found.priority is None else found.priority
         self.type = found.type or ""

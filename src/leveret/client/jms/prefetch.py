@@ -39,3 +39,12 @@ class PrefetchPolicy:
 def refuse_wrong_prefetch(prefetch: int, name: str = "prefetch") -> None:
     if not 0 <= prefetch <= LARGEST_PREFETCH:
         raise IllegalState(f"{name} must be from 0 to {LARGEST_PREFETCH}: {prefetch}")
+
+
+def refuse_exclusive_pull(destination: Destination, prefetch: int) -> None:
+    """A pull is a consumer only while it waits: between two of them the broker would serve others."""
+    if destination.is_exclusive and not prefetch:
+        raise IllegalState(
+            f"consumer.exclusive of '{destination.name}' needs a prefetch of at least 1: with 0 there is no consumer "
+            "between two calls of receive()"
+        )

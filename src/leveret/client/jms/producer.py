@@ -6,7 +6,8 @@ without waiting (``Sending.is_async``) is told by the connection's exception lis
 over the session's channel: sends and acks take effect together at its commit.
 
 Messages for queues are mandatory. A queue that was deleted after its first use is declared again, and the message sent
-once more; if it still has nowhere to go, that is an error and not a silent loss.
+once more, in a transaction right after its commit; if it still has nowhere to go, that is an error and not a silent
+loss.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from uuid import uuid4
 
 from leveret.client.arrivals import Returned
 from leveret.client.channel import Channel
-from leveret.client.connection import Connection
-from leveret.client.errors import Unroutable
+from leveret.client.connection import CLOSE_SECONDS, Connection
+from leveret.client.errors import TransactionRolledBack, Unroutable
 from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination, MessageFormatError, Unsupported
 from leveret.client.jms.messages import NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, USUAL_PRIORITY, Message
@@ -92,6 +93,7 @@ class Outgoing:
         self._confirmed: Channel | None = None
         self._opening = asyncio.Lock()
         self._returned: list[Returned] = []
+        self._sent_to: dict[str, Destination] = {}  # queues of the open transaction, by their names
         self._is_closed = False
         if transacted_channel is not None:
             transacted_channel.on_return = self._returned.append
@@ -164,6 +166,8 @@ class Outgoing:
         exchange, key, is_mandatory = self._route(destination)
         await self.registrar.prepare(destination)
         channel = await self._channel()
+        if is_mandatory and self._transacted is not None:
+            self._sent_to[key] = destination
         try:
             await channel.publish(body, exchange, key, properties, mandatory=is_mandatory)
         except FrameError as problem:
@@ -181,33 +185,76 @@ class Outgoing:
         async with self._opening:
             if self._confirmed is None or self._confirmed.is_closed:
                 channel = await self._connection.channel()
-                await channel.confirm_select()
+                try:
+                    await channel.confirm_select()
+                except BaseException:
+                    channel.run(channel.close())  # nobody has it
+                    raise
                 self._confirmed = channel
             return self._confirmed
 
-    def raise_returned(self) -> None:
-        """After a commit: an error if there was a message in it that no queue took."""
-        if self._returned:
-            first, count = self._returned[0], len(self._returned)
-            self._forget(self._returned)
+    async def send_returned_again(self) -> None:
+        """After a commit: the queues of what came back were deleted after their first use. What came back twice has
+        nowhere to go."""
+        again: list[Returned] = []
+        lost: list[Returned] = []
+        for message in self._returned:
+            place = self._sent_to.get(message.routing_key)
+            (again if place is not None and self.registrar.can_declare(place) else lost).append(message)
+        self.forget_returned()
+        while again:
+            try:
+                await self._commit_once_more(again)
+                break
+            except TransactionRolledBack:  # what belonged to it is committed: only this is left to do
+                continue
+        lost += self._returned
+        self.forget_returned()
+        self._sent_to.clear()
+        if lost:
             raise InvalidDestination(
-                f"{count} of the messages that were committed found no queue, the first for '{first.routing_key}': "
-                "it was deleted; everything else is committed"
-            ) from Unroutable(first)
+                f"{len(lost)} of the messages that were committed found no queue, the first for "
+                f"'{lost[0].routing_key}': it was deleted; everything else is committed"
+            ) from Unroutable(lost[0])
+
+    async def _commit_once_more(self, messages: list[Returned]) -> None:
+        assert self._transacted is not None
+        for message in messages:
+            await self._publish(message.body, self._sent_to[message.routing_key], message.properties)
+        await self._transacted.commit()
 
     def forget_returned(self) -> None:
-        """After a rollback."""
-        self._forget(self._returned)
-
-    def _forget(self, returned: list[Returned]) -> None:
-        for message in returned:
+        for message in self._returned:
             self.registrar.forget(Queue.exactly(message.routing_key))
-        returned.clear()
+        self._returned.clear()
+
+    def rolled_back(self) -> None:
+        """Nothing of it was sent."""
+        self.forget_returned()
+        self._sent_to.clear()
+
+    # ---- its end
+
+    async def finish(self) -> None:
+        """Nothing more is sent. What nobody waits for is waited for here, as long as the broker goes on confirming."""
+        self._is_closed = True
+        while self._ahead:
+            done, late = await asyncio.wait(self._ahead, timeout=CLOSE_SECONDS)
+            if not done:
+                self._tell_unconfirmed(len(late))
+                break
+
+    def _tell_unconfirmed(self, count: int) -> None:
+        if self._trouble is not None:
+            self._trouble(
+                TimeoutError(
+                    f"the broker has not confirmed {count} messages that were sent without waiting: their session is "
+                    f"closed, and has waited for {CLOSE_SECONDS:g} s; it may have them or not"
+                )
+            )
 
     async def close(self) -> None:
         self._is_closed = True
-        while self._ahead:
-            await asyncio.wait(self._ahead)
         if self._confirmed is not None:
             await self._confirmed.close()
 

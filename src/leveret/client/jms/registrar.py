@@ -35,6 +35,7 @@ class Registrar:
         self._ready: set[Destination] = set()  # queues that we have declared
         self._has_topics = self.layout.topic_exchange == Layout().topic_exchange  # the exchange is there
         self._temporary: set[Destination] = set()
+        self._claimed: set[str] = set()  # queues of durable subscriptions that have their consumer
         self._channel: Channel | None = None
         self._turn = asyncio.Lock()  # one at a time: each needs the channel as it expects it
 
@@ -59,9 +60,12 @@ class Registrar:
             if not self._has_topics:
                 await self._declare_topics()
                 self._has_topics = True
-        elif destination.is_ours and self.layout.declares_queues and destination not in self._ready:
+        elif self.can_declare(destination) and destination not in self._ready:
             await self._declare(destination.name)
             self._ready.add(destination)
+
+    def can_declare(self, destination: Destination) -> bool:
+        return isinstance(destination, Queue) and destination.is_ours and self.layout.declares_queues
 
     def forget(self, destination: Destination) -> None:
         """It was not there: the next use declares it again."""
@@ -141,7 +145,19 @@ class Registrar:
         if is_for_one and known.consumer_count:
             raise IllegalState(f"'{queue}' has a consumer already, and is for one: close that first")
 
-    # ---- exclusive queues of subscriptions
+    # ---- queues of subscriptions
+
+    def claim(self, queue: str) -> None:
+        """For one consumer. One that pulls is none to the broker while it does not wait."""
+        if queue in self._claimed:
+            raise IllegalState(f"'{queue}' has a consumer already, and is for one: close that first")
+        self._claimed.add(queue)
+
+    def release(self, queue: str) -> None:
+        self._claimed.discard(queue)
+
+    def is_claimed(self, queue: str) -> bool:
+        return queue in self._claimed
 
     async def subscription_queue(self, topic: Topic, binding: Table) -> str:
         name = f"subscription-{uuid4().hex}"

@@ -51,7 +51,8 @@ class Requestor:
     async def request(self, message: Message, timeout: float | None = None) -> Message:
         """The answer. TimeoutError if none came within ``timeout`` seconds; one that comes later is dropped. The
         request does not outlive the wait for its answer."""
-        channel = await self._open()
+        if self.is_closed:
+            raise IllegalState(f"the requestor of queue '{self.queue.name}' is closed")
         identity = uuid4().hex
         message.message_id = f"ID:{identity}"
         message.correlation_id = identity
@@ -63,7 +64,7 @@ class Requestor:
         self._waiting[identity] = answer
         try:
             async with asyncio.timeout(timeout):
-                await self._ask(channel, message, timeout or 0)
+                await self._ask(await self._open(), message, timeout or 0)
                 return await answer
         except TimeoutError:
             raise TimeoutError(
@@ -83,17 +84,22 @@ class Requestor:
             raise InvalidDestination(f"queue '{self.queue.name}' is not there: {problem}") from problem
 
     async def _open(self) -> Channel:
-        if self.is_closed:
-            raise IllegalState(f"the requestor of queue '{self.queue.name}' is closed")
         await self._registrar.prepare(self.queue)
         async with self._opening:
             if self._channel is None or self._channel.is_closed:
-                channel = await self._connection.channel()
-                await channel.consume(REPLY_TO, self._answered, no_ack=True)
-                await channel.confirm_select()
-                channel.on_close = self._lost
-                self._channel = channel
+                self._channel = await self._opened()
             return self._channel
+
+    async def _opened(self) -> Channel:
+        channel = await self._connection.channel()
+        try:
+            await channel.consume(REPLY_TO, self._answered, no_ack=True)
+            await channel.confirm_select()
+        except BaseException:
+            channel.run(channel.close())  # nobody has it
+            raise
+        channel.on_close = self._lost
+        return channel
 
     def _answered(self, delivery: Delivery) -> None:
         waiting = self._waiting.get(delivery.properties.correlation_id or "")

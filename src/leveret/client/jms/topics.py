@@ -37,7 +37,8 @@ class Source:
     exclusive: bool = False
     selector: Selector | None = None  # that the client has to see to
     without_origin: str = ""  # whose messages the client has to leave out
-    registrar: Registrar | None = None  # who deletes the queue when the consumer is closed
+    registrar: Registrar | None = None  # of a subscription: who has made it
+    is_durable: bool = False
 
     @property
     def filters(self) -> bool:
@@ -51,9 +52,16 @@ class Source:
 
     async def close(self) -> None:
         """The consumer is closed: a subscription that is not durable ends."""
-        if self.registrar is not None and not self.registrar.connection.is_closed:
-            async with self.registrar.channel() as channel:
+        self.release()
+        registrar = self.registrar
+        if registrar is not None and not self.is_durable and not registrar.connection.is_closed:
+            async with registrar.channel() as channel:
                 await channel.delete_queue(self.queue)
+
+    def release(self) -> None:
+        """A durable subscription may have another consumer."""
+        if self.registrar is not None and self.is_durable:
+            self.registrar.release(self.queue)
 
 
 async def open_source(
@@ -80,7 +88,11 @@ async def open_source(
     if destination.consumer_priority is not None:
         source.arguments["x-priority"] = destination.consumer_priority
     source.exclusive = source.exclusive or destination.is_exclusive
-    await registrar.refuse_unusable(source.queue, is_for_one=source.exclusive)
+    try:
+        await registrar.refuse_unusable(source.queue, is_for_one=source.exclusive)
+    except BaseException:
+        source.release()
+        raise
     return source
 
 
@@ -94,6 +106,8 @@ async def unsubscribe(registrar: Registrar, name: str) -> None:
         raise InvalidDestination(
             f"client '{registrar.client_id}' has no durable subscription '{name}' to end"
         ) from None
+    if registrar.is_claimed(queue):
+        raise _in_use(registrar, name)
     await _delete_unused(registrar, queue, name)
 
 
@@ -139,8 +153,16 @@ async def _subscribed(
         queue = await registrar.subscription_queue(topic, binding)
         return Source(queue, topic, selector=selector, without_origin=origin, registrar=registrar)
     terms = (topic.key, selector.text if selector else "", str(without_local), str(binding.get(X_SELECTOR, "")))
-    queue = await _durable(registrar, topic, name, binding, terms)
-    return Source(queue, topic, exclusive=True, selector=selector, without_origin=origin)
+    queue = durable_queue(registrar, name)
+    registrar.claim(queue)
+    try:
+        await _make_durable(registrar, queue, topic, name, binding, terms)
+    except BaseException:
+        registrar.release(queue)
+        raise
+    return Source(
+        queue, topic, exclusive=True, selector=selector, without_origin=origin, registrar=registrar, is_durable=True
+    )
 
 
 def _condition(selector: Selector | None, origin: str) -> str:
@@ -151,15 +173,17 @@ def _condition(selector: Selector | None, origin: str) -> str:
     return f"{foreign} AND ({selector.text})" if foreign else selector.text
 
 
-async def _durable(registrar: Registrar, topic: Topic, name: str, binding: Table, terms: tuple[str, ...]) -> str:
-    queue = durable_queue(registrar, name)
+async def _make_durable(
+    registrar: Registrar, queue: str, topic: Topic, name: str, binding: Table, terms: tuple[str, ...]
+) -> None:
+    """Unless it is there."""
     exchange = registrar.layout.topic_exchange
     mark = f"{queue[:180]}:{sha256(repr((exchange, *terms)).encode()).hexdigest()[:32]}"
     await registrar.prepare(topic)
     try:
         async with registrar.channel() as channel:
             await channel.declare_exchange(mark, "fanout", passive=True)
-        return queue
+        return
     except NotFound:
         await _delete_unused(registrar, queue, name)
     async with registrar.channel() as channel:
@@ -167,7 +191,6 @@ async def _durable(registrar: Registrar, topic: Topic, name: str, binding: Table
         await channel.bind_queue(queue, exchange, topic.key, dict(binding))
         await channel.declare_exchange(mark, "fanout", durable=True, auto_delete=True, internal=True)
         await channel.bind_queue(queue, mark)
-    return queue
 
 
 async def _delete_unused(registrar: Registrar, queue: str, name: str) -> None:
@@ -175,7 +198,11 @@ async def _delete_unused(registrar: Registrar, queue: str, name: str) -> None:
         async with registrar.channel() as channel:
             await channel.delete_queue(queue, if_unused=True)
     except PreconditionFailed:
-        raise IllegalState(
-            f"durable subscription '{name}' of client '{registrar.client_id}' has a consumer: close it before the "
-            "subscription is changed or ended"
-        ) from None
+        raise _in_use(registrar, name) from None
+
+
+def _in_use(registrar: Registrar, name: str) -> IllegalState:
+    return IllegalState(
+        f"durable subscription '{name}' of client '{registrar.client_id}' has a consumer: close it before the "
+        "subscription is changed or ended"
+    )

@@ -40,7 +40,7 @@ class Line:
 
     def _entry(self, tag: int, head: bytes = b"\0\0") -> Dispatched:
         delivery = Delivery(cast(Any, self.wire), "consumer", tag, False, "", "q", head, b"")
-        entry = Dispatched(cast(Any, None), delivery, 0.0, 1)
+        entry = Dispatched(cast(Any, None), delivery, 0.0, None)
         self.wire.held.add(tag)
         self.outstanding.add(entry)
         return entry

@@ -65,5 +65,6 @@ def test_where_messages_go() -> None:
 def test_a_place_for_answers_is_named_by_kind() -> None:
     assert named_in_reply_to(Topic("a.b").reply_name) == Topic("a.b")
     assert named_in_reply_to(Queue("a.b").reply_name) == Queue("a.b")
+    assert [named_in_reply_to(name) for name in ("", "topic://", "queue://")] == [None, None, None]
     assert Queue("a") != Topic("a")
     assert len({Queue("a"), Queue("a?consumer.prefetchSize=1"), Topic("a")}) == 2

@@ -12,7 +12,7 @@ from tests.support.hand_clock import HandClock
 
 
 def entry(tag: int, redeliveries: int) -> Dispatched:
-    made = Dispatched(cast(Any, None), Delivery(cast(Any, None), "", tag, False, "", "q", b"", b""), 0.0, 1)
+    made = Dispatched(cast(Any, None), Delivery(cast(Any, None), "", tag, False, "", "q", b"", b""), 0.0, None)
     made.redeliveries = redeliveries
     return made
 

@@ -1,0 +1,211 @@
+"""What a session says to its broker about messages: acks and their like, at once or with a transaction.
+
+In a transacted session sends and acks are kept back by the broker until ``commit`` (tx.* of AMQP). Acks are told only
+then. All that must be settled besides, such as a poisonous or an expired message, waits *aside*: it is told with the
+next commit, or in a little transaction of its own after a rollback.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from leveret.client.channel import Channel
+from leveret.client.errors import TransactionRolledBack
+from leveret.client.jms.ack_modes import AckEvent, AckListener, AckMode, AckType
+from leveret.client.jms.creations import Creations
+from leveret.client.jms.delivered import Dispatched, Outstanding, Verdict
+from leveret.client.jms.errors import IllegalState
+from leveret.client.jms.messages import Message
+
+if TYPE_CHECKING:
+    from leveret.client.jms.connection import Connection
+    from leveret.client.jms.consumer import MessageConsumer
+
+log = logging.getLogger("leveret.client.jms")
+Aside = list[tuple[list[Dispatched], Verdict]]
+
+
+class Acknowledging(Creations):
+    def __init__(self, connection: Connection, channel: Channel, ack_mode: AckMode) -> None:
+        super().__init__(connection, channel if ack_mode is AckMode.SESSION_TRANSACTED else None)
+        self.channel = channel
+        self.ack_mode = ack_mode
+        self.ack_listeners: list[AckListener] = []
+        self._consumers: list[MessageConsumer] = []
+        self._outstanding = Outstanding()
+        self._aside: Aside = []  # to be told when the transaction ends
+        self._seen_life = 0  # of the connection below, which may come back after a loss
+
+    @property
+    def is_transacted(self) -> bool:
+        return self.ack_mode is AckMode.SESSION_TRANSACTED
+
+    @property
+    def life(self) -> int:
+        """How often the connection below was lost."""
+        return getattr(self.channel, "life", 0)
+
+    @property
+    def holds(self) -> bool:
+        """Whether messages stay unacked after the application had them, until it says more."""
+        return self.ack_mode not in (AckMode.AUTO, AckMode.DUPS_OK)
+
+    # ---- acknowledging
+
+    def acknowledge(self, message: Message | None = None) -> None:
+        """CLIENT: all that were delivered so far. INDIVIDUAL: this one. The other modes do it by themselves."""
+        self.refuse_closed()
+        if self.ack_mode is AckMode.CLIENT:
+            for consumer in list(self._consumers):
+                consumer.acknowledge(list(consumer.delivered.values()), AckType.STANDARD)
+        elif self.ack_mode is AckMode.INDIVIDUAL and message is not None and message.delivery is not None:
+            for consumer in list(self._consumers):
+                entry = consumer.delivered.get(message.delivery)
+                if entry is not None:
+                    consumer.acknowledge([entry], AckType.INDIVIDUAL)
+        self._drop_closed()
+
+    def acknowledge_lazy(self, consumer: MessageConsumer) -> None:
+        """What a session that acks lazily owes the broker."""
+        if self.ack_mode is AckMode.DUPS_OK and not self.channel.is_closed:
+            consumer.acknowledge([each for each in consumer.delivered.values() if each.is_consumed], AckType.STANDARD)
+
+    def settle(self, entries: list[Dispatched], verdict: Verdict) -> None:
+        """In a transaction the broker hears of it when that ends. Until then they use up their window."""
+        if not entries or self.channel.is_closed:
+            return
+        if self.is_transacted:
+            self._aside.append((entries, verdict))
+        else:
+            self._say(entries, verdict)
+
+    def _say(self, entries: list[Dispatched], verdict: Verdict) -> None:
+        for entry in entries:
+            if not entry.is_settled:
+                entry.consumer.subscription.settled(entry)
+        self._outstanding.settle(entries, verdict)
+
+    def held_by(self, consumer: MessageConsumer) -> list[Dispatched]:
+        """What it was given and has not settled, in the order of arrival."""
+        return self._outstanding.of(consumer)
+
+    def is_void(self, entry: Dispatched) -> bool:
+        """Whether the broker gave it to a connection that is lost, and will deliver it again. What the connection knows
+        by its message id is not delivered again: an ack for it still counts."""
+        if entry.life == self.life:
+            return False
+        is_known = self.connection.is_audited and entry.delivery.properties.message_id is not None
+        return self.is_transacted or not is_known
+
+    def forget_void(self, entries: Iterable[Dispatched]) -> None:
+        """The broker brings them again; to these nothing can be said."""
+        void = [entry for entry in entries if not entry.is_settled and self.is_void(entry)]
+        for entry in void:
+            entry.consumer.subscription.settled(entry)
+        self._outstanding.forget(void)
+
+    def tell(self, kind: AckType, consumer: MessageConsumer, entries: Iterable[Dispatched]) -> None:
+        if self.ack_listeners:
+            event = AckEvent(kind, consumer, tuple(entry.delivery for entry in entries))
+            for listener in list(self.ack_listeners):
+                try:
+                    listener(event)
+                except Exception:
+                    log.exception("a listener to the acks of a session failed")
+
+    # ---- transactions, and second chances
+
+    async def commit(self) -> None:
+        """What was sent is there for others, what was received is done with: both, or neither."""
+        self._refuse_without_transactions()
+        done = [(consumer, list(consumer.delivered.values())) for consumer in self._consumers]
+        if any(self.is_void(entry) for _, entries in done for entry in entries):
+            await self._undo(done, [])
+            raise TransactionRolledBack(
+                "the connection was lost after messages of the transaction had been received: it is rolled back, and "
+                "they come again; do its work again"
+            )
+        aside, self._aside = self._aside, []
+        self._tell(aside)
+        for consumer, entries in done:
+            self._say(entries, Verdict.ACK)
+            consumer.forget(entries)
+        try:
+            await self.channel.commit()
+        except TransactionRolledBack:
+            await self._undo(done, aside)
+            raise
+        for consumer, entries in done:
+            if entries:
+                self.tell(AckType.STANDARD, consumer, entries)
+        self._drop_closed()
+        await self.outgoing.send_returned_again()
+
+    async def _undo(self, done: list[tuple[MessageConsumer, list[Dispatched]]], told: Aside) -> None:
+        """The connection was lost before the commit, and is there again. What the broker has given to the lost one it
+        delivers again; what came since then is still ours, and not settled, though we had ``told`` the broker so."""
+        await self.channel.rollback()
+        self.outgoing.rolled_back()
+        for consumer, entries in done:
+            self._reopen(entries)
+            consumer.roll_back(entries)
+        self._aside = [*((self._reopen(entries), verdict) for entries, verdict in told), *self._aside]
+        await self._settle_aside()
+
+    def _reopen(self, entries: list[Dispatched]) -> list[Dispatched]:
+        """Those that the broker still has of us."""
+        alive = [entry for entry in entries if not self.is_void(entry)]
+        for entry in self._outstanding.take_back(alive):
+            entry.consumer.subscription.taken_back(entry)
+        return alive
+
+    async def rollback(self) -> None:
+        """What was sent is forgotten, what was received comes again, in its order."""
+        self._refuse_without_transactions()
+        await self.channel.rollback()
+        self.outgoing.rolled_back()
+        self._deliver_again()
+        await self._settle_aside()
+
+    async def recover(self) -> None:
+        """What was received and not acknowledged comes again, in its order."""
+        self.refuse_closed()
+        if self.is_transacted:
+            raise IllegalState("recover() is for sessions without transactions: use rollback()")
+        self._deliver_again()
+
+    def _deliver_again(self) -> None:
+        for consumer in list(self._consumers):
+            self.acknowledge_lazy(consumer)
+            consumer.roll_back(list(consumer.delivered.values()))
+        self._drop_closed()
+
+    async def _settle_aside(self) -> None:
+        """In a little transaction of its own."""
+        aside, self._aside = self._aside, []
+        if any(entries for entries, _ in aside):
+            self._tell(aside)
+            with suppress(TransactionRolledBack):  # it is lost with its connection: the broker brings them again
+                await self.channel.commit()
+
+    def _tell(self, aside: Aside) -> None:
+        for entries, verdict in aside:
+            self._say(entries, verdict)
+
+    def _forget_void_aside(self) -> None:
+        """The connection is lost: what it brought cannot be settled by a later one."""
+        for entries, _ in self._aside:
+            self.forget_void(entries)
+        left = [([each for each in entries if not each.is_settled], verdict) for entries, verdict in self._aside]
+        self._aside = [(entries, verdict) for entries, verdict in left if entries]
+
+    def _drop_closed(self) -> None:
+        self._consumers = [each for each in self._consumers if not each.is_closed or each.delivered]
+
+    def _refuse_without_transactions(self) -> None:
+        self.refuse_closed()
+        if not self.is_transacted:
+            raise IllegalState("the session has no transactions: create it with AckMode.SESSION_TRANSACTED")

@@ -1,0 +1,50 @@
+"""The open transaction of a channel that outlives its connection. It does not: what was done in it is void then."""
+
+from __future__ import annotations
+
+from leveret.client.errors import ClientError, ConnectionLost, TransactionRolledBack
+
+
+class OpenTransaction:
+    __slots__ = ("is_dirty", "void")
+
+    def __init__(self) -> None:
+        self.is_dirty = False  # something was done in it
+        self.void: Exception | None = None  # why it cannot be committed
+
+    def begin(self) -> None:
+        self.is_dirty, self.void = False, None
+
+    def lose(self, problem: Exception) -> None:
+        """The connection."""
+        if self.is_dirty:
+            self.is_dirty, self.void = False, problem
+
+    def may_publish(self, *, is_live: bool) -> bool:
+        if not is_live and self.void is None:
+            self.void = ConnectionLost("there was none as it published")
+        return self._may()
+
+    def may_settle(self, *, is_known: bool) -> bool:
+        """What another connection was given cannot be committed with the rest."""
+        if not is_known and self.void is None:
+            self.void = ConnectionLost("it settles what was delivered before")
+        return self._may()
+
+    def _may(self) -> bool:
+        self.is_dirty = self.void is None
+        return self.is_dirty
+
+
+def rolled_back(problem: Exception | None) -> TransactionRolledBack:
+    return TransactionRolledBack(
+        f"the connection was lost before the broker answered the commit ({problem}): the transaction counts as rolled "
+        "back; do its work again"
+    )
+
+
+def too_late() -> ClientError:
+    return ClientError(
+        "over failover: what a channel publishes outside of a transaction is confirmed, and no channel can do both: "
+        "select transactions before the first publish, or on another channel"
+    )
