@@ -56,8 +56,8 @@ class Generators:
         return line
 
 
-def spoiled(line: Line) -> str:
-    """Why a run does not count; empty if it does."""
+def spoiled(line: Line, most: float = FOREIGN_CPU) -> str:
+    """Why a run does not count; empty if it does. ``most``: the share of the CPU that may go elsewhere."""
     if line.get("mode") == "idle":
         return "" if line["alive"] == line["connections"] else "connections were lost"
     if not line["ok"]:
@@ -65,4 +65,4 @@ def spoiled(line: Line) -> str:
         return f"not ok: {faults or 'nothing arrived while it was measured'}"
     foreign = line.get("other_cpu_s", 0) + line.get("steal_s", 0)
     share = foreign / max(line["window_s"] * (os.cpu_count() or 1), 0.001)
-    return f"{share:.0%} of the CPU went elsewhere" if share > FOREIGN_CPU else ""
+    return f"{share:.0%} of the CPU went elsewhere" if share > most else ""

@@ -36,7 +36,8 @@ QUEUES = 10_000
 POLL_SECONDS = 5.0
 WORSE = 1.2
 LONGEST_TURN = 0.020
-ATTEMPTS = 4
+ATTEMPTS = 12
+MOST_FOREIGN = 0.04  # the p99 follows what the machine gives to others: from 1.6 to 5.5 ms with nobody asking
 ASKED = (
     "/api/queues",
     "/api/queues?page=1&page_size=100&sort=messages&sort_reverse=true&lengths_age=300&lengths_incr=5",
@@ -114,7 +115,7 @@ def one_run(generators: Generators, broker: Polled, seconds: float, is_polled: b
         )
         if is_polled:
             poller.end()
-        if not (why := spoiled(line)):
+        if not (why := spoiled(line, MOST_FOREIGN)):
             return line | {"polled": is_polled, "poll_seconds": poller.rounds}
         print(f"again: {why}", file=sys.stderr)
     raise GeneratorFailed("too much disturbance on this machine: no figure")
@@ -164,8 +165,8 @@ def report(lines: list[Line], turns: list[float]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="benchmarks.polling", description=__doc__)
     parser.add_argument("--amqpbench", type=Path, required=True, help="source of the load generator (amqpbench.c)")
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--rounds", type=int, default=8)
     options = parser.parse_args()
     try:
         lines = latencies(options.amqpbench, options.seconds, options.rounds)
