@@ -23,6 +23,7 @@ from leveret.management.stream_doors import STRANGERS_BYTES
 from leveret.management.tunnels import IDLE, Tunnels
 from leveret.wire.constants import PROTOCOL_HEADER
 from tests.support.http_api import QUIET, HttpApi
+from tests.support.http_messages import next_message
 from tests.support.raw_client import RawClient, eventually
 
 
@@ -211,14 +212,14 @@ class Lossy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection(*self._where)
         try:
-            while not self.is_down and (request := await _message(reader)):
+            while not self.is_down and (request := await next_message(reader)):
                 self._seen += 1
                 is_bad = self._seen % self._nth == 0 and b"/api/tunnel/" in request
                 if is_bad and self._seen // self._nth % 2:
                     self.lost += 1
                     break  # the request is lost
                 up_writer.write(request)
-                answer = await _message(up_reader)
+                answer = await next_message(up_reader)
                 if is_bad or self.is_down:
                     self.lost += 1
                     break  # it was taken, but its answer is lost
@@ -228,16 +229,6 @@ class Lossy:
         finally:
             writer.transport.abort()
             up_writer.transport.abort()
-
-
-async def _message(reader: asyncio.StreamReader) -> bytes:
-    """One message of HTTP; the bodies here all have a length."""
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError:
-        return b""
-    length = next((line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b"0")
-    return head + await reader.readexactly(int(length))
 
 
 def test_s3_03_nothing_is_lost_or_doubled_when_requests_and_answers_are_lost(

@@ -12,6 +12,7 @@ import pytest
 import leveret
 from leveret.client import ConnectionLost, connect, http_tunnel
 from tests.support.http_api import QUIET
+from tests.support.http_messages import next_message
 
 NOT_REACHED = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 9\r\n\r\nno server"
 NOT_NOW = b'{"error":"not_now","reason":"later"}'
@@ -45,7 +46,7 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection(*self._where)
         try:
-            while request := await _message(reader):
+            while request := await next_message(reader):
                 if self.answer and b"/api/tunnel/" in request:
                     self.answered += 1
                     writer.write(self.answer)
@@ -53,22 +54,12 @@ class Proxy:
                         self.answer = b""
                 else:
                     up_writer.write(request)
-                    writer.write(await _message(up_reader))
+                    writer.write(await next_message(up_reader))
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.transport.abort()
             up_writer.transport.abort()
-
-
-async def _message(reader: asyncio.StreamReader) -> bytes:
-    """One message of HTTP; the bodies here all have a length."""
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except asyncio.IncompleteReadError:
-        return b""
-    length = next((line[15:] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b"0")
-    return head + await reader.readexactly(int(length))
 
 
 def play(broker: leveret.Broker, story: Callable[[Proxy, str], Awaitable[None]]) -> None:
