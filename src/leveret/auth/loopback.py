@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(address: str) -> bool:
-    """127/8, ::1 and the first inside IPv6 (::ffff:127.x); a Unix socket's empty address counts as local."""
-    if not address:
-        return True
+    """127/8, ::1 and the first inside IPv6 (::ffff:127.x). An unknown address, which is empty, is not loopback: a peer
+    that resets its connection before it is accepted has none, wherever it is."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
