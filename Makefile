@@ -9,6 +9,7 @@ EXAMPLES ?= 200
 REF ?= main
 PYTEST_ARGS ?=
 AMQPBENCH ?=
+IMAGE_PYTHON ?= python3.13
 NODE_DIR := tests/compat/node
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server
 
@@ -16,7 +17,7 @@ RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server=rabbitmq-server
 PATHS = $(if $(ROOM),$(wildcard tests/unit/$(ROOM) tests/*/test_*$(ROOM)*.py),tests)
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo check lint test compat spark-long fuzz fuzz-http pictures permissions-page crash bench bench-spark bench-clients bench-polling bench-deps bench-compare foreign clean
+.PHONY: help run demo check lint test compat compat-suites spark-long fuzz fuzz-http pictures permissions-page lock crash attack bench bench-spark bench-clients bench-polling bench-deps bench-compare foreign clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -29,7 +30,7 @@ demo: .venv/.installed-dev ## a broker, a shop, two pipelines on Spark, a live t
 	@$(BIN)/python -m examples.demo $(ARGS)
 
 check: lint ## format, lint, types, generated files, architecture, unit tests: under a minute
-	$(BIN)/python -m pytest -q tests/test_architecture.py tests/unit $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_compat_page.py tests/unit $(PYTEST_ARGS)
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff format --check .
@@ -44,6 +45,10 @@ test: lint foreign ## everything, installing what the tests need (ROOM=queues fo
 
 compat: .venv/.installed-dev foreign ## other people's clients against a running broker
 	$(BIN)/python -m pytest tests/compat $(PYTEST_ARGS)
+
+compat-suites: .venv/.installed-dev ## the test suites of other AMQP clients, from PyPI, against a broker; needs root (ARGS="kombu aiormq")
+	@sh tools/install_debian.sh ip=iproute2
+	@$(BIN)/python -m tests.compat_suites $(ARGS)
 
 spark-long: .venv/.installed-dev ## the long tests of the pipeline: random kills, speculation, the declarative project
 	@sh tools/install_debian.sh java=openjdk-17-jre-headless
@@ -62,8 +67,14 @@ pictures: .venv/.installed-dev ## take the pictures of the guide from a running 
 permissions-page: .venv/.installed-dev ## write docs/guide/permissions.md from the rules that the tests hold the broker to
 	$(BIN)/python -m tests.support.permission_page
 
+lock: ## write the lock files of the container image with its Python (IMAGE_PYTHON=python3.13), from the index of pip
+	$(IMAGE_PYTHON) tools/lock_image.py
+
 crash: .venv/.installed-dev ## kill -9 cycles and power cuts under load, round by round for TIME seconds; cuts need root
 	@sh tools/crash.sh $(BIN)/python $(TIME)
+
+attack: .venv/.installed-dev ## the attack tests with random sizes, round by round for TIME seconds; needs root
+	@sh tools/attack.sh $(BIN)/python $(TIME)
 
 bench: .venv/.installed ## speed and memory against RabbitMQ (AMQPBENCH=path/to/amqpbench.c ARGS="--scenarios a16,b16")
 	@$(BIN)/python -m benchmarks.run --amqpbench "$(AMQPBENCH)" $(ARGS)
@@ -83,10 +94,11 @@ bench-deps: ## install RabbitMQ for the comparison (Debian, as root)
 bench-compare: .venv/.installed ## the same benchmark for this tree and for REF (default main)
 	@sh tools/bench_compare.sh "$(PYTHON)" "$(REF)" --amqpbench "$(AMQPBENCH)" $(ARGS)
 
-foreign: ## the programs of other languages that the tests talk to
-	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm Net::Stomp=libnet-stomp-perl cc=gcc mkfs.ext4=e2fsprogs systemd-analyze=systemd java=openjdk-17-jre-headless chromium=chromium $(RABBITMQ)
+foreign: .venv/.installed-dev ## the programs of other languages and the test suites of other clients that the tests need
+	@sh tools/install_debian.sh amqp-publish=amqp-tools node=nodejs npm=npm Net::Stomp=libnet-stomp-perl cc=gcc mkfs.ext4=e2fsprogs systemd-analyze=systemd java=openjdk-17-jre-headless chromium=chromium ip=iproute2 nginx=nginx-light haproxy=haproxy $(RABBITMQ)
 	@sh tools/install_node_modules.sh $(NODE_DIR)
 	@sh tools/fetch_rabbitmqadmin.sh build/foreign/rabbitmqadmin
+	@$(BIN)/python -m tests.compat_suites.sources
 
 clean: ## remove everything that make made
 	rm -rf .venv .bench dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov $(NODE_DIR)/node_modules

@@ -63,7 +63,8 @@ Without `data_dir` the folder is `leveret` in `XDG_DATA_HOME` or `LOCALAPPDATA`,
 home. Leveret makes this folder, but **keeps nothing in it yet**: everything lives in memory.""",
     "listeners": """\
 A port of 0 picks a free one, which the banner names; `off` opens none. TLS is described in
-[security](security.md), STOMP in [its own page](stomp.md).""",
+[security](security.md), STOMP in [its own page](stomp.md), `behind_proxy` and `proxy_protocol` in
+[proxies](proxies.md).""",
     "logins": """\
 The password has no flag, because flags show in a list of processes.""",
 }

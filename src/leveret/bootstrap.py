@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ class BootstrapUser:
     name: str
     password: str | None = field(default=None, repr=False)
     password_hash: str | None = field(default=None, repr=False)
-    tags: frozenset[str] = frozenset()
+    tags: Collection[str] = ()
     max_connections: int | None = None
     max_channels: int | None = None
 
@@ -111,7 +111,7 @@ def _value(where: str, key: str, value: object, source: str) -> Any:
     elif key == "tags":
         tags = value.replace(",", " ").split() if isinstance(value, str) else value
         if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
-            return frozenset(tags)
+            return tuple(tags)
         accepted = "a list of names"
     elif isinstance(value, str):
         if key in PATTERNS:

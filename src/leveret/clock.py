@@ -8,6 +8,7 @@ use this clock: they are about real peers on real wires.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 
 class Clock:
@@ -25,6 +26,10 @@ class Clock:
     def wall(self) -> float:
         """Seconds since 1970, for timestamps that people and disks see."""
         return time.time() + self._ahead
+
+    def work_time(self) -> float:
+        """Seconds, for how long work takes; moving the clock does not change it."""
+        return time.perf_counter()
 
     def move_to(self, moment: float) -> None:
         """Let now() be at least ``moment``."""
@@ -47,5 +52,24 @@ class FrozenClock(Clock):
     def wall(self) -> float:
         return self._wall + self._now
 
+    def work_time(self) -> float:
+        """Work takes no time, so no time slice ends: long work is done at once."""
+        return 0.0
+
     def move_to(self, moment: float) -> None:
         self._now = max(self._now, moment)
+
+
+class TimeSlice:
+    """Some milliseconds of the event loop. Long work asks now and then whether its slice is over, and goes on in
+    another one."""
+
+    __slots__ = ("_end", "_work_time")
+
+    def __init__(self, work_time: Callable[[], float], seconds: float) -> None:
+        self._work_time = work_time
+        self._end = work_time() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        return self._work_time() > self._end

@@ -24,8 +24,11 @@ from leveret.setting_kinds import (
     HOSTS,
     MEMORY_MARK,
     NAMES,
+    NETWORKS,
     PORT,
     SECRET_TEXT,
+    SOME_LISTENERS,
+    SWITCH,
     TEXT,
     DiskMark,
     Kind,
@@ -111,6 +114,21 @@ class Settings:
         section="listeners",
         help="AMQP and STOMP on the HTTP ports too, over WebSocket and in tunnels",
     )
+    behind_proxy: bool = setting(
+        False,
+        SWITCH,
+        section="listeners",
+        help="HTTP requests come through a proxy: none of them counts as local",
+    )
+    proxy_protocol: frozenset[str] = setting(
+        frozenset(),
+        SOME_LISTENERS,
+        section="listeners",
+        help="listeners at which the proxies of trusted_proxies connect, with the PROXY protocol v1 or v2",
+    )
+    trusted_proxies: tuple[str, ...] = setting(
+        (), NETWORKS, section="listeners", help="addresses of proxies whose PROXY header gives the client's address"
+    )
     stomp_port: int | None = setting(
         None, PORT, section="listeners", help="STOMP 1.0 to 1.2, usually 61613; off unless given"
     )
@@ -121,6 +139,15 @@ class Settings:
     tls_key: Path | None = setting(None, FILE, section="listeners", help="its private key, if not in the same file")
     tls_ca: Path | None = setting(
         None, FILE, section="listeners", help="authorities whose client certificates may log in"
+    )
+    tls_crl: Path | None = setting(
+        None, FILE, section="listeners", help="revocation lists (PEM), one of each authority in tls_ca; needs --tls-ca"
+    )
+    hsts_max_age: int = setting(
+        0,
+        whole(0, 63_072_000),
+        section="listeners",
+        help="seconds for which browsers use TLS on every port of this host (HSTS), 0 for no such header",
     )
 
     log_format: str = setting("human", choice("human", "json"), section="logs", help="how log lines look")
@@ -143,12 +170,31 @@ class Settings:
     memory_mark: MemoryMark = setting(
         MemoryMark(percent=40.0), MEMORY_MARK, section="limits", help="memory above which publishers wait", live=True
     )
+    max_routing_steps: int = setting(
+        250_000,
+        whole(10_000, 1_000_000_000),
+        section="limits",
+        help="routing work allowed for one message, in steps of about 40 ns; above it the publisher gets 406",
+    )
+    max_exchange_bindings: int = setting(
+        200_000, whole(1, 1_000_000_000), section="limits", help="bindings of one exchange; above it bind gets 406"
+    )
+    max_vhost_bindings: int = setting(
+        1_000_000,
+        whole(1, 1_000_000_000),
+        section="limits",
+        help="bindings in one virtual host; above it bind gets 406",
+    )
     write_high_mark: int = setting(
         1 << 20, size(4096, 1 << 30), section="limits", help="unsent bytes above which a connection gets no deliveries"
     )
 
     login_failure_delay: float = setting(
-        3.0, seconds(0, 60), section="logins", help="wait before a failed login is answered", live=True
+        3.0,
+        seconds(0, 60),
+        section="logins",
+        help="wait before a wrong login is answered, from the fifth in a minute from one address on",
+        live=True,
     )
     default_vhost: str = setting("/", TEXT, section="logins", help="virtual host made at the first start")
     default_user: str = setting("guest", TEXT, section="logins", help="user made at the first start")
@@ -284,8 +330,12 @@ def _unknown(name: str, section: str, path: Path, declared: Setting | None) -> s
 
 
 def _refuse_contradictions(settings: Settings) -> None:
-    for name in ("tls_key", "tls_ca"):
-        if getattr(settings, name) is not None and settings.tls_cert is None:
-            raise ConfigError(f"{name} = {str(getattr(settings, name))!r} needs tls_cert too: give --tls-cert")
+    for name, needed in (("tls_key", "tls_cert"), ("tls_ca", "tls_cert"), ("tls_crl", "tls_ca")):
+        if getattr(settings, name) is not None and getattr(settings, needed) is None:
+            flag = "--" + needed.replace("_", "-")
+            raise ConfigError(f"{name} = {str(getattr(settings, name))!r} needs {needed} too: give {flag}")
+    if settings.proxy_protocol and not settings.trusted_proxies:
+        listeners = ", ".join(sorted(settings.proxy_protocol))
+        raise ConfigError(f"proxy_protocol = {listeners} needs trusted_proxies too: give --trusted-proxies")
     if settings.stomps_port is not None and settings.tls_cert is None:
         raise ConfigError(f"stomps_port = {settings.stomps_port} needs tls_cert too: give --tls-cert")

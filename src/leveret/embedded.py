@@ -11,6 +11,7 @@ what comes later is refused. So nobody ever waits for a loop that is gone.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -30,18 +31,19 @@ from leveret.server.calls import Alarm, fill, when_calm
 
 T = TypeVar("T")
 STOPPED = "the broker is not running: call start() or use it in a with statement"
+PASSWORD_BYTES = 18
 QUICKLY = 0.5  # seconds for everything at the end: clients of an embedded broker often never read again
 
 
 class Broker:
     """A broker that runs from ``start`` to ``stop`` (or inside ``with`` / ``async with``).
 
-    Without settings it listens on a free port of the loopback address and keeps nothing on disk.
+    Without settings it listens on a free port of the loopback address, keeps nothing on disk, and its only user has a
+    random password: loopback is open to every user of the machine. ``amqp_url`` carries the password.
     """
 
     def __init__(self, settings: Settings | None = None, *, clock: Clock | None = None) -> None:
-        quiet = Settings(amqp_port=0, http_port=None, https_port=None, stomp_port=None, shutdown_timeout=QUICKLY)
-        self.settings = settings or quiet
+        self.settings = _default_settings() if settings is None else settings
         self.clock = EmbeddedClock(self, clock or Clock())
         self._node: Node | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -121,6 +123,16 @@ class Broker:
     # ---- where it is
 
     @property
+    def username(self) -> str:
+        """Of the administrator that the first start makes."""
+        return self.settings.default_user
+
+    @property
+    def password(self) -> str:
+        """Of that user; random if the broker was made without settings."""
+        return self.settings.default_password
+
+    @property
     def amqp_url(self) -> str:
         """With the default user and vhost, ready for any client."""
         return self._url("amqp")
@@ -160,7 +172,7 @@ class Broker:
     def _url(self, scheme: str) -> str:
         address = self._endpoint(scheme).partition("://")[2]
         settings = self.settings
-        login = f"{quote(settings.default_user, '')}:{quote(settings.default_password, '')}"
+        login = f"{quote(self.username, '')}:{quote(self.password, '')}"
         return f"{scheme}://{login}@{address}/{quote(settings.default_vhost, '')}"
 
     @property
@@ -258,6 +270,17 @@ class EmbeddedClock:
             broker.timers.rearm()
 
         self._broker.call(travel)
+
+
+def _default_settings() -> Settings:
+    return Settings(
+        amqp_port=0,
+        http_port=None,
+        https_port=None,
+        stomp_port=None,
+        shutdown_timeout=QUICKLY,
+        default_password=secrets.token_urlsafe(PASSWORD_BYTES),
+    )
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

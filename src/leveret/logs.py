@@ -142,3 +142,19 @@ def _quoted(value: object) -> str:
 
 def _one_line(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+class Occasionally:
+    """For log lines that a peer can cause at any rate: due at most once in so many seconds."""
+
+    __slots__ = ("_due", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._due = float("-inf")
+
+    def is_due(self, now: float) -> bool:
+        if now < self._due:
+            return False
+        self._due = now + self._seconds
+        return True

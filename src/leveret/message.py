@@ -35,6 +35,10 @@ class Traits:
         """The same traits with an earlier death."""
         return Traits(persistent=self.persistent, deadline=min(deadline, self.deadline), priority=self.priority)
 
+    def postponed(self, seconds: float) -> Traits:
+        """The same traits with a deadline that is later by so much."""
+        return Traits(persistent=self.persistent, deadline=self.deadline + seconds, priority=self.priority)
+
 
 TRANSIENT = Traits(persistent=False)
 PERSISTENT = Traits(persistent=True)

@@ -1,15 +1,19 @@
-"""The composition root: puts the house together, top to bottom, and takes it down in reverse."""
+"""The composition root: puts the application together, top to bottom, and takes it down in reverse.
+
+Length: reading this one file is reading the architecture.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import ssl
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
 from leveret.broker.broker import Broker
-from leveret.broker.global_parameters import gather_global_parameters
+from leveret.broker.global_parameters import ensure_cluster_id, gather_global_parameters
 from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
 from leveret.broker.restoring_streams import (
     close_streams,
@@ -26,18 +30,24 @@ from leveret.machine import resident_memory, usable_memory
 from leveret.management.http import HttpServer
 from leveret.management.stream_doors import AMQP, STOMP, StreamDoors
 from leveret.pipeline.house import House
+from leveret.routing.bounds import Bounds
+from leveret.server.admission import Admission
 from leveret.server.certificates import Certificates
-from leveret.server.first_login import FirstLogin, ShowFirstLogin, made_up, opens_to_a_network
+from leveret.server.first_login import FirstLogin, ShowFirstLogin, has_well_known_login, made_up, opens_to_a_network
 from leveret.server.flusher import Flusher
 from leveret.server.listener import Listener, most_unfinished
 from leveret.server.logins import Logins
+from leveret.server.loop_watch import LoopWatch
 from leveret.server.pulse import Pulse
 from leveret.server.readiness import Readiness
 from leveret.server.reloading import compare, tell
 from leveret.server.stomp_doorman import StompDoorman
 from leveret.server.ticker import Ticker
+from leveret.server.tls import TlsFiles
 from leveret.server.transport import Doorman
+from leveret.server.trusted_proxies import TrustedProxies
 from leveret.session.limits import Limits
+from leveret.session.settlement import Settlement
 from leveret.sharding.sharding import Sharding
 from leveret.store.memory_log import MemoryLog
 from leveret.store.store import Store
@@ -47,6 +57,7 @@ if TYPE_CHECKING:
 
     from leveret.management.office import Office
 
+Listen = Callable[[tuple[str, ...], int, str, ssl.SSLContext | None, TrustedProxies | None], Awaitable[int]]
 EVERYTHING = ".*"
 NOBODY_LISTENS: Mapping[str, str] = MappingProxyType({})
 
@@ -68,23 +79,20 @@ class Node:
     ) -> None:
         self.settings = settings
         self.endpoints: dict[str, str] = {}
-        self._readiness = Readiness(environ)
-        self._show_first_login = show_first_login
+        self._readiness, self._show_first_login = Readiness(environ), show_first_login
         clock = clock or Clock()
-        self.store: Store | None = None
-        if settings.data_dir is not None:
-            synced = settings.durability == "fsync"
-            self.store = Store(settings.data_dir, segment_size=settings.segment_size, synced=synced, wall=clock.wall)
-            self.store.journal.wall_ahead = lambda: clock.wall() - clock.now()
+        self.store = _store_of(settings, clock)
         self.broker = Broker(
             node_name=settings.node_name,
             clock=clock,
             log=MemoryLog() if self.store is None else self.store.journal,
             memory_mark=settings.memory_mark.of(usable_memory()),
             resident=resident_memory,
+            baseline=None if environ is NOBODY_LISTENS else resident_memory(),
             pages=None if self.store is None else self.store.pages,
             queue_memory=settings.queue_memory,
             stream_disk=None if self.store is None else self.store.disk,
+            bounds=Bounds(settings.max_routing_steps, settings.max_exchange_bindings, settings.max_vhost_bindings),
         )
         self.sharding = Sharding(self.broker)
         self._flusher: Flusher | None = None
@@ -93,11 +101,13 @@ class Node:
         self._pulse: Pulse | None = None
         self._listener: Listener | None = None
         self._http: HttpServer | None = None
-        self._doors = StreamDoors()
+        self._loop_watch: LoopWatch | None = None
+        self._doors = StreamDoors(Admission(self.broker.memory.mark))
         self._certificates: Certificates | None = None
         self._office: Office | None = None
         self._first_login: FirstLogin | None = None
         self._house = House(self.broker, settings.max_message_bytes)
+        self.broker.memory_users.watch("uploads", lambda: self._house.held)
 
     async def start(self) -> None:
         try:
@@ -110,6 +120,7 @@ class Node:
                 self._first_login = await self._make_first_login()
             self._bootstrap(is_new)
             await self._written()
+            await self._warn_of_well_known_login()
             await self._open_doors()
             self._readiness.ready(f"listening on {', '.join(self.endpoints.values())}")
             self._readiness.feed_watchdog(loop)
@@ -126,8 +137,9 @@ class Node:
         await self._close_doors(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
         if self._logins is not None:
             self._logins.stop()
-        if self._pulse is not None:
-            self._pulse.stop()
+        for each in (self._pulse, self._loop_watch):
+            if each is not None:
+                each.stop()
         await self._close_store()
         self.broker.release_waiting()
         if self._ticker is not None:
@@ -159,6 +171,7 @@ class Node:
             self._office.settings = settings
         if self._logins is not None:
             self._logins.failure_delay = settings.login_failure_delay
+            self._logins.handshake_timeout = settings.handshake_timeout
         if self._pulse is not None:
             self._pulse.handshake_timeout = settings.handshake_timeout
         if self._http is not None:
@@ -221,6 +234,7 @@ class Node:
         if self.store is None:
             return
         if self._flusher is not None:
+            self.broker.errands.finish(Settlement)  # what was unacked is back in its queues
             self.broker.note_redelivered()
             self.broker.turn()
             close_streams(self.broker)
@@ -228,6 +242,10 @@ class Node:
                 self.store.abandon()  # its thread hangs in the disk
                 return
         await asyncio.get_running_loop().run_in_executor(None, self.store.close)
+
+    @property
+    def message_memory(self) -> int:
+        return self.broker.gauge.used
 
     @property
     def url_user(self) -> str:
@@ -246,6 +264,18 @@ class Node:
             show(login.user, password)
         return login
 
+    async def _warn_of_well_known_login(self) -> None:
+        """It may only be used from loopback, which one proxy on this machine is enough to undo."""
+        hosts = self.settings.host
+        if not opens_to_a_network(hosts):
+            return
+        if await asyncio.get_running_loop().run_in_executor(None, has_well_known_login, self.broker.users):
+            get_log("logins").warning(
+                "user guest still has the password guest, and the broker listens on a network",
+                host=",".join(hosts),
+                remedy="leveret users password guest, or delete the user: leveret users delete guest",
+            )
+
     def _bootstrap(self, is_new: bool) -> None:
         """At the first start the first vhost and user; at every start what the configuration asks for."""
         settings, broker = self.settings, self.broker
@@ -257,6 +287,7 @@ class Node:
             else:
                 user = broker.users.add(first.user, password_hash=first.password_hash, tags=tags)
             broker.permissions.set(user.name, settings.default_vhost, EVERYTHING, EVERYTHING, EVERYTHING)
+        ensure_cluster_id(broker.parameters)
         wanted = settings.bootstrap
         for vhost in wanted.vhosts:
             broker.add_vhost(vhost.name)
@@ -293,7 +324,7 @@ class Node:
     async def _open_doors(self) -> None:
         settings, broker = self.settings, self.broker
         loop = asyncio.get_running_loop()
-        self._logins = Logins(loop, broker, settings.login_failure_delay)
+        self._logins = Logins(loop, broker, settings.login_failure_delay, settings.handshake_timeout)
         self._pulse = Pulse(loop, broker, settings.handshake_timeout)
         self._pulse.start()
         limits = Limits(
@@ -305,11 +336,13 @@ class Node:
             write_high_mark=settings.write_high_mark,
             loopback_users=settings.loopback_users,
         )
-        self._listener = Listener(loop, broker, self._logins, self._pulse, limits, settings.max_connections)
+        self._listener = Listener(
+            loop, broker, self._logins, self._pulse, limits, settings.max_connections, self._doors.admission
+        )
         if settings.http_streams == "on":
             self._let_streams_in(self._listener)
         if settings.tls_cert is not None:
-            files = (settings.tls_cert, settings.tls_key, settings.tls_ca)
+            files = TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_ca, settings.tls_crl)
             self._certificates = Certificates(files, broker.timers)
         await self._open_amqp(self._listener)
         await self._open_stomp(self._listener)
@@ -331,39 +364,42 @@ class Node:
                 gather=StompDoorman.gather,
             )
 
+    async def _open(self, scheme: str, listen: Listen, port: int, context: ssl.SSLContext | None) -> None:
+        settings, now = self.settings, asyncio.get_running_loop().time
+        proxies = TrustedProxies(settings.trusted_proxies, now) if scheme in settings.proxy_protocol else None
+        port = await listen(settings.host, port, f"--{scheme}-port", context, proxies)
+        self.endpoints[scheme] = f"{scheme}://{_authority(settings.host[0], port)}"
+
     async def _open_amqp(self, listener: Listener) -> None:
         settings = self.settings
         if settings.amqp_port is not None:
-            port = await listener.listen(settings.host, settings.amqp_port, "--amqp-port", None)
-            self.endpoints["amqp"] = f"amqp://{_authority(settings.host[0], port)}"
+            await self._open("amqp", listener.listen, settings.amqp_port, None)
         if self._certificates is not None and settings.amqps_port is not None:
             context = self._certificates.seal(listener.renew, asks_clients=True)
-            port = await listener.listen(settings.host, settings.amqps_port, "--amqps-port", context)
-            self.endpoints["amqps"] = f"amqps://{_authority(settings.host[0], port)}"
+            await self._open("amqps", listener.listen, settings.amqps_port, context)
 
     async def _open_stomp(self, listener: Listener) -> None:
         settings = self.settings
         if settings.stomp_port is not None:
-            port = await listener.listen_for_stomp(settings.host, settings.stomp_port, "--stomp-port", None)
-            self.endpoints["stomp"] = f"stomp://{_authority(settings.host[0], port)}"
+            await self._open("stomp", listener.listen_for_stomp, settings.stomp_port, None)
         if self._certificates is not None and settings.stomps_port is not None:
             context = self._certificates.seal(listener.renew_stomp, asks_clients=True)
-            port = await listener.listen_for_stomp(settings.host, settings.stomps_port, "--stomps-port", context)
-            self.endpoints["stomps"] = f"stomps://{_authority(settings.host[0], port)}"
+            await self._open("stomps", listener.listen_for_stomp, settings.stomps_port, context)
 
     async def _open_http(self, logins: Logins) -> None:
         settings = self.settings
+        self._loop_watch = LoopWatch(asyncio.get_running_loop())
         self._http = http = HttpServer(self.broker, logins.login, settings, self._http_routes, self._doors)
         await http.start()
         if settings.http_port is not None:
-            port = await http.listen(settings.http_port, "--http-port", None)
-            self.endpoints["http"] = f"http://{_authority(settings.host[0], port)}"
+            await self._open("http", http.listen, settings.http_port, None)
         if self._certificates is not None and settings.https_port is not None:
             context = self._certificates.seal(http.renew, asks_clients=False)
-            port = await http.listen(settings.https_port, "--https-port", context)
-            self.endpoints["https"] = f"https://{_authority(settings.host[0], port)}"
+            await self._open("https", http.listen, settings.https_port, context)
         assert self._office is not None
         self._office.stats.start()
+        assert self._loop_watch is not None
+        self._loop_watch.start()
 
     def _http_routes(self) -> Sequence[BaseRoute]:
         from leveret.management.office import Office  # with all that HTTP needs: not before AMQP listens
@@ -371,13 +407,27 @@ class Node:
         from leveret.management.stats import Stats
         from leveret.pipeline.routes import routes as pipeline_routes
 
-        facts = {"endpoints": self.endpoints, "spark_queries": self._house.queries, "doors": self._doors}
+        facts = {
+            "endpoints": self.endpoints,
+            "spark_queries": self._house.queries,
+            "doors": self._doors,
+            "loop_watch": self._loop_watch,
+        }
         office = Office(self.broker, self.settings, self._house.in_worker, Stats(self.broker), **facts)
         self._office = office
         return [*pipeline_routes(self._house), *management_routes(office)]
 
 
+def _store_of(settings: Settings, clock: Clock) -> Store | None:
+    if settings.data_dir is None:
+        return None
+    synced = settings.durability == "fsync"
+    store = Store(settings.data_dir, segment_size=settings.segment_size, synced=synced, wall=clock.wall)
+    store.journal.wall_ahead = lambda: clock.wall() - clock.now()
+    return store
+
+
 def _authority(host: str, port: int) -> str:
     """Where a client on this machine connects: a wildcard address is not one to connect to."""
-    shown = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    shown = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # not bound
     return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,10 @@ SIZE_UNITS = {
     "g": 1 << 30, "gb": 1000**3, "gib": 1 << 30,
 }  # fmt: skip
 TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+ON = frozenset({"on", "true", "yes"})
 OFF = frozenset({"off", "none", "false", "no"})
-EVERYWHERE = ("0.0.0.0", "::")  # an IPv6 wildcard alone would not take IPv4 peers
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  # if asked for: an IPv6 wildcard alone would not take IPv4 peers
+LISTENERS = ("amqp", "amqps", "http", "https", "stomp", "stomps")
 UNLIMITED = frozenset({"unlimited", "none", "off"})
 
 
@@ -34,6 +36,8 @@ class Kind:
     def show(self, value: object) -> str:
         if value is None:
             return self.nothing
+        if isinstance(value, bool):
+            return "on" if value else "off"
         if isinstance(value, tuple | frozenset):
             return ",".join(sorted(value) if isinstance(value, frozenset) else value) or "none"
         return f"{value:g}" if isinstance(value, float) else str(value)
@@ -110,6 +114,14 @@ def _is_word(value: object, words: frozenset[str]) -> bool:
     return value is False or (isinstance(value, str) and value.strip().lower() in words)
 
 
+def _switch(value: object) -> bool:
+    if value is True or (isinstance(value, str) and value.strip().lower() in ON):
+        return True
+    if _is_word(value, OFF):
+        return False
+    raise ValueError
+
+
 def _port(value: object) -> int | None:
     return None if _is_word(value, OFF) else _between(_whole(value), 0, 65535)
 
@@ -134,6 +146,22 @@ def _host(name: str) -> str:
         name = name.removeprefix("[").removesuffix("]")
         ip_address(name.partition("%")[0])
     return name
+
+
+def _listeners(value: object) -> frozenset[str]:
+    if value is True or (isinstance(value, str) and value.strip().lower() in ON):
+        return frozenset(LISTENERS)
+    names = frozenset() if value is False else frozenset(name.lower() for name in _names(value))
+    if not names <= frozenset(LISTENERS):
+        raise ValueError
+    return names
+
+
+def _networks(value: object) -> tuple[str, ...]:
+    names = _names(value)
+    for name in names:
+        ip_network(name)
+    return names
 
 
 def _memory_mark(value: object) -> MemoryMark:
@@ -161,6 +189,9 @@ FOLDER = Kind("DIR", "the path of a directory", lambda value: Path(_text(value))
 PORT = Kind("PORT", "a port from 1 to 65535, 0 for a free one, or off", _port, nothing="off")
 NAMES = Kind("NAMES", "names separated by commas, or none", lambda value: frozenset(_names(value)))
 HOSTS = Kind("HOSTS", "host names or addresses separated by commas, without ports", _hosts)
+SWITCH = Kind("on|off", "on or off", _switch)
+SOME_LISTENERS = Kind("LISTENERS", f"on, off, or some of {', '.join(LISTENERS)}, separated by commas", _listeners)
+NETWORKS = Kind("NETWORKS", "IP addresses or CIDR networks such as 10.0.0.0/8, separated by commas, or none", _networks)
 MEMORY_MARK = Kind("MARK", "a percentage such as 40%, or at least 1MiB such as 512MiB", _memory_mark)
 
 

@@ -90,3 +90,19 @@ def answer(port: int, request: bytes) -> bytes:
                 break
             received += data
         return received
+
+
+@pytest.mark.parametrize(("password", "is_warned"), [("guest", True), ("a better one", False)])
+def test_a_broker_on_a_network_warns_of_the_password_guest(
+    network: Network, caplog: pytest.LogCaptureFixture, password: str, is_warned: bool
+) -> None:
+    settings = Settings(host=(ADDRESS,), amqp_port=0, http_port=None, default_password=password)
+    with network.inside(), leveret.Broker(settings):
+        pass
+    assert ("user guest still has the password guest" in caplog.text) is is_warned
+
+
+def test_a_broker_on_loopback_does_not_warn_of_it(caplog: pytest.LogCaptureFixture) -> None:
+    with leveret.Broker(Settings(amqp_port=0, http_port=None)):
+        pass
+    assert "guest" not in caplog.text

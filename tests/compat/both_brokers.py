@@ -88,6 +88,12 @@ class Stage:
             self.connection.process_data_events(0.01)
         raise AssertionError(f"nothing comes to {queue}")
 
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Handle what the broker sends until the condition holds, for ``PATIENCE`` at most."""
+        end = time.monotonic() + PATIENCE
+        while not condition() and time.monotonic() < end:
+            self.connection.process_data_events(0.01)
+
     def reject(self, *, requeue: bool = False) -> None:
         self.channel.basic_reject(self.tag, requeue)
 

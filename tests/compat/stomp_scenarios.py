@@ -29,6 +29,32 @@ def versions_are_agreed_on(stage: StompStage) -> object:
 
 
 @scenario
+def the_server_is_named_first(stage: StompStage) -> object:
+    """Clients look for RabbitMQ there, and RabbitMQ's own suite for the order."""
+    answer = stage.talker().greet()
+    return list(answer.headers), answer["server"].partition("/")[0]
+
+
+@scenario
+def nuls_before_a_frame_are_skipped(stage: StompStage) -> object:
+    client = stage.talker()
+    client.socket.sendall(b"\0\n\0\r\n")
+    greeting = client.greet()
+    client.socket.sendall(b"\0\0")
+    return greeting, client.ask("SEND", destination=stage.queue())
+
+
+@scenario
+def bodies_of_errors(stage: StompStage) -> object:
+    """To the last byte: some of them end in a line break."""
+    client = stage.open()
+    for _ in range(2):
+        client.say("SUBSCRIBE", destination=stage.queue(), id="1")
+    wrong: tuple[dict[str, object], ...] = ({"passcode": "wrong"}, {"host": "nowhere"}, {"accept_version": "9.9"})
+    return client.read().body, [stage.talker().greet(**each).body for each in wrong]
+
+
+@scenario
 def heart_beats_are_agreed_on(stage: StompStage) -> object:
     """S3-10: of whole seconds."""
     asked = ("0,0", "1000,2000", "5000,0", "0,5000", "60000,30000")
@@ -159,6 +185,8 @@ def what_queues_are_declared_as(stage: StompStage) -> object:
         {"durable": "false", "auto-delete": "false"},
         {"durable": "false", "auto-delete": "false", "exclusive": "false"},
         {"durable": "true", "auto-delete": "true"},
+        {"durable": "False", "auto-delete": "False", "exclusive": "False"},
+        {"durable": "True", "auto-delete": "True"},
     )
     answers = []
     for command in ("SEND", "SUBSCRIBE"):

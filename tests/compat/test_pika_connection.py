@@ -122,8 +122,8 @@ def test_a_memory_alarm_blocks_publishers_and_lets_consumers_go_on(
         publisher.basic_publish("", name, bytes(10_000))
     publisher.queue_declare("", exclusive=True)
     with memory_alarm(leveret_broker):
-        pump(publishing, lambda: told)
         publisher.basic_publish("", "pressed", b"held back")
+        pump(publishing, lambda: told)
         assert len(consumer.basic_get("pressed", auto_ack=True)[2]) == 10_000
         assert consumer.basic_get("pressed") == (None, None, None)
     pump(publishing, lambda: len(told) == 2)
@@ -136,14 +136,21 @@ def test_pika_gives_up_when_it_stays_blocked(leveret_broker: leveret.Broker, con
     connection = connect(blocked_connection_timeout=0.2)
     channel = connection.channel()
     channel.queue_declare("pressed")
-    with memory_alarm(leveret_broker):
-        channel.basic_publish("", "pressed", bytes(1000))
-        with pytest.raises(pika.exceptions.ConnectionBlockedTimeout):
-            pump(connection, lambda: False)
+
+    def publish_on() -> None:
+        """The first publish raises the alarm, unless the connection alone has; the next one is blocked."""
+        for _ in range(100):
+            channel.basic_publish("", "pressed", bytes(1000))
+            connection.process_data_events(0.05)
+
+    with memory_alarm(leveret_broker), pytest.raises(pika.exceptions.ConnectionBlockedTimeout):
+        publish_on()
 
 
-def test_update_secret_is_answered(connection: pika.BlockingConnection) -> None:
-    connection.update_secret("guest", "renewed in time")
+@pytest.mark.parametrize("secret", ["guest", "another"])
+def test_update_secret_is_answered(connection: pika.BlockingConnection, secret: str) -> None:
+    """Also with another secret: pika's own suite sends one."""
+    connection.update_secret(secret, "renewed in time")
     assert connection.channel().queue_declare("", exclusive=True).method.queue
 
 
@@ -152,13 +159,6 @@ def hasty_broker() -> Iterator[leveret.Broker]:
     """Refuses logins without the delay that costs guessers their time."""
     with leveret.Broker(Settings(amqp_port=0, http_port=None, stomp_port=None, login_failure_delay=0.0)) as broker:
         yield broker
-
-
-def test_a_wrong_secret_ends_the_connection(hasty_broker: leveret.Broker) -> None:
-    connection = pika.BlockingConnection(pika.URLParameters(hasty_broker.amqp_url))
-    with pytest.raises(ConnectionClosedByBroker) as caught:
-        connection.update_secret("no longer right", "expired")
-    assert caught.value.reply_code == 403
 
 
 def test_a_wrong_password_and_a_missing_vhost_are_told_apart(hasty_broker: leveret.Broker, connect: Connect) -> None:

@@ -12,6 +12,7 @@ from leveret.embedded_vhost import EmbeddedVhost
 from leveret.errors import AmqpError, BrokerStopped
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
 from tests.support.http_api import HttpApi
+from tests.support.known_login import KNOWN_LOGIN
 from tests.support.peers import LocalPeer, NetworkPeer, Peer
 from tests.support.raw_client import RawClient
 
@@ -56,7 +57,7 @@ def local(leveret_broker: leveret.Broker) -> LocalPeer:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker() as running:
+    with leveret.Broker(KNOWN_LOGIN) as running:
         yield running
 
 

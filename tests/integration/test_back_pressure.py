@@ -8,13 +8,17 @@ import leveret
 from leveret import Settings
 from leveret.session.connection import Connection
 from leveret.session.intake import MOST_UNREAD
+from leveret.setting_kinds import MemoryMark
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
+    BasicAck,
     BasicConsume,
     BasicConsumeOk,
     BasicGet,
     BasicGetOk,
     BasicNack,
+    BasicQos,
+    BasicQosOk,
     QueueDeclare,
     QueueDeclareOk,
 )
@@ -103,3 +107,30 @@ def test_small_answers_that_nobody_reads_are_bounded_too() -> None:
         assert answers == answer * number
         sender.join()
         assert unread_bytes(broker) == 0
+
+
+def test_a_worker_that_publishes_its_results_drains_the_backlog_that_raised_the_alarm() -> None:
+    """It uses one connection for both, and has published before. Publishing blocks it; consuming does not."""
+    settings = Settings(amqp_port=0, http_port=None, shutdown_timeout=0.5, memory_mark=MemoryMark(size=1 << 20))
+    with (
+        leveret.Broker(settings) as broker,
+        RawClient.open(broker.amqp_url) as worker,
+        RawClient.open(broker.amqp_url) as producer,
+    ):
+        for queue in ("tasks", "results"):
+            worker.call(QueueDeclare(queue), QueueDeclareOk)
+        worker.publish("", "results", b"ready")
+        sent = 0
+        while not broker.call(lambda: dict(broker.node.broker.alarms)):
+            producer.publish("", "tasks", BODY)
+            sent += 1
+        worker.call(BasicQos(prefetch_count=1), BasicQosOk)
+        worker.call(BasicConsume("tasks"), BasicConsumeOk)
+        for _ in range(sent - 1):
+            task = worker.expect_content()
+            worker.send(BasicAck(task.method.delivery_tag))
+        task = worker.expect_content()
+        worker.publish("", "results", b"done")
+        worker.send(BasicAck(task.method.delivery_tag))
+        eventually(lambda: broker.vhost().message_count("results") == 2)
+        assert broker.vhost().message_count("tasks") == 0

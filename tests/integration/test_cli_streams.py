@@ -69,3 +69,15 @@ def test_s4_77_spark_queries_are_listed(broker: Broker, cli: Cli) -> None:
     (row,) = cli.rows("spark", "list")
     assert row[:5] == ["to lake", "running", "12", "-", "3.5/s"]
     assert cli.json("spark", "list")[0]["id"] == "i"
+
+
+def test_transactions_of_the_sink_are_listed_and_deleted(broker: Broker, cli: Cli) -> None:
+    assert "No transactions" in cli.run("spark", "transactions").stderr
+    as_guest(broker).post("pipeline/%2F/commits", {"transaction": "t", "batch": 7, "stages": []})
+    (row,) = cli.rows("spark", "transactions")
+    assert row[:3] == ["t", "guest", "7"]
+    cli.done("spark", "delete-transaction", "t", "--owner-only")
+    assert cli.json("spark", "transactions")["commits"][0]["owner"] == ""
+    assert "its last batch was 7" in cli.done("spark", "delete-transaction", "t")
+    assert cli.json("spark", "transactions", "--start", "0")["total"] == 0
+    assert "no transaction 't'" in cli.refused("spark", "delete-transaction", "t")

@@ -204,7 +204,9 @@ def test_a_sender_waits_while_the_broker_takes_nothing_and_goes_on_afterwards() 
         channel = connection.channel()
         channel.declare_queue("filled")
         running.call(lambda: setattr(running.node.broker.memory, "mark", 10_000))
-        channel.send(bytes(20_000), "", "filled")
+        channel.send(bytes(20_000), "", "filled")  # raises the alarm
+        channel.qos(1)
+        channel.send(b"", "", "filled")  # blocks the connection
         eventually(lambda: connection.is_blocked)
         outcome: Queue[object] = Queue()
         sent: list[int] = []

@@ -16,6 +16,7 @@ from leveret.wire.properties import encode_properties
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.failing_over import failing_over, run, told
 from tests.support.failover_line import Line, answered, bodies_in, one_of, play
+from tests.support.known_login import KNOWN_LOGIN
 
 
 def test_nothing_is_said_on_a_channel_behind_its_close(leveret_broker: leveret.Broker) -> None:
@@ -88,7 +89,7 @@ def test_what_does_not_fit_into_the_frames_of_the_next_broker_fails_alone(levere
             assert (await behind).queue == "behind"
             return happened
 
-    with leveret.Broker(replace(leveret.Broker().settings, frame_max=4096)) as small:
+    with leveret.Broker(replace(leveret_broker.settings, frame_max=4096)) as small:
         happened = run(lambda: work(small))
     (left,) = [each for each in happened if each.kind == "not restored"]
     assert "queue.bind could not be done again" in left.text
@@ -131,7 +132,7 @@ def test_a_refused_login_is_told_though_the_attempts_go_on() -> None:
         await asyncio.wait([connecting])
         return kind
 
-    with leveret.Broker(replace(leveret.Broker().settings, login_failure_delay=0)) as broker:
+    with leveret.Broker(replace(KNOWN_LOGIN, login_failure_delay=0)) as broker:
         assert run(lambda: work(broker)) == "attempt failed"
 
 

@@ -61,7 +61,7 @@ def test_s3_08_a_new_secret_is_used_by_the_next_connection(leveret_broker: lever
     leveret_broker.call(lambda: core.permissions.set("ann", "/", ".*", ".*", ".*"))
 
     async def work() -> None:
-        url = leveret_broker.amqp_url.replace("guest:guest@", "ann:first@")
+        url = leveret_broker.amqp_url.replace(f"guest:{leveret_broker.password}@", "ann:first@")
         async with ChaosProxy(url) as proxy, failing_over(proxy.url) as (connection, channel, _):
             change("second")
             await connection.update_secret("second")
@@ -88,7 +88,7 @@ def test_s3_08_what_is_sent_again_fits_into_the_frames_of_the_other_broker(lever
             await confirm
             return await taken(await channel.consume("q"), 1)
 
-    with leveret.Broker(replace(leveret.Broker().settings, frame_max=4096)) as small:
+    with leveret.Broker(replace(leveret_broker.settings, frame_max=4096)) as small:
         assert run(lambda: work(small)) == [b"x" * 50_000]
 
 

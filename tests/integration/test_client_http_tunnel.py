@@ -19,8 +19,8 @@ import leveret
 from leveret.client import Channel, ConnectionLost, Happening, connect, http_tunnel
 from leveret.clock import FrozenClock
 from leveret.management import api_tunnel
-from leveret.management.stream_doors import STRANGERS_BYTES
 from leveret.management.tunnels import IDLE, Tunnels
+from leveret.session.limits import UNAUTHENTICATED_BYTES
 from leveret.wire.constants import PROTOCOL_HEADER
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.http_messages import next_message
@@ -109,9 +109,9 @@ def test_bytes_that_are_missing_are_named(broker: leveret.Broker) -> None:
 
 def test_a_stranger_may_not_send_much_at_once(broker: leveret.Broker) -> None:
     tunnel = RawTunnel(broker)
-    status, reason = tunnel.refused("POST", "?at=0", bytes(STRANGERS_BYTES + 1))
+    status, reason = tunnel.refused("POST", "?at=0", bytes(UNAUTHENTICATED_BYTES + 1))
     assert status == 413
-    assert f"larger than {STRANGERS_BYTES} bytes" in reason
+    assert f"larger than {UNAUTHENTICATED_BYTES} bytes" in reason
     assert tunnel.ask("POST", "?at=0", PROTOCOL_HEADER) == (204, b"")
 
 
@@ -343,8 +343,8 @@ def test_s3_03_a_blocked_publisher_waits_and_goes_on(broker: leveret.Broker) -> 
         await channel.publish(b"before", "", "alarm")
         core = broker.node.broker
         await asyncio.to_thread(broker.call, lambda: core.set_alarm("test", "low on memory"))
-        assert (await told.get()).kind == "blocked"
         sent = [channel.send(bytes(100_000), "", "alarm") for _ in range(40)]
+        assert (await told.get()).kind == "blocked"
         await asyncio.wait_for(_until(lambda: connection.is_congested), 5)
         await asyncio.to_thread(broker.call, lambda: core.set_alarm("test", None))
         assert (await told.get()).kind == "unblocked"

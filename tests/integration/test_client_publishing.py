@@ -173,7 +173,9 @@ def test_a_publisher_without_confirms_waits_while_the_broker_takes_nothing() -> 
         channel = await connection.channel()
         await channel.declare_queue("filled")
         running.call(lambda: setattr(running.node.broker.memory, "mark", 10_000))
-        channel.send(bytes(20_000), "", "filled")
+        channel.send(bytes(20_000), "", "filled")  # raises the alarm
+        await channel.qos(1)
+        channel.send(b"", "", "filled")  # blocks the connection
         await is_blocked.wait()
         assert connection.is_blocked
         while not connection.is_congested:

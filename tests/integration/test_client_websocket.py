@@ -15,7 +15,8 @@ import pytest
 from websockets.frames import CloseCode, Opcode
 
 import leveret
-from leveret.management.stream_doors import LARGEST_PIECE, STRANGERS_BYTES
+from leveret.management.stream_doors import LARGEST_PIECE
+from leveret.session.limits import UNAUTHENTICATED_BYTES
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
@@ -187,7 +188,7 @@ def test_what_is_no_frame_ends_the_connection(broker: leveret.Broker, garbage: b
 def test_a_stranger_may_not_send_large_frames(broker: leveret.Broker) -> None:
     """Refused by its head: no byte of the body has to come."""
     ws = opened(broker)
-    ws.send_raw(b"\x82\xff" + struct.pack(">Q", STRANGERS_BYTES + 1) + bytes(4))
+    ws.send_raw(b"\x82\xff" + struct.pack(">Q", UNAUTHENTICATED_BYTES + 1) + bytes(4))
     assert ws.expect_close().code == CloseCode.MESSAGE_TOO_BIG
     ws.close()
 
@@ -195,7 +196,7 @@ def test_a_stranger_may_not_send_large_frames(broker: leveret.Broker) -> None:
 def test_who_has_logged_in_may_send_larger_ones_within_bounds(broker: leveret.Broker) -> None:
     with WsRawClient.open(broker.http_url) as peer:
         declares = method_frame(1, QueueDeclare("l", exclusive=True)) * 4_000
-        assert STRANGERS_BYTES < len(declares) < LARGEST_PIECE
+        assert UNAUTHENTICATED_BYTES < len(declares) < LARGEST_PIECE
         peer.send_bytes(declares)
         for _ in range(4_000):
             peer.expect(QueueDeclareOk)

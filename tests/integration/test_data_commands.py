@@ -52,7 +52,7 @@ def test_check_finds_stopped_broker_sound_and_changes_nothing(tmp_path: Path) ->
         "exchanges": 0,
         "queues": 1,
         "bindings": 0,
-        "parameters": 0,
+        "parameters": 1,  # the id of the cluster
     }
     assert picture(path) == before
 
@@ -161,7 +161,7 @@ def test_dump_tells_what_was_published(tmp_path: Path) -> None:
     path = tmp_path / "data"
     lines = dumped(path, "--bodies")
     assert [line["kind"] for line in lines] == [
-        *("vhost", "user", "permission", "exchange", "queue", "binding"),
+        *("vhost", "user", "permission", "exchange", "queue", "binding", "parameter"),
         *["message"] * 3,
     ]
     user, exchange, queue, binding = lines[1], lines[3], lines[4], lines[5]
@@ -170,7 +170,7 @@ def test_dump_tells_what_was_published(tmp_path: Path) -> None:
     assert (exchange["name"], exchange["type"]) == ("events", "topic")
     assert queue["arguments"] == {"x-max-priority": 2}
     assert (binding["source"], binding["destination"], binding["key"]) == ("events", "mail", "order.#")
-    urgent, paid, sent = lines[6:]
+    urgent, paid, sent = lines[7:]
     assert (urgent["lane"], urgent["routing_key"], urgent["body"], urgent["size"]) == (2, "order.urgent", "", 0)
     assert (paid["body"], paid["body_encoding"], paid["size"]) == ("grün", "utf-8", 5)
     assert (base64.b64decode(sent["body"]), sent["body_encoding"]) == (b"\xff\x00", "base64")
@@ -189,7 +189,7 @@ def test_dump_tells_what_was_published(tmp_path: Path) -> None:
     }
     assert paid["properties"] == expected
     assert sent["properties"] == {"delivery_mode": 2}
-    assert [line.get("body") for line in dumped(path, "--limit", 1)] == [None] * 7
+    assert [line.get("body") for line in dumped(path, "--limit", 1)] == [None] * 8
     assert [line["kind"] for line in dumped(path, "--queue", "mail", "--limit", 0)] == ["queue", "binding"]
     assert dumped(path, "--vhost", "nowhere") == []
     assert "has no queue 'letters': leveret check" in refused("dump", path, "--queue", "letters")

@@ -34,7 +34,7 @@ def test_a_with_statement_gives_a_running_broker_and_takes_it_away() -> None:
     """S4-62."""
     with leveret.Broker() as broker:
         url = broker.amqp_url
-        assert url.startswith("amqp://guest:guest@127.0.0.1:")
+        assert url.startswith(f"amqp://guest:{broker.password}@127.0.0.1:")
         peer = NetworkPeer(url)
         peer.declare_queue("q")
         assert broker.vhost().publish("", "q", b"m")

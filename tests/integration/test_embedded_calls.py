@@ -277,7 +277,9 @@ def test_a_message_larger_than_allowed_is_refused() -> None:
         vhost = broker.vhost()
         vhost.declare_queue("q")
         vhost.publish("", "q", bytes(100))
-        with pytest.raises(PreconditionFailed, match="message size 101 is larger than configured max size 100"):
+        with pytest.raises(
+            PreconditionFailed, match="message size 101 is larger than configured max size 100: raise max_message_bytes"
+        ):
             vhost.publish("", "q", bytes(101))
         assert vhost.message_count("q") == 1
 

@@ -106,7 +106,6 @@ CONNECTION_ERRORS: dict[str, tuple[Talk, int, tuple[int, int], str]] = {
     "header on channel 0": (says(frame(FRAME_HEADER, 0, header(0))), 505, NOTHING, ""),
     "body on channel 0": (says(frame(FRAME_BODY, 0, b"x")), 505, NOTHING, ""),
     "body on an unopened channel": (says(frame(FRAME_BODY, 9, b"x")), 505, NOTHING, ""),
-    "channel above channel_max": (says(on(2048, ChannelOpen())), 530, ChannelOpen.id, "channel_max"),
     "reused consumer tag": (
         says(QueueDeclare("tags", nowait=True), *[BasicConsume("tags", "t", nowait=True)] * 2),
         *(530, BasicConsume.id, "NOT_ALLOWED - attempt to reuse consumer tag 't'"),

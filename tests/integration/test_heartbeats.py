@@ -70,9 +70,11 @@ def test_a_peer_we_do_not_read_is_not_silent() -> None:
         RawClient.open(broker.amqp_url) as cleaner,
     ):
         memory = broker.node.broker.memory
-        broker.call(lambda: setattr(memory, "mark", 10_000))
+        broker.call(lambda: setattr(memory, "mark", 1 << 20))
         publisher.call(QueueDeclare("filled"), QueueDeclareOk)
-        publisher.publish("", "filled", bytes(20_000))
+        publisher.publish("", "filled", bytes(2 << 20))
+        publisher.is_alive()
+        publisher.publish("", "filled")
         publisher.expect(ConnectionBlocked, 0)
         begun = time.monotonic()
         frames = publisher.frames()

@@ -14,6 +14,7 @@ from pika.exceptions import ConnectionClosedByBroker
 from leveret import Broker, FrozenClock, Settings
 from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user, in_path
+from tests.support.raw_client import eventually
 from tests.support.running_clients import client, name_of
 
 
@@ -121,7 +122,9 @@ def test_a_blocked_connection_says_so(broker: Broker, api: ManagementApi) -> Non
         channel.basic_publish("", "a", b"x")
         channel.queue_declare("a", passive=True)
         broker.call(lambda: broker.node.broker.set_alarm("memory", "too much"))
-        assert api.get("connections")[1][0]["state"] == "blocked"
+        assert api.get("connections")[1][0]["state"] == "running"
+        channel.basic_publish("", "a", b"x")
+        eventually(lambda: api.get("connections")[1][0]["state"] == "blocked")
         broker.call(lambda: broker.node.broker.set_alarm("memory", None))
         assert api.get("connections")[1][0]["state"] == "running"
 
@@ -172,7 +175,7 @@ def test_a_transaction_shows_what_is_not_committed(broker: Broker, api: Manageme
 
 def test_a_channel_that_is_not_there(api: ManagementApi) -> None:
     status, answer = api.get("channels/nobody")
-    assert (status, answer["error"]) == (404, "not_found")
+    assert (status, answer["error"]) == (404, "Object Not Found")
     assert "no channel 'nobody'" in answer["reason"]
 
 

@@ -24,6 +24,37 @@ def admin(broker: Broker) -> ManagementApi:
     return as_guest(broker)
 
 
+def test_an_export_has_what_was_declared_and_is_not_exclusive(broker: Broker, admin: ManagementApi) -> None:
+    """S4-77: transient queues and exchanges too, as RabbitMQ exports them; not the exclusive queue of a connection."""
+
+    def declare() -> None:
+        vhost = broker.node.broker.vhosts["/"]
+        vhost.declare_queue("kept", durable=True, arguments={"x-max-length": 5})
+        vhost.declare_queue("passing")
+        vhost.declare_queue("own", exclusive=True, owner=object())
+        vhost.declare_exchange("kept", "topic", durable=True)
+        vhost.declare_exchange("passing", "topic")
+        vhost.declare_exchange("inner", "topic", durable=True, internal=True)
+
+    broker.call(declare)
+    session = broker.vhost()
+    broker.call(lambda: broker.node.broker.vhosts["/"].bind(Binding("kept", Destination("queue", "own"), "k", {})))
+    for exchange, queue in (("kept", "kept"), ("amq.topic", "kept"), ("kept", "passing"), ("inner", "kept")):
+        session.bind(queue, exchange, "k")
+    found = admin.get("definitions")[1]
+    assert found["queues"] == [
+        {"name": "kept", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}},
+        {"name": "passing", "vhost": "/", "durable": False, "auto_delete": False, "arguments": {}},
+    ]
+    exchanges = [(row["name"], row["durable"], row["internal"]) for row in found["exchanges"]]
+    assert exchanges == [("kept", True, False), ("passing", False, False), ("inner", True, True)]
+    ends = [(row["source"], row["destination"], row["routing_key"]) for row in found["bindings"]]
+    assert ends == [("amq.topic", "kept", "k"), ("inner", "kept", "k"), ("kept", "kept", "k"), ("kept", "passing", "k")]
+    with Broker(QUIET) as another:
+        assert as_guest(another).post("definitions", found) == (204, None)
+        assert as_guest(another).get("definitions")[1]["queues"] == found["queues"]
+
+
 def test_s4_71_an_exchange_that_only_exchanges_publish_to_comes_back(admin: ManagementApi) -> None:
     """RabbitMQ exports internal exchanges too: without one, what is bound to it would get nothing after a move."""
     admin.put("exchanges/%2F/outer", {"type": "fanout", "durable": True})

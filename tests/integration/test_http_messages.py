@@ -94,6 +94,9 @@ def test_s4_77_bytes_travel_as_base64(api: ObjectsApi, queue: str) -> None:
         ({"payload": "\ud800"}, "'payload'"),
         ({"payload_encoding": "rot13"}, "'payload_encoding'"),
         ({"properties": [1]}, "'properties'"),
+        ({"properties": ""}, "'properties'"),
+        ({"properties": 0}, "'properties'"),
+        ({"properties": False}, "'properties'"),
         ({"properties": {"delivery_mode": "x"}}, "'delivery_mode'"),
         ({"properties": {"delivery_mode": 3}}, "'delivery_mode'"),
         ({"properties": {"priority": 256}}, "'priority'"),
@@ -112,6 +115,13 @@ def test_s4_77_wrong_publishes_are_told_by_their_field(
     status, answer = api.post(api.at("exchanges", "amq.default", "/publish"), message | given)
     assert (status, field in answer["reason"]) == (400, True), answer
     assert api.queue(queue)["messages"] == 0
+
+
+@pytest.mark.parametrize("given", [{}, {"properties": []}, {"properties": None}, {"properties": {}}])
+def test_a_publish_may_leave_properties_and_encoding_out(api: ObjectsApi, queue: str, given: dict[str, object]) -> None:
+    """Languages without empty objects write a list for one."""
+    message = {"routing_key": queue, "payload": "m", **given}
+    assert api.post(api.at("exchanges", "amq.default", "/publish"), message) == (200, {"routed": True})
 
 
 def test_s4_77_publishing_to_what_is_not_there_or_internal_is_refused(api: ObjectsApi) -> None:

@@ -85,7 +85,7 @@ def test_the_memory_of_the_node_is_told_in_hundredths(broker: Broker, api: Manag
 
 def test_another_node_is_not_there(api: ManagementApi) -> None:
     status, answer = api.get("nodes/rabbit%40elsewhere")
-    assert (status, answer["error"]) == (404, "not_found")
+    assert (status, answer["error"]) == (404, "Object Not Found")
     assert "no node 'rabbit@elsewhere'" in answer["reason"]
 
 

@@ -221,6 +221,6 @@ def test_small_facts_that_tools_ask_for(broker: Broker, api: ManagementApi) -> N
     assert as_user(broker, "anna", "management").post("rebalance/queues", {})[0] == 403
 
 
-@pytest.mark.parametrize("path", ["overview", "cluster-name", "extensions", "auth", "feature-flags"])
+@pytest.mark.parametrize("path", ["overview", "cluster-name", "extensions", "feature-flags"])
 def test_s4_72_strangers_are_told_nothing(broker: Broker, path: str) -> None:
     assert as_user(broker, "nobody").get(path)[0] == 401

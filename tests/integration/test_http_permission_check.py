@@ -208,5 +208,7 @@ def test_s4_72_the_actions_are_listed_with_what_they_take(admin: ManagementApi) 
         "exchange": "source",
         "needs_exchange": True,
         "takes_routing_key": True,
+        "takes_arguments": False,
     }
+    assert by_name["declare exchange"]["takes_arguments"]
     assert by_name["purge"]["exchange"] == ""

@@ -12,7 +12,7 @@ import pytest
 
 import leveret
 from leveret.embedded_vhost import EmbeddedVhost
-from leveret.pipeline import arrow_rows
+from leveret.pipeline import house
 from tests.support.http_api import QUIET, HttpApi, arrow_stream, bodies, located, vhost_path
 from tests.support.raw_client import eventually
 
@@ -73,7 +73,7 @@ def test_all_unfinished_bodies_together_are_bounded(
     broker: leveret.Broker, api: HttpApi, vhost: EmbeddedVhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One client holds most of what may be held; another is told to come again, and can once the first has gone."""
-    monkeypatch.setattr(arrow_rows, "MOST_HELD", 50_000)
+    monkeypatch.setattr(house, "MOST_HELD", 50_000)
     large = arrow_stream(pa.record_batch({"body": pa.array([bytes(900)] * 50)}))
     with socket.create_connection((api.host, api.port), timeout=10) as slow:
         path = located(MESSAGES, {"exchange": "", "routing_key": "q"})

@@ -57,6 +57,18 @@ def test_s4_72_a_user_is_made_with_a_password_and_can_log_in(broker: Broker, adm
     assert "früh" not in str(shown)
 
 
+def test_tags_keep_their_order(broker: Broker, admin: ManagementApi) -> None:
+    """Also in whoami, in the export, and each once."""
+    admin.put("users/anna", {"password": "tea", "tags": "zeta,management,other,zeta"})
+    admin.put("vhosts/tagged", {"tags": "production, critical,production"})
+    tags = ["zeta", "management", "other"]
+    assert admin.get("users/anna")[1]["tags"] == tags
+    assert ManagementApi(broker.http_url, "anna", "tea").get("whoami")[1]["tags"] == tags
+    assert admin.get("vhosts/tagged")[1]["tags"] == ["production", "critical"]
+    (exported,) = [user for user in admin.get("definitions")[1]["users"] if user["name"] == "anna"]
+    assert exported["tags"] == tags
+
+
 def test_s4_72_a_put_changes_the_password_and_the_tags(broker: Broker, admin: ManagementApi) -> None:
     admin.put("users/anna", {"password": "one", "tags": ["management"]})
     assert may_log_in(broker, "anna", "one")
@@ -73,10 +85,10 @@ def test_s4_72_a_hash_of_rabbitmqs_is_taken_and_given_back(
     hashed = salted("secret", algorithm)
     body = {"password_hash": hashed, "hashing_algorithm": name, "tags": "management"}
     assert admin.put("users/anna", body) == (201, None)
-    assert may_log_in(broker, "anna", "secret")
-    assert not may_log_in(broker, "anna", "Secret")
     shown = admin.get("users/anna")[1]
     assert (shown["password_hash"], shown["hashing_algorithm"]) == (hashed, name)
+    assert not may_log_in(broker, "anna", "Secret")
+    assert may_log_in(broker, "anna", "secret")
 
 
 def test_s4_72_a_hash_without_an_algorithm_is_sha256(broker: Broker, admin: ManagementApi) -> None:
@@ -117,10 +129,10 @@ def test_s4_72_without_a_password_nobody_can_log_in(broker: Broker, admin: Manag
         ({"password": "x", "tags": 5}, "'tags' must be a list of texts"),
         ({"password": 5, "tags": ""}, "'password' of user 'anna' must be text"),
         ({"password": "x", "password_hash": "y", "tags": ""}, "both 'password' and 'password_hash'"),
-        ({"password_hash": "xx", "tags": ""}, "no hash of its algorithm"),
-        ({"password_hash": "AAAA", "tags": ""}, "no hash of its algorithm"),
-        ({"password_hash": salted("x"), "hashing_algorithm": SHA512, "tags": ""}, "no hash of its algorithm"),
-        ({"password_hash": "$nothing$", "tags": ""}, "no hash of its algorithm"),
+        ({"password_hash": "xx", "tags": ""}, "not a hash of its algorithm"),
+        ({"password_hash": "AAAA", "tags": ""}, "not a hash of its algorithm"),
+        ({"password_hash": salted("x"), "hashing_algorithm": SHA512, "tags": ""}, "not a hash of its algorithm"),
+        ({"password_hash": "$nothing$", "tags": ""}, "not an argon2 string"),
         ({"password_hash": "AA==", "hashing_algorithm": "md5", "tags": ""}, 'hashing_algorithm\' "md5"'),
         ({"password": "x", "tags": "", "limits": {"max-cows": 1}}, '"max-cows" is not known'),
         ({"password": "x", "tags": "", "limits": {"max-channels": "many"}}, "'max-channels' must be a whole number"),
@@ -203,4 +215,4 @@ def test_s4_72_users_outlive_the_broker(tmp_path: Path) -> None:
 def test_s4_72_a_user_of_an_unknown_name_is_not_found(admin: ManagementApi) -> None:
     for path in ("users/none", "users/none/permissions", "users/none/topic-permissions"):
         status, answer = admin.get(path)
-        assert (status, answer["error"]) == (404, "not_found"), path
+        assert (status, answer["error"]) == (404, "Object Not Found"), path

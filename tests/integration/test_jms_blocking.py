@@ -379,5 +379,5 @@ def test_s4_63_a_factory_takes_parts_of_an_address(leveret_broker: leveret.Broke
     factory = jms.ConnectionFactory(uri, user="nobody", password="wrong")
     with pytest.raises(AmqpError):
         factory.create_connection()
-    with factory.create_connection("guest", "guest") as connection:
+    with factory.create_connection("guest", leveret_broker.password) as connection:
         assert not connection.is_closed

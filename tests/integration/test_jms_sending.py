@@ -139,8 +139,8 @@ def test_a_login_beside_several_brokers(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         assert world.connection.client.address.user == "guest"
 
-    plain = leveret_broker.amqp_url.replace("guest:guest@", "")
+    plain = leveret_broker.amqp_url.replace(f"guest:{leveret_broker.password}@", "")
     uri = f"failover:({plain})?maxReconnectAttempts=1"
-    play(leveret_broker, scene, f"{uri}&jms.userName=guest&jms.password=guest")
+    play(leveret_broker, scene, f"{uri}&jms.userName=guest&jms.password={leveret_broker.password}")
     with pytest.raises(LoginRefused):
         play(leveret_broker, scene, uri, user="guest", password="wrong")

@@ -6,12 +6,14 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import cycle
 
 import pytest
 
 import leveret
 from leveret.bootstrap import Bootstrap, BootstrapPermission, BootstrapUser, BootstrapVhost
 from leveret.config import Settings
+from leveret.server.logins import FAILURES
 from leveret.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
 from leveret.wire.frames import CONTENT_HEADER, ENVELOPE, frame, method_frame
 from leveret.wire.methods import (
@@ -34,6 +36,7 @@ from leveret.wire.methods import (
     QueueDelete,
     QueueDeleteOk,
 )
+from tests.support.known_login import KNOWN_LOGIN
 from tests.support.raw_client import RawClient, eventually, plain
 
 QUIET = {"amqp_port": 0, "http_port": None, "stomp_port": None}
@@ -83,7 +86,7 @@ def message_of(size: int, properties: bytes = b"\0\0") -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def roomy() -> Iterator[leveret.Broker]:
-    with leveret.Broker() as running:
+    with leveret.Broker(KNOWN_LOGIN) as running:
         yield running
 
 
@@ -152,7 +155,8 @@ def test_a_message_of_the_largest_size_passes_and_one_byte_more_is_406(client: R
     client.expect(BasicAck)
     client.publish("", "largest", bytes(10_001))
     closed = client.expect_channel_close(406)
-    assert closed.reply_text == ("PRECONDITION_FAILED - message size 10001 is larger than configured max size 10000")
+    told = "message size 10001 is larger than configured max size 10000: raise max_message_bytes to accept it"
+    assert closed.reply_text == f"PRECONDITION_FAILED - {told}"
     client.open_channel(1)
     assert client.call(QueueDeclare("largest", passive=True), QueueDeclareOk).message_count == 1
 
@@ -297,19 +301,20 @@ def refused_open(address: str) -> str:
 
 
 def test_guest_comes_from_this_machine_only() -> None:
-    """Refused as with a wrong password, in the same words and after the same delay: nothing is learnt from it."""
+    """Refused as with a wrong password, in the same words, and counted as a failure: nothing is learnt from it."""
     address = other_address()
     if address is None:
         pytest.skip("kernel: this machine has no address but loopback")
     with leveret.Broker(settings(host=("0.0.0.0",), login_failure_delay=0.1, bootstrap=LIMITED)) as broker:
         outside = broker.amqp_url.replace("127.0.0.1", address)
-        for password in ("guest", "wrong"):
+        for _, password in zip(range(FAILURES), cycle(("guest", "wrong")), strict=False):
             with RawClient(outside) as client:
                 begun = time.monotonic()
                 client.login(response=plain("guest", password))
                 closed = client.expect_close(403)
-                assert time.monotonic() - begun >= 0.1
                 assert "Login was refused using authentication mechanism PLAIN" in closed.reply_text
+        assert password == "guest"
+        assert time.monotonic() - begun >= 0.1
         with RawClient.open(outside.replace("guest:guest", "ann:ann")) as client:
             client.is_alive()
         with RawClient.open(broker.amqp_url) as client:
@@ -375,6 +380,9 @@ def test_zero_leaves_the_choice_to_the_server(broker: leveret.Broker) -> None:
         client.tune(channel_max=0, frame_max=0)
         client.send(ConnectionOpen("/"), 0)
         client.expect(ConnectionOpenOk, 0)
-        client.open_channel(2047)
+        for number in range(1, 2048):
+            client.send(ChannelOpen(), number)
+        for number in range(1, 2048):
+            client.expect(ChannelOpenOk, number)
         client.send(ChannelOpen(), 2048)
         client.expect_close(530)

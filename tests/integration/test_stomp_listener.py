@@ -58,7 +58,6 @@ def test_what_is_no_stomp_is_refused_and_harms_nobody(stomp_broker: leveret.Brok
         b"AMQP\0\0\x09\x01",
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x16\x03\x01" + bytes(300),
-        b"\0" * 50,
         b"SEND\n\n\0",
     ):
         with StompClient(stomp_broker.stomp_url) as stranger:

@@ -97,7 +97,7 @@ def test_a_frame_that_no_message_needs_is_refused() -> None:
 
 def test_what_has_come_of_a_frame_is_memory(broker: leveret.Broker) -> None:
     def used() -> int:
-        return broker.call(lambda: broker.node.broker.gauge.used)
+        return broker.call(lambda: broker.node.broker.memory_users.unfinished.bytes)
 
     with opened(broker) as socket:
         socket.send(made("CONNECT", LOGIN))

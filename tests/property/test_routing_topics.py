@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.routing.bindings import Destination
+from leveret.routing.bounds import RoutingRefused, RoutingWork
 from leveret.routing.topic_trie import TopicTrie
 
 words = st.sampled_from(["a", "b", "", "*", "#"])
@@ -34,7 +35,22 @@ def slowly(pattern: list[str], key: list[str]) -> bool:
 def test_one_pattern_matches_as_the_slow_matcher_says(pattern: str, key: str) -> None:
     trie = TopicTrie()
     trie.add(pattern, Destination("queue", "q"))
-    assert bool(list(trie.matches(key))) == slowly(split(pattern), split(key))
+    assert bool(list(trie.matches(key, RoutingWork()))) == slowly(split(pattern), split(key))
+
+
+@given(st.lists(patterns, max_size=30), keys, st.integers(0, 2_000))
+def test_a_bounded_match_is_refused_or_complete(bound: list[str], key: str, allowed: int) -> None:
+    trie, work = TopicTrie(), RoutingWork(allowed)
+    for number, pattern in enumerate(bound):
+        trie.add(pattern, Destination("queue", str(number)))
+    expected = {str(number) for number, pattern in enumerate(bound) if slowly(split(pattern), split(key))}
+    try:
+        reached = {destination.name for destination in trie.matches(key, work)}
+    except RoutingRefused:
+        assert work.spent > allowed
+    else:
+        assert reached == expected
+        assert work.spent <= allowed
 
 
 @given(changes, st.lists(keys, min_size=1, max_size=5))
@@ -51,7 +67,7 @@ def test_trie_equals_the_slow_matcher_under_any_adding_and_removing(
             kept[pattern, destination] -= 1
     for key in asked:
         expected = {where for pattern, where in +kept if slowly(split(pattern), split(key))}
-        assert set(trie.matches(key)) == expected
+        assert set(trie.matches(key, RoutingWork())) == expected
     for pattern, destination in kept.elements():
         trie.remove(pattern, destination)
     assert trie.is_empty()

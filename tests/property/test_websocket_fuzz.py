@@ -12,6 +12,7 @@ from websockets.frames import Frame, Opcode
 
 from leveret.management.stream_doors import StreamDoors
 from leveret.management.websocket import WebSocketPeer
+from leveret.server.admission import Admission, Admitted
 
 HEAD = (
     b"GET /ws HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
@@ -19,6 +20,12 @@ HEAD = (
 )
 PIECES = st.lists(st.binary(max_size=200), max_size=12)
 CUTS = st.lists(st.integers(1, 40), min_size=1, max_size=20)
+
+
+def admitted(doors: StreamDoors) -> Admitted:
+    made = doors.admission.enter("192.0.2.1", lambda: None)
+    assert made is not None
+    return made
 
 
 class Wire(asyncio.Transport):
@@ -67,9 +74,9 @@ class Ear(asyncio.Protocol):
 
 
 def shaken() -> tuple[WebSocketPeer, Wire, Ear]:
-    ear, wire, doors = Ear(), Wire(), StreamDoors()
+    ear, wire, doors = Ear(), Wire(), StreamDoors(Admission(1 << 30, 100))
     doors.register("amqp", lambda: ear)
-    peer = WebSocketPeer(doors)
+    peer = WebSocketPeer(doors, admitted(doors))
     peer.connection_made(wire)
     peer.data_received(HEAD)
     assert wire.said.startswith(b"HTTP/1.1 101 ")
@@ -114,7 +121,8 @@ def test_any_bytes_are_taken_or_end_the_socket(reads: list[bytes], is_framed: bo
 @settings(deadline=None)
 def test_any_bytes_for_a_handshake_are_refused(head: bytes) -> None:
     wire = Wire()
-    peer = WebSocketPeer(StreamDoors())
+    doors = StreamDoors(Admission(1 << 30, 100))
+    peer = WebSocketPeer(doors, admitted(doors))
     peer.connection_made(wire)
     peer.data_received(head + b"\r\n\r\n")
     assert not wire.said.startswith(b"HTTP/1.1 101 ")

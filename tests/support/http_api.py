@@ -83,11 +83,15 @@ def vhost_path(rest: str, vhost: str = "/") -> str:
     return f"/api/pipeline/{quote(vhost, safe='')}/{rest}"
 
 
-def arrow_stream(*batches: pa.RecordBatch, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
+def arrow_stream(
+    *batches: pa.RecordBatch,
+    options: pa.ipc.IpcWriteOptions | None = None,
+    custom_metadata: dict[str, str] | None = None,
+) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema, options=options) as writer:
         for batch in batches:
-            writer.write_batch(batch)
+            writer.write_batch(batch, custom_metadata=custom_metadata)
     return sink.getvalue().to_pybytes()
 
 

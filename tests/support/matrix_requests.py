@@ -125,10 +125,11 @@ SAMPLES: dict[str, Sample] = {
     f"DELETE {AT}/leases": Sample(query="queue=q&consumer=c"),
     f"GET {AT}/leases/messages": Sample(query="queue=q&consumer=nobody&lease=1", ends=404),
     f"POST {AT}/leases/commit": Sample({**LEASE, "through": 0}),
-    f"POST {AT}/stages": Sample(ROWS_IN, "transaction=t&batch=1&exchange=x&routing_key=k"),
+    f"POST {AT}/stages": Sample(ROWS_IN, "transaction=new&batch=1&exchange=x&routing_key=k"),
     f"DELETE {AT}/stages": Sample(query="transaction=none&batch=1"),
-    f"POST {AT}/commits": Sample({"transaction": "t", "batch": 1, "stages": []}),
-    f"GET {AT}/commits": Sample(query="transaction=t"),
+    f"POST {AT}/commits": Sample({"transaction": "new", "batch": 1, "stages": []}),
+    f"GET {AT}/commits": Sample(query="transaction=none"),
+    f"DELETE {AT}/commits": Sample(query="transaction=t"),
     "POST /api/pipeline/queries": Sample({"id": "one"}),
 }
 HERE = "tests/support/matrix_requests.py"

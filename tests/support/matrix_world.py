@@ -6,16 +6,25 @@ from leveret import Broker
 from leveret.broker.broker import Broker as Core
 from leveret.broker.plugins import PLUGINS, find_plugin
 from leveret.broker.vhost import Vhost
+from leveret.pipeline.transactions import CommitRow
 from leveret.routing.bindings import Binding, Destination
 from tests.support.matrix_users import ALL, OTHER, VHOST
 
 SPARE = "spare"  # a virtual host that may be deleted
 NEW = "new"
+PINNED_READER = "pinned-reader"
 VICTIM = "victim"  # a user of whom the same is true
 
 
 def arrange(broker: Broker) -> None:
     broker.call(lambda: _arrange(broker.node.broker))
+    broker.call(lambda: _arrange_transactions(broker))
+
+
+def _arrange_transactions(broker: Broker) -> None:
+    commits, vhost = broker.node._house.commits, broker.node.broker.vhosts[VHOST]
+    commits.delete(vhost, NEW)
+    commits.transactions(vhost).put("t", CommitRow(1, [], 0, VICTIM))
 
 
 def _arrange(core: Core) -> None:
@@ -35,11 +44,14 @@ def _arrange(core: Core) -> None:
     vhost.declare_queue("s", durable=True, arguments={"x-queue-type": "stream"})
     for exchange in ("x", "y"):
         vhost.declare_exchange(exchange, "direct", durable=True)
+    vhost.declare_exchange("t", "topic", durable=True)
+    vhost.declare_exchange("d", "x-delayed-message", durable=True, arguments={"x-delayed-type": "topic"})
     for destination in (Destination("queue", "q"), Destination("exchange", "y")):
         vhost.bind(Binding("x", destination, "k", {}))
     for operator in (False, True):
         core.policies.set(VHOST, "p", "^nothing$", {"max-length": 10}, apply_to="queues", operator=operator)
     vhost.stream_offsets.put("s", "c", 0, False)
+    vhost.stream_offsets.put("s", PINNED_READER, 0, True)
     core.parameters.put("g", 1)
     core.plugins.enable(find_plugin("sharding"))
 
@@ -57,6 +69,7 @@ def _remove_new(core: Core) -> None:
         return
     if NEW in vhost.queues:
         vhost.delete_queue(NEW)
+    vhost.stream_offsets.drop("s", NEW)
     if NEW in vhost.exchanges:
         vhost.delete_exchange(NEW)
     for operator in (False, True):
@@ -88,4 +101,6 @@ def _of_vhost(vhost: Vhost) -> object:
         [vhost.bindings.of_source(name) for name in sorted(vhost.exchanges)],
         [(policy.name, policy.operator) for policy in vhost.policies.in_order()],
         (vhost.max_queues, vhost.max_connections),
+        vhost.stream_offsets.list(),
+        vhost.schedules.count,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from leveret.management.openapi import DESCRIBED
 from leveret.management.openapi_words import Needs, Operation
+from tests.support.matrix_arguments import ROWS
 from tests.support.matrix_methods import METHODS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "permissions.md"
@@ -38,6 +39,17 @@ All of these take permissions in the virtual host of the connection, if only emp
 |---|---|
 """
 
+ARGUMENTS = """
+## Arguments, headers and fields
+
+An argument, header or field that names another object, or makes the broker act on one, needs permissions for that as
+well, in every protocol. *new* is the name of the object that is declared; *x*, *t* (a topic exchange), *q* and *s* (a
+stream) are the objects that are named. Topic permissions are asked only if the user has one for the exchange. Policies
+need none of this: setting them takes the tag `policymaker`.
+
+| Operation | Needs |
+|---|---|
+"""
 HTTP = """
 ## HTTP
 
@@ -51,7 +63,8 @@ def render() -> str:
     amqp = (
         f"| {name} | {', '.join(method.needs.permissions) or 'nothing more'} |\n" for name, method in METHODS.items()
     )
-    return HEAD + "".join(amqp) + HTTP + "".join(_http())
+    arguments = (f"| {name} | {', '.join(map(str, row.needs))} |\n" for name, row in ROWS.items())
+    return HEAD + "".join(amqp) + ARGUMENTS + "".join(arguments) + HTTP + "".join(_http())
 
 
 def _http() -> Iterator[str]:

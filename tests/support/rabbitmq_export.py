@@ -12,8 +12,8 @@ SALT = b"\x8a\x01\xff\x10"
 LOGIN = ("shop", "open sesame")
 
 
-def rabbitmq_hash(password: str) -> str:
-    return base64.b64encode(SALT + hashlib.sha256(SALT + password.encode()).digest()).decode()
+def rabbitmq_hash(password: str, algorithm: str = "sha256") -> str:
+    return base64.b64encode(SALT + hashlib.new(algorithm, SALT + password.encode()).digest()).decode()
 
 
 def rabbitmq_export() -> Definitions:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from leveret.errors import LeveretError
 from leveret.message import PERSISTENT, Address, Message
-from leveret.pipeline.commits import Commits, Committed
+from leveret.pipeline.commits import Commits, Committed, Committer
 from leveret.pipeline.inflow import front, looked_at
 from leveret.pipeline.stages import Stage, Ticket
 from leveret.wire.constants import DEFAULT_FRAME_MAX
@@ -19,6 +19,7 @@ from leveret.wire.properties import Properties
 from tests.support.peer_pair import House
 
 Outcome = Committed | LeveretError
+USER = "guest"
 
 
 def row(body: bytes, address: Address, **properties: object) -> Message:
@@ -42,7 +43,7 @@ class Sink:
         house.rest()
 
     def begin(self, transaction: str = "T", batch: int = 0, *, attempt: int = 0) -> Stage:
-        return self.stages.begin(self.house.vhost, Ticket(transaction, batch, 0, attempt))
+        return self.stages.begin(self.house.vhost, Ticket(transaction, batch, 0, attempt), USER)
 
     def add(self, stage: Stage, messages: list[Message]) -> None:
         """All of one address."""
@@ -75,7 +76,7 @@ class Sink:
     def send(self, transaction: str, batch: int, *ids: str) -> list[Outcome]:
         """Commit without waiting: the list gets the outcome when there is one."""
         outcomes: list[Outcome] = []
-        self.commits.commit(self.house.vhost, transaction, batch, ids, outcomes.append)
+        self.commits.commit(self.house.vhost, transaction, batch, ids, Committer(USER), outcomes.append)
         return outcomes
 
     def commit(self, transaction: str, batch: int, *ids: str) -> Committed:

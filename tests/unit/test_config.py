@@ -72,6 +72,9 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("max_connections", "unlimited", None), ("max_connections", "0", 0),
         ("loopback_users", "none", frozenset()), ("loopback_users", ["a", "b"], frozenset("ab")),
         ("log_level", "DEBUG", "debug"), ("data_dir", "/x", Path("/x")),
+        ("behind_proxy", "on", True), ("behind_proxy", True, True), ("behind_proxy", "off", False),
+        ("trusted_proxies", "10.0.0.5, fd00::/8", ("10.0.0.5", "fd00::/8")), ("trusted_proxies", [], ()),
+        ("proxy_protocol", False, frozenset()), ("proxy_protocol", "off", frozenset()),
     ],
 )  # fmt: skip
 def test_a_value_is_understood(name: str, given: object, expected: object) -> None:
@@ -90,6 +93,8 @@ def test_a_value_is_understood(name: str, given: object, expected: object) -> No
         ("memory_mark", "0%"), ("memory_mark", "101%"), ("memory_mark", "1"), ("memory_mark", "x%"),
         ("channel_max", "0"), ("channel_max", "65536"), ("channel_max", "2047.0"), ("max_connections", "-1"),
         ("log_format", "xml"), ("log_format", 1), ("node_name", " "), ("loopback_users", 3), ("default_password", ""),
+        ("behind_proxy", "nginx"), ("behind_proxy", 1), ("proxy_protocol", "amqp,smtp"), ("proxy_protocol", 1),
+        ("trusted_proxies", "10.0.0.5/8"), ("trusted_proxies", "proxy.example"), ("trusted_proxies", True),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_used_is_named_with_its_source_and_what_is_accepted(name: str, given: object) -> None:
@@ -165,6 +170,27 @@ def test_tls_files_without_a_certificate_are_refused(name: str) -> None:
     assert load_settings(None, {}, {name: "x.pem", "tls_cert": "c.pem"}).tls_cert == Path("c.pem")
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("on", {"amqp", "amqps", "http", "https", "stomp", "stomps"}),
+        (True, {"amqp", "amqps", "http", "https", "stomp", "stomps"}),
+        ("AMQP, stomp", {"amqp", "stomp"}),
+        (["https"], {"https"}),
+    ],
+)
+def test_the_proxy_protocol_needs_a_list_of_proxies(given: object, expected: set[str]) -> None:
+    with pytest.raises(ConfigError, match=r"proxy_protocol = .* needs trusted_proxies"):
+        load_settings(None, {}, {"proxy_protocol": given})
+    settings = load_settings(None, {}, {"proxy_protocol": given, "trusted_proxies": "10.0.0.5"})
+    assert settings.proxy_protocol == expected
+
+
+def test_revocation_lists_without_authorities_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"tls_crl.*--tls-ca"):
+        load_settings(None, {}, {"tls_crl": "x.pem", "tls_cert": "c.pem"})
+
+
 def test_every_setting_has_its_own_flag_variable_and_help() -> None:
     assert len({item.env for item in DECLARED}) == len(DECLARED)
     assert all(item.help and item.section and item.env.startswith("LEVERET_") for item in DECLARED)
@@ -199,8 +225,8 @@ def test_bootstrap_tables_become_values(tmp_path: Path) -> None:
     ).bootstrap
     assert bootstrap.vhosts == (BootstrapVhost("shop", max_queues=10),)
     ann, bob = bootstrap.users
-    assert ann == BootstrapUser("ann", password="secret", tags=frozenset({"administrator"}), max_connections=3)
-    assert bob.tags == {"monitoring", "policymaker"}
+    assert ann == BootstrapUser("ann", password="secret", tags=("administrator",), max_connections=3)
+    assert set(bob.tags) == {"monitoring", "policymaker"}
     assert bootstrap.permissions == (BootstrapPermission("ann", "shop", "^a", ".*", ".*"),)
     assert bootstrap.topic_permissions == (BootstrapTopicPermission("ann", "/", "amq.topic", "^x", ""),)
     assert "secret" not in repr(bootstrap)
@@ -230,7 +256,7 @@ def test_a_bootstrap_mistake_is_named(tmp_path: Path, text: str, says: str) -> N
 @given(st.sampled_from([item.env for item in DECLARED]), st.text(st.characters(exclude_characters="\0"), max_size=12))
 def test_any_text_in_a_variable_is_a_value_or_a_config_error(name: str, text: str) -> None:
     try:
-        load_settings(None, {name: text, "LEVERET_TLS_CERT": text}, {})
+        load_settings(None, {name: text, "LEVERET_TLS_CERT": text, "LEVERET_TLS_CA": text}, {})
     except ConfigError as refused:
         assert "LEVERET_" in str(refused)  # noqa: PT017
 

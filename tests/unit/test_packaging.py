@@ -6,11 +6,13 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from leveret.cli.main import app
 from leveret.cli.serve import MOST_FILES
 from leveret.config import DECLARED, Settings
+from tools import lock_image
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
 UNIT = PACKAGING / "systemd" / "leveret.service"
@@ -97,20 +99,39 @@ def test_the_service_is_given_no_more_than_it_needs() -> None:
 
 
 def test_the_image_comes_from_plain_names_and_takes_only_what_is_installed() -> None:
-    for word, rest in instructions():
-        if word == "FROM":
-            image = rest.split()[0]
-            assert "/" not in image, f"{image} names a registry"
-            assert re.fullmatch(r"python:3\.\d+-slim-[a-z]+", image), (
-                "one release of Debian, or a build would change by itself"
-            )
-        assert word != "ADD"
+    (base,) = [rest for word, rest in instructions() if word == "ARG"]
+    assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-[a-z]+", base), "one release of each, and no registry"
+    assert {rest.split()[0] for word, rest in instructions() if word == "FROM"} == {"${BASE}"}
+    assert "ADD" not in dict(instructions())
     copied = [rest for word, rest in last_stage() if word == "COPY"]
     assert copied == ["--from=build /opt/leveret /opt/leveret"]
     needed = [rest.split()[:-1] for word, rest in instructions() if word == "COPY" and "--from" not in rest]
     names = {name for given in needed for name in given}
     assert all((PACKAGING.parent / name).exists() for name in names)
-    assert all("--no-cache-dir" in rest for word, rest in instructions() if "pip install" in rest)
+    for command in [each for word, rest in instructions() if word == "RUN" for each in rest.split("&&")]:
+        if "pip install" in command or "pip wheel" in command:
+            assert "--no-cache-dir" in command
+            assert "--require-hashes" in command or "--no-index" in command, f"not pinned: {command}"
+
+
+def test_the_lock_files_satisfy_the_project_and_pin_every_package_by_hash() -> None:
+    """CWE-494, download of code without integrity check: what is built later is what was locked."""
+    assert lock_image.faults() == []
+    for lock in lock_image.locks():
+        text = lock.file.read_text()
+        assert "://" not in text, "no index is named"
+        for pin, hashes in lock_image.pins_of(text).items():
+            assert pin.version, pin
+            assert hashes, pin
+            assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for each in hashes), pin
+
+
+def test_a_lock_file_that_is_behind_the_project_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, *_ = lock_image.locks()
+    behind = tmp_path / "requirements.lock"
+    behind.write_text(re.sub(r"^h11==.*", "h11==0.1", project.file.read_text(), flags=re.MULTILINE))
+    monkeypatch.setattr(lock_image, "locks", lambda: [project._replace(file=behind)])
+    assert lock_image.faults() == ["requirements.lock has h11 0.1: h11<1,>=0.16 is wanted"]
 
 
 def test_nothing_but_what_is_copied_is_sent_to_the_build() -> None:

@@ -14,6 +14,7 @@ from tests.support.web_page import Complaints, LogIn, stand_still
 INTERVAL = 5_000  # milliseconds between two questions of the page
 SHOP = "shop"
 STREAM = {"x-queue-type": "stream"}
+SETTLED = "async () => (await import('/web/live.js')).atRest(() => {})"
 
 SHOWN_BY = """async () => {
     const { Table, rowsSource } = await import("/web/table.js");
@@ -36,10 +37,16 @@ def add_shop(broker: leveret.Broker) -> None:
 
 
 def refreshed(page: Page, address: str) -> None:
-    """Until what the page asks there was answered twice: what the first answer changes is seen by then."""
+    """Answer two further requests of the page to `address` and wait until it has displayed the answers.
+
+    The clock runs only while no request is in flight: the page sets its timer when an answer arrives, and for longer
+    the longer the answer took.
+    """
     for _ in range(2):
+        page.evaluate(SETTLED)
         with page.expect_response(address):
             page.clock.run_for(INTERVAL)
+    page.evaluate(SETTLED)
 
 
 def test_a_name_leads_to_its_own_virtual_host_when_another_is_chosen(broker: leveret.Broker, log_in: LogIn) -> None:

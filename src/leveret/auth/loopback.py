@@ -19,18 +19,25 @@ def is_loopback(address: str) -> bool:
     return parsed.is_loopback
 
 
-def http_peer(address: str, host: str, names: Iterable[str] = ()) -> str:
-    """The address of an HTTP client, for the rule above. ``host`` is what it takes us for, ``names`` those of all its
-    headers.
+def proxied(address: str) -> str:
+    """The address of a client whose connection came through a proxy. It is never loopback: that the proxy, or its
+    client, is on this machine says nothing of where the request comes from."""
+    return f"{address} for a client behind a proxy" if is_loopback(address) else address
 
-    A page of somebody else, whose name was made to lead to this machine, speaks from this machine; so does a proxy in
-    front of us. The page names another host than ours, and so do many proxies; others tell of themselves by a header.
-    None of them is taken for local.
+
+def http_peer(address: str, host: str, names: Iterable[str] = (), version: str = "1.1") -> str:
+    """The address of an HTTP client, for the rules that depend on it. ``host`` is the Host header, ``names`` are the
+    names of all headers.
+
+    A loopback address is not enough to be local. A page of another site whose name resolves to this machine (DNS
+    rebinding) connects from here, and so does a proxy on this machine, for clients from anywhere. Such a page has
+    another Host, and so do many proxies. Others are recognised by a header that they add, by HTTP/1.0 (nginx's default)
+    or because they pass on a request without Host. A proxy that does none of this needs the setting ``behind_proxy``.
     """
     if not is_loopback(address):
         return address
-    if any(_tells_of_a_proxy(name.lower()) for name in names):
-        return f"{address} for somebody behind a proxy"
+    if not host or version == "1.0" or any(_tells_of_a_proxy(name.lower()) for name in names):
+        return proxied(address)
     return address if _is_this_machine(host) else f"{address} for {host[:255]}"
 
 
@@ -43,7 +50,7 @@ def _is_this_machine(host: str) -> bool:
     the network: whoever means this machine by it comes from that address, or through a proxy."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
-        if not name or name == "localhost" or name.endswith(".localhost") or is_loopback(name):
+        if name == "localhost" or name.endswith(".localhost") or is_loopback(name):
             return True
         return ip_address(name).is_unspecified
     except ValueError:

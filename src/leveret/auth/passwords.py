@@ -7,13 +7,18 @@ The cost is OWASP's second choice for argon2id: 19 MiB, two passes, one lane. A 
 takes 76 MiB rather than the 256 MiB of argon2-cffi's defaults, and no verify spawns threads of its own.
 
 Hashes that RabbitMQ exports (four bytes of salt, then one SHA-2 of salt and password, in base64) are taken as they are,
-with their algorithm in front: ``$rabbitmq-sha256$...``. None is ever made here.
+with their algorithm in front: ``$rabbitmq-sha256$...``. None is ever made here, and each is replaced by an argon2id
+hash at the next login with the right password (users.py).
+
+An argon2 string names its own cost, and a client that can set one could ask for terabytes or years. Costs far above the
+usual defaults are refused when a hash is given, and never paid.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 import secrets
 from collections import deque
 from functools import cache
@@ -30,6 +35,14 @@ NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$f9DMVK7dsZGrm96afPOzZw$ssrbO3Vm3FoMDHFY
 """A hash to verify against when there is no user: same parameters, so the same time."""
 RABBITMQ = {"$rabbitmq-sha256$": sha256, "$rabbitmq-sha512$": sha512}
 SALT_BYTES = 4  # of RabbitMQ's hashes
+FAULTY_RABBITMQ = f"it is not a hash of its algorithm in base64 ({SALT_BYTES} bytes of salt, then the digest)"
+ARGON2 = re.compile(
+    r"\$argon2(?:id|i|d)\$(?:v=(?:16|19)\$)?m=(\d{1,10}),t=(\d{1,10}),p=(\d{1,10})\$([A-Za-z0-9+/]+)\$([A-Za-z0-9+/]+)"
+)
+MOST_MEMORY = 128 << 10  # KiB
+MOST_WORK = 512 << 10  # KiB times passes: one to two seconds
+MOST_LANES = 8  # a thread each
+LONGEST_PART = 88  # characters of salt and of digest: 64 bytes in base64
 
 
 @cache
@@ -56,6 +69,9 @@ def verify_password(password_hash: str, password: str) -> bool:
             if not is_right:
                 verify_nobody(password)  # or the time would tell who came from RabbitMQ
             return is_right
+    if fault_of(password_hash) is not None:
+        verify_nobody(password)
+        return False
     try:
         return hasher().verify(password_hash, password)
     except (VerificationError, InvalidHashError, UnicodeEncodeError):
@@ -84,12 +100,35 @@ def _decoded(password_hash: str, prefix: str) -> bytes | None:
     return salted if len(salted) == SALT_BYTES + RABBITMQ[prefix]().digest_size else None
 
 
+def is_weak(password_hash: str) -> bool:
+    """Made by RabbitMQ: billions of guesses per second on one graphics card."""
+    return password_hash.startswith(tuple(RABBITMQ))
+
+
+def fault_of(password_hash: str) -> str | None:
+    """Why no password is verified against this hash; None if one is."""
+    for prefix in RABBITMQ:
+        if password_hash.startswith(prefix):
+            return None if _decoded(password_hash, prefix) else FAULTY_RABBITMQ
+    parts = ARGON2.fullmatch(password_hash)
+    if parts is None:
+        return "it is not an argon2 string ($argon2id$v=19$m=...,t=...,p=...$salt$digest)"
+    memory, passes, lanes = (int(number) for number in parts.groups()[:3])
+    if memory > MOST_MEMORY or memory * passes > MOST_WORK or lanes > MOST_LANES:
+        return (
+            f"it costs too much (m={memory},t={passes},p={lanes}): at most m={MOST_MEMORY} (KiB), m times "
+            f"t={MOST_WORK} and p={MOST_LANES} are accepted"
+        )
+    if len(parts[4]) > LONGEST_PART or len(parts[5]) > LONGEST_PART:
+        return "its salt or its digest is longer than 64 bytes"
+    return None
+
+
 def refuse_unusable_hash(password_hash: str, owner: str) -> None:
     """A hash that can never match is a mistake to report when it is given, not at a login weeks later."""
-    if any(password_hash.startswith(prefix) and _decoded(password_hash, prefix) for prefix in RABBITMQ):
-        return
-    if not password_hash.startswith(("$argon2id$", "$argon2i$", "$argon2d$")):
-        raise ConfigError(f"password_hash of user {owner!r} cannot be used; accepted: an argon2 string ($argon2id$...)")
+    fault = fault_of(password_hash)
+    if fault is not None:
+        raise ConfigError(f"password_hash of user {owner!r} cannot be used: {fault}; give the user a new password")
 
 
 class VerifiedLogins:

@@ -115,6 +115,9 @@ class Permissions:
     def get(self, user: str, vhost: str) -> Permission | None:
         return self._rules.get((user, vhost))
 
+    def get_topic(self, user: str, vhost: str, exchange: str) -> TopicPermission | None:
+        return self._topic_rules.get((user, vhost, exchange))
+
     def list(self) -> tuple[Permission, ...]:
         return tuple(self._rules[key] for key in sorted(self._rules))
 
@@ -152,6 +155,11 @@ class Permissions:
         if answer is not None:
             return answer
         return self._answer(key, _expanded(getattr(rule, kind), user, vhost, client_id), routing_key)
+
+    def check_all_topics(self, user: str, vhost: str, exchange: str, kind: TopicKind) -> bool:
+        """May ``user`` use every routing key at this exchange?"""
+        rule = self._topic_rules.get((user, vhost, exchange))
+        return rule is None or getattr(rule, kind) == EVERYTHING
 
     def _answer(self, key: tuple[str | None, ...], pattern: str, text: str) -> bool:
         try:

@@ -13,7 +13,9 @@ from hmac import compare_digest
 
 from leveret.auth.passwords import (
     VerifiedLogins,
+    fault_of,
     hash_password,
+    is_weak,
     refuse_unusable_hash,
     verify_nobody,
     verify_password,
@@ -37,15 +39,21 @@ class Secret:
     def verify(self, password: str) -> str | None:
         """The hash when ``password`` is right, else None. Blocks, and as long in either case.
 
-        Two threads may both make the hash at the first login: both are true, the last one stays. The hash is stored
-        before the plain text goes, so no thread ever sees neither.
+        A weak hash is replaced by argon2id while the password is at hand. The secret stays the same object, so the
+        user's sessions and requests go on. Two threads may both make a hash: both are true, the last one stays. The
+        hash is stored before the plain text goes, so no thread ever sees neither.
         """
         pending, known = self.pending, self.hash
         if known is not None:
-            return known if verify_password(known, password) else None
+            if not verify_password(known, password):
+                return None
+            return self._replace(password) if is_weak(known) else known
         if pending is None or not compare_digest(_bytes(pending), _bytes(password)):
             verify_nobody(password)
             return None
+        return self._replace(password)
+
+    def _replace(self, password: str) -> str:
         self.hash = made = hash_password(password)
         self.pending = None
         self.is_fresh = True
@@ -55,7 +63,7 @@ class Secret:
 @dataclass(slots=True, frozen=True)
 class User:
     name: str
-    tags: frozenset[str] = frozenset()
+    tags: tuple[str, ...] = ()  # each once, in the order in which they were given
     max_connections: int | None = None
     max_channels: int | None = None
     secret: Secret = field(default_factory=Secret, repr=False, compare=False)
@@ -92,19 +100,30 @@ class Users:
         max_channels: int | None = None,
     ) -> User:
         """Add a user or put it in the place of one with that name. Does not block: a plain password waits."""
-        if not name:
-            raise PreconditionFailed("a user needs a name")
-        user = User(name, frozenset(tags), max_connections, max_channels, _secret(name, password, password_hash))
+        _refuse_nameless(name)
+        user = User(
+            name, tuple(dict.fromkeys(tags)), max_connections, max_channels, _secret(name, password, password_hash)
+        )
         self.on_saved(user)
         self._users[name] = user
         self._verified.forget_user(name)
         return user
 
     def note_login(self, user: User) -> None:
-        """Back on the loop after ``authenticate``: a hash made by this login is worth keeping."""
-        if user.secret.is_fresh:
-            user.secret.is_fresh = False
-            self.on_saved(user)
+        """Back on the loop after ``authenticate``: a hash made by this login is worth keeping.
+
+        With the tags that the user has now: it may have been changed or deleted since the worker looked."""
+        current = self._users.get(user.name)
+        if current is not None and current.secret is user.secret and current.secret.is_fresh:
+            current.secret.is_fresh = False
+            self.on_saved(current)
+
+    def restore(self, user: User) -> str | None:
+        """Put back a user as it was stored; returns what is wrong with its hash. A hash that is refused today does not
+        cost the user, which cannot log in with a password until it gets a new one."""
+        _refuse_nameless(user.name)
+        self._users[user.name] = user
+        return fault_of(user.password_hash) if user.password_hash is not None else None
 
     def get(self, name: str) -> User | None:
         return self._users.get(name)
@@ -126,7 +145,7 @@ class Users:
         return user
 
     def set_tags(self, name: str, tags: Iterable[str]) -> User:
-        return self._change(name, tags=frozenset(tags))
+        return self._change(name, tags=tuple(dict.fromkeys(tags)))
 
     def set_limits(self, name: str, *, max_connections: int | None, max_channels: int | None) -> User:
         return self._change(name, max_connections=max_connections, max_channels=max_channels)
@@ -171,6 +190,11 @@ class Users:
         self.on_saved(changed)
         self._users[name] = changed
         return changed
+
+
+def _refuse_nameless(name: str) -> None:
+    if not name:
+        raise PreconditionFailed("a user needs a name")
 
 
 def _secret(name: str, password: str | None, password_hash: str | None) -> Secret:

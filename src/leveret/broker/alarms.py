@@ -1,25 +1,51 @@
-"""How much memory is too much: the mark above which publishers wait, and half of it, where queues page out.
+"""How much memory is too much: the high watermark above which publishers are blocked, and half of it, where queues page
+out.
 
-Two readings are compared with the mark and the smaller one decides. The gauge counts every queue's view of a message,
-so fan-out makes it too large; the process's own figure keeps what the allocator has not given back, so it may stay high
-after the messages are gone. Each is an upper bound, hence their minimum is one too. Publishers are let go on once the
-reading has fallen to 90 % of the mark, so that the alarm does not flutter.
+Two readings are compared with the watermark. The gauge counts every queue's view of a message and what else is kept for
+clients (broker/memory_users.py); fan-out makes it too large, since queues share the bodies. The resident size of the
+process includes what the allocator has not given back, so it may stay high after the messages are gone.
+
+- The alarm is raised when both are above the watermark, and ends when one of them has fallen to 90 % of it.
+- It is also raised when the resident size alone is above 120 % of the watermark, whatever the gauge shows: something
+  that is not counted uses memory. This one ends at 95 % of that limit. Memory that is free and still resident is given
+  back before and meanwhile (``wants_trim``). What remains resident for half a minute although no more than the
+  watermark is counted, and does not grow, is taken for fragmentation: it does not block publishers for ever.
+
+The limit of the resident size is never below what the process used when it started and some more, or a low watermark
+would block publishers from the start. A process that is more than the broker is not measured (``baseline`` is None).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from leveret.queues.surroundings import MemoryGauge
 
 CALM = 0.9
+RESIDENT = 1.2  # of the watermark
+RESIDENT_CALM = 0.95
+HEADROOM = 64 << 20  # bytes above the resident size at the start that are never too much
+PATIENCE = 60  # looks, of which there are two a second
 
 
 class MemoryAlarm:
-    def __init__(self, gauge: MemoryGauge, mark: int, resident: Callable[[], int | None]) -> None:
+    def __init__(
+        self,
+        gauge: MemoryGauge,
+        mark: int,
+        resident: Callable[[], int | None],
+        baseline: int | None = None,
+    ) -> None:
         self.shortage = 0  # above this, queues hold as little as they can
         self.mark = mark
         self.raised = False
+        self.wants_trim = False  # much is resident that is not in use: the allocator should give it back
+        self._baseline = baseline
+        self._is_over = False  # the resident size is above its limit
+        self._over_for = 0  # looks
+        self._largest = 0  # resident size meanwhile
+        self._seen: int | None = None  # resident size at the last look
+        self._tolerated = 0  # resident size that is taken for fragmentation
         self._gauge = gauge
         self._resident = resident
 
@@ -33,24 +59,60 @@ class MemoryAlarm:
         self.shortage = mark // 2
 
     def check_shortage(self) -> bool:
-        """True if it began just now."""
+        """True if it began just now. Both readings must be high: queues that share bodies need not page them out."""
         gauge = self._gauge
-        before, gauge.is_short = gauge.is_short, gauge.used > self.shortage * (CALM if gauge.is_short else 1)
+        before, limit = gauge.is_short, self.shortage * (CALM if gauge.is_short else 1)
+        gauge.is_short = gauge.total > limit and (self._seen is None or self._seen > limit)
         return gauge.is_short and not before
 
     def used(self) -> int:
-        counted = self._gauge.used
+        counted = self._gauge.total
         if counted <= self.mark * CALM:
             return counted  # spares asking the system as long as there is nothing to decide
         resident = self._resident()
         return counted if resident is None else min(counted, resident)
 
+    def look(self, resident: int | None) -> None:
+        """The resident size as it is now; asked for from time to time, whatever the gauge shows."""
+        self._seen = resident
+        if resident is None or self._baseline is None:
+            return
+        limit = max(self.mark * RESIDENT, self._baseline + HEADROOM)
+        uncounted = resident - self._baseline - self._gauge.total
+        self.wants_trim = resident > limit * CALM and uncounted > self.mark // 4
+        if resident <= limit * RESIDENT_CALM:
+            self._is_over, self._tolerated, self._over_for = False, 0, 0
+        elif resident > max(limit, self._tolerated):
+            self._is_over = True
+            self._wait_out(resident)
+
+    def _wait_out(self, resident: int) -> None:
+        if resident > self._largest * 1.01 or not self._over_for or self._gauge.total > self.mark * CALM:
+            self._over_for, self._largest = 0, resident
+        self._over_for += 1
+        if self._over_for > PATIENCE:
+            self._is_over, self._over_for, self._tolerated = False, 0, resident + HEADROOM
+
+    @property
+    def reason(self) -> str | None:
+        """Why publishers are blocked."""
+        if not self.raised:
+            return None
+        return "memory mark passed" if not self._is_over else "memory mark passed by the resident size of the process"
+
     def check(self) -> bool:
         """Read the gauge; True if the alarm was raised or calmed just now."""
         used = self.used()
         before = self.raised
-        if used > self.mark:
+        if used > self.mark or self._is_over:
             self.raised = True
         elif used <= self.mark * CALM:
             self.raised = False
         return self.raised != before
+
+
+def blocked_reason(alarms: Mapping[str, str]) -> str:
+    """What ``connection.blocked`` says, in RabbitMQ's words where RabbitMQ has the alarm."""
+    low = " & ".join(name for name in ("disk", "memory") if name in alarms)
+    others = [reason for name, reason in alarms.items() if name not in ("disk", "memory")]
+    return ", ".join([f"low on {low}"] * bool(low) + others)

@@ -8,6 +8,7 @@ gathered for them. So a thousand publishes in one read cost one drain and one wr
 from __future__ import annotations
 
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -19,12 +20,15 @@ from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.errands import Errands
 from leveret.broker.events import Events
+from leveret.broker.footprint import Footprint
 from leveret.broker.global_parameters import GlobalParameters
 from leveret.broker.interceptors import Interceptors
 from leveret.broker.leases import LeaseBook
+from leveret.broker.memory_users import MemoryUsers
 from leveret.broker.plugins import Plugins
 from leveret.broker.policies import Policies
-from leveret.broker.registry import AwaitsReceipt, Outgoing, Registry
+from leveret.broker.queue_removal import QueueRemoval
+from leveret.broker.registry import AwaitsReceipt, AwaitsTick, Outgoing, Registry
 from leveret.broker.rows import rule_dropped, rule_saved, user_row
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
@@ -35,6 +39,7 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import Queue
 from leveret.queues.returning import note_redelivered
 from leveret.queues.surroundings import MemoryGauge, Surroundings, at_once
+from leveret.routing.bounds import Bounds, RoutingWork
 from leveret.routing.types import ExchangeTypes
 from leveret.store.definitions import Change, Drop, Put, UserRow, VhostRow
 from leveret.store.disk import Disk
@@ -44,6 +49,7 @@ from leveret.store.pages import Pages
 from leveret.store.spill import InWorker
 
 CHANCES = 1 << 30
+DRAIN_BUDGET = 0.02  # seconds of one turn for deliveries; queues beyond that are first in the next turn
 
 
 class Broker:
@@ -55,9 +61,11 @@ class Broker:
         log: Log,
         memory_mark: int,
         resident: Callable[[], int | None] = lambda: None,
+        baseline: int | None = None,
         pages: Pages | None = None,
         queue_memory: int = 64 << 20,
         stream_disk: Disk | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         self.node_name = node_name
         self.clock = clock
@@ -73,7 +81,8 @@ class Broker:
         self.gauge = MemoryGauge()
         if pages is not None:
             pages.on_refused = self._count_refused
-        self.memory = MemoryAlarm(self.gauge, memory_mark, resident)
+        self.memory = MemoryAlarm(self.gauge, memory_mark, resident, baseline)
+        self.memory_users = MemoryUsers(self.gauge, lambda: self.memory.mark)
         self.users = Users()
         self.permissions = Permissions()
         self.interceptors = Interceptors()
@@ -82,11 +91,17 @@ class Broker:
         self.users.on_deleted = lambda name: self.record(Drop(UserRow, (name,)))
         self.permissions.on_saved = lambda rule: self.record(rule_saved(rule))
         self.permissions.on_dropped = lambda rule: self.record(rule_dropped(rule))
+        self.bounds = bounds or Bounds()
+        self.routing_work = RoutingWork(self.bounds.steps)
+        self.awaiting_tick: deque[AwaitsTick] = deque()
         self.exchange_types = ExchangeTypes(secrets.randbits(64))
         self.registry = Registry()
+        self.memory_users.watch("connections", self.registry.memory)
         self.vhosts: dict[str, Vhost] = {}
         self.parameters = GlobalParameters(self.record)
-        self.policies = Policies(self.vhost, self.record, lambda: self.wake())
+        self.errands = Errands(lambda: self.wake(), clock.work_time)
+        self._under_way = self.errands.under_way
+        self.policies = Policies(self.vhost, self.record, self.errands)
         self.plugins = Plugins(self.record)
         self.policies.refuse = self.plugins.refuse_policy
         self.dirty: list[Queue] = []
@@ -100,8 +115,6 @@ class Broker:
         self.is_stopping = False  # consumers leave because we go: no reason for durable queues to go with them
         self.flushed = GRANTED  # receipts up to this one were handed to the log's disk
         self._records = True
-        self.errands = Errands(lambda: self.wake())
-        self._under_way = self.errands.under_way
         self.leases = LeaseBook(self)
         self._ids = count(1)
         self._events = get_log("broker")
@@ -126,15 +139,20 @@ class Broker:
             read_stream=lambda job, done: self.read_stream(job, done),
             alarm=lambda name, reason: self.set_alarm(name, reason),
             when_granted=self.when_granted,
+            errands=self.errands,
         )
         vhost = Vhost(
             name,
             surroundings,
             self.exchange_types,
             lambda: next(self._ids),
+            Footprint(self.memory_users.definitions, name),
             max_queues=max_queues,
             max_connections=max_connections,
+            bounds=self.bounds,
+            work=self.routing_work,
         )
+        surroundings.count_memory = vhost.footprint.count
         surroundings.retire = lambda queue: self._retire(vhost, queue)
         surroundings.dead_letter = DeadLetters(vhost, self.clock).send
         surroundings.chance = lambda: secrets.randbelow(CHANCES) / CHANCES
@@ -164,8 +182,8 @@ class Broker:
         for connection in list(self.registry.connections):
             if connection.vhost is vhost:
                 connection.force_close(f"vhost '{name}' is deleted")
-        for queue in list(vhost.queues.values()):
-            vhost.remove_queue(queue)
+        self.errands.begin(QueueRemoval(vhost, list(vhost.queues.values())))
+        vhost.footprint.forget()
         vhost.internal.remove_all()
         del self.vhosts[name]
         self.permissions.clear_vhost(name)
@@ -193,11 +211,11 @@ class Broker:
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
         """While inside: what is declared is on disk already."""
-        self._records = False
+        self._records = self.memory_users.definitions.is_bounded = False
         try:
             yield
         finally:
-            self._records = True
+            self._records = self.memory_users.definitions.is_bounded = True
 
     def reserve_ids(self, upto: int) -> None:
         """No queue ever gets an id that another had."""
@@ -265,20 +283,29 @@ class Broker:
     @property
     def has_work(self) -> bool:
         """Whether a turn is needed."""
-        return bool(self.dirty or self.outgoing or self._under_way or self.log.issued != self.flushed)
+        return bool(
+            self.dirty or self.outgoing or self._under_way or self.awaiting_tick or self.log.issued != self.flushed
+        )
 
     # ---- the turn
 
     def turn(self) -> None:
         """Deliver from touched queues, then write. What a burst limit left over is for the next turn."""
+        self.routing_work.spent = 0
+        self.errands.new_tick()
         if self.dirty:
             touched = self.dirty[:]
             self.dirty.clear()
-            for queue in touched:
+            work_time = self.clock.work_time
+            end = work_time() + DRAIN_BUDGET
+            for number, queue in enumerate(touched, 1):
                 try:
                     queue.drain()
                 except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
                     self._events.exception("bug while delivering", queue=queue.name)
+                if work_time() > end:
+                    self.dirty[:0] = touched[number:]  # first in the next turn
+                    break
         if self._under_way:
             self.errands.run()  # wakes us again as long as there are any
         self.flushed = self.log.issued
@@ -288,12 +315,20 @@ class Broker:
             self.outgoing = []
             for outbox in outgoing:
                 outbox.flush()
-        if self.gauge.used > self.memory.shortage or self.gauge.is_short:
+        if self.gauge.used + self.gauge.other > self.memory.shortage or self.gauge.is_short:
             self.check_memory()
-        if self.dirty or self.outgoing or self.log.issued != self.flushed:
+        while self.awaiting_tick and not self.routing_work.is_spent:
+            self.awaiting_tick.popleft().resume_in_tick()
+        if self.awaiting_tick or self.dirty or self.outgoing or self.log.issued != self.flushed:
             self.wake()
 
     # ---- alarms
+
+    def look_at_memory(self, resident: int | None) -> None:
+        """Twice a second, with the resident size of the process."""
+        self.memory_users.read_watched()
+        self.memory.look(resident)
+        self.check_memory()
 
     def check_memory(self) -> None:
         memory = self.memory
@@ -303,7 +338,7 @@ class Broker:
                     queue.touch()  # each holds as little as it can from now on
         if memory.check():
             used = {"used": memory.used(), "mark": memory.mark}
-            self.set_alarm("memory", "memory mark passed" if memory.raised else None, **used)
+            self.set_alarm("memory", memory.reason, **used)
 
     def _count_refused(self, size: int) -> None:
         """Bytes that should be on disk are in memory (or, below 0, no more): no queue counts them."""
@@ -311,15 +346,12 @@ class Broker:
         self.check_memory()
 
     def set_alarm(self, name: str, reason: str | None, **facts: object) -> None:
-        """Raise an alarm, or calm it (no reason). Publishers wait as long as there is one; consumers go on."""
+        """Raise an alarm, or clear it (no reason). A connection is blocked when it publishes during an alarm."""
         if reason == self.alarms.get(name):
             return
         if reason is not None:
             self.alarms[name] = reason
             self._events.warning(f"{reason}, publishers wait", alarm=name, **facts)
-            for connection in list(self.registry.connections):
-                if connection.publishes:
-                    connection.block(reason)
         else:
             del self.alarms[name]
             others = f" still wait for: {', '.join(self.alarms)}" if self.alarms else " go on"

@@ -94,7 +94,7 @@ class DeadLetters:
 
     def _letter(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> Letter | None:
         content, address, traits = message
-        key = target.key if target.key_prefix is None else target.key_prefix + queue.name
+        key = target.key_of(queue.name)
         if target.makes_queue and key is not None:
             if key == queue.name:
                 return None  # it died among the dead
@@ -114,12 +114,12 @@ class DeadLetters:
         deaths = self._told(queue.name, reason, address, properties, copies)
         keys = (address.key, *copies) if key is None else (key,)
         seen = selectable(replace(properties, headers={**headers, DEATHS: list(deaths)}, expiration=None))
-        routed = self._vhost.route(exchange, keys, seen)
+        routed = self._vhost.route_unattended(exchange, keys, seen)
         queues = self._without_cycles(queue.name, reason, deaths, self._vhost.live_queues(routed.queues))
         if not queues:
             return None
         story = {DEATHS: encode_deaths(deaths)}
-        if FIRST_REASON not in headers:
+        if not has_first_death(headers):
             story |= _first_death(queue.name, reason, address)
         head = _retold(head, properties, story, without=() if key is None else ("CC",))
         to = self._address(target.exchange, keys[0], address)
@@ -144,7 +144,7 @@ class DeadLetters:
         queues = self._routes.get(way)
         is_for_all = True
         if queues is None:
-            routed = self._vhost.route(exchange, (to.key,), {})
+            routed = self._vhost.route_unattended(exchange, (to.key,), {})
             is_for_all = routed.by_key_only
             died: list[Death] = [{"queue": queue.name, "reason": reason}]
             queues = self._without_cycles(queue.name, reason, died, self._vhost.live_queues(routed.queues))
@@ -233,6 +233,12 @@ def _deaths(headers: Mapping[str, FieldValue]) -> list[Death]:
     """Clients may send headers of this name too: what is no entry is no death."""
     entries = headers.get(DEATHS)
     return [entry for entry in entries if _is_death(entry)] if isinstance(entries, list) else []  # type: ignore[misc]
+
+
+def has_first_death(headers: Mapping[str, FieldValue]) -> bool:
+    """Whether the headers name a first death that ``x-death`` has an entry of. A client may send any of them."""
+    first = [headers.get(name) for name in FIRST_DEATH[:2]]
+    return any([death["queue"], death["reason"]] == first for death in _deaths(headers))
 
 
 def _is_death(entry: FieldValue) -> bool:

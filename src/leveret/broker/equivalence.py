@@ -1,10 +1,11 @@
-"""Whether a declaration agrees with what is there; the error says what differs, with both values."""
+"""Whether a declaration is allowed and agrees with what is there; the error says what differs, with both values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
-from leveret.errors import PreconditionFailed, ResourceLocked
+from leveret.errors import AccessRefused, PreconditionFailed, ResourceLocked
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import differing_argument
 from leveret.routing.delayed import DELAYED_TYPE
@@ -62,3 +63,8 @@ def _shown(value: object) -> str:
     if isinstance(value, bool):
         return f"'{str(value).lower()}'"
     return f"'{value}'"
+
+
+def refuse_reserved(name: str, kind: Literal["queue", "exchange"], vhost: str) -> None:
+    if name.startswith("amq."):
+        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")

@@ -70,7 +70,7 @@ class Firehose:
 
     def _publish(self, key: str, content: bytes) -> None:
         vhost = self._vhost
-        routed = vhost.route(vhost.exchanges[TRACE_EXCHANGE], (key,), {})
+        routed = vhost.route_unattended(vhost.exchanges[TRACE_EXCHANGE], (key,), {})
         queues = vhost.live_queues(routed.queues)
         if queues:
             copy: Message = (content, Address(TRACE_EXCHANGE, key, 1, DEFAULT_FRAME_MAX), TRANSIENT)

@@ -7,6 +7,7 @@ same component; ``gather_global_parameters`` moves those over at a start.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 COMPONENT = "global-parameter"
 NO_VHOST = ""
+CLUSTER_ID = "internal_cluster_id"  # RabbitMQ's name, by which tools tell one broker from another
 
 
 class GlobalParameters:
@@ -48,6 +50,12 @@ class GlobalParameters:
 
     def drop(self, name: str) -> None:
         self._rows.drop(COMPONENT, name)
+
+
+def ensure_cluster_id(parameters: GlobalParameters) -> None:
+    """Made at the first start, kept from then on; in the form that RabbitMQ gives it."""
+    if CLUSTER_ID not in parameters:
+        parameters.put(CLUSTER_ID, f"rabbitmq-cluster-id-{secrets.token_urlsafe(16)}")
 
 
 def gather_global_parameters(parameters: GlobalParameters, vhosts: Iterable[Vhost]) -> None:

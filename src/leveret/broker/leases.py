@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
 NOTHING = Committed(0, 0)
+MOST_CONSUMERS = 1_000  # of a queue: each has a row that stays until it is released
 
 
 class Lease:
@@ -101,6 +102,15 @@ class LeaseBook:
         holder = next(iter(queue.consumers), None)
         if holder is not None and (holder.exclusive or queue.options.single_active):
             raise PreconditionFailed(f"{which} in exclusive use: cancel its consumer to lease from it")
+
+    def refuse_too_many(self, queue: ClassicQueue, consumer: str) -> None:
+        """Refuse a consumer that is new if there are too many."""
+        consumers = self._readers.get(queue.id, {})
+        if consumer not in consumers and len(consumers) >= MOST_CONSUMERS:
+            raise PreconditionFailed(
+                f"queue '{queue.name}' in vhost '{queue.vhost}' has leases or commits of {len(consumers)} consumers: "
+                f"at most {MOST_CONSUMERS} are kept; release those that are not needed (leveret leases release)"
+            )
 
     def find(self, queue: ClassicQueue, consumer: str, number: int) -> Lease | None:
         reader = self._reader(queue, consumer)

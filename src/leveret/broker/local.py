@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.publish_rules import further_keys, too_large, traits_of
 from leveret.broker.schedules import until
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
@@ -140,9 +140,7 @@ class LocalSession:
 
     def _check_content(self, properties: Properties, body: bytes) -> None:
         if len(body) > self.max_message_bytes:
-            raise PreconditionFailed(
-                f"message size {len(body)} is larger than configured max size {self.max_message_bytes}"
-            )
+            raise PreconditionFailed(too_large(len(body), self.max_message_bytes))
         if properties.reply_to == REPLY_TO:
             raise PreconditionFailed("fast reply consumer does not exist")  # nobody in the process can be one
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from leveret.broker.errands import Errands
 from leveret.broker.policy import EXCHANGE, Policy, make_policy
 from leveret.broker.policy_merge import Explanation
 from leveret.broker.rows import POLICY_COMPONENTS, policy_row
@@ -30,12 +31,10 @@ SECONDS_PER_NAME = 20e-6  # in addition: where there are very many, a plain patt
 
 
 class Policies:
-    def __init__(
-        self, vhost: Callable[[str], Vhost], record: Callable[[Change], None], wake: Callable[[], None]
-    ) -> None:
+    def __init__(self, vhost: Callable[[str], Vhost], record: Callable[[Change], None], errands: Errands) -> None:
         self._vhost = vhost
         self._record = record
-        self._wake = wake
+        self._errands = errands
         self.on_exchange_changed: list[ExchangeHook] = []
         self.refuse: Callable[[Policy, Policy | None], None] = lambda policy, before: None  # its plugin may be off
 
@@ -107,19 +106,37 @@ class Policies:
     # ---- those who follow
 
     def _follow(self, home: Vhost, touched: Touched) -> None:
-        queues, exchanges = touched
-        is_new = False
-        known: KnownOptions = {}
-        for queue in queues:
-            options = home.policies.options_now(queue, known)
-            if options != queue.options:
+        self._errands.begin(Following(self._errands, home, touched))
+        self._errands.wake()
+
+
+class Following:
+    """An errand: queues and exchanges get the values that hold now."""
+
+    def __init__(self, errands: Errands, home: Vhost, touched: Touched) -> None:
+        self._errands = errands
+        self._home = home
+        self._queues, self._exchanges = list(touched[0])[::-1], list(touched[1])[::-1]
+        self._known: KnownOptions = {}
+        self._change = home.policies.changes
+
+    def step(self) -> bool:
+        home, time_slice, is_new = self._home, self._errands.new_slice(), False
+        if self._change != home.policies.changes:  # another policy was set meanwhile
+            self._known, self._change = {}, home.policies.changes
+        while self._queues and not time_slice.is_over:
+            queue = self._queues.pop()
+            options = home.policies.options_now(queue, self._known)
+            if queue.alive and options != queue.options:
                 is_new = True
                 _apply(queue, options)
         if is_new:
             home.epoch += 1  # routes remember what some options ask for
-        for exchange in exchanges:
-            home.follow_policies(exchange)
-        self._wake()
+        while self._exchanges and not self._queues and not time_slice.is_over:
+            exchange = self._exchanges.pop()
+            if home.exchanges.get(exchange.name) is exchange:
+                home.follow_policies(exchange)
+        return bool(self._queues or self._exchanges)
 
 
 def _apply(queue: ClassicQueue, options: QueueOptions) -> None:

@@ -31,6 +31,11 @@ def expiration_ms(properties: Properties) -> float:
     return int(text)
 
 
+def too_large(size: int, most: int) -> str:
+    """RabbitMQ's text, with the remedy."""
+    return f"message size {size} is larger than configured max size {most}: raise max_message_bytes to accept it"
+
+
 def carbon_copies(headers: Mapping[str, object]) -> list[str]:
     """The routing keys in CC of a message that was taken in already: BCC is not in it any more."""
     copies = headers.get("CC")

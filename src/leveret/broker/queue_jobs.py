@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from leveret.broker.dead_letter_paths import DeadLetterPaths
 from leveret.broker.errands import Errands
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
@@ -25,6 +26,7 @@ from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_walking import StreamWalk
 from leveret.queues.traced import Place
 from leveret.queues.walking import STEP, Walk
+from leveret.routing.bounds import RoutingRefused
 from leveret.wire.content import properties_of
 from leveret.wire.properties import Properties
 from leveret.wire.splicing import long, spliced
@@ -205,7 +207,10 @@ class Forward(Job):
     def meet(self, lane: int, waiting: Waiting) -> bool:
         message = waiting[2]
         key = message[1].key if self._key is None else self._key
-        if not publish_elsewhere(self._vhost, self._exchange.name, key, message, self.queue):
+        is_sent = publish_elsewhere(self._vhost, self._exchange.name, key, message, self.queue)
+        if self._vhost.work.is_spent:
+            self._walk.enough = True
+        if not is_sent:
             self.skipped += 1
             return False
         self.done += 1
@@ -216,6 +221,9 @@ class Forward(Job):
 
 class Redrive(Job):
     """Dead letters go back to the queue they died in first. A message that went back ``MOST_REDRIVES`` times stays.
+
+    The headers that name that queue can be written by any client. So it counts only if its dead letters lead here, and
+    only if ``may_write`` agrees; ``refused`` counts the messages for which it did not, by origin.
 
     ``rate``: messages a second. A dry run only counts, by origin, in ``origins``.
     """
@@ -230,10 +238,14 @@ class Redrive(Job):
         *,
         rate: float | None = None,
         dry_run: bool = False,
+        may_write: Callable[[str], bool] = lambda queue: True,
     ) -> None:
         self.takes = not dry_run
         super().__init__(queue, errands, scope)
         self.origins: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self._paths = DeadLetterPaths(vhost)
+        self._may_write = may_write
         self._vhost = vhost
         self._timers = timers
         self._rate = rate
@@ -260,7 +272,7 @@ class Redrive(Job):
         if not isinstance(origin, str) or not isinstance(count, int) or count >= MOST_REDRIVES:
             self.skipped += 1
             return False
-        if origin == self.queue.name or origin not in self._vhost.queues:
+        if not self._is_target(origin, message):
             self.skipped += 1
             return False
         self.origins[origin] += 1
@@ -274,11 +286,25 @@ class Redrive(Job):
         self.done += 1
         return not self._dry_run
 
+    def _is_target(self, origin: str, message: Message) -> bool:
+        if origin == self.queue.name or origin not in self._vhost.queues:
+            return False
+        if not self._paths.lead(origin, self.queue.name, message[1].key):
+            return False
+        if not self._may_write(origin):
+            self.refused[origin] += 1
+            return False
+        return True
+
 
 def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, away_from: ClassicQueue) -> bool:
-    """As if published now, with its priority and persistence; False if no queue but ``away_from`` would take it."""
+    """As if published now, with its priority and persistence; False if no queue but ``away_from`` would take it, or if
+    it takes too many routing steps to find out."""
     content, address, traits = message
-    routed = vhost.route(vhost.exchange(exchange), (key,), selectable(readable_properties(message)))
+    try:
+        routed = vhost.route(vhost.exchange(exchange), (key,), selectable(readable_properties(message)))
+    except RoutingRefused:
+        return False
     queues = [queue for queue in vhost.live_queues(routed.queues) if queue is not away_from and queue.guard is None]
     if not queues:
         return False

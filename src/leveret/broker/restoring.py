@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
+from leveret.auth.users import Secret, User
 from leveret.broker.broker import Broker
 from leveret.broker.global_parameters import COMPONENT as GLOBAL
 from leveret.broker.global_parameters import NO_VHOST
@@ -17,7 +18,8 @@ from leveret.broker.internal_queues import PREFIX as INTERNAL
 from leveret.broker.plugins import COMPONENT as PLUGIN
 from leveret.broker.rows import POLICY_COMPONENTS, policy_facts
 from leveret.broker.tracing import resume_tracing
-from leveret.errors import LeveretError
+from leveret.broker.vhost import Vhost
+from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.expiry import watch_deadlines
@@ -71,15 +73,16 @@ def restore_definitions(broker: Broker, rows: Definitions, default_user: str, de
 
 
 def _restore_user(broker: Broker, user: UserRow, configured_password: str | None) -> None:
-    made = broker.users.add(
-        user.name,
-        password_hash=user.password_hash,
-        tags=user.tags.split(",") if user.tags else (),
-        max_connections=user.max_connections,
-        max_channels=user.max_channels,
-    )
-    if user.is_pending:
-        made.secret.pending = configured_password
+    secret = Secret(user.password_hash, configured_password if user.is_pending else None)
+    tags = tuple(user.tags.split(",") if user.tags else ())
+    fault = broker.users.restore(User(user.name, tags, user.max_connections, user.max_channels, secret))
+    if fault is not None:
+        get_log("broker").warning(
+            "user cannot log in with its password: the stored hash is refused",
+            user=user.name,
+            cause=fault,
+            remedy=f"leveret users password {user.name}",
+        )
 
 
 def _restore_parameter(broker: Broker, row: ParameterRow) -> None:
@@ -108,7 +111,16 @@ def _restore_topology(broker: Broker, rows: Definitions) -> None:
     for row in rows.bindings:
         destination = Destination("queue" if row.destination_kind == "queue" else "exchange", row.destination)
         with _costs_itself("binding", vhost=row.vhost, source=row.source, destination=row.destination):
-            broker.vhost(row.vhost).bind(Binding(row.source, destination, row.key, _table(row.arguments)))
+            _restore_binding(broker.vhost(row.vhost), Binding(row.source, destination, row.key, _table(row.arguments)))
+
+
+def _restore_binding(vhost: Vhost, binding: Binding) -> None:
+    """Also one that exceeds the bounds of today: it was accepted when it was made."""
+    try:
+        vhost.bounds.refuse(binding, vhost.exchange(binding.source), vhost.bindings)
+    except PreconditionFailed as excess:
+        get_log("broker").warning("binding exceeds a bound and is kept", vhost=vhost.name, reason=excess.text)
+    vhost.restore_binding(binding)
 
 
 @contextmanager

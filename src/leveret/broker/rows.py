@@ -43,7 +43,7 @@ def binding_row(vhost: str, binding: Binding) -> BindingRow:
 
 
 def user_row(user: User) -> UserRow:
-    tags = ",".join(sorted(user.tags))
+    tags = ",".join(user.tags)
     pending = user.password_hash is None and user.pending_password is not None
     return UserRow(user.name, user.password_hash, pending, tags, user.max_connections, user.max_channels)
 

@@ -126,7 +126,7 @@ class Schedules:
         properties = properties_of(content)
         headers = properties.headers or {}
         keys = (address.key, *further_keys(headers))
-        queues = vhost.live_queues(vhost.route(exchange, keys, selectable(properties)).queues)
+        queues = vhost.live_queues(vhost.route_unattended(exchange, keys, selectable(properties)).queues)
         if not queues:
             vhost.counters_of(exchange.name).unroutable += 1
             return False

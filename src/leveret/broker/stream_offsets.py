@@ -2,6 +2,9 @@
 
 An offset is the next one that the reader will read. Retention stops at the lowest offset of those who asked to be
 *pinned*.
+
+Names are bounded for each stream and virtual host: a name needs no more than read permission on the stream, and stays
+until it is deleted.
 """
 
 from __future__ import annotations
@@ -10,9 +13,12 @@ import json
 from typing import NamedTuple
 
 from leveret.broker.parameters import Parameters
+from leveret.errors import PreconditionFailed
 from leveret.logs import get_log
 
 COMPONENT = "stream-offset"
+MOST_OF_A_STREAM = 1_000
+MOST_OF_A_VHOST = 20_000
 
 
 class StoredOffset(NamedTuple):
@@ -43,7 +49,21 @@ class StreamOffsets:
         found = self._offsets.get(queue, {}).get(consumer)
         return None if found is None else found.offset
 
+    def refuse_too_many(self, queue: str, consumer: str) -> None:
+        """Refuse a name that is new if there are too many."""
+        names = self._offsets.get(queue, {})
+        if consumer in names:
+            return
+        number = sum(map(len, self._offsets.values()))
+        if len(names) >= MOST_OF_A_STREAM or number >= MOST_OF_A_VHOST:
+            raise PreconditionFailed(
+                f"stream '{queue}' has the offsets of {len(names)} consumers, and its vhost those of {number}: at most "
+                f"{MOST_OF_A_STREAM} and {MOST_OF_A_VHOST} are kept; delete those that are not needed (DELETE "
+                "/api/pipeline/{vhost}/consumers)"
+            )
+
     def put(self, queue: str, consumer: str, offset: int, pinned: bool) -> None:
+        self.refuse_too_many(queue, consumer)
         value = json.dumps({"offset": offset, "pinned": pinned}).encode()
         self._parameters.put(COMPONENT, json.dumps([queue, consumer]), value)
         self._offsets.setdefault(queue, {})[consumer] = StoredOffset(consumer, queue, offset, pinned)
@@ -58,6 +78,10 @@ class StreamOffsets:
 
     def list(self, queue: str | None = None) -> list[StoredOffset]:
         return [each for name, of in sorted(self._offsets.items()) if queue in (None, name) for each in of.values()]
+
+    def is_pinned(self, queue: str, consumer: str) -> bool:
+        found = self._offsets.get(queue, {}).get(consumer)
+        return found is not None and found.pinned
 
     def pinned(self, queue: str) -> int | None:
         return min((each.offset for each in self._offsets.get(queue, {}).values() if each.pinned), default=None)

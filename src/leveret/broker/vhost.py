@@ -4,6 +4,8 @@ The same rules serve AMQP sessions and callers in the same process; permissions 
 worded as RabbitMQ words them. ``epoch`` changes whenever a remembered route may have become wrong. Queues that only the
 default exchange reaches come and go without changing it: routes check that their queues are alive, and misses on the
 default exchange are never remembered.
+
+Length: the rules belong together, and all of them change the same tables.
 """
 
 from __future__ import annotations
@@ -11,17 +13,19 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Literal
 
 from leveret.broker.counters import ExchangeCounters, VhostCounters
-from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked
+from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked, refuse_reserved
+from leveret.broker.footprint import Footprint, binding_size, exchange_size, queue_size
 from leveret.broker.internal_queues import InternalQueues
 from leveret.broker.parameters import Parameters
 from leveret.broker.pools import Pool
+from leveret.broker.predeclared import predeclared
+from leveret.broker.queue_removal import QueueRemoval
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
 from leveret.broker.stream_offsets import StreamOffsets
-from leveret.broker.trace_points import TRACE_EXCHANGE, TracePoints
+from leveret.broker.trace_points import TracePoints
 from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
@@ -32,20 +36,11 @@ from leveret.queues.kinds import make_queue, refuse_kind
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import Surroundings
 from leveret.routing.bindings import Binding, Bindings, Destination
-from leveret.routing.direct import DefaultExchange
+from leveret.routing.bounds import UNATTENDED_STEPS, Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.router import Routed, route
 from leveret.routing.types import ExchangeTypes
 from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
-
-PREDECLARED = (
-    ("amq.direct", "direct"),
-    ("amq.fanout", "fanout"),
-    ("amq.topic", "topic"),
-    ("amq.headers", "headers"),
-    ("amq.match", "headers"),
-    (TRACE_EXCHANGE, "topic"),
-)
 
 MADE_UP = "amq.gen-"  # begins the names that we make up for queues
 PAUSED = "paused"  # the component of the parameters that name paused queues
@@ -59,22 +54,25 @@ class Vhost:
         surroundings: Surroundings,
         types: ExchangeTypes,
         next_id: Callable[[], int],
+        footprint: Footprint,
         *,
         max_queues: int | None = None,
         max_connections: int | None = None,
+        bounds: Bounds | None = None,
+        work: RoutingWork | None = None,
     ) -> None:
         self.name = name
+        self.bounds, self.work = bounds or Bounds(), work or RoutingWork()
         self.surroundings = surroundings
         self.types = types
-        self.next_id = next_id
-        self.max_queues = max_queues
-        self.max_connections = max_connections
+        self.next_id, self.footprint = next_id, footprint
+        self.max_queues, self.max_connections = max_queues, max_connections
         self.record: Callable[[Change], None] = lambda change: None  # to disk, before anything changes here
         self.refuse_exchange: Callable[[Exchange, str], None] = lambda exchange, vhost: None  # its plugin may be off
         self.parameters = Parameters(name, lambda change: self.record(change))
         self.epoch = 0
         self.deaths = 0  # queues that are gone; routes that name one of them are out of date
-        self.exchanges: dict[str, Exchange] = {}
+        self.exchanges = predeclared(types)
         self.queues: dict[str, ClassicQueue] = {}
         self.bindings = Bindings()
         self.policies = VhostPolicies()
@@ -90,9 +88,6 @@ class Vhost:
         self.trace_points, self.counters = TracePoints(), VhostCounters()
         self.exchange_counters: dict[str, ExchangeCounters] = {}  # of those that were published to
         self._names_queues = False  # whether a remembered miss can end by declaring a queue
-        self.exchanges[""] = DefaultExchange()
-        for exchange, kind in PREDECLARED:
-            self.exchanges[exchange] = types.make(kind, exchange, durable=True, internal=exchange == TRACE_EXCHANGE)
 
     # ---- exchanges
 
@@ -124,11 +119,12 @@ class Vhost:
             return current
         refuse_reserved(name, "exchange", self.name)
         self.refuse_exchange(wanted, self.name)
+        self.footprint.add(f"exchange '{name}'", exchange_size(wanted))
         if durable:
             self.record(Put(exchange_row(self.name, wanted)))
         self.exchanges[name] = wanted
         self.epoch += 1
-        self._names_queues = self._names_queues or names_queues(wanted)
+        self._names_queues = self._names_queues or wanted.names_queues
         self.follow_policies(wanted)
         return wanted
 
@@ -136,7 +132,7 @@ class Vhost:
         """What holds for the exchange may have changed."""
         if self.policies.follow(exchange):
             self.epoch += 1
-            self._names_queues = self._names_queues or names_queues(exchange)
+            self._names_queues = self._names_queues or exchange.names_queues
             self.policies.tell_of(exchange.name)
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
@@ -156,9 +152,9 @@ class Vhost:
         if self.exchanges[name].durable:
             self.record(Drop(ExchangeRow, (self.name, name)))
         self.epoch += 1
-        del self.exchanges[name]
+        exchange = self.exchanges.pop(name)
         self.counters.past_exchanges.absorb(self.exchange_counters.pop(name, ExchangeCounters()))
-        self.bindings.remove_source(name)
+        self.footprint.count(-exchange_size(exchange) - sum(map(binding_size, self.bindings.remove_source(name))))
         for binding in self.bindings.remove_destination(own):
             self._unlink(binding)
         self.policies.forget_exchange(name)
@@ -204,7 +200,7 @@ class Vhost:
             return current
         options = self.policies.options_of(name, arguments, durable, exclusive)
         refuse_kind(options, auto_delete, is_named)
-        self._refuse_one_more_queue(name)
+        self._refuse_one_more_queue(name, queue_size(options, arguments))
         made = make_queue(
             self.next_id(),
             name,
@@ -227,6 +223,7 @@ class Vhost:
 
     def enter(self, queue: ClassicQueue) -> None:
         self.queues[queue.name] = queue
+        self.footprint.count(queue_size(queue.options, queue.arguments))
         self.trace_points.attend(queue)
         queue.consumers.paused = self.parameters.get(PAUSED, queue.name) is not None
         if queue.owner is not None:
@@ -234,7 +231,8 @@ class Vhost:
         if self._names_queues:
             self.epoch += 1
 
-    def _refuse_one_more_queue(self, name: str) -> None:
+    def _refuse_one_more_queue(self, name: str, size: int) -> None:
+        self.footprint.refuse(f"queue '{name}'", size)
         if self.max_queues is not None and len(self.queues) >= self.max_queues:
             raise PreconditionFailed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({self.max_queues}) is reached"
@@ -270,6 +268,7 @@ class Vhost:
             self.parameters.drop(PAUSED, queue.name)
         self.internal.forget_trace(queue)
         del self.queues[queue.name]
+        self.footprint.count(-queue_size(queue.options, queue.arguments))
         self.deaths += 1
         self._disown(queue)
         for binding in self.bindings.remove_destination(own):
@@ -300,25 +299,38 @@ class Vhost:
 
     def drop_exclusive(self, owner: Owner) -> None:
         """The connection is gone: so are its queues."""
-        for queue in list(self._exclusive.get(owner, ())):
-            self.remove_queue(queue)
+        self.surroundings.errands.begin(QueueRemoval(self, list(self._exclusive.get(owner, ()))))
 
     # ---- bindings
 
     def bind(self, binding: Binding) -> bool:
         """False if it was there already."""
+        source = self._source_of(binding)
+        if binding in self.bindings:
+            return False
+        self.bounds.refuse(binding, source, self.bindings)
+        self._link(binding, source)
+        return True
+
+    def restore_binding(self, binding: Binding) -> None:
+        """Of an earlier run, also where it exceeds the bounds of today."""
+        self._link(binding, self._source_of(binding))
+
+    def _source_of(self, binding: Binding) -> Exchange:
+        """Both ends are there, and the exchange can use the binding."""
         self._refuse_default(binding.source)
         source = self.exchange(binding.source)
         self._check_destination(binding.destination)
         source.validate_binding(binding)
-        if binding in self.bindings:
-            return False
+        return source
+
+    def _link(self, binding: Binding, source: Exchange) -> None:
+        self.footprint.add(f"binding of exchange '{binding.source}'", binding_size(binding))
         if self.lasts(binding):
             self.record(Put(binding_row(self.name, binding)))
         self.bindings.add(binding)
         source.bind(binding)
         self.epoch += 1
-        return True
 
     def unbind(self, binding: Binding) -> bool:
         """False if it was not there: that is no error."""
@@ -356,6 +368,7 @@ class Vhost:
 
     def _unlink(self, binding: Binding) -> None:
         """The binding has left the table: tell its exchange, which may have lived for it alone."""
+        self.footprint.count(-binding_size(binding))
         source = self.exchanges.get(binding.source)
         if source is None:
             return
@@ -369,7 +382,14 @@ class Vhost:
     # ---- routing
 
     def route(self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, object]) -> Routed:
-        return route(exchange, keys, headers, self.exchanges.get, self.has_queue)
+        """RoutingRefused if it would take too many steps."""
+        self.work.left = self.work.allowed
+        return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
+
+    def route_unattended(self, exchange: Exchange, keys: Sequence[str], headers: Mapping[str, object]) -> Routed:
+        """The same for a message that the broker sends by itself, as a dead letter."""
+        self.work.left = min(self.work.allowed, UNATTENDED_STEPS - self.work.spent)
+        return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
 
     def every_queue(self) -> Iterator[ClassicQueue]:
         """Also those that clients cannot see."""
@@ -386,13 +406,3 @@ class Vhost:
             if queue is not None:
                 found.append(queue)
         return found
-
-
-def refuse_reserved(name: str, kind: Literal["queue", "exchange"], vhost: str) -> None:
-    if name.startswith("amq."):
-        raise AccessRefused(f"{kind} name '{name}' contains reserved prefix 'amq.*'")
-
-
-def names_queues(exchange: Exchange) -> bool:
-    """Whether the exchange reaches queues by their names without a binding."""
-    return exchange.alternate == "" or bool(exchange.arguments.get("x-implicit-bindings"))

@@ -20,10 +20,11 @@ KnownOptions = dict[object, tuple[QueueOptions, frozenset[str]]]
 
 
 class VhostPolicies:
-    __slots__ = ("_all", "_operators", "_ordinary", "definitions", "tell")
+    __slots__ = ("_all", "_operators", "_ordinary", "changes", "definitions", "tell")
 
     def __init__(self) -> None:
         self._all: dict[tuple[bool, str], Policy] = {}
+        self.changes = 0
         self._ordinary: list[Policy] = []
         self._operators: list[Policy] = []
         self.definitions: dict[str, Mapping[str, object]] = {}  # of exchanges for which any policy key holds
@@ -45,6 +46,7 @@ class VhostPolicies:
         self._sort()
 
     def _sort(self) -> None:
+        self.changes += 1
         everything = sorted(self._all.values(), key=lambda policy: policy.order)
         self._ordinary = [policy for policy in everything if not policy.operator]
         self._operators = [policy for policy in everything if policy.operator]

@@ -32,7 +32,7 @@ LATER: dict[str, tuple[str, str]] = {
     "schedules": ("schedule_commands:app", "List and cancel messages that wait for their time."),
     "streams": ("stream_commands:app", "List and show streams and shards: offsets, readers, lag."),
     "leases": ("lease_commands:app", "List and release messages that readers hold."),
-    "spark": ("lease_commands:spark_app", "List Spark queries: rates and lag."),
+    "spark": ("lease_commands:spark_app", "List Spark queries; list and delete transactions of the sink."),
     "trace": ("trace_commands:app", "Follow single messages: switch tracing on, list, show."),
     "vhosts": ("vhost_commands:app", "List, show, create and delete virtual hosts."),
     "users": ("user_commands:app", "List, show, create, delete users; change passwords."),

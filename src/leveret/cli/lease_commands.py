@@ -22,6 +22,12 @@ COLUMNS = (
     Column("size", "bytes", size),
     Column("age", "age", duration),
 )
+TRANSACTIONS = (
+    Column("transaction", "transaction"),
+    Column("owner", "owner"),
+    Column("last batch", "last_batch", count),
+    Column("messages", "messages", count),
+)
 QUERIES = (
     Column("name", "name"),
     Column("state", "state"),
@@ -75,6 +81,41 @@ def list_queries(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSO
         print_json(answer)
     else:
         draw(QUERIES, answer.rows, "No Spark query has told of itself in the last hour. Add LeveretListener to Spark.")
+
+
+@spark_app.command("transactions")
+@at_broker
+def list_transactions(
+    api: Api,
+    vhost: str | None = VHOST,
+    start: int = typer.Option(0, "--start", metavar="N", min=0, help="skip the first N"),
+    as_json: bool = AS_JSON,
+) -> None:
+    """List transactions of the sink and their last batch, up to 1,000, the least recently committed first."""
+    answer = api.get("pipeline", vhost_in(api, vhost), "commits", query={"start": start})
+    if as_json:
+        print_json(answer)
+    else:
+        draw(TRANSACTIONS, answer.value["commits"], "No transactions. The exactly-once sink of Spark creates them.")
+
+
+@spark_app.command("delete-transaction")
+@at_broker
+def delete_transaction(
+    api: Api,
+    transaction: str = typer.Argument(metavar="TRANSACTION", help="as leveret spark transactions shows it"),
+    owner_only: bool = typer.Option(False, "--owner-only", help="keep its last batch, and let another user go on"),
+    vhost: str | None = VHOST,
+    yes: bool = YES,
+) -> None:
+    """Delete a transaction of the sink: a batch that was committed can then be committed again."""
+    risk = "The next user that commits to it owns it." if owner_only else "A batch that is repeated is published again."
+    confirm(f"Delete {'the owner of ' if owner_only else ''}transaction '{transaction}'? {risk}", yes)
+    query = {"transaction": transaction, "owner_only": "true" if owner_only else None}
+    last = api.delete("pipeline", vhost_in(api, vhost), "commits", query=query).value["last_batch"]
+    say(
+        f"transaction '{transaction}' {'has no owner any more' if owner_only else 'deleted'}; its last batch was {last}"
+    )
 
 
 @spark_app.callback()

@@ -158,6 +158,8 @@ def browse(
         _write_bodies(found["messages"])
         return
     draw((Column("id", "id"), *COLUMNS), found["messages"], f"Queue '{queue}' has no such message.")
+    if found.get("too_large"):
+        sys.stderr.write(f"{numbered(found['too_large'], 'messages')} too large to search.\n")
     if not found.get("is_complete", True):
         seen = found["looked_at"]
         were = "was" if seen == 1 else "were"

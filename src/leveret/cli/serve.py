@@ -27,6 +27,8 @@ from leveret.config import Loaded, Settings, load_settings, load_with_sources
 from leveret.errors import ConfigError, StoreError
 from leveret.logs import configure_logs, get_log
 
+COLLECT_EVERY = 60.0  # seconds
+COLLECT_BELOW = 8 << 20  # bytes that messages use
 log = get_log(__name__)
 
 MOST_FILES = 1 << 20
@@ -41,6 +43,10 @@ class NodeLike(Protocol):
 
     @property
     def url_user(self) -> str: ...
+
+    @property
+    def message_memory(self) -> int:
+        """Bytes that messages use."""
 
     async def start(self) -> None: ...
 
@@ -96,7 +102,7 @@ def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
 def _node(loaded: Loaded, environ: Mapping[str, str], terminal: Terminal) -> NodeLike:
     from leveret.node import Node  # only now: a wrong flag should not wait for the whole house to be imported
 
-    has_password = loaded.sources["default_password"] != "default"
+    has_password = loaded.sources["default_password"] != "default"  # noqa: S105  # a source, no password
     show = None if has_password else terminal.show_first_login
     return Node(loaded.settings, environ=environ, show_first_login=show)
 
@@ -122,10 +128,14 @@ async def _live(
                 starting.result()
                 settle_garbage()
                 terminal.show_banner(node)
-                reloading = asyncio.ensure_future(reload_when(hung_up, node, load))
+                beside = {
+                    asyncio.ensure_future(reload_when(hung_up, node, load)),
+                    asyncio.ensure_future(collect_when_small(node)),
+                }
                 await told
-                reloading.cancel()
-                await asyncio.wait({reloading})
+                for task in beside:
+                    task.cancel()
+                await asyncio.wait(beside)
             else:
                 starting.cancel()
                 await asyncio.wait({starting})
@@ -218,14 +228,25 @@ def _is_journal(out: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def look_for_cycles_seldom() -> None:
-    """A broker makes few cycles and many objects; most of all while it is imported, of which nothing is garbage."""
-    gc.set_threshold(200_000, 20, 100)
+    """A broker makes few cycles and many objects. Objects that survive their first collection are not scanned again: a
+    million waiting messages would hold the event loop for 0.1 s. For the cycles among them see ``collect_when_small``.
+    """
+    gc.set_threshold(200_000, 1 << 30, 1 << 30)
 
 
 def settle_garbage() -> None:
     """What exists after the start stays: never scan it again."""
     gc.collect()
     gc.freeze()
+
+
+async def collect_when_small(node: NodeLike) -> None:
+    """Collect cycles while the broker holds so little that it takes a few milliseconds. Where it holds much, memory
+    that stays high has the same done in a worker (server/pulse.py)."""
+    while True:
+        await asyncio.sleep(COLLECT_EVERY)
+        if node.message_memory < COLLECT_BELOW:
+            gc.collect()
 
 
 def raise_file_limit() -> None:

@@ -18,7 +18,7 @@ CLOSE = 0.85  # of 1, which is the same
 def check(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> str:
     """One line of approval, or ConfigError. Looks also at what a start would find missing: the TLS files."""
     loaded = load_with_sources(config, environ, flags)
-    for name in ("tls_cert", "tls_key", "tls_ca"):
+    for name in ("tls_cert", "tls_key", "tls_ca", "tls_crl"):
         path: Path | None = getattr(loaded.settings, name)
         if path is not None and not path.is_file():
             raise ConfigError(f"{name} = {str(path)!r} (from {loaded.sources[name]}) cannot be used: no such file")

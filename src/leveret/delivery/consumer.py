@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from leveret.delivery.selector import Selector
 from leveret.message import Message
+from leveret.wire.fields import table_memory
 
 if TYPE_CHECKING:
     from leveret.delivery.unacked import Portion
 
 UNLIMITED = 1 << 60  # credit that nobody uses up
+PER_CONSUMER = 450  # bytes of resident memory, measured with 20,000 of them: 430
 
 
 class Outstanding(Protocol):
@@ -32,6 +34,7 @@ class Source(Protocol):
     """What a holder needs of the queue that its messages came from."""
 
     counts_deliveries: bool  # consumers are told how often a message came back
+    returning: int  # settlements that are giving messages back: until they are done, only these are delivered
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
         """These are done with: forget them. May be lazy on disk."""
@@ -69,7 +72,7 @@ class Consumer(Holder):
     ``take`` and ``take_again`` are called only when ``room()`` was above zero in the same turn.
     """
 
-    __slots__ = ("arguments", "exclusive", "limit", "no_ack", "one_shot", "priority", "selector", "tag")
+    __slots__ = ("arguments", "exclusive", "limit", "memory", "no_ack", "one_shot", "priority", "selector", "tag")
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class Consumer(Holder):
         self.exclusive = exclusive
         self.priority = priority
         self.arguments = arguments or {}
+        self.memory = PER_CONSUMER + table_memory(self.arguments)  # bytes, about
         self.selector: Selector | None = None  # it wants only what matches
         self.one_shot = False  # it wants one message, and goes
 

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from functools import lru_cache
 
-from leveret.delivery.selector_parser import parse
-from leveret.delivery.selector_terms import Term
+from leveret.delivery.selector_parser import Parsed, parse
 from leveret.delivery.selector_terms import seconds_of as seconds_of
 from leveret.delivery.selector_tokens import X_SELECTOR as X_SELECTOR
 from leveret.errors import PreconditionFailed
 from leveret.wire.properties import Properties
 
 LONGEST = 4_096  # characters
+TERM_STEPS = 4  # of a name or literal
 PERSISTENT_MODE = 2
 USUAL_PRIORITY = 4  # what JMS takes for the priority of a message that has none
 
@@ -27,15 +28,22 @@ USUAL_PRIORITY = 4  # what JMS takes for the priority of a message that has none
 class Selector:
     """A compiled condition. ``text`` is as it was given."""
 
-    __slots__ = ("_term", "text")
+    __slots__ = ("_meter", "_steps", "_term", "text")
 
-    def __init__(self, text: str, term: Term) -> None:
+    def __init__(self, text: str, parsed: Parsed) -> None:
         self.text = text
-        self._term = term
+        self._term, self._meter, terms = parsed
+        self._steps = TERM_STEPS * terms
 
     def matches(self, fields: Mapping[str, object]) -> bool:
         """Whether the condition is true; unknown is not true. Never raises."""
         return self._term(fields) is True
+
+    def asked(self, fields: Mapping[str, object]) -> tuple[bool, int]:
+        """The same, and the steps of about 40 ns that it took at most."""
+        self._meter.steps = self._steps
+        matches = self._term(fields) is True
+        return matches, self._meter.steps
 
 
 def compile_selector(text: str) -> Selector:
@@ -44,6 +52,12 @@ def compile_selector(text: str) -> Selector:
         raise PreconditionFailed(
             f"invalid arg '{X_SELECTOR}': {len(text)} characters, expected at most {LONGEST}; shorten the selector"
         )
+    return _compiled(text)
+
+
+@lru_cache(maxsize=16)
+def _compiled(text: str) -> Selector:
+    """A binding is checked, then made: both compile its selector."""
     return Selector(text, parse(text))
 
 

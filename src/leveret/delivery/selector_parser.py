@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from leveret.delivery import selector_terms as terms
-from leveret.delivery.selector_terms import Term
+from leveret.delivery.selector_terms import Meter, Term
 from leveret.delivery.selector_tokens import Token, refusal, tokens_of
 
 DEEPEST = 32  # parentheses, NOT and signs within each other
@@ -34,8 +34,16 @@ class Part(NamedTuple):
     at: int  # where it begins
 
 
-def parse(text: str) -> Term:
-    """The closure of a whole selector; PreconditionFailed says where it is wrong and what was expected."""
+class Parsed(NamedTuple):
+    """The closure of a whole selector, the meter of its LIKE conditions, and the number of its names and literals."""
+
+    term: Term
+    meter: Meter
+    terms: int
+
+
+def parse(text: str) -> Parsed:
+    """PreconditionFailed says where the text is wrong and what was expected."""
     return _Parser(tokens_of(text)).selector()
 
 
@@ -45,12 +53,13 @@ class _Parser:
         self._next = 0
         self._depth = 0
         self._terms = 0
+        self._meter = Meter()
 
-    def selector(self) -> Term:
+    def selector(self) -> Parsed:
         whole = self._condition()
         if self._token.kind != "end":
             raise self._unexpected("AND, OR or the end")
-        return self._needs_condition(whole).term
+        return Parsed(self._needs_condition(whole).term, self._meter, self._terms)
 
     # ---- the words
 
@@ -191,7 +200,7 @@ class _Parser:
         escape = self._escape() if self._found("ESCAPE") else None
         if escape is not None and _ends_escaped(pattern.text, escape):
             raise refusal(pattern.at, "expected a character after the last escape of the pattern")
-        return terms.like(left.term, pattern.text, escape)
+        return terms.like(left.term, pattern.text, escape, self._meter)
 
     def _escape(self) -> str:
         if self._token.kind != "string" or len(self._token.text) != 1:

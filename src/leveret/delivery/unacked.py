@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from leveret.delivery.consumer import Holder
@@ -145,6 +146,11 @@ class Unacked:
             self.holes += 1
             self._set_stragglers_apart()
         return Portion(span.holder, span.lane, tag + span.delta, [message], span.count)
+
+    def take_each(self, tags: Iterable[int]) -> list[Portion]:
+        """Settle each of these tags that is outstanding."""
+        portions = [self.take_one(tag) for tag in tags]
+        return [portion for portion in portions if portion is not None]
 
     def take_back(self, tag: int) -> Portion | None:
         """Take a message out of its holder's hands; whatever is said of its tag later is ignored."""

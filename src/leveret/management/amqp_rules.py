@@ -1,33 +1,28 @@
 """What AMQP asks of whoever declares, binds, publishes and gets, asked of somebody who does it over HTTP.
 
-The permissions are those of a session (session/access.py). What a broker refuses by closing a channel with 405 or 406
+The permissions are those of a session (broker/access.py). What a broker refuses by closing a channel with 405 or 406
 is wrong input here, as RabbitMQ's management has it: 400, with the same words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Literal
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from leveret.auth.permissions import Kind, TopicKind
+from leveret.broker.access import DEFAULT_EXCHANGE, UserAccess, What
 from leveret.broker.vhost import Vhost
 from leveret.errors import FrameError, PreconditionFailed, ResourceLocked
 from leveret.management.bodies import json_of, text_of
-from leveret.management.doors import Kind
-from leveret.management.errors import BadRequest, NotThere, Refused
+from leveret.management.errors import BadRequest, NotThere
 from leveret.management.login import broker_of, user_of
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.exchange import Exchange
 from leveret.wire.constants import MAX_SHORT_STRING
 from leveret.wire.fields import Table, decode_table, encode_short, encode_table
-
-DEFAULT_EXCHANGE = "amq.default"  # how the exchange without a name is written in a path
-
-What = Literal["queue", "exchange"]
-
 
 # ---- what is named
 
@@ -64,33 +59,23 @@ def shown_exchange(vhost: Vhost, name: str) -> Exchange:
     return exchange
 
 
-# ---- who
+# ---- permissions
+
+
+def access_of(request: Request, vhost: Vhost) -> UserAccess:
+    return UserAccess(broker_of(request).permissions, vhost, user_of(request).name)
 
 
 def refuse_access(request: Request, vhost: Vhost, kind: Kind, what: What, name: str) -> None:
-    user = user_of(request).name
-    if not broker_of(request).permissions.check(user, vhost.name, kind, name):
-        raise Refused(
-            f"{kind} access to {what} '{name or DEFAULT_EXCHANGE}' in vhost '{vhost.name}' refused for user '{user}'"
-        )
+    access_of(request, vhost).check(kind, what, name)
 
 
-def refuse_topic(request: Request, vhost: Vhost, kind: Literal["write", "read"], exchange: str, key: str) -> None:
-    """Topic exchanges may be closed to some keys."""
-    found, user = vhost.exchanges.get(exchange), user_of(request).name
-    if found is None or found.kind != "topic":
-        return
-    if not broker_of(request).permissions.check_topic(user, vhost.name, exchange, kind, key):
-        raise Refused(
-            f"{kind} access to topic '{key}' in exchange '{exchange}' in vhost '{vhost.name}' refused for user '{user}'"
-        )
-
-
-def refuse_further(request: Request, vhost: Vhost, what: What, name: str, target: object) -> None:
-    """Messages will move on by themselves: as if the user read them here and published them there."""
-    if isinstance(target, str):
-        refuse_access(request, vhost, "read", what, name)
-        refuse_access(request, vhost, "write", "exchange", target)
+def refuse_topics(request: Request, vhost: Vhost, kind: TopicKind, exchange: str, keys: Iterable[str]) -> None:
+    """Refuse keys that a topic permission does not allow."""
+    found = vhost.exchanges.get(exchange)
+    if found is not None:
+        for key in keys:
+            access_of(request, vhost).check_topic(kind, found, key)
 
 
 # ---- what

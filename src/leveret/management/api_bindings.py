@@ -10,14 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from leveret.broker.argument_needs import binding_needs, unbinding_needs
 from leveret.broker.vhost import Vhost
 from leveret.management.amqp_rules import (
+    access_of,
     as_bad_request,
     declared,
     exchange_name,
     path_name,
-    refuse_access,
-    refuse_topic,
+    refuse_topics,
     short_text_of,
     table_of,
 )
@@ -82,7 +83,8 @@ class _BindingsApi:
         given = await declared(request)  # first: while it comes, anything may happen to the virtual host
         vhost, source, destination = entered_vhost(request), exchange_name(request, "source"), _destination(request)
         binding = Binding(source, destination, short_text_of(given, "routing_key", ""), table_of(given, "arguments"))
-        _refuse(request, vhost, binding)
+        access_of(request, vhost).check_needs(binding_needs(binding.source, destination))
+        refuse_topics(request, vhost, "read", binding.source, [binding.key])
         with as_bad_request():
             _refuse_if_locked(vhost, destination)
             vhost.bind(binding)
@@ -93,8 +95,10 @@ class _BindingsApi:
 
     async def unbind(self, request: Request) -> Response:
         vhost = entered_vhost(request)
+        access = access_of(request, vhost)
+        access.check_needs(unbinding_needs(exchange_name(request, "source"), _destination(request)))
         binding = _named(request, vhost)
-        _refuse(request, vhost, binding)
+        refuse_topics(request, vhost, "read", binding.source, [binding.key])
         with as_bad_request():
             _refuse_if_locked(vhost, binding.destination)
             vhost.unbind(binding)
@@ -138,13 +142,6 @@ def _named(request: Request, vhost: Vhost) -> Binding:
             f"'{destination.name}' in vhost '{vhost.name}': list them, each has a properties_key"
         )
     return found
-
-
-def _refuse(request: Request, vhost: Vhost, binding: Binding) -> None:
-    """Binding writes to the destination and reads from the source."""
-    refuse_access(request, vhost, "write", binding.destination.kind, binding.destination.name)
-    refuse_access(request, vhost, "read", "exchange", binding.source)
-    refuse_topic(request, vhost, "read", binding.source, binding.key)
 
 
 def _refuse_if_locked(vhost: Vhost, destination: Destination) -> None:

@@ -29,6 +29,7 @@ Row = dict[str, Any]
 
 MOST_IN_QUEUE = 10_000  # messages
 MOST_IN_ALL = 100_000
+ALL_VHOSTS = ""  # no virtual host has this name
 SECONDS = 20.0
 
 
@@ -37,14 +38,15 @@ def routes(office: Office) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return await looked(request, visible_vhosts(request))
+        return await looked(request, visible_vhosts(request), ALL_VHOSTS)
 
     async def list_of_vhost(request: Request) -> Response:
-        return await looked(request, [seen_vhost(request)])
+        vhost = seen_vhost(request)
+        return await looked(request, [vhost], vhost.name)
 
-    async def looked(request: Request, vhosts: Iterable[Vhost]) -> Response:
+    async def looked(request: Request, vhosts: Iterable[Vhost], name: str) -> Response:
         answer = _Answer(office, request, tallies)
-        async with office.looks.one():
+        async with office.looks.one(name):
             return await answer.about(vhosts)
 
     return [Route("/api/dead-letters", list_all), Route("/api/dead-letters/{vhost}", list_of_vhost)]

@@ -66,6 +66,7 @@ class Definitions:
             if is_dry_run:
                 return json_bytes(await office.in_worker(lambda: encoded(report(plan))))
             refuse_problems(plan)
+            refuse_unless_role(request, ADMINISTRATOR)  # again: this import may have waited for others
             await carry_out(office, plan)
         return done()
 

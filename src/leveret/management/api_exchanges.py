@@ -8,13 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from leveret.broker.argument_needs import exchange_needs
 from leveret.broker.vhost import Vhost
 from leveret.management.amqp_rules import (
+    access_of,
     as_bad_request,
     declared,
     exchange_name,
     refuse_access,
-    refuse_further,
     shown_exchange,
     table_of,
 )
@@ -103,9 +104,7 @@ class _Exchanges:
         vhost, name = entered_vhost(request), exchange_name(request)
         kind, arguments = text_of(given, "type", "direct"), table_of(given, "arguments")
         options = {option: truth_of(given, option) for option in ("durable", "auto_delete", "internal")}
-        if name:
-            refuse_access(request, vhost, "configure", "exchange", name)
-        refuse_further(request, vhost, "exchange", name, arguments.get("alternate-exchange"))
+        access_of(request, vhost).check_needs(exchange_needs(name, arguments))
         is_new = name not in vhost.exchanges
         with as_bad_request():
             vhost.declare_exchange(name, kind, arguments=arguments, **options)

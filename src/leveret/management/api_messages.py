@@ -16,13 +16,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.local import Delivered, LocalSession
+from leveret.broker.publish_rules import further_keys
 from leveret.broker.queue_jobs import Seen, readable_properties
 from leveret.management.amqp_rules import (
     as_bad_request,
     exchange_name,
     path_name,
     refuse_access,
-    refuse_topic,
+    refuse_topics,
     short_text_of,
     shown_queue,
 )
@@ -73,7 +74,9 @@ class _Messages:
         key, payload = short_text_of(given, "routing_key"), body_from(given)
         properties = properties_from(given, user_of(request))
         refuse_access(request, vhost, "write", "exchange", exchange)
-        refuse_topic(request, vhost, "write", exchange, key)
+        with as_bad_request():
+            keys = (key, *further_keys(properties.headers or {}))
+        refuse_topics(request, vhost, "write", exchange, keys)
         refuse_while_blocked(self._office.broker)
         session = LocalSession(vhost, lambda tag, delivered: None, max_message_bytes=most)
         with as_bad_request():
@@ -144,13 +147,20 @@ class _Messages:
         with as_bad_request():
             vhost.queue(name)
             sieve = sieve_of(query)
-        async with self._office.looks.one():
+        async with self._office.looks.one(vhost.name):
             look = Look(queue, self._office.broker.errands, sieve, limit)
             await look.until_over()
 
             def made() -> bytes:
                 rows = [_seen_row(queue, seen) | decoded_row(body_of(seen.message[0]), truncate) for seen in look.found]
-                return encoded({"messages": rows, "looked_at": look.looked_at, "is_complete": look.is_complete})
+                return encoded(
+                    {
+                        "messages": rows,
+                        "looked_at": look.looked_at,
+                        "too_large": look.too_large,
+                        "is_complete": look.is_complete,
+                    }
+                )
 
             return json_bytes(await self._office.in_worker(made))
 

@@ -101,6 +101,7 @@ def _facts(office: Office) -> Told:
         "log_files": [],
         "config_files": [],
         "mem_calculation_strategy": "rss",
+        "messages_routing_refused": broker.routing_work.refused,
         "product_name": "Leveret",
         "product_version": VERSION,
     }
@@ -126,12 +127,13 @@ def _used(office: Office, reading: Reading) -> Told:
 
 
 def _memory(office: Office, reading: Reading) -> Told:
-    """What the queues hold is counted; all else is the rest."""
-    queues = office.broker.gauge.used
-    total = reading.memory if reading.memory is not None else queues
+    """What is counted, by name; all else is the rest. Queues share bodies, so the sum may be above the total."""
+    counted = office.broker.memory_users.breakdown()
+    used = sum(counted.values())
+    total = reading.memory if reading.memory is not None else used
     return {
-        "queue_procs": min(queues, total),
-        "other_system": max(total - queues, 0),
+        **{name: min(size, total) for name, size in counted.items()},
+        "other_system": max(total - used, 0),
         "total": {"rss": total, "allocated": total, "erlang": total},
         "strategy": "rss",
     }
@@ -140,4 +142,5 @@ def _memory(office: Office, reading: Reading) -> Told:
 def _shares(memory: Told) -> Told:
     """Of the whole, in hundredths, rounded up as RabbitMQ does."""
     total = max(memory["total"]["rss"], 1)
-    return {"total": 100} | {part: -(-memory[part] * 100 // total) for part in ("queue_procs", "other_system")}
+    parts = {part: -(-size * 100 // total) for part, size in memory.items() if isinstance(size, int)}
+    return {"total": 100} | parts

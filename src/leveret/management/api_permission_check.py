@@ -1,20 +1,24 @@
 """May this user do that? Asked by administrators of anybody, and by every user of itself; nothing is done.
 
 GET /api/permission-check?user=anna&vhost=/&action=bind queue&name=orders&exchange=shop&routing_key=order.*
+GET /api/permission-check?vhost=/&action=declare exchange&name=shop&arguments={"x-implicit-bindings": true}
 GET /api/permission-check/actions
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from leveret.broker.access import DEFAULT_EXCHANGE
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.management.access_checks import ACTIONS, Action, Attempt, checks_of
-from leveret.management.amqp_rules import DEFAULT_EXCHANGE, short_text_of
-from leveret.management.bodies import query_of, shown
+from leveret.management.amqp_rules import as_bad_request, short_text_of, table_of
+from leveret.management.bodies import json_object, query_of, shown
 from leveret.management.errors import BadRequest, NotThere
 from leveret.management.listing import Row, list_answer, object_answer
 from leveret.management.office import Office
@@ -47,7 +51,8 @@ class Question:
         if action is None:
             raise BadRequest(f"'action' must be one of {', '.join(ACTIONS)}: it is {shown(word)}")
         attempt = _attempt(request, action, self._broker, vhost, user)
-        return object_answer(request, _verdict(word, action, attempt))
+        with as_bad_request():
+            return object_answer(request, _verdict(word, action, attempt))
 
 
 def _action_row(word: str) -> Row:
@@ -58,6 +63,7 @@ def _action_row(word: str) -> Row:
         "exchange": action.other,
         "needs_exchange": action.needs_other,
         "takes_routing_key": action.takes_key,
+        "takes_arguments": bool(action.other_argument),
     }
 
 
@@ -91,7 +97,15 @@ def _attempt(request: Request, action: Action, broker: Broker, vhost: Vhost, use
         raise BadRequest(f"'exchange' is missing: name the {action.other}")
     second = (other if other != DEFAULT_EXCHANGE else "") if other and action.other else None
     key = short_text_of(given, "routing_key") if "routing_key" in given else None
-    return Attempt(broker, vhost, user, name, second, key)
+    return Attempt(broker, vhost, user, name, second, key, _arguments(request, action, second))
+
+
+def _arguments(request: Request, action: Action, second: str | None) -> Mapping[str, object]:
+    if not action.other_argument:
+        return {}
+    text = query_of(request, "arguments", "")
+    given = table_of({"arguments": json_object(text.encode(), "'arguments'")}, "arguments") if text else {}
+    return given if second is None else {**given, action.other_argument: second}
 
 
 def _verdict(word: str, action: Action, attempt: Attempt) -> Row:

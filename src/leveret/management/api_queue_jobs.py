@@ -10,7 +10,7 @@ browsing tells.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,11 +18,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from leveret.broker.access import UserAccess
 from leveret.broker.broker import Broker
 from leveret.broker.pausing import pause, resume
 from leveret.broker.queue_jobs import MOST_BYTES, Delete, Forward, Job, Redrive, Scope
 from leveret.broker.vhost import Vhost
-from leveret.management.amqp_rules import as_bad_request, declared, path_name, refuse_access, short_text_of, shown_queue
+from leveret.management.amqp_rules import (
+    access_of,
+    as_bad_request,
+    declared,
+    path_name,
+    refuse_access,
+    short_text_of,
+    shown_queue,
+)
 from leveret.management.answers import done, json_answer
 from leveret.management.bodies import json_of, text_of, truth_of, whole_number_of
 from leveret.management.doors import entered_vhost, refuse_while_blocked
@@ -39,7 +48,9 @@ Row = dict[str, Any]
 
 KINDS = ("move", "copy", "delete", "redrive")
 MOST_RUNNING = 50
+MOST_RUNNING_OF_VHOST = 20
 MOST_KEPT = 200  # with those that are over
+MOST_KEPT_OF_VHOST = 50
 MOST_RATE = 1_000_000
 MOST_IDS = 10_000
 
@@ -59,7 +70,7 @@ class Count(Job):
 class Begun:
     """A job as it is told of."""
 
-    __slots__ = ("began", "dry_run", "ended", "facts", "id", "job", "kind", "state", "vhost")
+    __slots__ = ("began", "dry_run", "ended", "facts", "id", "job", "kind", "sieve", "state", "vhost")
 
     def __init__(self, kind: str, vhost: Vhost, dry_run: bool, facts: Row, began: float) -> None:
         self.id = secrets.token_hex(8)  # may not begin with a dash: people type it after a command
@@ -70,6 +81,7 @@ class Begun:
         self.began = began
         self.ended: float | None = None
         self.state = RUNNING
+        self.sieve: TimedSieve | None = None
         self.job: Job
 
     def row(self) -> Row:
@@ -84,12 +96,13 @@ class Begun:
             "looked_at": job.looked_at,
             "done": job.done,
             "skipped": job.skipped,
+            "too_large": 0 if self.sieve is None else self.sieve.too_large,
             "began": self.began,
             "ended": self.ended,
             **self.facts,
         }
         if isinstance(job, Redrive):
-            row["origins"] = dict(job.origins)
+            row |= {"origins": dict(job.origins), "refused": dict(job.refused)}
         return row
 
 
@@ -101,13 +114,19 @@ class _JobBook:
         self.all: dict[str, Begun] = {}
 
     def add(self, begun: Begun) -> None:
-        running = sum([each.state == RUNNING for each in self.all.values()])
-        if running >= MOST_RUNNING:
-            raise Conflict(f"{running} jobs are running already: wait until one is over, or cancel one")
-        over = [each.id for each in self.all.values() if each.state != RUNNING]
-        for id_ in over[: max(0, len(self.all) - MOST_KEPT + 1)]:
-            del self.all[id_]
+        """One virtual host takes neither all places nor those of what others want to look up later."""
+        own = [each for each in self.all.values() if each.vhost is begun.vhost]
+        self._make_room(own, MOST_RUNNING_OF_VHOST, MOST_KEPT_OF_VHOST, f" in vhost '{begun.vhost.name}'")
+        self._make_room(list(self.all.values()), MOST_RUNNING, MOST_KEPT, "")
         self.all[begun.id] = begun
+
+    def _make_room(self, jobs: Sequence[Begun], most_running: int, most_kept: int, where: str) -> None:
+        over = [each.id for each in jobs if each.state != RUNNING]
+        running = len(jobs) - len(over)
+        if running >= most_running:
+            raise Conflict(f"{running} jobs are running{where} already: wait until one is over, or cancel one")
+        for id_ in over[: max(0, len(jobs) - most_kept + 1)]:
+            del self.all[id_]
 
     def over(self, begun: Begun) -> None:
         """The job has come to its end: it is told as soon as what it did is safe. With its queue a job is cut short."""
@@ -163,24 +182,35 @@ class _QueueJobs:
             refuse_while_blocked(broker)
         shown_queue(vhost, name)
         with as_bad_request():
-            begun = self._make(kind, vhost, vhost.queue(name), given)
+            begun = self._make(kind, access_of(request, vhost), vhost.queue(name), given)
         self._book.add(begun)
         begun.job.start()
         broker.wake()
         return json_answer({"id": begun.id}, 202)
 
-    def _make(self, kind: str, vhost: Vhost, queue: ClassicQueue, given: Mapping[str, object]) -> Begun:
+    def _make(self, kind: str, access: UserAccess, queue: ClassicQueue, given: Mapping[str, object]) -> Begun:
         """Everything is checked before anything begins."""
+        vhost = access.vhost
         dry_run, rate, destination = truth_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
         asked, limit, places = sieve_texts(given), _limit(given), _places(queue, given)
         facts: Row = {"selector": "", **asked, "limit": limit, "destination": destination, "rate": rate}
         facts |= {"ids": None if places is None else len(places), "messages": queue.ready}
         begun = Begun(kind, vhost, dry_run, facts, self._office.clock.wall())
-        scope = _scope(asked, limit, places)._replace(on_done=lambda job: self._book.over(begun))
+        sieve = sieve_of(asked)
+        begun.sieve = None if sieve is None else TimedSieve(sieve)
+        scope = _scope(begun.sieve, limit, places)._replace(on_done=lambda job: self._book.over(begun))
         broker = self._office.broker
         if kind == "redrive":
-            timers = broker.timers
-            begun.job = Redrive(vhost, queue, broker.errands, timers, scope, rate=rate, dry_run=dry_run)
+            begun.job = Redrive(
+                vhost,
+                queue,
+                broker.errands,
+                broker.timers,
+                scope,
+                rate=rate,
+                dry_run=dry_run,
+                may_write=access.may_write,
+            )
             return begun
         if destination is not None:
             vhost.queue(destination)
@@ -236,15 +266,14 @@ class _QueueJobs:
         return done()
 
 
-def _scope(asked: Mapping[str, str], limit: int | None, places: frozenset[tuple[int, int]] | None) -> Scope:
+def _scope(sieve: TimedSieve | None, limit: int | None, places: frozenset[tuple[int, int]] | None) -> Scope:
     """With the last of its single messages a job is over, though the walk is not."""
     if places is not None:
         limit = min(len(places), limit or len(places))
-    sieve = sieve_of(asked)
     if sieve is None:
         return Scope(limit=limit, places=places)
-    step_bytes, timed = STEP_BYTES if sieve.reads_bodies else MOST_BYTES, TimedSieve(sieve)
-    return Scope(timed.takes, limit, places=places, step_bytes=step_bytes, is_tired=timed.is_tired)
+    step_bytes = STEP_BYTES if sieve.reads_bodies else MOST_BYTES
+    return Scope(sieve.takes, limit, places=places, step_bytes=step_bytes, is_tired=sieve.is_tired)
 
 
 def _limit(given: Mapping[str, object]) -> int | None:

@@ -8,13 +8,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from leveret.broker.argument_needs import queue_needs
 from leveret.broker.vhost import Vhost
 from leveret.management.amqp_rules import (
+    access_of,
     as_bad_request,
     declared,
     path_name,
     refuse_access,
-    refuse_further,
     shown_queue,
     table_of,
 )
@@ -124,8 +125,8 @@ class _Queues:
         vhost, name = entered_vhost(request), path_name(request)
         durable, auto_delete = truth_of(given, "durable"), truth_of(given, "auto_delete")
         arguments = table_of(given, "arguments")
-        refuse_access(request, vhost, "configure", "queue", name)
-        refuse_further(request, vhost, "queue", name, arguments.get("x-dead-letter-exchange"))
+        with as_bad_request():
+            access_of(request, vhost).check_needs(queue_needs(name, arguments))
         is_new = name not in vhost.queues
         with as_bad_request():
             vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)

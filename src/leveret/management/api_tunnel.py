@@ -16,19 +16,19 @@ from starlette.routing import Route
 from leveret.management.answers import done, json_answer
 from leveret.management.bodies import body_of, whole_number_of
 from leveret.management.errors import TooSlow
+from leveret.management.login import SOCKET, HttpConnection
 from leveret.management.office import Office
 from leveret.management.stream_doors import LARGEST_PIECE, StreamDoors, peer_name
 from leveret.management.tunnels import POLL, Tunnel, Tunnels
 
 PATH = "/api/tunnel"
-SOCKET = "leveret.socket"  # key of a request's state
 KNOWN_OF_A_SOCKET = ("peername", "sockname", "ssl_object")
 SLOWEST = 30.0  # seconds for the body of a POST: nobody has logged in for it
 
 
 def routes(office: Office) -> list[Route]:
     doors: StreamDoors = office.facts["doors"]
-    doors.tunnels = Tunnels(doors.amqp, office.broker.timers)
+    doors.tunnels = Tunnels(doors.amqp, office.broker.timers, doors.admission)
     mouth = Mouth(doors.tunnels)
     return [
         Route(PATH, mouth.dig, methods=["POST"]),
@@ -51,8 +51,9 @@ class Mouth:
     async def dig(self, request: Request) -> Response:
         socket: asyncio.Transport = request.scope["state"][SOCKET]
         known = {name: socket.get_extra_info(name) for name in KNOWN_OF_A_SOCKET}
-        known["peername"] = peer_name(known["peername"], request.headers.get("host", ""), request.headers.keys())
-        tunnel = self._tunnels.dig(known)
+        host, names, version = request.headers.get("host", ""), request.headers.keys(), request.scope["http_version"]
+        known["peername"] = peer_name(known["peername"], host, names, version)
+        tunnel = self._tunnels.dig(HttpConnection(request).source, known)
         return json_answer({"id": tunnel.id, "largest": LARGEST_PIECE, "poll_seconds": POLL}, 201)
 
     async def take(self, request: Request) -> Response:
@@ -86,6 +87,8 @@ class Mouth:
     def _asked(self, request: Request) -> Iterator[Tunnel]:
         tunnel = self._tunnels.found(request.path_params["id"])
         tunnel.waiting += 1
+        if self._tunnels.is_known(tunnel):
+            HttpConnection(request).authenticated()
         try:
             yield tunnel
         finally:

@@ -79,6 +79,7 @@ class Users:
         if given.password is not None:
             password = given.password
             password_hash = await self._office.in_worker(lambda: hash_password(password))
+            refuse_unless_role(request, ADMINISTRATOR)  # again: workers may have been busy for long
         before = self._broker.users.get(name)
         limits = given.limits if given.limits is not None else limits_of(before) if before is not None else {}
         self._broker.users.add(

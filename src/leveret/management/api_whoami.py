@@ -17,4 +17,4 @@ def routes(office: Office) -> list[Route]:
 
 async def whoami(request: Request) -> Response:
     user = refuse_unless_role(request, MANAGEMENT)
-    return json_answer({"name": user.name, "tags": sorted(user.tags), "is_internal_user": True})
+    return json_answer({"name": user.name, "tags": list(user.tags), "is_internal_user": True})

@@ -15,6 +15,7 @@ from email.utils import formatdate
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
@@ -23,14 +24,16 @@ from leveret.auth.users import User
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
 from leveret.management import pages
+from leveret.management.api_overview import WAYS_TO_LOG_IN
 from leveret.management.api_tunnel import is_tunnel
 from leveret.management.errors import NotLoggedIn, answer_of
-from leveret.management.login import BROKER, USER, Login, credentials_of, logged_in
+from leveret.management.login import BROKER, USER, Login, credentials_of, logged_in, peer_of
 from leveret.management.metrics import PATHS as METRICS
 from leveret.management.origins import PAGE_HEADER, refuse_other_sites
-from leveret.management.sessions import LOGIN, Desk, Sessions, peer_of
+from leveret.management.sessions import LOGIN, Desk, Sessions
 from leveret.management.websocket import PATH as WEBSOCKET
 from leveret.management.websocket import ask_for_upgrade
+from leveret.server.admission import ADMITTED
 
 API = "/api/"
 PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -42,14 +45,20 @@ class Gate:
     """An ASGI application: the routes, behind the login."""
 
     def __init__(
-        self, broker: Broker, login: Login, loopback_users: frozenset[str], routes: Sequence[BaseRoute]
+        self,
+        broker: Broker,
+        login: Login,
+        loopback_users: frozenset[str],
+        routes: Sequence[BaseRoute],
+        hsts_max_age: int = 0,
     ) -> None:
         self._broker = broker
         self._login = login
         self._loopback_users = loopback_users
+        self._over_tls = [(b"strict-transport-security", b"max-age=%d" % hsts_max_age)] if hsts_max_age else []
         self._desk = Desk(Sessions(broker.clock, broker.users), login, loopback_users)
         files = pages.routes()
-        self._open_to_all = {LOGIN, WEBSOCKET, *(file.path for file in files)}
+        self._open_to_all = {LOGIN, WEBSOCKET, WAYS_TO_LOG_IN, *(file.path for file in files)}
         upgrade = Route(WEBSOCKET, ask_for_upgrade)
         self._router = Router([*files, upgrade, *self._desk.routes(), *routes], redirect_slashes=False)
 
@@ -61,9 +70,11 @@ class Gate:
             if not has_begun:
                 has_begun = True
                 private = PRIVATE if path.startswith(API) else ()
-                message["headers"] = [*message["headers"], (b"date", self._date()), *private]
+                over_tls = self._over_tls if scope["scheme"] == "https" else ()
+                message["headers"] = [*message["headers"], (b"date", self._date()), *private, *over_tls]
             await send(message)
 
+        scope["state"][ADMITTED].set_idle(False)
         method, path = scope["method"], _plain(scope["raw_path"].decode("latin-1"))
         try:
             await self._answer({**scope, "path": path}, receive, send_noting)
@@ -91,8 +102,14 @@ class Gate:
         try:
             await self._router(scope, receive, send)
         except HTTPException as refusal:
-            if refusal.status_code == 405:
-                refusal.headers = {"Allow": ", ".join(self._methods_at(scope))}
+            if refusal.status_code != 405:
+                raise
+            methods = self._methods_at(scope)
+            if scope["method"] == "OPTIONS":
+                answer = Response(headers={"Allow": ", ".join(sorted([*methods, "OPTIONS"]))})
+                await answer(scope, receive, send)
+                return
+            refusal.headers = {"Allow": ", ".join(methods)}
             raise
 
     def _date(self) -> bytes:
@@ -112,7 +129,7 @@ class Gate:
         credentials = credentials_of(header)
         if credentials is None:
             raise NotLoggedIn("not logged in: send a user name and a password by basic authentication")
-        user = await logged_in(self._login, credentials, peer_of(request), self._loopback_users)
+        user = await logged_in(self._login, credentials, request, self._loopback_users)
         if user is None:
             raise NotLoggedIn("login refused: wrong user name or password; the broker's log says more")
         return user

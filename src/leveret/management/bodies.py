@@ -14,13 +14,17 @@ from typing import Any
 
 from starlette.requests import Request
 
-from leveret.management.errors import BadRequest, TooLarge, TooSlow
+from leveret.management.errors import BadRequest, Refused, TooLarge, TooSlow
+from leveret.management.login import rights_of, user_of
 
 Json = dict[str, Any]
 
 SILENCE = 60.0  # seconds that a client may take for its next bytes
+GRACE = 30.0  # seconds for a body that is read as a whole, and as many more as it takes at SLOWEST
+SLOWEST = 16 << 10  # bytes per second
 LARGEST = (1 << 63) - 1
 LARGEST_BODY = 1 << 20
+MOST_VALUES = 10_000  # in a body that is decoded on the loop: some ten milliseconds at worst
 DEEPEST = 32  # tables and lists within each other
 DEEPEST_IN_EXPORT = DEEPEST + 4  # the file, a section and an object of it stand around what was declared
 
@@ -29,7 +33,9 @@ DEEPEST_IN_EXPORT = DEEPEST + 4  # the file, a section and an object of it stand
 
 
 async def parts_of(request: Request) -> AsyncIterator[bytes]:
-    """The body as it comes. A client that falls silent in the middle is given up."""
+    """The body as it arrives. A client that sends nothing for a while is refused, and so is one whose user was deleted
+    or lost a tag meanwhile. Permissions are for the caller to ask again."""
+    rights = rights_of(request)
     stream = aiter(request.stream())
     while True:
         try:
@@ -40,27 +46,51 @@ async def parts_of(request: Request) -> AsyncIterator[bytes]:
         except TimeoutError:
             silent = f"the body of {request.url.path} did not go on for {SILENCE:g} s"
             raise TooSlow(f"{silent}: send it in one go") from None
+        now = rights_of(request)
+        if now is not None and rights is not None and now.tags != rights.tags:
+            raise _changed("tags", request)
         if part:
             yield part
 
 
 async def body_of(request: Request, most_bytes: int = LARGEST_BODY) -> bytes:
+    """The whole body. What was asked of the user's rights before is still true after it."""
     body = bytearray()
-    async for part in parts_of(request):
-        body += part
-        if len(body) > most_bytes:
-            raise TooLarge(f"the body of {request.url.path} is larger than {most_bytes} bytes: send less at once")
+    rights, clock = rights_of(request), asyncio.get_running_loop().time
+    begun = clock()
+    try:
+        async with asyncio.timeout(GRACE) as limit:
+            async for part in parts_of(request):
+                body += part
+                if len(body) > most_bytes:
+                    raise TooLarge(f"the body of {request.url.path} is larger than {most_bytes} bytes: send less")
+                limit.reschedule(begun + GRACE + len(body) / SLOWEST)
+    except TimeoutError:
+        late = f"the body of {request.url.path} was not complete after {clock() - begun:.0f} s"
+        raise TooSlow(f"{late}: send it in one go, at {SLOWEST >> 10} KiB/s or more") from None
+    if rights_of(request) != rights:
+        raise _changed("permissions", request)
     return bytes(body)
+
+
+def _changed(what: str, request: Request) -> Refused:
+    return Refused(
+        f"the {what} of user '{user_of(request).name}' changed while the body of {request.url.path} arrived: repeat "
+        "the request if the user may still do this"
+    )
 
 
 async def json_of(request: Request, most_bytes: int = LARGEST_BODY) -> Json:
     """The JSON object in the body. Whoever takes a value out of it looks whether it is sound."""
-    return json_object(await body_of(request, most_bytes), f"the body of {request.url.path}")
+    body, what = await body_of(request, most_bytes), f"the body of {request.url.path}"
+    refuse_many_values(body, what)
+    return json_object(body, what)
 
 
 async def object_of(request: Request, *, required: Iterable[str] = (), may_be_empty: bool = False) -> Json:
     """The JSON object in the body; with ``may_be_empty`` no body is an empty one. Null is the same as not there."""
     body = await body_of(request)
+    refuse_many_values(body, f"the body of {request.url.path}")
     given = {} if may_be_empty and not body.strip() else parsed(body, f"the body of {request.url.path}")
     given = {name: value for name, value in given.items() if value is not None}
     missing = [name for name in required if name not in given]
@@ -71,6 +101,7 @@ async def object_of(request: Request, *, required: Iterable[str] = (), may_be_em
 
 def parsed(body: bytes, what: str) -> Json:
     """The JSON object, sound all through. Works on plain values: may run in a thread."""
+    refuse_many_values(body, what)
     value = json_object(body, what)
     _refuse_unsound(value, what, DEEPEST, is_sound)
     return value
@@ -82,6 +113,17 @@ def parsed_export(body: bytes, what: str) -> Json:
     value = json_object(body, what)
     _refuse_unsound(value, what, DEEPEST_IN_EXPORT, has_whole_characters)
     return value
+
+
+def has_many_values(body: bytes) -> bool:
+    """Time and memory that JSON takes are those of its values, not of its bytes. Counts also commas and brackets in
+    texts."""
+    return body.count(b",") + body.count(b"[") + body.count(b"{") > MOST_VALUES
+
+
+def refuse_many_values(body: bytes, what: str) -> None:
+    if has_many_values(body):
+        raise TooLarge(f"{what} has more than {MOST_VALUES} values: send less at once")
 
 
 def json_object(body: bytes, what: str) -> Json:
@@ -136,7 +178,11 @@ def is_sound(text: str) -> bool:
 
 
 def has_whole_characters(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def whole_number_of(

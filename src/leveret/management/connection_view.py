@@ -148,7 +148,7 @@ def channel_view(stats: Stats, channel: Channel, windows: Windows = NO_WINDOWS) 
         "global_prefetch_count": 0 if shared == UNLIMITED else shared,
         "messages_unacknowledged": len(channel.unacked),
         "messages_unconfirmed": 0 if confirms is None else confirms.outstanding,
-        "messages_uncommitted": 0 if tx is None else sum(len(run) for _, run, _, _ in tx.publishes),
+        "messages_uncommitted": 0 if tx is None else sum(len(held.run) for held in tx.publishes),
         "acks_uncommitted": 0 if tx is None else sum(len(tags) for tags, _ in tx.settlements),
         **stats.of_channel(channel, windows),
     }

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from itertools import islice
 
+from leveret.broker.dead_letter_paths import reached_by
 from leveret.broker.vhost import Vhost
 from leveret.management.turns import Turn
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
-from leveret.routing.exchange import Exchange
 
 Way = tuple[str, str | None]  # exchange and key
 
@@ -64,35 +64,4 @@ def _way_of(queue: ClassicQueue) -> Way | None:
     target = queue.options.dead_letter
     if target is None:
         return None
-    return target.exchange, target.key if target.key_prefix is None else target.key_prefix + queue.name
-
-
-def reached_by(vhost: Vhost, name: str, key: str | None) -> list[str]:
-    exchange = vhost.exchanges.get(name)
-    if exchange is None:
-        return []
-    if key is not None:
-        routed = vhost.route(exchange, (key,), {})
-        if routed.by_key_only:
-            return routed.queues
-    return _all_behind(vhost, exchange)
-
-
-def _all_behind(vhost: Vhost, start: Exchange) -> list[str]:
-    """Whatever bindings and alternate exchanges lead to. The default exchange leads to all, which tells nothing."""
-    queues: dict[str, None] = {}
-    seen = {start.name}
-    to_visit = [start]
-    for exchange in to_visit:  # grows while we walk
-        further = [] if exchange.alternate is None else [exchange.alternate]
-        for binding in vhost.bindings.of_source(exchange.name) if exchange.name else ():
-            if binding.destination.kind == "queue":
-                queues[binding.destination.name] = None
-            else:
-                further.append(binding.destination.name)
-        for name in further:
-            found = vhost.exchanges.get(name)
-            if found is not None and name not in seen:
-                seen.add(name)
-                to_visit.append(found)
-    return list(queues)
+    return target.exchange, target.key_of(queue.name)

@@ -1,4 +1,4 @@
-"""All that is defined, as RabbitMQ exports it: what lasts and was made by somebody, not what every broker has.
+"""All that is defined, as RabbitMQ exports it: not the exclusive queues of connections, and not what every broker has.
 
 Objects are looked at some hundred a turn, so one may go while the export is made. A binding is exported only when both
 of its ends are, so that every export can be imported.
@@ -7,9 +7,11 @@ of its ends are, so that every export can be imported.
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 
 from leveret.broker.broker import Broker
-from leveret.broker.vhost import PREDECLARED, Vhost
+from leveret.broker.predeclared import PREDECLARED
+from leveret.broker.vhost import Vhost
 from leveret.management.api_permissions import rule_row, topic_row
 from leveret.management.api_policies import policy_row
 from leveret.management.listing import Row, viewed
@@ -47,11 +49,14 @@ async def exported(office: Office) -> Row:
 
 
 async def exported_vhost(office: Office, vhost: Vhost) -> Row:
-    """The definitions of what is in one virtual host."""
-    return {"rabbit_version": RABBITMQ_VERSION, **await _contents(office.broker, [vhost])}
+    """The definitions of what is in one virtual host. They do not name it, so that they fit into any other."""
+    contents = await _contents(office.broker, [vhost])
+    for row in chain.from_iterable(contents.values()):
+        row.pop("vhost", None)
+    return {"rabbit_version": RABBITMQ_VERSION, **contents}
 
 
-async def _contents(broker: Broker, vhosts: list[Vhost]) -> Row:
+async def _contents(broker: Broker, vhosts: list[Vhost]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {name: [] for name in ("parameters", "policies", "queues", "exchanges", "bindings")}
     for vhost in vhosts:
         if broker.vhosts.get(vhost.name) is not vhost:
@@ -87,25 +92,25 @@ def _vhost_row(vhost: Vhost) -> Row:
 
 
 def queue_row(queue: ClassicQueue) -> Row | None:
-    if not queue.stored:
+    if queue.owner is not None:
         return None
     return {
         "name": queue.name,
         "vhost": queue.vhost,
-        "durable": True,
+        "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "arguments": dict(queue.arguments),
     }
 
 
 def exchange_row(vhost: Vhost, exchange: Exchange) -> Row | None:
-    if not exchange.durable or not exchange.name or exchange.name in PREDECLARED_NAMES:
+    if not exchange.name or exchange.name in PREDECLARED_NAMES:
         return None
     return {
         "name": exchange.name,
         "vhost": vhost.name,
         "type": exchange.kind,
-        "durable": True,
+        "durable": exchange.durable,
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": dict(exchange.arguments),

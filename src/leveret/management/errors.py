@@ -15,6 +15,7 @@ from leveret.errors import AmqpError, BrokerStopped, LeveretError, StoreError
 from leveret.logs import get_log
 
 log = get_log("http")
+NOT_FOUND = "Object Not Found"  # RabbitMQ's word, which clients compare; the reason says what is missing
 
 
 class Problem(LeveretError):
@@ -48,7 +49,7 @@ class Refused(Problem):
 
 
 class NotThere(Problem):
-    status, word = 404, "not_found"
+    status, word = 404, NOT_FOUND
 
 
 class TooSlow(Problem):
@@ -98,7 +99,9 @@ def answer_of(error: Exception, method: str, path: str) -> Response:
         return JSONResponse(told, error.status, headers=error.headers)
     if isinstance(error, AmqpError):
         status = STATUS_OF_CODE.get(error.code, 400)
-        return JSONResponse({"error": error.title.lower(), "reason": error.text}, status)
+        return JSONResponse(
+            {"error": NOT_FOUND if status == 404 else error.title.lower(), "reason": error.text}, status
+        )
     if isinstance(error, StoreError):
         return JSONResponse({"error": "store_lost", "reason": str(error)}, 503)
     if isinstance(error, BrokerStopped):
@@ -113,7 +116,7 @@ def answer_of(error: Exception, method: str, path: str) -> Response:
 
 def _spoken(error: HTTPException, method: str, path: str) -> dict[str, str]:
     if error.status_code == 404:
-        return {"error": "not_found", "reason": f"nothing is at {path}: /api/openapi.json lists what there is"}
+        return {"error": NOT_FOUND, "reason": f"nothing is at {path}: /api/openapi.json lists what there is"}
     if error.status_code == 405:
         return {"error": "method_not_allowed", "reason": f"{path} does not take {method}"}
     return {"error": "bad_request", "reason": error.detail}

@@ -21,6 +21,7 @@ from leveret.config import Settings
 from leveret.management.login import Login
 from leveret.management.stream_doors import StreamDoors
 from leveret.server.binding import Ports
+from leveret.server.trusted_proxies import TrustedProxies
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -52,12 +53,19 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="leveret-http") as thread:
             self._peers = peers = await loop.run_in_executor(thread, self._make_peers)
-        self._ports = Ports(peers.admit, lambda: peers.head_timeout)
+        self._ports = Ports(peers.admit, lambda: peers.head_timeout, self._doors.admission)
 
-    async def listen(self, port: int, flag: str, context: ssl.SSLContext | None) -> int:
+    async def listen(
+        self,
+        hosts: tuple[str, ...],
+        port: int,
+        flag: str,
+        context: ssl.SSLContext | None,
+        proxies: TrustedProxies | None = None,
+    ) -> int:
         """Bind every host at one port; the port, which is a picked one if 0 was asked for."""
         assert self._ports is not None
-        return await self._ports.listen(self._settings.host, port, flag, context)
+        return await self._ports.listen(hosts, port, flag, context, proxies)
 
     async def renew(self, context: ssl.SSLContext) -> None:
         """Receive new peers with ``context``; who is connected stays as it is."""
@@ -73,8 +81,9 @@ class HttpServer:
         from leveret.management.app import Gate
         from leveret.management.peers import Peers
 
-        gate = Gate(self._broker, self._login, self._settings.loopback_users, self._routes())
-        return Peers(gate, self._settings.handshake_timeout, self._doors)
+        settings = self._settings
+        gate = Gate(self._broker, self._login, settings.loopback_users, self._routes(), settings.hsts_max_age)
+        return Peers(gate, settings.handshake_timeout, self._doors, behind_proxy=settings.behind_proxy)
 
     async def stop(self, seconds: float) -> None:
         """No new peers; those that are being answered are cut off when their time is up."""

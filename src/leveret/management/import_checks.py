@@ -80,7 +80,7 @@ def _limits(given: Given, before: User | None) -> Mapping[str, int]:
 def _user_facts(user: User | None) -> tuple[object, ...] | None:
     if user is None:
         return None
-    return user.password_hash, sorted(user.tags), limits_of(user)
+    return user.password_hash, list(user.tags), limits_of(user)
 
 
 def check_permission(plan: Plan, row: Row) -> Step:

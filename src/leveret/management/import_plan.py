@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from leveret.broker.broker import Broker
-from leveret.broker.vhost import PREDECLARED, Vhost
+from leveret.broker.predeclared import PREDECLARED
+from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.management.bodies import has_whole_characters, shown
 from leveret.management.doors import LONGEST_NAME, refuse_bad_name

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from leveret.broker.equivalence import check_same_exchange, check_same_queue
-from leveret.broker.vhost import MADE_UP, refuse_reserved
+from leveret.broker.equivalence import check_same_exchange, check_same_queue, refuse_reserved
+from leveret.broker.vhost import MADE_UP
 from leveret.management.bodies import shown, text_of, truth_of
 from leveret.management.errors import BadRequest
 from leveret.management.import_plan import Impossible, Plan, Step, amqp_name_in, short_text_in

@@ -8,7 +8,8 @@
 
 All of them must hold. A look has its end: by the messages it shows, those it looks at, their bytes, and its time. It
 takes fewer messages at a time where they are large, since each has to be read for it, and where it is slow with them,
-since everybody else waits meanwhile.
+since everybody else waits meanwhile. A body that is too large to be read for a filter does not match; ``too_large``
+counts such messages.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from leveret.management.deaths import QUERY as DEATH
 from leveret.management.deaths import WantedDeath, headers_of, wanted_death
 from leveret.management.errors import BadRequest
 from leveret.management.job_ends import JobEnd
-from leveret.management.message_view import plain
+from leveret.management.message_view import LARGEST_JSON, plain
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.walking import STEP
@@ -37,6 +38,7 @@ MOST_LOOKED_AT = 200_000  # messages
 MOST_BYTES = 16 << 20  # of what is shown
 STEP_BYTES = 128 << 10  # of what is looked into at once
 STEP_SECONDS = 0.002  # of looking at once: a message that comes meanwhile waits that long
+LARGEST_SEARCHED = 4 << 20  # bytes of a message that is searched for a text
 FIRST_STEP = 20  # messages
 SECONDS = 30.0
 NOTHING = object()
@@ -70,13 +72,21 @@ class Sieve(NamedTuple):
     def reads_bodies(self) -> bool:
         return bool(self.contains) or self.json is not None
 
-    def takes(self, message: Message) -> bool:
+    def is_too_large(self, message: Message) -> bool:
+        """Whether the body cannot be read for the filter."""
+        if not self.reads_bodies:
+            return False
+        return len(message[0]) > (LARGEST_SEARCHED if self.json is None else LARGEST_JSON)
+
+    def takes_head(self, message: Message) -> bool:
+        """By all that does not need the body."""
         if self.selector is not None and not self.selector(message):
             return False
         if self.headers and not self._has_headers(message):
             return False
-        if self.death is not None and not self.death.is_of(message):
-            return False
+        return self.death is None or self.death.is_of(message)
+
+    def takes_body(self, message: Message) -> bool:
         if not self.reads_bodies:
             return True
         body = body_of(message[0])
@@ -88,8 +98,16 @@ class Sieve(NamedTuple):
 
 
 class Takes(Protocol):
-    def takes(self, message: Message) -> bool:
-        """Whether the message is wanted."""
+    """A message is wanted if all hold; the body is asked last."""
+
+    @property
+    def reads_bodies(self) -> bool: ...
+
+    def takes_head(self, message: Message) -> bool: ...
+
+    def is_too_large(self, message: Message) -> bool: ...
+
+    def takes_body(self, message: Message) -> bool: ...
 
 
 class TimedSieve:
@@ -98,12 +116,21 @@ class TimedSieve:
     def __init__(self, sieve: Takes) -> None:
         self._sieve = sieve
         self._seconds = 0.0
+        self.too_large = 0  # messages that would have had to be read
 
     def takes(self, message: Message) -> bool:
         began = perf_counter()
-        is_wanted = self._sieve.takes(message)
+        is_wanted = self._sieve.takes_head(message)
+        if is_wanted and self._sieve.is_too_large(message):
+            self.too_large += 1
+            is_wanted = False
+        is_wanted = is_wanted and self._sieve.takes_body(message)
         self._seconds += perf_counter() - began
         return is_wanted
+
+    @property
+    def reads_bodies(self) -> bool:
+        return self._sieve.reads_bodies
 
     def is_tired(self) -> bool:
         """After that it is fresh again."""
@@ -182,6 +209,11 @@ class Look(Browse):
     @property
     def is_complete(self) -> bool:
         return self._walk.is_over
+
+    @property
+    def too_large(self) -> int:
+        """Messages that the filter could not read."""
+        return 0 if self._sieve is None else self._sieve.too_large
 
     async def until_over(self) -> None:
         await self._ending.of(self, SECONDS)

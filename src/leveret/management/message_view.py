@@ -15,6 +15,7 @@ from leveret.wire.properties import LAYOUT, Properties
 Row = dict[str, Any]
 
 TEXT, BASE64 = "string", "base64"
+LARGEST_JSON = 256 << 10  # bytes of a message that is parsed: lists in lists take about 100 ms for a MiB
 
 
 def plain(value: object) -> Any:
@@ -52,12 +53,13 @@ def payload_row(body: bytes, *, as_base64: bool, truncate: int | None) -> Row:
 
 
 def decoded_row(body: bytes, truncate: int) -> Row:
-    """The same with what it is: ``payload_format`` is json, text or binary; what is JSON and whole comes as such."""
+    """The same with what it is: ``payload_format`` is json, text or binary; what is JSON and whole comes as such.
+    A body above LARGEST_JSON is shown as text: parsing it would hold up the event loop, also from a thread."""
     row = payload_row(body, as_base64=False, truncate=truncate)
     is_whole = len(body) <= truncate
     row["truncated"] = not is_whole
     row["payload_format"] = "binary" if row["payload_encoding"] == BASE64 else "text"
-    if row["payload_format"] == "text" and is_whole and _is_json(body):
+    if row["payload_format"] == "text" and is_whole and len(body) <= LARGEST_JSON and _is_json(body):
         row["payload_format"] = "json"
         row["payload_json"] = msgspec.Raw(body)
     return row

@@ -172,7 +172,7 @@ def _unconfirmed(channel: Channel) -> int:
 
 
 def _uncommitted(channel: Channel) -> int:
-    return 0 if channel.tx is None else sum(len(run) for _, run, _, _ in channel.tx.publishes)
+    return 0 if channel.tx is None else sum(len(held.run) for held in channel.tx.publishes)
 
 
 def _shared_prefetch(channel: Channel) -> int:
@@ -287,6 +287,39 @@ SUMS = _of_node(
         ("channel_get_empty_total", COUNTER, "Gets that found nothing", "get_empty"),
         ("connection_incoming_bytes_total", COUNTER, "Bytes that came", "received_bytes"),
         ("connection_outgoing_bytes_total", COUNTER, "Bytes that went", "sent_bytes"),
+    ),
+)
+
+BOUNDS = _of_node(
+    "bounds",
+    (
+        (
+            "messages_routing_refused_total",
+            COUNTER,
+            "Messages not routed because that would take more than max_routing_steps",
+            "routing_refused",
+        ),
+        (
+            "loop_longest_turn_seconds",
+            GAUGE,
+            "Longest time in the last 30 to 60 seconds that one event held the event loop, within 25 milliseconds",
+            "longest_turn",
+        ),
+        ("sockets", GAUGE, "Accepted sockets of all protocols", "admitted_sockets"),
+        ("max_sockets", GAUGE, "Sockets that may be open at once", "admitted_max_sockets"),
+        ("unauthenticated_connections", GAUGE, "Connections that have not logged in", "unauthenticated"),
+        (
+            "connections_evicted_total",
+            COUNTER,
+            "Idle HTTP or unauthenticated connections closed in favour of a new connection",
+            "evicted",
+        ),
+        (
+            "connections_refused_total",
+            COUNTER,
+            "Connections closed at accept because no file descriptor could be spared",
+            "refused",
+        ),
     ),
 )
 

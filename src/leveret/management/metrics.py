@@ -37,6 +37,7 @@ from leveret.management.lag_metrics import (
 from leveret.management.login import USER
 from leveret.management.metric_families import (
     ALARMS,
+    BOUNDS,
     CHURN,
     COUNTER,
     GAUGE,
@@ -103,7 +104,12 @@ class Exposition:
         known = await self._known()
         families = (*ALARMS, *CHURN, *MACHINE, *OBJECTS, *SUMS, *GLOBAL)
         return await self._answer(
-            [*self._identity("aggregated", PLAIN), *_of_node(families, known, PLAIN), *_process(known)]
+            [
+                *self._identity("aggregated", PLAIN),
+                *_of_node(families, known, PLAIN),
+                *_of_node(BOUNDS, known, OURS),
+                *_process(known),
+            ]
         )
 
     async def per_object(self, request: Request) -> Response:
@@ -112,6 +118,7 @@ class Exposition:
         metrics = [
             *self._identity("per-object", PLAIN),
             *_of_node((*ALARMS, *CHURN, *MACHINE, *OBJECTS, *GLOBAL), known, PLAIN),
+            *_of_node(BOUNDS, known, OURS),
             *_process(known),
         ]
         return await self._answer(metrics + await self._objects(None, None, PLAIN))
@@ -148,6 +155,12 @@ class Exposition:
         known["uptime"] = office.clock.now() - stats.started
         known["began"] = office.clock.wall() - known["uptime"]
         known |= {f"alarm_{name}": int(name in broker.alarms) for name in ("memory", "disk", "files")}
+        known["routing_refused"] = broker.routing_work.refused
+        known["longest_turn"] = round(office.facts["loop_watch"].longest, 4)
+        admission = office.admission
+        known["admitted_sockets"], known["admitted_max_sockets"] = admission.sockets, admission.most_sockets
+        known["unauthenticated"] = admission.unauthenticated.taken + admission.tunnels.taken
+        known["evicted"], known["refused"] = admission.evicted, admission.refused
         known |= self._traffic()
         return {key: value for key, value in known.items() if value is not None}
 

@@ -11,6 +11,8 @@ from leveret.config import Settings
 from leveret.management.look_places import LookPlaces
 from leveret.management.policy_matches import PolicyMatches
 from leveret.management.stats import Stats
+from leveret.management.stream_doors import StreamDoors
+from leveret.server.admission import Admission
 
 T = TypeVar("T")
 
@@ -29,6 +31,12 @@ class Office:
         self.looks = LookPlaces()
         self.policy_matches = PolicyMatches()
         self.facts = facts  # what the node tells of itself: endpoints, the data directory, when it started
+
+    @property
+    def admission(self) -> Admission:
+        """Of the connections of all protocols."""
+        doors: StreamDoors = self.facts["doors"]
+        return doors.admission
 
     @property
     def clock(self) -> Clock:

@@ -154,6 +154,7 @@ ADMINISTRATION: Operations = {
         Query("name", text("Of the queue or the exchange", longest=255)),
         Query("exchange", text("The other one that the action is about", longest=255)),
         Query("routing_key", text("On a topic exchange", longest=255)),
+        Query("arguments", text("Arguments of the declaration, a JSON object")),
     ),
     "GET /api/permission-check/actions": permissions.lists("What can be asked about", VIEWER),
     # ---- virtual hosts

@@ -94,7 +94,11 @@ MESSAGES: Operations = {
     ),
     "POST /api/queues/{vhost}/{name}/jobs": jobs.does(
         "Move, copy, delete or drive back messages",
-        does("read queue {name}", "write exchange amq.default", note="To delete takes read alone."),
+        does(
+            "read queue {name}",
+            "write exchange amq.default",
+            note="To delete takes read alone. To redrive a message takes write on its target as well.",
+        ),
         {202: BEGUN},
         body=Body(JOB),
     ),

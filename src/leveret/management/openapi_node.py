@@ -65,7 +65,7 @@ NODE: Operations = {
     ),
     "POST /api/logout": login.does("End the session", LOGGED_IN, {204: DONE}),
     "GET /api/whoami": login.shows("Who asks", VIEWER),
-    "GET /api/auth": login.shows("Ways to log in besides a password", VIEWER),
+    "GET /api/auth": login.shows("Ways to log in besides a password", EVERYBODY),
     "GET /api/openapi.json": overview.shows("This document", VIEWER),
     "GET /api/overview": overview.shows("Everything at a glance", VIEWER, *COLUMNS, *WINDOWS),
     "GET /api/cluster-name": overview.shows("The name that was given, or that of the node", VIEWER),

@@ -15,6 +15,7 @@ from leveret.management.openapi_words import (
     Operations,
     Query,
     Resource,
+    changes,
     does,
     list_of,
     name,
@@ -27,6 +28,7 @@ from leveret.management.openapi_words import (
 from leveret.management.openapi_words import (
     COLUMNS as CHOSEN,
 )
+from leveret.management.roles import ADMINISTRATOR
 
 pipeline = Resource("Pipeline")
 streams = Resource("Streams")
@@ -39,6 +41,7 @@ TRANSACTION = Query("transaction", text(shortest=1, longest=1_000), required=Tru
 BATCH = Query("batch", whole(), required=True)
 TARGET = (Query("exchange", text()), Query("routing_key", text()), Query("mandatory", truth()))
 ROWS_IN = Body({"type": "string", "format": "binary"}, kinds=(ARROW,))
+PINS = "With configure as well, if the reader is pinned or is to be."
 READS = pipes("read queue")
 WRITES = pipes("write exchange")
 LEASED = {"consumer": name(), "queue": name()}
@@ -82,11 +85,13 @@ PIPELINE: Operations = {
     ),
     f"PUT {AT}/consumers": pipeline.does(
         "Set the offset of a reader",
-        READS,
+        READS._replace(note=PINS),
         {200: OBJECT},
         body=Body(record({**LEASED, "offset": whole()}, pinned=truth("Retention waits for it"))),
     ),
-    f"DELETE {AT}/consumers": pipeline.does("Forget a reader", READS, {200: OBJECT}, QUEUE, CONSUMER),
+    f"DELETE {AT}/consumers": pipeline.does(
+        "Forget a reader", READS._replace(note=PINS), {200: OBJECT}, QUEUE, CONSUMER
+    ),
     f"POST {AT}/leases": pipeline.does(
         "Take the next lease, or the same one again",
         READS,
@@ -137,19 +142,39 @@ PIPELINE: Operations = {
         *TARGET,
         body=ROWS_IN,
     ),
-    f"GET {AT}/stages": pipeline.shows("Stages", pipes(note="Shows those that it may write.")),
+    f"GET {AT}/stages": pipeline.shows("Up to 1,000 stages", pipes(note="Its own; all for an administrator.")),
     f"DELETE {AT}/stages": pipeline.does(
-        "Drop the stages of a batch", pipes(note="With write on their exchanges."), {200: OBJECT}, TRANSACTION, BATCH
+        "Drop the stages of a batch",
+        pipes(note="Its own; all for an administrator."),
+        {200: OBJECT},
+        TRANSACTION,
+        BATCH,
     ),
     f"POST {AT}/commits": pipeline.does(
         "Publish staged rows: all of them, once",
-        pipes(note="With write on the exchanges of the stages."),
+        pipes(
+            "write exchange",
+            note="On the exchanges of the stages, or on any if there are none. To a transaction of another user only "
+            "as an administrator.",
+        ),
         {200: OBJECT},
         body=Body(
             record({"transaction": text(shortest=1, longest=1_000), "batch": whole(), "stages": list_of(text())})
         ),
     ),
-    f"GET {AT}/commits": pipeline.shows("The last batch of a transaction", pipes(), TRANSACTION),
+    f"GET {AT}/commits": pipeline.shows(
+        "The last batch of a transaction, or up to 1,000 transactions",
+        pipes(note="Its own; all for an administrator."),
+        Query("transaction", text("This one only", shortest=1, longest=1_000)),
+        Query("start", whole("How many transactions to skip, those committed longest ago first")),
+    ),
+    f"DELETE {AT}/commits": pipeline.does(
+        "Delete a transaction: its next commit is its first",
+        changes(ADMINISTRATOR),
+        {200: OBJECT},
+        TRANSACTION,
+        Query("owner_only", truth("Keep the last batch: the next user that commits a stage becomes the owner")),
+    ),
     # ---- for those who look
     "GET /api/streams": streams.lists("Streams, super streams and sharded queues", VIEWER),
     "GET /api/streams/{vhost}": streams.lists("Those of a virtual host", SEES),

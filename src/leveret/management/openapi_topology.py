@@ -40,8 +40,7 @@ DECLARED_EXCHANGE = record(
     arguments=table("alternate-exchange, ..."),
 )
 BINDING = record(routing_key=text(longest=255), arguments=table())
-DEAD_LETTERS = "With x-dead-letter-exchange also read on the queue and write on that exchange."
-ALTERNATE = "With alternate-exchange also read on the exchange and write on that one."
+BY_ARGUMENT = "Arguments can need more: see Arguments, headers and fields."
 OWN_OR_ALL = VIEWER._replace(note="Shows what is the own; to monitoring and administrator that of all users.")
 OWN_OR_ADMIN = VIEWER._replace(note="Of other users for administrator only.")
 BIND = ("write destination", "read exchange {source}")
@@ -65,7 +64,7 @@ TOPOLOGY: Operations = {
     "GET /api/queues/{vhost}": queues.lists("Queues of a virtual host", SEES, *WINDOWS),
     "GET /api/queues/{vhost}/{name}": queues.shows("A queue", SEES, *COLUMNS, *WINDOWS),
     "PUT /api/queues/{vhost}/{name}": queues.puts(
-        "Declare a queue", does("configure queue {name}", note=DEAD_LETTERS), DECLARED_QUEUE, may_be_empty=True
+        "Declare a queue", does("configure queue {name}", note=BY_ARGUMENT), DECLARED_QUEUE, may_be_empty=True
     ),
     "DELETE /api/queues/{vhost}/{name}": queues.deletes(
         "Delete a queue with its messages",
@@ -87,7 +86,7 @@ TOPOLOGY: Operations = {
     "GET /api/exchanges/{vhost}/{name}": exchanges.shows("An exchange", SEES, *COLUMNS, *WINDOWS),
     "PUT /api/exchanges/{vhost}/{name}": exchanges.puts(
         "Declare an exchange",
-        does("configure exchange {name}", note=ALTERNATE),
+        does("configure exchange {name}", note=BY_ARGUMENT),
         DECLARED_EXCHANGE,
         may_be_empty=True,
     ),

@@ -1,12 +1,13 @@
 """Those who are connected over HTTP, each with a protocol object of uvicorn's, and how long they may keep us waiting.
 
 Idle connections, and heads that trickle in, end after a while: uvicorn itself waits for the first head without end.
-More connections than we want are answered with 503, many more are dropped unread.
+How many there may be, and which idle one is closed for a new one, is decided by server/admission.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import h11
 from starlette.types import ASGIApp
@@ -15,32 +16,44 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from leveret.logs import get_log
-from leveret.management.api_tunnel import SOCKET
+from leveret.management.heads import StrictConnection
+from leveret.management.login import SOCKET
 from leveret.management.stream_doors import StreamDoors
 from leveret.management.websocket import WebSocketPeer
+from leveret.server.admission import ADMITTED, Admitted
+from leveret.server.proxied_transport import behind_proxy
 
-MOST_CONNECTIONS = 500
-MOST_UNREAD = 2 * MOST_CONNECTIONS
-LARGEST_HEAD = 64 << 10
 KEPT_ALIVE = 75  # seconds between two requests
 
 
 class Peer(H11Protocol):
     def __init__(self, peers: Peers, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(peers.config, peers.state, {}, loop)
+        self.conn = StrictConnection()
         self.access_log = False  # a line per request is for whoever asked for it; nobody could here
         self._peers = peers
         self._head_due: asyncio.TimerHandle | None = None
+        self.admitted: Admitted | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if self._peers.behind_proxy:
+            transport = behind_proxy(transport)
         super().connection_made(transport)
         self.app_state[SOCKET] = transport
-        if len(self.connections) > MOST_UNREAD:
+        if self.admitted is not None:  # counted since the TLS handshake began
+            self.admitted.close = transport.abort
+        elif self.client is not None:  # without one it was reset before it was accepted
+            self.admitted = self._peers.doors.admission.enter(self.client[0], transport.abort)
+        if self.admitted is None:
             transport.abort()
+            return
+        self.app_state[ADMITTED] = self.admitted
         self._expect_head(self._peers.head_timeout)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From now on the socket is a WebSocket's, and nobody here waits for it."""
+        """From now on the socket, with its place, is the WebSocket's."""
+        if self.admitted is not None:
+            self.admitted.set_idle(False)
         if self._head_due is not None:
             self._head_due.cancel()
         super().handle_websocket_upgrade(event)
@@ -49,6 +62,8 @@ class Peer(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._head_due is not None:
             self._head_due.cancel()
+        if self.admitted is not None:
+            self.admitted.leave()
         super().connection_lost(exc)
         self._peers.left()
 
@@ -59,6 +74,8 @@ class Peer(H11Protocol):
     def _expect_head(self, seconds: float) -> None:
         if self._head_due is not None:
             self._head_due.cancel()
+        if self.admitted is not None:
+            self.admitted.set_idle(True)
         self._head_due = self.loop.call_later(seconds, self._head_is_late)
 
     def _head_is_late(self) -> None:
@@ -68,11 +85,13 @@ class Peer(H11Protocol):
 
 
 class Peers:
-    def __init__(self, app: ASGIApp, head_timeout: float, doors: StreamDoors) -> None:
+    def __init__(self, app: ASGIApp, head_timeout: float, doors: StreamDoors, *, behind_proxy: bool = False) -> None:
         self.head_timeout = head_timeout
+        self.doors = doors
+        self.behind_proxy = behind_proxy
 
-        def upgraded(**_: object) -> WebSocketPeer:
-            return WebSocketPeer(doors)
+        def upgraded(app_state: dict[str, Any], **_: object) -> WebSocketPeer:
+            return WebSocketPeer(doors, app_state[ADMITTED])
 
         self.config = Config(
             app,
@@ -82,9 +101,7 @@ class Peers:
             lifespan="off",
             log_config=None,  # the process has its own
             proxy_headers=False,  # who forwards requests must not vouch for where they come from
-            limit_concurrency=MOST_CONNECTIONS,
             timeout_keep_alive=KEPT_ALIVE,
-            h11_max_incomplete_event_size=LARGEST_HEAD,
         )
         self.config.load()
         self.state = ServerState()

@@ -11,7 +11,15 @@ import msgspec
 
 from leveret.auth.users import User
 from leveret.management.amqp_rules import short_text_of, table_of
-from leveret.management.bodies import LARGEST_BODY, Json, json_object, text_of, whole_number_of
+from leveret.management.bodies import (
+    LARGEST_BODY,
+    Json,
+    has_many_values,
+    json_object,
+    refuse_many_values,
+    text_of,
+    whole_number_of,
+)
 from leveret.management.errors import BadRequest, TooLarge
 from leveret.management.message_view import BASE64, TEXT
 from leveret.wire.fields import LAST_SECOND, FarTime
@@ -49,7 +57,7 @@ _outline = msgspec.json.Decoder(_Outline)
 def published_object(body: bytes, what: str) -> Json:
     """The JSON object in the body. It is read on the loop, so in a large one nothing but the payload may be large: a
     text is made a value of in no time, a million empty lists take a second."""
-    if len(body) <= LARGEST_BODY:
+    if len(body) <= LARGEST_BODY and not has_many_values(body):
         return json_object(body, what)
     try:
         outline = _outline.decode(body)
@@ -64,6 +72,7 @@ def published_object(body: bytes, what: str) -> Json:
     if not payload.startswith(b'"'):
         raise BadRequest("'payload' must be text")
     small = b",".join(b'"%s":%s' % (name.encode(), part) for name, part in parts.items() if part)
+    refuse_many_values(small, f"{what}, without its payload,")
     return {**json_object(b"{%s}" % small, what), **json_object(b'{"payload":%s}' % payload, what)}
 
 
@@ -93,7 +102,9 @@ def text_in(given: Mapping[str, object], name: str) -> str:
 
 def properties_from(given: Mapping[str, object], user: User) -> Properties:
     """What is no property is left out, as RabbitMQ does. A null is as good as nothing."""
-    value = given.get("properties") or {}
+    value = given.get("properties")
+    if value is None or value == []:  # languages without empty objects write a list
+        value = {}
     if not isinstance(value, dict):
         raise BadRequest(f"'properties' must be an object with names and values: it is a {type(value).__name__}")
     said = {name: each for name, each in value.items() if each is not None}

@@ -32,7 +32,7 @@ IMPLIED = {
 
 
 def has_role(user: User, role: str) -> bool:
-    return not user.tags.isdisjoint(IMPLIED[role])
+    return not IMPLIED[role].isdisjoint(user.tags)
 
 
 def refuse_unless_role(request: Request, role: str) -> User:

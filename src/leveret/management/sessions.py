@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.auth.loopback import http_peer, is_loopback
+from leveret.auth.loopback import is_loopback
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import Secret, User, Users
 from leveret.clock import Clock
@@ -26,7 +26,7 @@ from leveret.logs import get_log
 from leveret.management.answers import done, json_answer
 from leveret.management.bodies import json_of, text_of
 from leveret.management.errors import NotLoggedIn, TooSlow
-from leveret.management.login import Login, logged_in
+from leveret.management.login import HttpConnection, Login, logged_in, peer_of
 from leveret.management.origins import READS, refuse_unless_own_page
 from leveret.management.roles import MANAGEMENT, ROLES, has_role
 
@@ -117,7 +117,7 @@ class Desk:
     async def tell_who(self, request: Request) -> Response:
         """Whose session the browser has, or null: a page that starts asks this, and it is no error to have none."""
         user = self.user_of(request)
-        return json_answer(None if user is None else {"name": user.name, "tags": sorted(user.tags)})
+        return json_answer(None if user is None else {"name": user.name, "tags": list(user.tags)})
 
     async def log_in(self, request: Request) -> Response:
         refuse_unless_own_page(request)
@@ -127,7 +127,7 @@ class Desk:
         except TimeoutError:
             raise TooSlow(f"the login did not come within {SLOWEST_LOGIN:g} s: send it in one go") from None
         credentials = Credentials(text_of(given, "username"), text_of(given, "password"))
-        user = await logged_in(self._login, credentials, peer_of(request), self._loopback_users)
+        user = await logged_in(self._login, credentials, request, self._loopback_users)
         if user is None:
             raise NotLoggedIn("login refused: wrong user name or password; the broker's log says more")
         if not has_role(user, MANAGEMENT):
@@ -136,7 +136,7 @@ class Desk:
                 "can give it one"
             )
         self._sessions.close(request.cookies.get(cookie_of(request), ""))
-        answer = json_answer({"name": user.name, "tags": sorted(user.tags)})
+        answer = json_answer({"name": user.name, "tags": list(user.tags)})
         _set_cookie(request, answer, self._sessions.open(user), int(LONGEST))
         log.info("logged in at the page", user=user.name, peer=peer_of(request))
         return answer
@@ -155,6 +155,7 @@ class Desk:
             return None
         if request.method not in READS:
             refuse_unless_own_page(request)
+        HttpConnection(request).authenticated()
         return user
 
 
@@ -162,11 +163,6 @@ def cookie_of(request: Request) -> str:
     """Browsers keep cookies by host, not by port: two brokers on one machine must not share a name."""
     server = request.scope.get("server")
     return f"leveret_session_{server[1]}" if server else "leveret_session"
-
-
-def peer_of(request: Request) -> str:
-    address = request.client.host if request.client is not None else ""
-    return http_peer(address, request.headers.get("host", ""), request.headers.keys())
 
 
 def _set_cookie(request: Request, answer: Response, value: str, seconds: int) -> None:

@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from leveret.auth.loopback import http_peer
+from leveret.session.limits import UNAUTHENTICATED_BYTES
 
 if TYPE_CHECKING:
     from leveret.management.tunnels import Tunnels
+    from leveret.server.admission import Admission
 
 AMQP = "amqp"
 STOMP = ("v12.stomp", "v11.stomp", "v10.stomp")
-STRANGERS_BYTES = 64 << 10  # in one piece, from somebody who has not logged in yet
-LARGEST_PIECE = 1 << 20  # from anybody else, unless the door says otherwise
+LARGEST_PIECE = 1 << 20  # bytes in one piece from a peer that has logged in, unless the door says otherwise
 
 
-def peer_name(peer: Any, host: str, names: Iterable[str]) -> Any:
+def peer_name(peer: Any, host: str, names: Iterable[str], version: str = "1.1") -> Any:
     """As a socket tells it, for a peer that takes us for ``host`` and sent headers of these names."""
-    return (http_peer(peer[0], host, names), *peer[1:]) if isinstance(peer, tuple) else peer
+    return (http_peer(peer[0], host, names, version), *peer[1:]) if isinstance(peer, tuple) else peer
 
 
 def _largest_piece(peer: Any) -> int:
@@ -44,13 +45,14 @@ class StreamDoor(NamedTuple):
     gather: Callable[[Any, int], None] = _gather_unseen  # is told how much there is of a piece that is not whole
 
     def most_bytes(self, peer: asyncio.Protocol) -> int:
-        return self.largest(peer) if self.is_known(peer) else STRANGERS_BYTES
+        return self.largest(peer) if self.is_known(peer) else UNAUTHENTICATED_BYTES
 
 
 class StreamDoors:
     """By the name of a WebSocket's subprotocol. Who names none is taken for AMQP, and so is who digs a tunnel."""
 
-    def __init__(self) -> None:
+    def __init__(self, admission: Admission) -> None:
+        self.admission = admission
         self._doors: dict[str, StreamDoor] = {}
         self.tunnels: Tunnels | None = None  # once there are endpoints for them
 

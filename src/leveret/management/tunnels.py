@@ -23,6 +23,7 @@ from typing import Any
 from leveret.broker.timers import Timer, Timers
 from leveret.management.errors import Conflict, Gone, NotThere, Problem
 from leveret.management.stream_doors import StreamDoor
+from leveret.server.admission import ADMITTED, Admission
 
 MOST_TUNNELS = 200
 IDLE = 30.0  # seconds
@@ -177,8 +178,9 @@ class Tunnel(asyncio.Transport):
 
 
 class Tunnels:
-    def __init__(self, door: StreamDoor | None, timers: Timers) -> None:
+    def __init__(self, door: StreamDoor | None, timers: Timers, admission: Admission) -> None:
         self._door = door  # None: closed
+        self._admission = admission
         self._timers = timers
         self._tunnels: dict[str, Tunnel] = {}
         self._timer: Timer | None = None
@@ -187,13 +189,15 @@ class Tunnels:
     def __len__(self) -> int:
         return len(self._tunnels)
 
-    def dig(self, extra: Mapping[str, Any]) -> Tunnel:
+    def dig(self, source: str, extra: Mapping[str, Any]) -> Tunnel:
         """A tunnel with a new peer inside; ``extra`` is what is known of the socket that the request came by."""
         if self._door is None:
             raise NotThere("no tunnels lead here: --http-streams on lets them")
-        if len(self._tunnels) >= MOST_TUNNELS:
+        unauthenticated = self._admission.tunnels
+        if len(self._tunnels) >= MOST_TUNNELS and not unauthenticated.close_one(source):
             raise TooMany(f"there are {MOST_TUNNELS} tunnels already: close some, or connect by WebSocket or AMQP")
-        tunnel = Tunnel(self._door.admit(), extra, lambda: self._forget(tunnel))
+        admitted = self._admission.enter_tunnel(source, lambda: tunnel.abort())
+        tunnel = Tunnel(self._door.admit(), {**extra, ADMITTED: admitted}, lambda: self._forget(tunnel))
         self._tunnels[tunnel.id] = tunnel
         self.note(tunnel)
         if self._timer is None:
@@ -202,6 +206,11 @@ class Tunnels:
         if tunnel.is_closing():
             raise TooMany("the broker takes no more connections: close some, or raise --max-connections")
         return tunnel
+
+    def is_known(self, tunnel: Tunnel) -> bool:
+        """Whether the peer inside has logged in."""
+        assert self._door is not None
+        return self._door.is_known(tunnel.inside)
 
     def most_bytes(self, tunnel: Tunnel) -> int:
         """In one POST."""

@@ -46,7 +46,7 @@ def user_row(user: User) -> dict[str, Any]:
         "name": user.name,
         "password_hash": password_hash,
         "hashing_algorithm": algorithm,
-        "tags": sorted(user.tags),
+        "tags": list(user.tags),
         "limits": limits_of(user),
     }
 
@@ -101,11 +101,8 @@ def _our_hash(name: str, password_hash: str, algorithm: object) -> str:
         password_hash = prefix + password_hash
     try:
         refuse_unusable_hash(password_hash, name)
-    except ConfigError:
-        raise BadRequest(
-            f"'password_hash' of user '{name}' is no hash of its algorithm in base64 (four bytes of salt and the "
-            "digest), and no argon2 string: export the user again, or give it a new password"
-        ) from None
+    except ConfigError as problem:
+        raise BadRequest(str(problem)) from None
     return password_hash
 
 

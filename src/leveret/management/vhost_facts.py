@@ -51,8 +51,9 @@ def facts_given(given: Mapping[str, Any]) -> Facts:
 
 
 def tags_of(value: object) -> list[str]:
-    """From a list, or from a text with commas; each once, sorted."""
+    """From a list, or from a text with commas; each once, in the order given."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise BadRequest(f"'tags' must be a list of texts, or a text with commas: it is {shown(value)}")
-    return sorted({tag.strip() for part in parts for tag in part.split(",")} - {""})
+    tags = (tag.strip() for part in parts for tag in part.split(","))
+    return list(dict.fromkeys(tag for tag in tags if tag))

@@ -27,8 +27,11 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from leveret.logs import get_log
+from leveret.management.errors import NOT_FOUND
 from leveret.management.origins import is_same_origin
-from leveret.management.stream_doors import STRANGERS_BYTES, StreamDoor, StreamDoors, peer_name
+from leveret.management.stream_doors import StreamDoor, StreamDoors, peer_name
+from leveret.server.admission import ADMITTED, Admitted
+from leveret.session.limits import UNAUTHENTICATED_BYTES
 
 PATH = "/ws"
 PIECE = 256 << 10  # bytes in one frame of ours
@@ -40,9 +43,10 @@ _frame_log.setLevel(logging.ERROR)  # the library tells of every connection; so 
 
 
 class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
-    def __init__(self, doors: StreamDoors) -> None:
+    def __init__(self, doors: StreamDoors, admitted: Admitted) -> None:
         asyncio.Transport.__init__(self)
         self._doors = doors
+        self._admitted = admitted  # counted since its socket was accepted
         self._door: StreamDoor | None = None  # once hands are shaken
         self._host = ""  # that the peer takes us for
         self._header_names: tuple[str, ...] = ()
@@ -53,7 +57,7 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         self._is_full = False  # the peer does not read
         self._is_flooded = False  # it pings all the same, so we do not listen
         self._listens = True
-        self._speech = ServerProtocol(max_size=(None, STRANGERS_BYTES), logger=_frame_log)
+        self._speech = ServerProtocol(max_size=(None, UNAUTHENTICATED_BYTES), logger=_frame_log)
         self._socket: asyncio.Transport = None  # type: ignore[assignment]  # given by connection_made, first of all
 
     # ---- the loop calls
@@ -86,6 +90,7 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
+        self._admitted.leave()
         if self._inside is not None:
             self._inside.connection_lost(exc)
 
@@ -117,9 +122,9 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
 
     def _refusal(self, request: Request) -> Response | None:
         if not self._doors.names:
-            return self._refused(404, "not_found", "no WebSocket is served here: --http-streams on lets them in")
+            return self._refused(404, NOT_FOUND, "no WebSocket is served here: --http-streams on lets them in")
         if request.path.partition("?")[0] != PATH:
-            return self._refused(404, "not_found", f"no WebSocket is at {request.path}: connect to {PATH}")
+            return self._refused(404, NOT_FOUND, f"no WebSocket is at {request.path}: connect to {PATH}")
         self._host = host = ", ".join(request.headers.get_all("Host"))
         self._header_names = tuple(request.headers)
         for origin in request.headers.get_all("Origin"):
@@ -179,6 +184,8 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         self._socket.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == ADMITTED:
+            return self._admitted
         found = self._socket.get_extra_info(name, default)
         return peer_name(found, self._host, self._header_names) if name == "peername" else found
 

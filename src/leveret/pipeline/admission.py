@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leveret.auth.permissions import Permissions
+from leveret.broker.access import UserAccess
 from leveret.broker.publish_rules import further_keys, traits_of
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
@@ -27,7 +28,7 @@ class Publisher(NamedTuple):
     """Who brings them, and what is asked for."""
 
     user: str
-    tags: frozenset[str]
+    tags: tuple[str, ...]
     mandatory: bool
 
 
@@ -36,10 +37,11 @@ class Admission:
 
     def __init__(self, vhost: Vhost, permissions: Permissions, publisher: Publisher) -> None:
         self._vhost = vhost
-        self._permissions = permissions
+        self._access = UserAccess(permissions, vhost, publisher.user)
         self._publisher = publisher
         self.ways = Ways(vhost)
         self._known: set[tuple[str, str]] = set()
+        self._epoch = permissions.epoch  # of what is known
         self.exchanges: set[str] = set()  # that were named
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
@@ -50,6 +52,9 @@ class Admission:
     def admit(self, run: Sequence[Message], look: Look) -> None:
         """An error if one of these messages, all of one address, may not come in."""
         address = run[0][1]
+        if self._epoch != self._access.permissions.epoch:  # the body of a request may arrive for hours
+            self._epoch = self._access.permissions.epoch
+            self._known.clear()
         if (address.exchange, address.key) not in self._known:
             self.refuse_unless_writable(address.exchange, address.key)
             self._known.add((address.exchange, address.key))
@@ -64,20 +69,11 @@ class Admission:
             raise self._unreachable(address)
 
     def refuse_unless_writable(self, exchange: str, key: str) -> None:
-        vhost, user = self._vhost, self._publisher.user
-        if not self._permissions.check(user, vhost.name, "write", exchange):
-            raise AccessRefused(
-                f"write access to exchange '{exchange or 'amq.default'}' in vhost '{vhost.name}' refused for user "
-                f"'{user}'"
-            )
-        found = vhost.exchange(exchange)
+        self._access.check("write", "exchange", exchange)
+        found = self._vhost.exchange(exchange)
         if found.internal:
-            raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost.name}'")
-        if found.kind == "topic" and not self._permissions.check_topic(user, vhost.name, exchange, "write", key):
-            raise AccessRefused(
-                f"write access to topic '{key}' in exchange '{exchange}' in vhost '{vhost.name}' refused for user "
-                f"'{user}'"
-            )
+            raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{self._vhost.name}'")
+        self._access.check_topic("write", found, key)
 
     def _check(self, way: Way, message: Message) -> None:
         content, address, _ = message
@@ -85,6 +81,8 @@ class Admission:
         headers = properties.headers or {}
         self._check_properties(properties)
         copies, due = further_keys(headers), self._vhost.schedules.due(way.exchange, headers)
+        for key in copies:
+            self._access.check_topic("write", way.exchange, key)
         if self._publisher.mandatory and due is None:
             if copies or way.is_special:
                 way = self.ways.of_message(way, address, copies, selectable(properties))

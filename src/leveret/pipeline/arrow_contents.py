@@ -4,7 +4,9 @@ The common row has a body and nothing else: its content is the body behind a hea
 so heads are made once for each size. Properties are encoded column by column, and put together before and behind the
 headers, as they stand on the wire.
 
-A batch comes from outside: it is validated in full before anything reads it, or its offsets could point anywhere.
+A batch comes from outside: it is validated in full before anything reads it, or its offsets could point anywhere. It
+is decoded in place (pipeline/arrow_framing.py refuses what would not be), and only pieces of a few megabytes of it are
+ever copied.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leveret.broker.publish_rules import too_large
 from leveret.errors import FrameError
 from leveret.management.errors import BadRequest, TooLarge
 from leveret.message import (
@@ -28,7 +31,7 @@ from leveret.message import (
     Traits,
 )
 from leveret.pipeline.arrow_framing import Framed
-from leveret.pipeline.arrow_schema import MOST_ROWS, PROPERTIES, refuse_strange_columns
+from leveret.pipeline.arrow_schema import PROPERTIES, refuse_strange_columns
 from leveret.pipeline.inflow import Incoming
 from leveret.wire.constants import BASIC_CLASS, DEFAULT_FRAME_MAX, END_BYTE, FRAME_BODY, FRAME_HEADER, FRAME_OVERHEAD
 from leveret.wire.fields import UINT32, encode_short
@@ -39,11 +42,18 @@ CHANNEL = 1
 ONE_FRAME = DEFAULT_FRAME_MAX - FRAME_OVERHEAD  # the largest body that fits
 PLAIN = encode_properties(Properties(delivery_mode=2))
 MOST_HEADERS_BYTES = 64 << 10
+MOST_ADDRESSES = 10_000  # that are remembered
+# Of a batch that are worked on at once. pyarrow holds the GIL while it makes Python values of a column, a few
+# milliseconds for so many rows: the event loop waits that long.
+PIECE_ROWS = 1_000
+PIECE_BYTES = 4 << 20
+BESIDES = 1 << 20  # bytes of a row that are not its body: more than headers and properties can have
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, TypeError)  # what pyarrow raises for bytes that make no sense
 
-TEXT = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
-BINARY = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary
+# No view types: many of their values can be the same bytes, and become copies of them here.
+TEXT = pa.types.is_string, pa.types.is_large_string
+BINARY = pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary
 
 
 class Encoded(NamedTuple):
@@ -64,28 +74,30 @@ class Contents:
         self._most = max_message_bytes
         self._addresses: dict[tuple[str, str], Address] = {}
         try:
-            self._schema = pa.ipc.read_schema(pa.ipc.read_message(b"".join(schema)))
+            self._schema = pa.ipc.read_schema(pa.ipc.read_message(schema))
             refuse_strange_columns(self._schema.names)
             _refuse_strange_types(self._schema)
         except UNREADABLE as problem:
             raise BadRequest(f"the Arrow stream does not begin with a sound schema: {problem}") from None
 
     def slices(self, framed: Framed) -> list[pa.RecordBatch]:
-        """A record batch, validated, with the types we work on, in pieces of as many rows as one step takes."""
+        """A record batch, validated, in pieces of as many rows and bytes as one step takes."""
         try:
-            batch = pa.ipc.read_record_batch(pa.ipc.read_message(b"".join(framed)), self._schema)
+            batch = pa.ipc.read_record_batch(pa.ipc.read_message(framed), self._schema)
             batch.validate(full=True)
-            batch = pa.RecordBatch.from_arrays([_plain(column) for column in batch.columns], batch.schema.names)
         except UNREADABLE as problem:
             raise BadRequest(f"the Arrow stream is damaged: {problem}") from None
-        return [batch.slice(start, MOST_ROWS) for start in range(0, batch.num_rows, MOST_ROWS)]
+        starts = range(0, batch.num_rows, PIECE_ROWS)
+        return [piece for start in starts for piece in pieces(batch.slice(start, PIECE_ROWS))]
 
-    def runs(self, batch: pa.RecordBatch) -> list[Incoming]:
+    def runs(self, piece: pa.RecordBatch) -> list[Incoming]:
         """The messages of one piece, cut wherever the address changes."""
+        self._refuse_large_rows(piece)
+        try:
+            batch = pa.RecordBatch.from_arrays([_plain(column) for column in piece.columns], piece.schema.names)
+        except UNREADABLE as problem:
+            raise BadRequest(f"the Arrow stream is damaged: {problem}") from None
         bodies = bytes_of(batch.column("body"), "column 'body'")
-        largest = max(map(len, bodies), default=0)
-        if largest > self._most:
-            raise TooLarge(f"message size {largest} is larger than configured max size {self._most}")
         names = batch.schema.names
         if "headers" in names or "properties" in names:
             contents, traits = with_properties(bodies, batch)
@@ -95,6 +107,13 @@ class Contents:
             _run(contents[start:stop], address, None if traits is None else traits[start:stop])
             for start, stop, address in self._addressed(batch)
         ]
+
+    def _refuse_large_rows(self, piece: pa.RecordBatch) -> None:
+        largest = pc.max(pc.binary_length(piece.column("body"))).as_py() or 0
+        if largest > self._most:
+            raise TooLarge(too_large(largest, self._most))
+        if piece.num_rows == 1 and piece.nbytes > self._most + BESIDES:
+            raise TooLarge(f"a row of {piece.nbytes} bytes: headers and properties have {BESIDES} bytes at most")
 
     def _addressed(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, Address]]:
         """Stretches of rows, from and below, that have the same address."""
@@ -109,12 +128,22 @@ class Contents:
     def _address(self, exchange: str, key: str) -> Address:
         known = self._addresses.get((exchange, key))
         if known is None:
-            if len(self._addresses) >= MOST_ROWS:
+            if len(self._addresses) >= MOST_ADDRESSES:
                 self._addresses.clear()
             _short(exchange, "exchange")
             _short(key, "routing_key")
             known = self._addresses[exchange, key] = Address(exchange, key, CHANNEL, DEFAULT_FRAME_MAX)
         return known
+
+
+def pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Parts that have at most ``PIECE_BYTES``, or one row."""
+    half = batch.num_rows // 2
+    if half and batch.nbytes > PIECE_BYTES:
+        yield from pieces(batch.slice(0, half))
+        yield from pieces(batch.slice(half))
+    else:
+        yield batch
 
 
 def _run(contents: list[bytes], address: Address, traits: list[Traits] | None) -> Incoming:
@@ -303,7 +332,7 @@ def _refuse_strange_types(schema: pa.Schema) -> None:
             raise BadRequest(
                 f"column '{field.name}' has type {field.type}: body is binary or string, routing_key and exchange are "
                 f"string, headers is map<string, string>, properties a struct of {', '.join(PROPERTIES)}; send no "
-                "dictionaries"
+                "dictionaries and no views"
             )
 
 
@@ -314,8 +343,12 @@ def _fits(field: pa.Field) -> bool:
     if field.name == "headers":
         return pa.types.is_map(kind) and _is_text(kind.key_type) and _is_text(kind.item_type)
     if field.name == "properties":
-        return pa.types.is_struct(kind) and all(_is_property(inner) for inner in kind)
+        return pa.types.is_struct(kind) and _are_different(kind) and all(_is_property(inner) for inner in kind)
     return _is_text(kind)
+
+
+def _are_different(kind: pa.StructType) -> bool:
+    return len({inner.name for inner in kind}) == int(kind.num_fields)
 
 
 def _is_text(kind: pa.DataType) -> bool:

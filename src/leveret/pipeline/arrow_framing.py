@@ -1,10 +1,17 @@
-"""Cuts an Arrow IPC stream into its messages as it comes in, so that no more than one message is ever held.
+"""Splits an Arrow IPC stream into its messages as it arrives, so that no more than one message is ever held.
 
     | 0xFFFFFFFF | size of the metadata | metadata, a flatbuffer | body |
       4            4, little-endian       size                     as the metadata says
 
-Of the metadata only two things are read here: how long the body is, and whether it is compressed. The rest is for
-pyarrow, once the message is whole.
+A message from outside may be small on the wire and large when it is decoded. The metadata is therefore checked here,
+before any byte of the body is kept or pyarrow sees the message: what passes is decoded without a copy, and takes as
+much memory as it has bytes.
+
+- Metadata version V5: in V4, a deprecated key of the custom metadata declares compressed buffers.
+- No custom metadata on a message, for the same reason.
+- No compression. No view types (pipeline/arrow_contents.py), where many values are the same bytes.
+- Buffers lie one behind the other: two columns cannot use the same bytes.
+- At most as many rows as the body has bytes: there are types that take none.
 """
 
 from __future__ import annotations
@@ -19,54 +26,52 @@ PREFIX = 8
 CONTINUATION = b"\xff\xff\xff\xff"
 MOST_METADATA = 1 << 20
 MOST_BODY = 128 << 20
+MOST_BUFFERS = 1_000
 
-BODY_LENGTH = 3  # fields of a Message, by their place in its table
-HEADER = 2
-COMPRESSION = 3  # of a RecordBatch
-HEADER_TYPE = 1
-RECORD_BATCH = 3  # as the type of a header
+VERSION, HEADER_TYPE, HEADER, BODY_LENGTH, CUSTOM_METADATA = range(
+    5
+)  # fields of a Message, by their place in its table
+ROWS, NODES, BUFFERS, COMPRESSION = range(4)  # fields of a RecordBatch
+V5 = 4
+SCHEMA, RECORD_BATCH = 1, 3  # as the type of a header
 
 _uint32 = Struct("<I").unpack_from
 _int32 = Struct("<i").unpack_from
+_int16 = Struct("<h").unpack_from
 _uint16 = Struct("<H").unpack_from
 _int64 = Struct("<q").unpack_from
+_BUFFER = Struct("<qq")  # offset, length
 
-Framed = list[bytes]  # one message, in pieces
+Framed = bytearray  # one message, whole
 
 
 class Framing:
     """``feed`` bytes in any slicing, get whole messages. ``is_over`` after the end of the stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_body: int = MOST_BODY) -> None:
         self.is_over = False
-        self._front = bytearray()  # prefix and metadata
-        self._needs = PREFIX
-        self._body: Framed = []
-        self._held = 0  # bytes of the body that are here
-        self._missing = 0  # those that are not
+        self._most_body = most_body
+        self._message = bytearray()
+        self._front = PREFIX  # bytes before the body, as far as they are known
+        self._needs = PREFIX  # bytes of the message, as far as they are known
 
     @property
     def held(self) -> int:
         """Bytes that wait for the rest of their message."""
-        return len(self._front) + self._held
+        return len(self._message)
 
     def feed(self, part: bytes) -> Iterator[Framed]:
         at = 0
         while at < len(part):
             if self.is_over:
                 raise BadRequest("the Arrow stream has ended, and more follows: send one stream in one body")
-            if self._missing:
-                piece = part[at : at + self._missing]
-                self._body.append(piece)
-                self._missing -= len(piece)
-                self._held += len(piece)
-            else:
-                piece = part[at : at + self._needs - len(self._front)]
-                self._front += piece
-                self._look_at_front()
+            piece = part[at : at + self._needs - len(self._message)]
+            self._message += piece
             at += len(piece)
-            if not self._missing and self._needs == 0:
-                yield self._whole()
+            if len(self._message) == self._needs and self._is_whole():
+                message, self._message = self._message, bytearray()
+                self._front = self._needs = PREFIX
+                yield message
 
     def finish(self) -> None:
         """The body is over; so must the stream be, or a writer that died between two batches passed for one that is
@@ -74,49 +79,66 @@ class Framing:
         if not self.is_over:
             raise BadRequest("the Arrow stream ends without its end mark: close the writer, and send it whole")
 
-    def _look_at_front(self) -> None:
-        front = self._front
-        if len(front) < self._needs:
-            return
-        if len(front) == PREFIX:
-            size = _uint32(front, 4)[0]
-            if front[:4] != CONTINUATION:
-                raise BadRequest("the body is no Arrow IPC stream: send the bytes of pyarrow.ipc.new_stream")
-            if size == 0:
-                self.is_over = True
-                front.clear()
-                return
-            if size > MOST_METADATA:
-                raise TooLarge(f"metadata of {size} bytes in the Arrow stream: at most {MOST_METADATA} are taken")
-            self._needs = PREFIX + size
-            return
-        self._needs = 0
-        self._missing = body_length(bytes(front[PREFIX:]))
-
-    def _whole(self) -> Framed:
-        message = [bytes(self._front), *self._body]
-        self._front.clear()
-        self._body.clear()
-        self._needs, self._held = PREFIX, 0
-        return message
+    def _is_whole(self) -> bool:
+        """All that was known to be needed is here: find out whether more belongs to the message."""
+        message = self._message
+        if self._needs > self._front:
+            return True  # the body
+        if self._front > PREFIX:
+            self._needs += body_length(bytes(message[PREFIX:]), self._most_body)
+            return self._needs == self._front
+        size = _uint32(message, 4)[0]
+        if message[:4] != CONTINUATION:
+            raise BadRequest("the body is no Arrow IPC stream: send the bytes of pyarrow.ipc.new_stream")
+        if size == 0:
+            self.is_over = True
+            message.clear()
+            return False
+        if size > MOST_METADATA:
+            raise TooLarge(f"metadata of {size} bytes in the Arrow stream: at most {MOST_METADATA} are taken")
+        self._front = self._needs = PREFIX + size
+        return False
 
 
-def body_length(metadata: bytes) -> int:
-    """How many bytes follow the metadata of a message."""
+def body_length(metadata: bytes, most: int = MOST_BODY) -> int:
+    """How many bytes follow the metadata of a message that can be decoded in bounded memory."""
     try:
         message = _uint32(metadata, 0)[0]
-        length_at = _field(metadata, message, BODY_LENGTH)
-        length = _int64(metadata, length_at)[0] if length_at else 0
+        version_at, length_at = _field(metadata, message, VERSION), _field(metadata, message, BODY_LENGTH)
+        version, length = _int16(metadata, version_at)[0] if version_at else 0, _number(metadata, length_at)
+        if version < V5:
+            raise BadRequest(f"the Arrow stream has metadata version V{version + 1}: write it in version V5")
+        if _vector(metadata, _field(metadata, message, CUSTOM_METADATA))[1]:
+            raise BadRequest("a message of the Arrow stream has custom metadata: write batches without it")
+        if not 0 <= length <= most:
+            raise TooLarge(f"a record batch of {length} bytes: at most {most} are taken, send smaller batches")
         type_at, header_at = _field(metadata, message, HEADER_TYPE), _field(metadata, message, HEADER)
-        if type_at and header_at and metadata[type_at] == RECORD_BATCH:
-            header = header_at + _uint32(metadata, header_at)[0]
-            if _field(metadata, header, COMPRESSION):
-                raise BadRequest("the Arrow stream is compressed: send it without compression")
+        kind = metadata[type_at] if type_at and header_at else 0
+        if kind == RECORD_BATCH:
+            _refuse_large_batch(metadata, header_at + _uint32(metadata, header_at)[0], length)
+        elif kind != SCHEMA:
+            raise BadRequest("the Arrow stream has more than a schema and record batches: send no dictionaries")
     except (struct.error, IndexError):
         raise BadRequest("the Arrow stream is damaged: the metadata of a message cannot be read") from None
-    if not 0 <= length <= MOST_BODY:
-        raise TooLarge(f"a record batch of {length} bytes: at most {MOST_BODY} are taken, send smaller batches")
     return length
+
+
+def _refuse_large_batch(metadata: bytes, batch: int, length: int) -> None:
+    """Refuse a record batch that becomes larger than its body when it is decoded."""
+    if _field(metadata, batch, COMPRESSION):
+        raise BadRequest("the Arrow stream is compressed: send it without compression")
+    rows = _number(metadata, _field(metadata, batch, ROWS))
+    if not 0 <= rows <= length:
+        raise BadRequest(f"a record batch of {rows} rows in {length} bytes: send rows with a body")
+    first, number = _vector(metadata, _field(metadata, batch, BUFFERS))
+    if number > MOST_BUFFERS:
+        raise BadRequest(f"a record batch has {number} buffers: at most {MOST_BUFFERS} are taken, send fewer columns")
+    end = 0
+    for place in range(first, first + number * _BUFFER.size, _BUFFER.size):
+        offset, size = _BUFFER.unpack_from(metadata, place)
+        if size and not end <= offset <= offset + size <= length:
+            raise BadRequest("the Arrow stream is damaged: buffers of a record batch overlap, or lie outside its body")
+        end = max(end, offset + size)
 
 
 def _field(data: bytes, table: int, number: int) -> int:
@@ -127,3 +149,16 @@ def _field(data: bytes, table: int, number: int) -> int:
         return 0
     offset: int = _uint16(data, vtable + place)[0]
     return table + offset if offset else 0
+
+
+def _number(data: bytes, place: int) -> int:
+    value: int = _int64(data, place)[0] if place else 0
+    return value
+
+
+def _vector(data: bytes, place: int) -> tuple[int, int]:
+    """Where the first element of a vector is, and how many there are; none if there is no such field."""
+    if not place:
+        return 0, 0
+    vector = place + _uint32(data, place)[0]
+    return vector + 4, _uint32(data, vector)[0]

@@ -1,7 +1,7 @@
 """Rows of Arrow become messages: the body of a request goes in as it comes, runs of one address come out.
 
-Bounded: a request holds one record batch and the messages of ten thousand of its rows, and all requests together hold
-no more unfinished bytes than ``MOST_HELD``. What is built of a batch is built in a thread.
+Bounded: a request holds one record batch and the messages of a few megabytes of it, and the record batches of all
+requests together have no more bytes than ``House.most_held``. Messages are built in a worker thread.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING
 
 from leveret.management.errors import BadRequest, Blocked
-from leveret.pipeline.arrow_framing import Framed, Framing
+from leveret.pipeline.arrow_framing import MOST_BODY, Framed, Framing
 from leveret.pipeline.arrow_schema import need_arrow
 from leveret.pipeline.house import House
 from leveret.pipeline.inflow import Incoming
@@ -18,11 +18,9 @@ from leveret.pipeline.inflow import Incoming
 if TYPE_CHECKING:
     from leveret.pipeline.arrow_contents import Contents
 
-MOST_HELD = 512 << 20
-
 
 async def runs_of(house: House, parts: AsyncIterator[bytes], exchange: str, key: str) -> AsyncGenerator[Incoming]:
-    """Runs of at most ten thousand messages, each of one address, in the order of the rows.
+    """Runs of at most a thousand messages, each of one address, in the order of the rows.
 
     ``parts`` is the body (doors.parts_of). ``exchange`` and ``key`` are for rows that do not name their own. Messages
     are persistent unless their properties say otherwise; an expiration counts from the publish, so there is no deadline
@@ -30,7 +28,7 @@ async def runs_of(house: House, parts: AsyncIterator[bytes], exchange: str, key:
     """
     await house.in_worker(need_arrow)
     contents: Contents | None = None
-    framing, held = Framing(), 0
+    framing, held = Framing(min(MOST_BODY, house.most_held)), 0
     try:
         async for part in parts:
             for framed in framing.feed(part):
@@ -41,7 +39,7 @@ async def runs_of(house: House, parts: AsyncIterator[bytes], exchange: str, key:
                     yield run
             house.held += framing.held - held
             held = framing.held
-            if house.held > MOST_HELD:
+            if house.held > house.most_held:
                 raise Blocked("too much is being sent to the broker at once: try again in a moment")
         framing.finish()
         if contents is None:
@@ -57,7 +55,7 @@ def _begin(house: House, framed: Framed, exchange: str, key: str) -> Contents:
 
 
 async def _runs(house: House, contents: Contents, framed: Framed) -> AsyncIterator[Incoming]:
-    slices = await house.in_worker(lambda: contents.slices(framed))
-    for piece in slices:
-        for run in await house.in_worker(lambda piece=piece: contents.runs(piece)):  # type: ignore[misc]
-            yield run
+    for piece in await house.in_worker(lambda: contents.slices(framed)):
+        async with house.building:
+            for run in await house.in_worker(lambda piece=piece: contents.runs(piece)):  # type: ignore[misc]
+                yield run

@@ -9,40 +9,39 @@ committed, a row reaches the disk before the slices of its turn, and queues go a
     stages whole ──> row (T, batch, stages) ──> slices ──all granted──> row (T, batch, none), queues removed, answered
 
 A batch that is not above the last one of its transaction is a repeat: its stages are dropped, and it is answered so.
+
+A transaction belongs to the user that committed it first (pipeline/transactions.py). No other user commits to it, or a
+user could make another's batches repeats; administrators may, and it stays its owner's.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from leveret.broker.broker import Broker
 from leveret.broker.internal_queues import STAGE
 from leveret.broker.vhost import Vhost
-from leveret.errors import LeveretError, PreconditionFailed, StoreError
+from leveret.errors import AccessRefused, LeveretError, PreconditionFailed, StoreError
 from leveret.logs import get_log
 from leveret.pipeline.inflow import Look
 from leveret.pipeline.moving import LOST, Load, Move, Moved, Moves
 from leveret.pipeline.stages import Stage, Stages, discard, left_by
+from leveret.pipeline.transactions import NO_OWNER, CommitRow, Transactions, TransactionsOfBroker
 
-COMPONENT = "commit"
+MOST_AHEAD = 1 << 40  # of the last batch: batches that are numbered by time in microseconds may be twelve days apart
+DISCARDS = 64  # stages that are removed at once
 
 log = get_log("pipeline")
 
 
-class CommitRow(NamedTuple):
-    batch: int
-    stages: list[str]  # ids of those that are still to be moved
-    messages: int
+class Committer(NamedTuple):
+    user: str
+    is_administrator: bool = False
 
-    def encoded(self) -> bytes:
-        return json.dumps(self._asdict()).encode()
-
-    @staticmethod
-    def decoded(row: bytes) -> CommitRow:
-        facts = json.loads(row)
-        return CommitRow(int(facts["batch"]), [str(id_) for id_ in facts["stages"]], int(facts["messages"]))
+    def may_use(self, owner: str) -> bool:
+        return self.is_administrator or owner == self.user
 
 
 class Committed(NamedTuple):
@@ -61,16 +60,17 @@ class Commits:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self.stages = Stages(broker)
+        self._transactions = TransactionsOfBroker()
         self._moves = Moves(broker)
+        self._discards = Discards()
         self._moving: dict[tuple[str, str], list[Callable[[], None]]] = {}  # who waits for the end of each
 
     def start(self) -> None:
         """Finish what an earlier life had committed; its other stages wait on, or are over."""
         for vhost in self._broker.vhosts.values():
             committed: set[str] = set()
-            for transaction in vhost.parameters.names(COMPONENT):
-                row = self._row(vhost, transaction)
-                if row is not None and row.stages:
+            for transaction, row in list(self.transactions(vhost).rows()):
+                if row.stages:
                     committed.update(row.stages)
                     log.info("a commit goes on", vhost=vhost.name, transaction=transaction, batch=row.batch)
                     self._move(vhost, transaction, row, lambda outcome: None)
@@ -78,43 +78,92 @@ class Commits:
         self._broker.wake()
 
     def last_batch(self, vhost: Vhost, transaction: str) -> int | None:
-        row = self._row(vhost, transaction)
+        row = self.transactions(vhost).get(transaction)
         return None if row is None else row.batch
 
-    def _row(self, vhost: Vhost, transaction: str) -> CommitRow | None:
-        value = vhost.parameters.get(COMPONENT, transaction)
-        try:
-            return None if value is None else CommitRow.decoded(value)
-        except (ValueError, KeyError, TypeError, RecursionError) as problem:
-            log.error("the row of a commit makes no sense", transaction=transaction, reason=repr(problem))
-            return None
+    def transactions(self, vhost: Vhost) -> Transactions:
+        return self._transactions.of(vhost)
+
+    def refuse_stranger(self, vhost: Vhost, transaction: str, by: Committer) -> None:
+        """Refuse a user if the transaction belongs to another."""
+        row = self.transactions(vhost).get(transaction)
+        if row is not None and row.owner != NO_OWNER and not by.may_use(row.owner):
+            raise AccessRefused(
+                f"transaction '{transaction}' in vhost '{vhost.name}' belongs to user '{row.owner}', not to "
+                f"'{by.user}': use another name, or have an administrator delete it or remove its owner (DELETE "
+                "/api/pipeline/{vhost}/commits)"
+            )
 
     # ---- committing
 
-    def commit(self, vhost: Vhost, transaction: str, batch: int, ids: Sequence[str], done: Done) -> None:
+    def commit(self, vhost: Vhost, transaction: str, batch: int, ids: Sequence[str], by: Committer, done: Done) -> None:
         """``done`` gets the outcome when all of it is durable, or the reason why nothing is committed."""
         waiting = self._moving.get((vhost.name, transaction))
         if waiting is not None:  # this one may be its repeat: that is known when it is over
-            waiting.append(lambda: self.commit(vhost, transaction, batch, ids, done))
+            waiting.append(lambda: self.commit(vhost, transaction, batch, ids, by, done))
             return
-        last = self.last_batch(vhost, transaction)
+        transactions = self.transactions(vhost)
+        last = transactions.get(transaction)
         try:
-            if last is not None and batch <= last:
-                self._drop_rest(vhost, transaction, batch, only_whole=True)
+            self.refuse_stranger(vhost, transaction, by)
+            if last is not None and batch <= last.batch:
+                self._drop_rest(vhost, transaction, batch, by.user, only_whole=True)
                 self._answer(done, DUPLICATE)
                 return
-            stages = self._whole_stages(vhost, transaction, batch, ids)
-            row = CommitRow(batch, [stage.id for stage in stages], sum(stage.messages for stage in stages))
-            vhost.parameters.put(COMPONENT, transaction, row.encoded())
+            self._refuse_far_ahead(vhost, transaction, batch, last)
+            stages = self._whole_stages(vhost, transaction, batch, ids, by)
+            owner = self._owner(transaction, last, stages, by)
+            messages = sum(stage.messages for stage in stages)
+            row = CommitRow(batch, [stage.id for stage in stages], messages, owner, self._broker.clock.wall())
+            transactions.put(transaction, row)
         except LeveretError as problem:
             done(problem)
             return
         for stage in stages:
             self.stages.release(stage)
-        self._drop_rest(vhost, transaction, batch)
+        self._drop_rest(vhost, transaction, batch, owner)
         self._move(vhost, transaction, row, done)
 
-    def _whole_stages(self, vhost: Vhost, transaction: str, batch: int, ids: Sequence[str]) -> list[Stage]:
+    def _refuse_far_ahead(self, vhost: Vhost, transaction: str, batch: int, last: CommitRow | None) -> None:
+        if last is not None and batch > last.batch + MOST_AHEAD:
+            raise PreconditionFailed(
+                f"batch {batch} of transaction '{transaction}' in vhost '{vhost.name}' is more than {MOST_AHEAD} "
+                f"ahead, its last batch is {last.batch}: no batch between them could be committed then; use another "
+                "transaction, or have an administrator delete this one (DELETE /api/pipeline/{vhost}/commits)"
+            )
+
+    def _owner(self, transaction: str, last: CommitRow | None, stages: Sequence[Stage], by: Committer) -> str:
+        """A transaction without an owner is claimed by a commit of stages, which took write permission."""
+        if last is not None and last.owner != NO_OWNER:
+            return last.owner
+        owners = [stage.owner for stage in stages if stage.owner != NO_OWNER]
+        if last is not None and not stages:
+            raise AccessRefused(
+                f"transaction '{transaction}' has no owner, and user '{by.user}' commits an empty batch to it: commit "
+                "a batch with stages first"
+            )
+        return owners[0] if owners else by.user
+
+    def delete(self, vhost: Vhost, transaction: str, *, owner_only: bool = False) -> CommitRow | None:
+        """Forget the transaction, or only the user that it belongs to. None if there is no such transaction."""
+        row = self.transactions(vhost).get(transaction)
+        if row is None:
+            return None
+        if (vhost.name, transaction) in self._moving:
+            raise PreconditionFailed(
+                f"batch {row.batch} of transaction '{transaction}' in vhost '{vhost.name}' is being committed: try "
+                "again when that is done"
+            )
+        if owner_only:
+            self.transactions(vhost).put(transaction, row._replace(owner=NO_OWNER))
+        else:
+            self.transactions(vhost).drop(transaction)
+        self._broker.wake()
+        return row
+
+    def _whole_stages(
+        self, vhost: Vhost, transaction: str, batch: int, ids: Sequence[str], by: Committer
+    ) -> list[Stage]:
         found: list[Stage] = []
         for id_ in dict.fromkeys(ids):
             stage = self.stages.find(vhost, id_)
@@ -128,25 +177,25 @@ class Commits:
                     f"stage '{id_}' is of transaction '{stage.ticket.transaction}', batch {stage.ticket.batch}, not of "
                     f"'{transaction}', batch {batch}; nothing is committed"
                 )
+            if stage.owner != NO_OWNER and not by.may_use(stage.owner):
+                raise AccessRefused(
+                    f"stage '{id_}' belongs to user '{stage.owner}', not to '{by.user}': the user that stages a batch "
+                    "commits it; nothing is committed"
+                )
             found.append(stage)
         return found
 
-    def _drop_rest(self, vhost: Vhost, transaction: str, batch: int, *, only_whole: bool = False) -> None:
-        """Other attempts at this batch, and what is left of earlier ones, can never be committed. Behind a repeat those
-        that are still being made may be another's, who is to hear by his own commit that he came late."""
-        for stage in [*self.stages.of(vhost)]:
-            is_late = stage.ticket.transaction == transaction and stage.ticket.batch <= batch
+    def _drop_rest(self, vhost: Vhost, transaction: str, batch: int, owner: str, *, only_whole: bool = False) -> None:
+        """Other attempts at this batch, and what is left of earlier ones, can never be committed. After a repeat, those
+        that are incomplete may belong to another writer, whose own commit will report the duplicate."""
+        for stage in self.stages.of_transaction(vhost, transaction):
+            is_late = stage.ticket.batch <= batch and stage.owner in (owner, NO_OWNER)
             if is_late and (stage.is_whole or not only_whole):
                 self.stages.drop(stage)
 
     # ---- moving
 
     def _move(self, vhost: Vhost, transaction: str, row: CommitRow, done: Done) -> None:
-        loads: list[Load] = []
-        for id_ in row.stages:
-            stage, queue = left_by(vhost, id_), vhost.internal.queues.get(f"{STAGE}{id_}")
-            if queue is not None:
-                loads.append(Load(queue, Look.CLOSE if stage is None else stage.look))
         self._moving[vhost.name, transaction] = []
 
         def over(outcome: Moved | LeveretError) -> None:
@@ -159,18 +208,43 @@ class Commits:
                 call()
             self._broker.wake()
 
-        Move(self._moves, vhost, loads, over).start()
+        Move(self._moves, vhost, loads_of(vhost, row.stages), over).start()
 
     def _finish(self, vhost: Vhost, transaction: str, row: CommitRow) -> None:
         """All is where it belongs, on disk. Should this not be recorded, the next start finds empty stages."""
         try:
-            vhost.parameters.put(COMPONENT, transaction, row._replace(stages=[]).encoded())
+            self.transactions(vhost).put(transaction, row._replace(stages=[]))
         except LeveretError as problem:
             log.warning("a commit is done and cannot be recorded as done", transaction=transaction, reason=str(problem))
             return
-        for id_ in row.stages:
-            discard(vhost, id_)
+        self._discards.add(vhost, row.stages)
+        if self._discards.step():
+            self._broker.errands.send(self._discards)
 
     def _answer(self, done: Done, outcome: Committed) -> None:
         broker = self._broker
         broker.when_granted(lambda: done(outcome), lost=lambda: done(StoreError(LOST)))
+
+
+def loads_of(vhost: Vhost, ids: Sequence[str]) -> Iterator[Load]:
+    """What is to be moved, read when it is its turn: a commit may have thousands of stages."""
+    for id_ in ids:
+        queue = vhost.internal.queues.get(f"{STAGE}{id_}")
+        if queue is not None:
+            stage = left_by(vhost, id_)
+            yield Load(queue, Look.CLOSE if stage is None else stage.look)
+
+
+class Discards:
+    """Stages that were moved and are to be removed, some at a time. After a crash the next start removes the rest."""
+
+    def __init__(self) -> None:
+        self._stages: deque[tuple[Vhost, str]] = deque()
+
+    def add(self, vhost: Vhost, ids: Sequence[str]) -> None:
+        self._stages.extend((vhost, id_) for id_ in ids)
+
+    def step(self) -> bool:
+        for _ in range(min(DISCARDS, len(self._stages))):
+            discard(*self._stages.popleft())
+        return bool(self._stages)

@@ -6,6 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from leveret.broker.argument_needs import consumer_needs
+from leveret.management.amqp_rules import access_of
 from leveret.management.answers import json_answer
 from leveret.management.bodies import json_of, query_of, text_of, truth_of, whole_number_of
 from leveret.management.doors import may, refuse_unless, vhost_of
@@ -13,6 +15,7 @@ from leveret.management.errors import BadRequest, NotThere
 from leveret.management.settling import settled
 from leveret.pipeline.house import House
 from leveret.queues.stream import StreamQueue
+from leveret.queues.stream_options import PINNED, READER_NAME
 
 LONGEST_NAME = 255
 
@@ -42,7 +45,7 @@ class ConsumersEndpoints:
         given = await json_of(request)
         name, consumer = text_of(given, "queue"), text_of(given, "consumer")
         offset, pinned = whole_number_of(given, "offset"), truth_of(given, "pinned")
-        refuse_unless(request, "read", name)
+        access_of(request, vhost).check_needs(consumer_needs(vhost, name, {READER_NAME: consumer, PINNED: pinned}))
         if not consumer or len(consumer) > LONGEST_NAME:
             raise BadRequest(f"'consumer' must be a name of 1 to {LONGEST_NAME} characters")
         if not isinstance(vhost.queue(name), StreamQueue):
@@ -56,7 +59,7 @@ class ConsumersEndpoints:
     async def drop(self, request: Request) -> Response:
         vhost = vhost_of(request)
         name, consumer = query_of(request, "queue"), query_of(request, "consumer")
-        refuse_unless(request, "read", name)
+        access_of(request, vhost).check_needs(consumer_needs(vhost, name, {READER_NAME: consumer}))
         if vhost.stream_offsets.get(name, consumer) is None:
             raise NotThere(f"no consumer '{consumer}' of stream '{name}' in vhost '{vhost.name}' has an offset")
         vhost.stream_offsets.drop(name, consumer)

@@ -18,6 +18,7 @@ from leveret.management.spark_queries import SparkQueries
 from leveret.pipeline.commits import Commits
 
 WORKERS = 2
+MOST_HELD = 512 << 20
 
 T = TypeVar("T")
 
@@ -28,7 +29,8 @@ class House:
         self.commits = Commits(broker)
         self.queries = SparkQueries(broker.clock)
         self.max_message_bytes = max_message_bytes
-        self.held = 0  # bytes of Arrow that wait for the rest of their record batch
+        self.held = 0  # bytes of Arrow in memory: record batches that are incomplete, or being made into messages
+        self.building = asyncio.Semaphore(WORKERS)  # for a request whose messages are built and taken over
         self._threads: ThreadPoolExecutor | None = None
         self._jobs: set[asyncio.Future[Any]] = set()
         self._is_closed = False
@@ -36,6 +38,11 @@ class House:
     @property
     def clock(self) -> Clock:
         return self.broker.clock
+
+    @property
+    def most_held(self) -> int:
+        """The bytes that ``held`` may reach: an eighth of the memory high watermark at most."""
+        return min(MOST_HELD, self.broker.memory.mark // 8)
 
     async def in_worker(self, job: Callable[[], T]) -> T:
         """The result of ``job``, run in one of the threads. A job that has begun ends, also when nobody waits."""

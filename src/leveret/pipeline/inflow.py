@@ -27,6 +27,8 @@ from leveret.queues.choosy import hand_over, offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import REJECT_DLX
 from leveret.queues.queue import Queue, publish_to, stretches
+from leveret.routing.bounds import RoutingRefused
+from leveret.routing.router import Routed
 from leveret.session.inspection import inspect
 from leveret.wire.content import PROPERTIES_AT, body_at, properties_of
 from leveret.wire.splicing import spliced
@@ -38,6 +40,7 @@ MOST_REMEMBERED = 4_096
 RUN = 4_096  # messages that are handed on at once
 RUN_BYTES = 1 << 20
 QUICK = 16  # messages of which a quick look costs as much as one run that goes as it is
+SPECIAL_COST = 4  # of a message that is routed by itself: that may take many routing steps
 SLICE_COST = 128  # runs that go as they are, or messages that are looked at, before others get their turn
 PLAIN = b"\x10\x00\x02"  # flags and value of the properties of a message that is persistent and nothing else
 PLAIN_AT = slice(PROPERTIES_AT, PROPERTIES_AT + len(PLAIN))
@@ -128,7 +131,7 @@ class Ways:
             exchange = vhost.exchanges.get(address.exchange)
             if exchange is None:
                 return None
-            routed = vhost.route(exchange, (address.key,), {})
+            routed = self._route(exchange, (address.key,), {})
             way = self._way(exchange, routed.queues, is_special=not routed.by_key_only)
             if way.queues or address.exchange:  # a miss on the default exchange ends without a sign: see vhost.py
                 self._known[key] = way
@@ -136,12 +139,26 @@ class Ways:
 
     def of_message(self, way: Way, address: Address, copies: Sequence[str], fields: Mapping[str, object]) -> Way:
         """The same for one message that has to be looked into."""
-        routed = self._vhost.route(way.exchange, (address.key, *copies), fields)
+        routed = self._route(way.exchange, (address.key, *copies), fields)
         return self._way(way.exchange, routed.queues, is_special=True)
+
+    def _route(self, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object]) -> Routed:
+        return self._vhost.route(exchange, keys, fields)
 
     def _way(self, exchange: Exchange, names: Sequence[str], *, is_special: bool) -> Way:
         counters = self._vhost.counters_of(exchange.name)
         return Way(exchange, counters, self._vhost.live_queues(names), is_special=is_special)
+
+
+class CommittedWays(Ways):
+    """For messages whose publisher has been told that they arrive: routing that is refused leads to no queue."""
+
+    def _route(self, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object]) -> Routed:
+        try:
+            return super()._route(exchange, keys, fields)
+        except RoutingRefused as refusal:
+            get_log("pipeline").warning("committed messages are dropped", vhost=self._vhost.name, reason=refusal.text)
+            return Routed([], by_key_only=True)
 
 
 class Inflow:
@@ -154,7 +171,7 @@ class Inflow:
         self._vhost = vhost
         self._log = vhost.surroundings.log
         self._insists = insists
-        self._ways = Ways(vhost)
+        self._ways = CommittedWays(vhost) if insists else Ways(vhost)
         self.published = 0
         self.unroutable = 0  # of these
         self.refused = 0  # by a full queue
@@ -164,7 +181,9 @@ class Inflow:
         way = self._ways.of(run[0][1])
         if way is None:
             return 1
-        if look is Look.CLOSE or way.is_special or way.is_picky:
+        if way.is_special:
+            return len(run) * SPECIAL_COST
+        if look is Look.CLOSE or way.is_picky:
             return len(run)
         return 1 + len(run) * len(way.queues) // RUN + (len(run) // QUICK if look else 0)
 

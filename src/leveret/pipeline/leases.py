@@ -37,6 +37,7 @@ class Leases:
             lease = self._book.find(queue, consumer, after + 1)
             if lease is None:
                 self._book.refuse_unleasable(queue)
+                self._book.refuse_too_many(queue, consumer)
                 lease = await self._take(queue, consumer, after + 1, Taking(queue, most, most_bytes))
         await settled(self._broker)
         return lease

@@ -10,7 +10,7 @@ whose messages must first be read from it, steps aside until it can go on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -62,11 +62,12 @@ class Moves:
 class Move:
     """The stages of one commit. ``over`` is told when all of it is on disk, or why it never will be."""
 
-    def __init__(self, moves: Moves, vhost: Vhost, loads: Sequence[Load], over: Over) -> None:
+    def __init__(self, moves: Moves, vhost: Vhost, loads: Iterator[Load], over: Over) -> None:
         self._moves = moves
         self._broker = moves.broker
         self._vhost = vhost
-        self._loads = deque(loads)
+        self._loads = loads
+        self._load: Load | None = None  # that is being moved
         self._over: Over | None = over
         self._inflow = Inflow(vhost, insists=True)
         self._lead = Lead(moves.broker)
@@ -83,10 +84,12 @@ class Move:
         if (receipt := self._lead.too_long()) is not None:
             broker.when_granted(lambda: self._moves.go_on(self), lost=self._lost, receipt=receipt)
             return False
-        if not self._loads:
+        if self._load is None:
+            self._load = next(self._loads, None)
+        if self._load is None:
             broker.when_granted(self._all_granted, lost=self._lost)
             return False
-        return self._move_some(*self._loads[0])
+        return self._move_some(*self._load)
 
     def _move_some(self, queue: ClassicQueue, look: Look) -> bool:
         if not queue.alive:
@@ -98,7 +101,7 @@ class Move:
             return True
         if queue.ready and queue.pager is not None:
             return not queue.pager.when_loaded(lambda: self._moves.go_on(self))
-        self._loads.popleft()
+        self._load = None
         return True
 
     def _slice(self, queue: ClassicQueue, look: Look) -> list[list[Message]]:
@@ -114,7 +117,7 @@ class Move:
                 run = run[: max(len(run) * left // cost, 1)]
             chosen.append(run)
             left -= cost
-            if left <= 0:
+            if left <= 0 or self._vhost.work.is_spent:
                 break
         return chosen
 

@@ -26,6 +26,7 @@ class PublishingEndpoint:
 
     async def publish(self, request: Request) -> Response:
         arrival = Arrival(self._house, request)
+        await arrival.refuse_unless_permitted()
         inflow = Inflow(arrival.vhost)
         try:
             async with aclosing(arrival.pieces(inflow.cost)) as pieces:

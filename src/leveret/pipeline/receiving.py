@@ -20,6 +20,7 @@ from leveret.pipeline.gathering import joined
 from leveret.pipeline.grants import Lead
 from leveret.pipeline.house import House
 from leveret.pipeline.inflow import RUN, RUN_BYTES, SLICE_COST, Incoming, Look, front, looked_at
+from leveret.pipeline.owners import refuse_unless_writer
 
 Cost = Callable[[Sequence[Message], Look], int]  # of a run: about how much work it is
 
@@ -32,7 +33,9 @@ class Piece(NamedTuple):
 
 
 class Arrival:
-    """A request that brings rows: where they go if they do not say so themselves, and what its user may do."""
+    """A request that brings rows: where they go if they do not say so themselves, and what its user may do.
+
+    Call ``refuse_unless_permitted`` before anything else."""
 
     def __init__(self, house: House, request: Request) -> None:
         self._house = house
@@ -45,8 +48,13 @@ class Arrival:
         publisher = Publisher(user.name, user.tags, truth_of(request.query_params, "mandatory"))
         self.admission = Admission(self.vhost, self._broker.permissions, publisher)
         refuse_while_blocked(self._broker)
-        if self.exchange:  # else rows may name their own, and nobody the default one
+
+    async def refuse_unless_permitted(self) -> None:
+        """Before a byte of the body is read. Rows may name their own exchanges: those are checked row by row."""
+        if self.exchange:
             self.admission.refuse_unless_writable(self.exchange, self.key)
+        else:
+            await refuse_unless_writer(self._request, self.vhost)
 
     async def pieces(self, cost: Cost = lambda run, look: 0) -> AsyncGenerator[Piece]:
         """What has come. Whoever takes a piece, at ``cost``, is done with it before asking for the next."""

@@ -13,8 +13,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.auth.permissions import compile_pattern
+from leveret.broker.access import UserAccess
 from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
+from leveret.errors import AmqpError
+from leveret.management.amqp_rules import access_of
 from leveret.management.answers import json_answer
 from leveret.management.bodies import LARGEST, query_of, text_of, whole_number_of
 from leveret.management.doors import may, refuse_unless, vhost_of
@@ -47,9 +50,10 @@ class SourcesEndpoints:
             raise BadRequest("name what to read by one of 'queue', 'super_stream' and 'pattern'")
         text = query_of(request, given[0])
         if given[0] == "queue":
+            refuse_unless(request, "read", text)
             queues = [vhost.queue(text)]
         elif given[0] == "super_stream":
-            queues = list(partitions_of(vhost, text))
+            queues = list(_partitions(access_of(request, vhost), text))
         else:
             queues = await self._matching(request, vhost, text)
         for queue in queues:
@@ -114,6 +118,18 @@ class SourcesEndpoints:
         await all_visible([queue])
         wanted = wanted_of(request, queue, partition, columns, only)
         return await stream_of(self._house, fetch_jobs(queue, wanted), columns)
+
+
+def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
+    """Users with no permission on the exchange or on a partition get one answer, whether it exists or not."""
+    try:
+        found = partitions_of(access.vhost, name)
+    except AmqpError:
+        access.check_any("exchange", name)
+        raise
+    if not any(access.has_any(queue.name) for queue in found):
+        access.check_any("exchange", name)
+    return found
 
 
 async def all_visible(queues: Sequence[ClassicQueue]) -> None:

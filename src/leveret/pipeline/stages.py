@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from leveret.errors import PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 from leveret.message import PERSISTENT, Message
 from leveret.pipeline.inflow import Look
+from leveret.pipeline.transactions import NO_OWNER
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.queue import publish_to
@@ -31,6 +33,8 @@ from leveret.queues.surroundings import Cancellable
 
 COMPONENT = "stage"
 LIFETIME = 3600.0  # seconds that a stage waits for its commit
+MOST_OF_A_USER = 10_000  # in a virtual host; a sink sends 8 MiB in each
+MOST_OF_A_VHOST = 20_000  # each takes 8 KiB of memory
 
 log = get_log("pipeline")
 
@@ -45,12 +49,15 @@ class Ticket(NamedTuple):
 
 
 class Stage:
-    def __init__(self, id_: str, vhost: Vhost, ticket: Ticket, since: float, queue: ClassicQueue) -> None:
+    def __init__(
+        self, id_: str, vhost: Vhost, ticket: Ticket, since: float, queue: ClassicQueue, owner: str = NO_OWNER
+    ) -> None:
         self.id = id_
         self.vhost = vhost
         self.ticket = ticket
         self.since = since  # wall time
         self.queue = queue
+        self.owner = owner  # the user that staged it; earlier versions did not record it
         self.messages = 0
         self.bytes = 0
         self.look = Look.PLAIN  # that the closest of its messages needs (pipeline/inflow.py)
@@ -61,6 +68,7 @@ class Stage:
     def encoded(self) -> bytes:
         facts = {
             **self.ticket._asdict(),
+            "owner": self.owner,
             "since": self.since,
             "messages": self.messages,
             "bytes": self.bytes,
@@ -73,6 +81,7 @@ class Stage:
         """ValueError, KeyError or TypeError if this is no row of a stage."""
         facts = json.loads(row)
         self.ticket = Ticket(*(facts[field] for field in Ticket._fields))
+        self.owner = str(facts.get("owner", NO_OWNER))
         self.since, self.messages, self.bytes = float(facts["since"]), int(facts["messages"]), int(facts["bytes"])
         self.look, self.exchanges = Look(facts["look"]), set(facts["exchanges"])
 
@@ -83,15 +92,27 @@ class Stages:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._stages: dict[str, Stage] = {}  # by id
+        self._of_transaction: dict[tuple[Vhost, str], dict[str, Stage]] = {}  # the same, by id
+        self._number: Counter[tuple[Vhost, str | None]] = Counter()  # of each user, and with None of all users
 
     # ---- making one
 
-    def begin(self, vhost: Vhost, ticket: Ticket) -> Stage:
+    def begin(self, vhost: Vhost, ticket: Ticket, owner: str) -> Stage:
+        self._refuse_too_many(vhost, owner)
         id_ = secrets.token_hex(16)
         queue = vhost.internal.open(f"{STAGE}{id_}", QueueOptions(), vhost.surroundings)
-        stage = Stage(id_, vhost, ticket, self._broker.clock.wall(), queue)
+        stage = Stage(id_, vhost, ticket, self._broker.clock.wall(), queue, owner)
         self._enter(stage)
         return stage
+
+    def _refuse_too_many(self, vhost: Vhost, owner: str) -> None:
+        own, all_ = self._number[vhost, owner], self._number[vhost, None]
+        if own >= MOST_OF_A_USER or all_ >= MOST_OF_A_VHOST:
+            raise PreconditionFailed(
+                f"user '{owner}' has {own} stages in vhost '{vhost.name}', and all users have {all_}: at most "
+                f"{MOST_OF_A_USER} and {MOST_OF_A_VHOST} can wait for their commit; stage more rows at once, commit "
+                "smaller batches, or drop stages that are not needed (DELETE /api/pipeline/{vhost}/stages)"
+            )
 
     def add(self, stage: Stage, run: list[Message], look: Look) -> None:
         """Messages of one address that may come in (pipeline/admission.py)."""
@@ -127,6 +148,9 @@ class Stages:
     def of(self, vhost: Vhost) -> Iterator[Stage]:
         return (stage for stage in self._stages.values() if stage.vhost is vhost)
 
+    def of_transaction(self, vhost: Vhost, transaction: str) -> list[Stage]:
+        return [*self._of_transaction.get((vhost, transaction), {}).values()]
+
     def find(self, vhost: Vhost, id_: str) -> Stage | None:
         stage = self._stages.get(id_)
         return stage if stage is not None and stage.vhost is vhost and stage.queue.alive else None
@@ -143,11 +167,23 @@ class Stages:
     def release(self, stage: Stage) -> None:
         """It is not in this book any more, and stays where it is."""
         del self._stages[stage.id]
+        key = (stage.vhost, stage.ticket.transaction)
+        siblings = self._of_transaction[key]
+        del siblings[stage.id]
+        if not siblings:
+            del self._of_transaction[key]
+        for owner in (stage.owner, None):
+            self._number[stage.vhost, owner] -= 1
+            if not self._number[stage.vhost, owner]:
+                del self._number[stage.vhost, owner]
         if stage.timer is not None:
             stage.timer.cancel()
 
     def _enter(self, stage: Stage) -> None:
         self._stages[stage.id] = stage
+        self._of_transaction.setdefault((stage.vhost, stage.ticket.transaction), {})[stage.id] = stage
+        for owner in (stage.owner, None):
+            self._number[stage.vhost, owner] += 1
         left = stage.since + LIFETIME - self._broker.clock.wall()
         moment = self._broker.clock.now() + max(left, 0.0)
         stage.timer = self._broker.timers.at(moment, lambda: self._expire(stage))

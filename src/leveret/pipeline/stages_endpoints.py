@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from itertools import islice
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
+from leveret.logs import get_log
 from leveret.management.answers import json_answer
-from leveret.management.bodies import json_of, query_of, text_of, whole_number_of
-from leveret.management.doors import may, refuse_unless, vhost_of
-from leveret.management.errors import BadRequest
+from leveret.management.bodies import body_of, query_of, text_of, truth_of, whole_number_of
+from leveret.management.doors import may, refuse_unless, vhost_of, vhost_to_change
+from leveret.management.errors import BadRequest, NotThere, Refused
+from leveret.management.login import user_of
+from leveret.management.roles import ADMINISTRATOR, has_role
 from leveret.management.settling import settled
-from leveret.pipeline.commits import Commits, Committed
+from leveret.management.turns import Turn
+from leveret.pipeline.commits import Commits, Committed, Committer
 from leveret.pipeline.house import House
+from leveret.pipeline.owners import refuse_unless_writer
 from leveret.pipeline.receiving import Arrival
-from leveret.pipeline.stages import Stage, Ticket
+from leveret.pipeline.stages import MOST_OF_A_USER, Stage, Ticket
+from leveret.pipeline.transactions import NO_OWNER, CommitRow
 
-MOST_COMMIT_BYTES = 8 << 20
+MOST_COMMIT_BYTES = 512 << 10  # the ids of as many stages as a user may have
 LONGEST_TRANSACTION = 1_000  # characters
+MOST_LISTED = 1_000
+
+log = get_log("pipeline")
+
+
+class CommitRequest(msgspec.Struct):
+    transaction: str
+    batch: int
+    stages: list[str]
 
 
 class StagesEndpoints:
@@ -43,7 +60,10 @@ class StagesEndpoints:
             whole_number_of(given, "partition", default=0),
             whole_number_of(given, "attempt", default=0),
         )
-        stage = self._stages.begin(arrival.vhost, ticket)
+        await arrival.refuse_unless_permitted()
+        committer = committer_of(request)
+        self._commits.refuse_stranger(arrival.vhost, ticket.transaction, committer)
+        stage = self._stages.begin(arrival.vhost, ticket, committer.user)
         stage.exchanges = arrival.admission.exchanges
         try:
             async with aclosing(arrival.pieces()) as pieces:
@@ -59,17 +79,30 @@ class StagesEndpoints:
 
     async def show(self, request: Request) -> Response:
         vhost = vhost_of(request)
-        shown = [stage for stage in self._stages.of(vhost) if stage.is_whole and may_write_all(request, stage)]
-        return json_answer({"stages": [view_of(stage) for stage in shown]})
+        shown: list[dict[str, object]] = []
+        turn = Turn()
+        for stage in list(self._stages.of(vhost)):
+            if stage.is_whole and is_own(request, stage):
+                shown.append(view_of(stage))
+                if len(shown) == MOST_LISTED:
+                    break
+            await turn.rest()
+        return json_answer({"stages": shown})
 
     async def drop(self, request: Request) -> Response:
         vhost = vhost_of(request)
         transaction, batch = query_of(request, "transaction"), whole_number_of(request.query_params, "batch")
-        gone = [stage for stage in self._stages.of(vhost) if stage.ticket[:2] == (transaction, batch)]
-        for stage in gone:
-            refuse_unless_writable(request, stage)
+        found = [stage for stage in self._stages.of_transaction(vhost, transaction) if stage.ticket.batch == batch]
+        gone = [stage for stage in found if is_own(request, stage)]
+        if found and not gone:
+            raise Refused(
+                f"the stages of transaction '{transaction}', batch {batch}, in vhost '{vhost.name}' belong to other "
+                "users: drop them as their owner or as an administrator"
+            )
+        turn = Turn()
         for stage in gone:
             self._stages.drop(stage)
+            await turn.rest()
         await settled(self._broker)
         return json_answer({"dropped": len(gone)})
 
@@ -77,19 +110,19 @@ class StagesEndpoints:
 
     async def commit(self, request: Request) -> Response:
         vhost = vhost_of(request)
-        given = await json_of(request, MOST_COMMIT_BYTES)
-        transaction, batch = transaction_of(text_of(given, "transaction")), whole_number_of(given, "batch")
-        ids = given.get("stages")
-        if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
-            raise BadRequest("'stages' must be a list of the ids that the stages were answered with")
-        for id_ in ids:
+        given = commit_in(await body_of(request, MOST_COMMIT_BYTES))
+        if not given.stages:
+            await refuse_unless_writer(request, vhost)
+        turn = Turn()
+        for id_ in given.stages:
             stage = self._stages.find(vhost, id_)
             if stage is not None:
                 refuse_unless_writable(request, stage)
-        outcome = await self._committed(vhost, transaction, batch, ids)
+            await turn.rest()
+        outcome = await self._committed(vhost, given, committer_of(request))
         return json_answer(outcome._asdict())
 
-    async def _committed(self, vhost: Vhost, transaction: str, batch: int, ids: list[str]) -> Committed:
+    async def _committed(self, vhost: Vhost, given: CommitRequest, by: Committer) -> Committed:
         answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
 
         def done(outcome: Committed | LeveretError) -> None:
@@ -100,15 +133,67 @@ class StagesEndpoints:
             else:
                 answer.set_exception(outcome)
 
-        self._commits.commit(vhost, transaction, batch, ids, done)
+        self._commits.commit(vhost, given.transaction, given.batch, given.stages, by, done)
         self._broker.wake()
         return await answer
 
-    async def last(self, request: Request) -> Response:
-        vhost, transaction = vhost_of(request), query_of(request, "transaction")
-        batch = self._commits.last_batch(vhost, transaction)
-        await settled(self._broker)  # whoever builds on the answer finds it true after a crash
-        return json_answer({"transaction": transaction, "last_batch": batch})
+    async def show_commits(self, request: Request) -> Response:
+        """The last batch of one transaction, or the transactions of the user; an administrator's are all."""
+        vhost = vhost_of(request)
+        if "transaction" not in request.query_params:
+            return self._list_commits(request, vhost)
+        transaction = query_of(request, "transaction")
+        self._commits.refuse_stranger(vhost, transaction, committer_of(request))
+        row = self._commits.transactions(vhost).get(transaction)
+        if row is not None and row.owner == NO_OWNER:
+            await refuse_unless_writer(request, vhost)
+        await settled(self._broker)  # still true after a crash
+        return json_answer({"transaction": transaction, "last_batch": None if row is None else row.batch})
+
+    def _list_commits(self, request: Request, vhost: Vhost) -> Response:
+        start = whole_number_of(request.query_params, "start", default=0)
+        by, transactions = committer_of(request), self._commits.transactions(vhost)
+        names = transactions.names(None if by.is_administrator else by.user)
+        shown = [(name, transactions.get(name)) for name in islice(names, start, start + MOST_LISTED)]
+        views = [commit_view(name, row) for name, row in shown if row is not None]
+        return json_answer({"total": len(names), "commits": views})
+
+    async def delete_commit(self, request: Request) -> Response:
+        vhost, transaction = vhost_to_change(request, ADMINISTRATOR), query_of(request, "transaction")
+        owner_only = truth_of(request.query_params, "owner_only")
+        row = self._commits.delete(vhost, transaction, owner_only=owner_only)
+        if row is None:
+            raise NotThere(f"no transaction '{transaction}' in vhost '{vhost.name}': it has no committed batch")
+        log.info(
+            "the owner of a transaction is removed" if owner_only else "a transaction is deleted",
+            vhost=vhost.name,
+            transaction=transaction,
+            batch=row.batch,
+            owner=row.owner,
+            user=user_of(request).name,
+        )
+        await settled(self._broker)
+        return json_answer({"transaction": transaction, "last_batch": row.batch})
+
+
+def commit_in(body: bytes) -> CommitRequest:
+    try:
+        given = msgspec.json.decode(body, type=CommitRequest)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
+        raise BadRequest(
+            f"the body is no commit: {problem}; send 'transaction', 'batch', and 'stages', a list of the ids that "
+            "the stages were answered with"
+        ) from None
+    transaction_of(text_of({"transaction": given.transaction}, "transaction"))
+    whole_number_of({"batch": given.batch}, "batch")
+    if len(given.stages) > MOST_OF_A_USER:
+        raise BadRequest(f"{len(given.stages)} stages in 'stages': a commit has {MOST_OF_A_USER} at most")
+    return given
+
+
+def committer_of(request: Request) -> Committer:
+    user = user_of(request)
+    return Committer(user.name, has_role(user, ADMINISTRATOR))
 
 
 def transaction_of(text: str) -> str:
@@ -117,8 +202,11 @@ def transaction_of(text: str) -> str:
     return text
 
 
-def may_write_all(request: Request, stage: Stage) -> bool:
-    return all(may(request, "write", exchange) for exchange in stage.exchanges)
+def is_own(request: Request, stage: Stage) -> bool:
+    """Of a stage without an owner, any user that may write to its exchanges."""
+    if stage.owner == NO_OWNER and all(may(request, "write", exchange) for exchange in stage.exchanges):
+        return True
+    return committer_of(request).may_use(stage.owner)
 
 
 def refuse_unless_writable(request: Request, stage: Stage) -> None:
@@ -130,9 +218,21 @@ def view_of(stage: Stage) -> dict[str, object]:
     return {
         "stage": stage.id,
         **stage.ticket._asdict(),
+        "owner": stage.owner,
         "messages": stage.messages,
         "bytes": stage.bytes,
         "since": stage.since,
+    }
+
+
+def commit_view(transaction: str, row: CommitRow) -> dict[str, object]:
+    return {
+        "transaction": transaction,
+        "owner": row.owner,
+        "last_batch": row.batch,
+        "messages": row.messages,
+        "since": row.since,
+        "stages_to_move": len(row.stages),
     }
 
 
@@ -144,5 +244,6 @@ def routes(house: House) -> list[Route]:
         Route(stages, endpoints.show, methods=["GET"]),
         Route(stages, endpoints.drop, methods=["DELETE"]),
         Route(commits, endpoints.commit, methods=["POST"]),
-        Route(commits, endpoints.last, methods=["GET"]),
+        Route(commits, endpoints.show_commits, methods=["GET"]),
+        Route(commits, endpoints.delete_commit, methods=["DELETE"]),
     ]

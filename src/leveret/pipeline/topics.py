@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from leveret.routing.bindings import Destination
+from leveret.routing.bounds import RoutingWork
 from leveret.routing.topic_trie import TopicTrie
 
 MOST_REMEMBERED = 10_000
@@ -22,5 +23,5 @@ class TopicFilter:
         if answer is None:
             if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
-            answer = self._known[key] = bool(self._patterns.matches(key))
+            answer = self._known[key] = bool(self._patterns.matches(key, RoutingWork()))
         return answer

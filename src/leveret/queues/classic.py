@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.errors import AccessRefused
@@ -81,6 +82,7 @@ class ClassicQueue:
         "owner",
         "pager",
         "plain",
+        "returning",
         "selection",
         "stored",
         "surroundings",
@@ -137,6 +139,7 @@ class ClassicQueue:
         self.duplicates: Duplicates | None = None
         self.watermarks: Watermarks | None = None
         self.choosy = self.counts_deliveries = False
+        self.returning = 0  # settlements that are giving messages back: no other message overtakes these
         pages = surroundings.pages
         self.pager = None if pages is None else Pager(self, pages, surroundings.queue_memory)
         self.expiry_timer: tuple[float, Cancellable] | None = None
@@ -201,13 +204,15 @@ class ClassicQueue:
         if self.deadlines is not None and not bury_expired(self):
             self.touch()  # more than may die at once; nobody gets one whose time is up
             return
+        if self.returning and self.selection is not None:
+            return  # touched again when all are back
         selects, is_single = self.selection is not None, len(self.lanes) == 1
         budget = self.selection.deliver(BURST) if self.selection is not None else BURST
         while budget > 0 and not selects:
             lane = self.lane if is_single else self.highest_lane()
             if lane.holes:
                 lane.strip()
-            if not lane.ready and not lane.returned:
+            if not lane.returned and (self.returning or not lane.ready):
                 break
             consumer = self.consumers.next()
             if consumer is None:
@@ -232,9 +237,12 @@ class ClassicQueue:
                 observer(self)
 
     def catch_up(self) -> None:
-        """Drain now, before the turn ends."""
+        """Drain now, before the turn ends, as far as that goes in a time slice."""
+        time_slice = self.surroundings.errands.new_slice()
         while self.dirty:  # a burst is not all there may be; a consumer's room is
             self.drain()
+            if self.selection is not None or time_slice.is_over:
+                break  # asking selectors about a whole backlog would hold the loop
         self.dirty = True  # it stands on the list; drained again in its turn, it finds nothing to do
 
     def account(self) -> None:
@@ -288,14 +296,17 @@ class ClassicQueue:
         lane = self.highest_lane()
         return lane.paged > 0 and lane.is_empty_here and not self.consumers.paused
 
-    def settle_down(self) -> None:
-        """Before anybody looks at the front: deliveries and deaths that are due."""
+    def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
+        """Before the front is looked at: deliveries and expiries that are due. False if the time slice was over first:
+        an expired message may be in front."""
         if self.dirty:
             self.drain()
         while self.deadlines is not None and not bury_expired(self):
-            pass
+            if time_slice is not None and time_slice.is_over:
+                return False
         for lane in self.lanes:
             lane.strip()
+        return True
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
         if not self.alive:
@@ -358,6 +369,7 @@ class ClassicQueue:
     def add_consumer(self, consumer: Consumer) -> None:
         self.refuse_second(consumer)
         self.consumers.add(consumer)
+        self.surroundings.count_memory(consumer.memory)
         if self.selection is not None or consumer.selector is not None:
             select(self)
         self.note_use()
@@ -369,7 +381,10 @@ class ClassicQueue:
         consumer.cancelled_by_queue()
 
     def remove_consumer(self, consumer: Consumer) -> None:
-        if not self.consumers.remove(consumer) or not self.alive:
+        if not self.consumers.remove(consumer):
+            return
+        self.surroundings.count_memory(-consumer.memory)
+        if not self.alive:
             return
         if self.selection is not None:
             self.selection.left(consumer)

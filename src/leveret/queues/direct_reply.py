@@ -27,6 +27,7 @@ class ReplyQueue:
         self.name = name
         self.alive = True
         self.stored = self.synced = self.keeps_all = self.choosy = self.counts_deliveries = False
+        self.returning = 0
         self.dirty = False
         self.guard: Guard | None = None
         self.consumer: Consumer | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leveret.queues.removal import Removal
+
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
@@ -15,8 +17,7 @@ def die(queue: ClassicQueue) -> int:
     surroundings = queue.surroundings
     surroundings.gauge.used -= queue.accounted
     queue.bytes = queue.held = queue.unacked = queue.accounted = 0
-    for lane in queue.lanes:
-        lane.clear()
+    surroundings.errands.begin(Removal(queue, [lane.clear() for lane in queue.lanes]))
     if queue.expiry_timer is not None:
         queue.expiry_timer[1].cancel()
     for part in (queue.idleness, queue.waiting, queue.leases):
@@ -31,6 +32,7 @@ def die(queue: ClassicQueue) -> int:
             queue.pager.withheld.queue_died()
     for consumer in list(queue.consumers):
         queue.consumers.remove(consumer)
+        surroundings.count_memory(-consumer.memory)
         consumer.cancelled_by_queue()
     if queue.guard is not None:
         queue.guard.queue_died()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leveret.queues.removal import Removal
 from leveret.queues.taken import Taken
 
 if TYPE_CHECKING:
@@ -37,19 +38,21 @@ def take_by_hand(queue: ClassicQueue, no_ack: bool) -> Taken | None:
 
 def purge(queue: ClassicQueue) -> int:
     """Forget what is ready; what is unacked stays with its holders."""
-    number = 0
+    number, removed = 0, []
     for lane in queue.lanes:
-        for sequence, _, message in list(lane):
-            queue.release(lane.number, sequence, 1, len(message[0]))
-            number += 1
+        number += len(lane)
         if queue.pager is not None and lane.page_stop:
-            number += queue.pager.purge(lane)
+            queue.pager.purge(lane)
             for start, stop in queue.pager.waiting_on_disk(lane):
                 queue.release(lane.number, start, stop - start, 0)
-        lane.clear()
+        cleared = lane.clear()
+        if queue.stored or queue.watermarks is not None or queue.surroundings.witness is not None:
+            for sequence, count in cleared.stretches():
+                queue.release(lane.number, sequence, count, 0)  # their bytes are counted as they are freed
+        removed.append(cleared)
     if queue.pager is not None:
         queue.bytes -= queue.pager.bytes
         queue.pager.forget_sizes()
     queue.counters.purged += number
-    queue.account()
+    queue.surroundings.errands.begin(Removal(queue, removed))
     return number

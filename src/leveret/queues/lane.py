@@ -23,13 +23,51 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import groupby, islice
+from typing import NamedTuple
 
 from leveret.message import TRANSIENT, Address, Message
 
 HOLE: Message = (b"", Address("", "", 0, 0), TRANSIENT)
 
 Waiting = tuple[int, int, Message]  # sequence, deliveries so far, message
+
+
+class Cleared(NamedTuple):
+    """What was in a lane, in memory."""
+
+    head: int  # the sequence of ready[0]
+    ready: deque[Message]
+    page_stop: int  # the sequence of fresh[0]
+    fresh: deque[Message]
+    returned: list[Waiting]
+    has_holes: bool
+
+    def stretches(self) -> Iterator[tuple[int, int]]:
+        """First sequence and number of consecutive messages."""
+        for first, messages in ((self.head, self.ready), (self.page_stop, self.fresh)):
+            if not self.has_holes:
+                if messages:
+                    yield first, len(messages)
+                continue
+            for is_message, group in groupby(enumerate(messages, first), key=lambda pair: pair[1] is not HOLE):
+                if is_message:
+                    sequences = [sequence for sequence, _ in group]
+                    yield sequences[0], len(sequences)
+        for sequence, _, _ in self.returned:
+            yield sequence, 1
+
+    def pop_some(self, most: int) -> tuple[int, int]:
+        """Let go of so many messages at most: how many there were, and their bytes."""
+        number = size = 0
+        for messages in (self.ready, self.fresh):
+            for _ in range(min(most - number, len(messages))):
+                size += len(messages.popleft()[0])
+                number += 1
+        for _ in range(min(most - number, len(self.returned))):
+            size += len(self.returned.pop()[2][0])
+            number += 1
+        return number, size
 
 
 class Lane:
@@ -156,13 +194,11 @@ class Lane:
         self.strip()
         return sequence, 0, message
 
-    def clear(self) -> list[Message]:
-        """Take everything out; sequences go on from where they were."""
-        messages = [message for _, _, message in self]
+    def clear(self) -> Cleared:
+        """Take everything out, in no time however much it is; sequences go on from where they were."""
+        cleared = Cleared(self.head, self.ready, self.page_stop, self.fresh, self.returned, self.holes > 0)
         self.head = self.tail
-        self.ready.clear()
-        self.returned.clear()
-        self.fresh.clear()
+        self.ready, self.fresh, self.returned = type(self.ready)(), type(self.fresh)(), []
         self.incoming = self.ready
         self.holes = self.page_stop = self.paged = 0
-        return messages
+        return cleared

@@ -20,6 +20,8 @@ MOST = (1 << 53) - 1
 QUEUE_TYPES = ("classic", "quorum", STREAM)
 DURABILITIES = ("fsync", "os")
 DROP_HEAD, REJECT, REJECT_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
+DEAD_LETTER_EXCHANGE, DEAD_LETTER_STRATEGY = "x-dead-letter-exchange", "x-dead-letter-strategy"
+DEAD_LETTER_QUEUE, DEAD_LETTER_QUEUE_PREFIX = "x-dead-letter-queue", "x-dead-letter-queue-prefix"
 SHARED, INDIVIDUAL = "shared", "individual"
 STRATEGIES = (SHARED, INDIVIDUAL, "at-most-once", "at-least-once")
 QUORUM_DELIVERY_LIMIT = 20
@@ -60,6 +62,10 @@ class DeadLetterTo:
     makes_queue: bool = False  # the queue that the key names is declared when the first message dies
     takes_expired: bool = True
     takes_transient: bool = True
+
+    def key_of(self, queue: str) -> str | None:
+        """The routing key for messages of this queue; None: the key that each message has."""
+        return self.key if self.key_prefix is None else self.key_prefix + queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,7 @@ class QueueOptions:
             max_bytes=whole_number(arguments, "x-max-length-bytes", 0, MOST),
             overflow=one_of(arguments, "x-overflow", (DROP_HEAD, REJECT, REJECT_DLX)) or DROP_HEAD,
             discards=pending is not None and pending == min(lengths),
-            dead_letter=_dead_letter(arguments),
+            dead_letter=dead_letter_target(arguments),
             delivery_limit=_delivery_limit(arguments, kind, retry),
             single_active=flag(arguments, "x-single-active-consumer"),
             ack_timeout=milliseconds(arguments, "x-consumer-timeout", smallest=1),
@@ -140,8 +146,8 @@ def _queue_type(arguments: Arguments) -> str:
     return str(kind)
 
 
-def _dead_letter(arguments: Arguments) -> DeadLetterTo | None:
-    exchange = text(arguments, "x-dead-letter-exchange")
+def dead_letter_target(arguments: Arguments) -> DeadLetterTo | None:
+    exchange = text(arguments, DEAD_LETTER_EXCHANGE)
     key = text(arguments, "x-dead-letter-routing-key")
     if exchange is not None:
         return DeadLetterTo(exchange, key)
@@ -154,19 +160,19 @@ def _dead_letter(arguments: Arguments) -> DeadLetterTo | None:
 
 def _has_strategy(arguments: Arguments) -> bool:
     """RabbitMQ's two values of this name are about something else: both are as safe here."""
-    return one_of(arguments, "x-dead-letter-strategy", STRATEGIES) in (SHARED, INDIVIDUAL)
+    return one_of(arguments, DEAD_LETTER_STRATEGY, STRATEGIES) in (SHARED, INDIVIDUAL)
 
 
 def _strategy(arguments: Arguments) -> DeadLetterTo | None:
     """As ActiveMQ has it: one queue for all dead letters, or one for each queue; made when it is needed."""
     if not _has_strategy(arguments):
         return None
-    strategy = arguments["x-dead-letter-strategy"]
-    prefix = text(arguments, "x-dead-letter-queue-prefix")
+    strategy = arguments[DEAD_LETTER_STRATEGY]
+    prefix = text(arguments, DEAD_LETTER_QUEUE_PREFIX)
     expired = arguments.get("x-process-expired") is None or flag(arguments, "x-process-expired")
     return DeadLetterTo(
         "",
-        key=(text(arguments, "x-dead-letter-queue") or "ActiveMQ.DLQ") if strategy == SHARED else None,
+        key=(text(arguments, DEAD_LETTER_QUEUE) or "ActiveMQ.DLQ") if strategy == SHARED else None,
         key_prefix=("DLQ." if prefix is None else prefix) if strategy == INDIVIDUAL else None,
         makes_queue=True,
         takes_expired=expired,
@@ -201,6 +207,7 @@ def differing_argument(
     """The first compared argument in which two declarations differ: (name, received, current)."""
     for name in COMPARED:
         usual = USUAL.get(name)
-        if current.get(name, usual) != received.get(name, usual):
+        have, wanted = current.get(name, usual), received.get(name, usual)
+        if have != wanted or type(have) is not type(wanted):  # 10, 10.0 and true are different arguments
             return name, received.get(name), current.get(name)
     return None

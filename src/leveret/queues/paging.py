@@ -7,6 +7,8 @@ drain the front; before it runs dry the next stretch is loaded in a worker, so n
 reading is faster than consuming, and the loop never does.
 
 A queue that was recovered begins with all of its messages on disk.
+
+Length: what is in memory and what on disk only is one decision, which every method here keeps to.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from heapq import heappush
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from leveret.clock import TimeSlice
 from leveret.message import NEVER, Message
 from leveret.queues.bodies import PagedBodies
 from leveret.queues.expiry import dated
@@ -31,6 +34,8 @@ LOAD_BYTES = 2 << 20
 WORTH_IT = 64  # messages; fewer are not paged out
 SMALL_GAP = 64  # sequences that are gone may be bridged by so many holes
 SQUEEZED = 1 << 20  # bytes that a queue keeps when the whole broker is short of memory
+LOOKS_AT_TIME = 0xFF  # once for so many messages
+STORED_AT_ONCE = 50_000  # messages in the journal that are let go of in one time slice
 LOOK_AGAIN = 4096  # messages that must come before a lane that could not be paged out is looked at again
 
 
@@ -82,15 +87,18 @@ class Pager:
         average = max((queue.bytes - self.bytes) // (here + queue.unacked), 1)
         limit = min(SQUEEZED, self.limit) if squeeze else self.limit
         room = limit // average
+        time_slice = queue.surroundings.errands.new_slice()
         for lane in reversed(queue.lanes):
             lane.strip()  # or the holes in front would push out what was just brought back
             keep = min(max(room, self._chunks.get(lane.number, 0)), len(lane.ready))
             room = max(room - keep, 0)
-            self._shrink(lane, keep, squeeze)
+            self._shrink(lane, keep, squeeze, time_slice)
+        if time_slice.is_over:
+            queue.touch()  # more may leave in the next tick
         if queue.stored and queue.bytes - self.elsewhere > limit:
             queue.surroundings.unsynced[queue] = None  # more can go when the disk has it
 
-    def _shrink(self, lane: Lane, keep: int, squeeze: bool) -> None:
+    def _shrink(self, lane: Lane, keep: int, squeeze: bool, time_slice: TimeSlice) -> None:
         """Widen the stretch of the lane that is on disk only, to both sides, as far as it goes."""
         synced = self.pages.synced(self._queue.id, lane.number)
         tried = self._tried.get(lane.number)
@@ -104,10 +112,14 @@ class Pager:
         if lane.number not in self._loading:  # else what is being read must find its place at the end of ``ready``
             while len(ready) > keep and self._may_leave(ready[-1], lane.page_start - 1, synced, squeeze):
                 self._leave(lane, lane.page_start - 1, ready.pop(), spilled)
+                if not len(ready) & LOOKS_AT_TIME and time_slice.is_over:
+                    break
         self._let_go_of_stored(lane, synced)
         while fresh and self._may_leave(fresh[0], lane.page_stop, synced, squeeze):
             self._leave(lane, lane.page_stop, fresh.popleft(), spilled)
             lane.page_stop += 1
+            if not len(fresh) & LOOKS_AT_TIME and time_slice.is_over:
+                break
         if spilled:
             spilled.sort(key=lambda pair: pair[0])
             self.pages.spill(self._queue.id, lane.number, spilled)
@@ -116,7 +128,7 @@ class Pager:
 
     def _let_go_of_stored(self, lane: Lane, synced: int) -> None:
         """The most common case at once: the first of ``fresh`` are all in the journal and none of them needs a look."""
-        number = min(synced - lane.page_stop, len(lane.fresh))
+        number = min(synced - lane.page_stop, len(lane.fresh), STORED_AT_ONCE)
         if number <= 0 or lane.holes or not self._queue.stored or self.paged_bodies is not None:
             return
         leaving = list(islice(lane.fresh, number))

@@ -9,7 +9,7 @@ to find the group (groups.py). What was looked at and not given at once stands i
 
 So when somebody has room again, only the lines that it may have are asked, and nothing is looked at twice. Nothing is
 looked at while nobody has room. A new selector makes all masks void: everything in memory is looked at again, in as
-many turns as that takes.
+many ticks as that takes. Where many selectors are expensive to ask, one message alone may take several.
 
 A delivery then goes to whom it belongs: always what goes out first of all *fronts*, the first messages of these places
 and the first of each lane that was not looked at.
@@ -25,7 +25,7 @@ from leveret.delivery.consumer import Consumer
 from leveret.delivery.selector import MessageFields, selectable
 from leveret.errors import FrameError
 from leveret.message import Message
-from leveret.queues.groups import Group, GroupKey, Groups, group_key, rank_of
+from leveret.queues.groups import Group, Groups, group_key, rank_of
 from leveret.queues.lane import Lane
 from leveret.queues.selection_sieve import Sieve
 from leveret.queues.selection_turns import Turns
@@ -35,6 +35,9 @@ from leveret.wire.properties import Properties
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
+
+STEPS_PER_MESSAGE = 64  # steps of selectors that cost as much of the budget as one message
+NO_BUDGET = 1 << 30
 
 Source = Lane | Group | int  # where a message is found: not looked at yet, in a held group, in the line of this mask
 Front = tuple[int, int, Source]  # rank of its first message, order of entry
@@ -191,10 +194,13 @@ class Selection:
         if self._first(source) != rank:
             pass  # meanwhile another message is the first there
         elif isinstance(source, Lane):
-            message = self._view.look(source)
+            message = self._view.peek(source)
             if message is not None:
-                self._enter(fronts, self._file(rank, message))
-                cost += len(self._sieve)
+                where, cost = self._file(rank, message)
+                if where is None:
+                    return cost
+                self._enter(fronts, where)
+            self._view.pass_on(source)
         else:
             served = self._serve_line(fronts, source) if isinstance(source, int) else self._serve_group(source)
             if not served:
@@ -258,9 +264,10 @@ class Selection:
             for sequence, _, message in self._view.unknown(lane):
                 if budget <= 0:
                     return budget
-                self._view.know(lane, sequence)
-                self._file(rank_of(lane.number, sequence), message)
-                budget -= 1 + len(self._sieve)
+                where, cost = self._file(rank_of(lane.number, sequence), message)
+                budget -= cost
+                if where is not None:
+                    self._view.know(lane, sequence)
         return budget
 
     def _look_at_delays(self) -> None:
@@ -272,30 +279,34 @@ class Selection:
             rank = rank_of(lane, sequence)
             still.add(rank)
             if not groups.is_delayed(rank):
-                key = self._read(message)[1]
+                key = group_key(self._read(message))
                 if key is not None:
                     groups.delay(groups.of(key), rank)
         self._free(groups.end_delays(still))
 
-    def _file(self, rank: int, message: Message) -> Source:
-        """Where it stands from now on."""
+    def _file(self, rank: int, message: Message) -> tuple[Source | None, int]:
+        """Where it stands from now on, and what that cost; nowhere if more selectors are to be asked in the next tick,
+        and the cost is then more than any budget."""
+        fields = self._read(message)
+        mask, steps = self._sieve.ask(rank, fields)
+        if mask is None:
+            return None, NO_BUDGET
+        cost = 1 + len(self._sieve) + steps // STEPS_PER_MESSAGE
         self._filed += 1
-        mask, key = self._read(message)
+        key = group_key(fields) if self._grouped else None
         if key is None:
             heappush(self._lines.setdefault(mask, []), rank)
-            return mask
+            return mask, cost
         group = self._groups.of(key)
         self._groups.add(group, rank, mask)
         self._line_up(group)
-        return mask if group.holder is None else group
+        return mask if group.holder is None else group, cost
 
-    def _read(self, message: Message) -> tuple[int, GroupKey | None]:
-        """Who wants it, and its group."""
+    def _read(self, message: Message) -> MessageFields:
         try:
-            fields = selectable(properties_of(message[0]))
+            return selectable(properties_of(message[0]))
         except FrameError:  # nobody has read them until now; what cannot be read is as good as absent
-            fields = MessageFields(Properties())
-        return self._sieve.mask_of(fields), group_key(fields) if self._grouped else None
+            return MessageFields(Properties())
 
     def _line_up(self, group: Group) -> None:
         """A free group stands in line with its first message."""

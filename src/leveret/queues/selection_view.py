@@ -55,12 +55,14 @@ class View:
         sequence = max(self._looked[lane.number], lane.head)
         return rank_of(lane.number, sequence) if sequence < lane.page_start else None
 
-    def look(self, lane: Lane) -> Message | None:
+    def peek(self, lane: Lane) -> Message | None:
         """The message with that rank; None if it is a hole."""
-        sequence = max(self._looked[lane.number], lane.head)
-        self._looked[lane.number] = sequence + 1
-        message = lane.ready[sequence - lane.head]
+        message = lane.ready[max(self._looked[lane.number], lane.head) - lane.head]
         return None if message is HOLE else message
+
+    def pass_on(self, lane: Lane) -> None:
+        """That one was looked at."""
+        self._looked[lane.number] = max(self._looked[lane.number], lane.head) + 1
 
     def unknown(self, lane: Lane) -> list[Waiting]:
         """What came back and was not looked at since."""

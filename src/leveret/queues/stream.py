@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
 from leveret.errors import PreconditionFailed, Unsupported
 from leveret.message import Message
@@ -208,9 +209,10 @@ class StreamQueue(ClassicQueue):
         self.drain()
         self.dirty = True  # it stands on the list; drained again in its turn, it finds nothing to do
 
-    def settle_down(self) -> None:
+    def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
         if self.dirty:
             self.drain()
+        return True
 
     def account(self) -> None:
         gauge = self.surroundings.gauge
@@ -272,8 +274,9 @@ class StreamQueue(ClassicQueue):
         now = self.surroundings.now() + self.surroundings.wall_ahead()
         options = reader_options(consumer.arguments, now)
         self.refuse_second(consumer)
-        self.readers.bookmarks.refuse_second(options.name)
+        self.readers.bookmarks.refuse_reader(options.name)
         self.consumers.add(consumer)
+        self.surroundings.count_memory(consumer.memory)
         self.readers.add(consumer, options)
         self.touch()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leveret.errors import AccessRefused, ResourceFault
+from leveret.errors import AccessRefused, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.stream_reader import StreamReader
 
@@ -28,14 +28,17 @@ class Bookmarks:
         self._gone: dict[int, StreamReader] = {}  # by number: with messages in their hands
         self._timer: Cancellable | None = None
 
-    def refuse_second(self, name: str | None) -> None:
-        """Two that move one bookmark would skip what the other has not read."""
+    def refuse_reader(self, name: str | None) -> None:
+        """Two readers that move one bookmark would skip what the other has not read; and names are bounded."""
         if name in self._here:
             queue = self._queue
             raise AccessRefused(
                 f"consumer '{name}' of stream '{queue.name}' in vhost '{queue.vhost}' in exclusive use: cancel it, or "
                 "take another x-stream-consumer"
             )
+        book = self._queue.surroundings.stream_offsets
+        if name is not None and book is not None:
+            book.refuse_too_many(self._queue.name, name)
 
     def enter(self, reader: StreamReader) -> int | None:
         """Where it went on in an earlier life; None if it never was here."""
@@ -80,7 +83,10 @@ class Bookmarks:
         try:
             book.put(queue.name, name, safe, reader.options.pinned)
             reader.stored = safe
-        except ResourceFault as refusal:  # nobody asked, so nobody is answered: it reads these again
+        except (
+            ResourceFault,
+            PreconditionFailed,
+        ) as refusal:  # no request waits for it: the reader gets these again
             get_log("streams").warning("the offset of a reader is not kept", consumer=name, reason=refusal.text)
 
     def pinned_at(self) -> int | None:

@@ -11,6 +11,7 @@ from leveret.errors import PreconditionFailed
 from leveret.queues.argument_kinds import Arguments, flag, text, whole_number
 
 STREAM = "stream"
+READER_NAME, PINNED = "x-stream-consumer", "x-stream-pinned"
 SEGMENT_BYTES = 64 << 20
 SMALLEST_SEGMENT, LARGEST_SEGMENT = 4 << 10, 1 << 31
 # What queues of other kinds understand and a stream cannot do.
@@ -102,10 +103,10 @@ def reader_options(arguments: Mapping[str, object], wall: float) -> ReaderOption
         raise PreconditionFailed(
             f"invalid arg 'x-stream-filter': {filters!r} is not a string or a list of 1 to {MOST_FILTERS} strings"
         )
-    name = text(arguments, "x-stream-consumer")
-    pinned = flag(arguments, "x-stream-pinned")
+    name = text(arguments, READER_NAME)
+    pinned = flag(arguments, PINNED)
     if name == "" or (pinned and name is None):
-        raise PreconditionFailed("invalid arg 'x-stream-consumer': a pinned reader needs a name, which is not empty")
+        raise PreconditionFailed(f"invalid arg '{READER_NAME}': a pinned reader needs a name, which is not empty")
     return ReaderOptions(
         start=_start(arguments.get("x-stream-offset", "next"), wall),
         name=name,

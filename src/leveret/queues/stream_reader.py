@@ -27,6 +27,7 @@ from leveret.wire.content import body_at, properties_of
 
 FILTER_VALUE = "x-stream-filter-value"
 RAW_FILTER_VALUE = FILTER_VALUE.encode()
+STEPS_PER_LOOK = 250  # steps of a selector that count as one more message that was looked at
 STRETCH_BYTES = 256 << 10  # that a consumer is offered at once
 
 
@@ -144,7 +145,11 @@ class StreamReader:
             value = (properties.headers or {}).get(FILTER_VALUE)
             if value not in filters if isinstance(value, str) else not self.options.unfiltered:
                 return False
-        return selector is None or selector.matches(selectable(properties))
+        if selector is None:
+            return True
+        matches, steps = selector.asked(selectable(properties))
+        self.looks -= steps // STEPS_PER_LOOK
+        return matches
 
     def given(self, first: int, number: int) -> None:
         """The consumer took so many of a stretch."""

@@ -5,9 +5,9 @@ stream's own files, in a worker, and can be read from that moment on. Once the f
 settled and its space comes back. After a crash the journal hands again what was not settled; what the files have of it
 already is left out by its offset.
 
-A full disk is tried again every second: nothing is lost, the journal has it. Any other failure ends the writing for
-good. Either way an alarm makes publishers wait, since what is not written waits in memory. After a failure the stream's
-files are never touched again before a restart, which begins with the journal's copy.
+A full disk, or a lack of file descriptors, is tried again every second: nothing is lost, the journal has it. Any other
+failure ends the writing for good. Either way an alarm makes publishers wait, since what is not written waits in memory.
+After a failure the stream's files are never touched again before a restart, which begins with the journal's copy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leveret.logs import get_log
-from leveret.store.disk import is_full
+from leveret.store.disk import NO_FILES_REASON, is_shortage, lacks_files
 from leveret.store.stream_files import StreamRun
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 SYNC_BYTES = 16 << 20  # written and not synced, before it is synced at once
 SYNC_AFTER = 0.5  # seconds that anything written waits for its sync
-TRY_AGAIN = 1.0  # seconds, when the disk is full
+TRY_AGAIN = 1.0  # seconds, when the disk is full or there are no file descriptors
 SMALLEST_LOOK, LARGEST_LOOK = 1.0, 60.0  # seconds between two looks at the age of the oldest messages
 
 
@@ -33,8 +33,8 @@ class StreamWriting:
     __slots__ = (
         "_age_timer",
         "_is_busy",
-        "_is_full",
         "_is_over",
+        "_is_short",
         "_left",
         "_queue",
         "_sync_timer",
@@ -50,7 +50,7 @@ class StreamWriting:
         self._waiting: list[StreamRun] = []
         self._left: list[StreamRun] | None = None  # what an earlier life left, until all of it is here
         self._is_busy = False  # the worker has something of us, or we wait for room
-        self._is_full = False
+        self._is_short = False
         self._is_over = False
         self._unsynced = 0  # bytes
         self._synced = 0  # below this offset all is on disk, and settled in the journal
@@ -116,8 +116,8 @@ class StreamWriting:
             self._unsynced -= size
             self._failed(result)
             return
-        if self._is_full:
-            self._is_full = False
+        if self._is_short:
+            self._is_short = False
             self._alarm(None)
         assert isinstance(result, int)
         self._queue.written(runs, size)
@@ -161,23 +161,29 @@ class StreamWriting:
             return
         log = get_log("streams")
         told = {"queue": queue.name, "vhost": queue.vhost, "reason": str(problem)}
-        if isinstance(problem, OSError) and is_full(problem):
-            if not self._is_full:
-                self._is_full = True
-                log.warning("disk full, a stream waits for room", **told)
-                self._alarm(f"disk full: stream '{queue.name}' waits for room")
+        if isinstance(problem, OSError) and is_shortage(problem):
+            if not self._is_short:
+                self._is_short = True
+                why = NO_FILES_REASON if lacks_files(problem) else "disk full"
+                log.warning(f"{why}: a stream waits", **told)
+                self._alarm(f"{why}: stream '{queue.name}' waits")
             self._is_busy = True
-            queue.surroundings.write_stream(queue.files.rewind, self._rewound)
+            self._rewind()
             return
         self.failure = str(problem)
         log.error("a stream cannot be written any more, the journal has what is confirmed: restart the broker", **told)
         self._alarm(f"stream '{queue.name}' cannot be written: {problem}")
 
     def _rewound(self, result: object) -> None:
-        if isinstance(result, Exception):
+        if isinstance(result, OSError) and is_shortage(result):
+            self._after(TRY_AGAIN, self._rewind)
+        elif isinstance(result, Exception):
             self._failed(OSError(None, f"cannot be mended after the disk was full: {result}"))
         else:
             self._after(TRY_AGAIN, self._try_again)
+
+    def _rewind(self) -> None:
+        self._queue.surroundings.write_stream(self._queue.files.rewind, self._rewound)
 
     def _try_again(self) -> None:
         self._is_busy = False
@@ -229,5 +235,5 @@ class StreamWriting:
         self._sync_timer = self._age_timer = None
         self._waiting.clear()
         self._left = None
-        if self._is_full or self.failure is not None:
+        if self._is_short or self.failure is not None:
             self._alarm(None)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from leveret.clock import TimeSlice
 from leveret.store.disk import Disk
 from leveret.store.log import Log
 from leveret.store.pages import Pages
@@ -30,7 +31,11 @@ class OffsetBook(Protocol):
 
     def get(self, queue: str, consumer: str) -> int | None: ...
 
-    def put(self, queue: str, consumer: str, offset: int, pinned: bool) -> None: ...
+    def refuse_too_many(self, queue: str, consumer: str) -> None:
+        """PreconditionFailed if no more names can be kept."""
+
+    def put(self, queue: str, consumer: str, offset: int, pinned: bool) -> None:
+        """Also refuses what ``refuse_too_many`` does."""
 
     def pinned(self, queue: str) -> int | None:
         """The lowest offset that a pinned one stands at."""
@@ -42,11 +47,41 @@ class OffsetBook(Protocol):
 class MemoryGauge:
     """Bytes that messages hold, counted at every queue they wait in; shared by all queues of a broker."""
 
-    __slots__ = ("is_short", "used")
+    __slots__ = ("is_short", "other", "used")
 
     def __init__(self) -> None:
         self.used = 0
+        self.other = 0  # bytes of all else that is kept for clients (broker/memory_users.py)
         self.is_short = False  # so much that queues should hold as little as they can
+
+    @property
+    def total(self) -> int:
+        return self.used + self.other
+
+
+class Errand(Protocol):
+    def step(self) -> bool:
+        """Work for about one time slice; False if all is done."""
+
+
+class Errands(Protocol):
+    """Long work in time slices; see broker/errands.py."""
+
+    def begin(self, errand: Errand) -> None:
+        """The first step now, the others in later ticks."""
+
+    def new_slice(self) -> TimeSlice: ...
+
+
+class AtOnce:
+    """Errands where work takes no time."""
+
+    def begin(self, errand: Errand) -> None:
+        while errand.step():
+            pass
+
+    def new_slice(self) -> TimeSlice:
+        return TimeSlice(lambda: 0.0, 0.0)
 
 
 def at_once(job: Callable[[], object], done: Callable[[object], None]) -> None:
@@ -64,6 +99,7 @@ class Surroundings:
     schedule: Callable[[float, Callable[[], None]], Cancellable]
     log: Log
     gauge: MemoryGauge
+    count_memory: Callable[[int], None] = lambda size: None  # of consumers that come, or (below 0) go
     pages: Pages | None = None  # without a disk everything stays in memory
     queue_memory: int = 64 << 20  # bytes of content that a queue may hold before it is paged out
     wall_ahead: Callable[[], float] = lambda: 0.0  # from message time to wall time
@@ -72,7 +108,7 @@ class Surroundings:
     chance: Callable[[], float] = lambda: 0.5  # within 0..1
     dead_letter: Callable[[ClassicQueue, str, Sequence[Dead]], None] = lambda queue, reason, deaths: None
     watches_all: bool = False  # every deadline has an entry, also where looking at the front would do
-    deaths_at_once: int = 4096  # messages that may die in one drain; the others do in the next
+    deaths_at_once: int = 2048  # messages that may die in one drain; the others do in the next
     trace: Callable[[ClassicQueue], Trace | None] = lambda queue: None  # where it writes down what it has seen
     stream_disk: Disk | None = None  # where streams have their files
     write_stream: InWorker = at_once  # runs jobs one after the other
@@ -81,4 +117,5 @@ class Surroundings:
     when_granted: Callable[[Callable[[], None]], None] = lambda call: call()  # once all so far is durable
     alarm: Callable[[str, str | None], None] = lambda name, reason: None  # raises one, or calms it
     witness: Witness | None = None  # is told of every message, while the virtual host is traced (queues/traced.py)
+    errands: Errands = field(default_factory=AtOnce)
     retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)

@@ -87,6 +87,10 @@ class Bindings:
         self._count -= 1
         return True
 
+    def number_of(self, source: str) -> int:
+        """How many lead away from the exchange."""
+        return len(self._of_source.get(source, ()))
+
     def of_source(self, name: str) -> list[Binding]:
         """The bindings that lead away from the exchange, oldest first."""
         return list(self._of_source.get(name, ()))

@@ -17,6 +17,7 @@ from xxhash import xxh3_64_intdigest
 from leveret.delivery.selector import selector_of
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination, DestinationCounts
+from leveret.routing.bounds import NODE_STEPS, RoutingWork
 from leveret.routing.chance import Chance
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
@@ -45,10 +46,13 @@ class ChoosingExchange(Exchange):
         if binding.destination not in self._bound:
             del self._in_order[bisect_left(self._in_order, binding.destination)]
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
         return self._one_of(self._in_order, key)
 
-    def reach_with(self, taking: Sequence[Binding], key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach_with(
+        self, taking: Sequence[Binding], key: str, headers: Mapping[str, object], work: RoutingWork
+    ) -> Iterable[Destination]:
+        work.spend(NODE_STEPS * (len(self._bound) + len(taking)))
         return self._one_of(sorted({*self._bound, *(binding.destination for binding in taking)}), key)
 
     def view_of_selected(self) -> Exchange:
@@ -106,11 +110,13 @@ class ModulusHashExchange(ChoosingExchange):
         if self.spread is not None:
             self.spread.rebound()
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
-        return super().reach(key, headers) if self.spread is None else self.spread.reach(key)
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
+        return super().reach(key, headers, work) if self.spread is None else self.spread.reach(key)
 
-    def reach_with(self, taking: Sequence[Binding], key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
-        return super().reach_with(taking, key, headers) if self.spread is None else self.spread.reach(key)
+    def reach_with(
+        self, taking: Sequence[Binding], key: str, headers: Mapping[str, object], work: RoutingWork
+    ) -> Iterable[Destination]:
+        return super().reach_with(taking, key, headers, work) if self.spread is None else self.spread.reach(key)
 
 
 class RandomExchange(ChoosingExchange):

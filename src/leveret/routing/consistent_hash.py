@@ -22,6 +22,7 @@ from xxhash import xxh3_64_intdigest
 from leveret.delivery.selector import MessageFields, seconds_of
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
+from leveret.routing.bounds import LOT_STEPS, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
 
@@ -79,14 +80,18 @@ class ConsistentHashExchange(Exchange):
             del self._weights[binding.destination]
         self._contenders = None
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
         if self._contenders is None:
             self._contenders = [contender(stop, max(weights)) for stop, weights in sorted(self._weights.items())]
+        work.spend(LOT_STEPS * len(self._contenders))
         return winner(self._contenders, self._hashed(key, headers))
 
-    def reach_with(self, taking: Sequence[Binding], key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach_with(
+        self, taking: Sequence[Binding], key: str, headers: Mapping[str, object], work: RoutingWork
+    ) -> Iterable[Destination]:
         weights = [(stop, weight) for stop, bound in self._weights.items() for weight in bound]
         weights += [(binding.destination, weight_of(binding)) for binding in taking]
+        work.spend(LOT_STEPS * len(weights))
         return winner([contender(*one) for one in sorted(weights)], self._hashed(key, headers))
 
     def view_of_selected(self) -> Exchange:

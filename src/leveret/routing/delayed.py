@@ -11,6 +11,7 @@ from typing import Protocol
 
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
+from leveret.routing.bounds import Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
 
 DELAYED = "x-delayed-message"
@@ -42,8 +43,15 @@ class DelayedExchange(Exchange):
         self.looks_at_headers = self._inner.looks_at_headers
         self.looks_at_all_keys = self._inner.looks_at_all_keys
 
+    @property
+    def routes_as(self) -> str:
+        return self._inner.routes_as
+
     def accept(self, binding: Binding) -> None:
         self._inner.accept(binding)
+
+    def exceeds(self, binding: Binding, bounds: Bounds) -> str | None:
+        return self._inner.exceeds(binding, bounds)
 
     def link(self, binding: Binding) -> None:
         self._inner.link(binding)
@@ -51,11 +59,13 @@ class DelayedExchange(Exchange):
     def unlink(self, binding: Binding) -> None:
         self._inner.unlink(binding)
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
-        return self._inner.reach(key, headers)
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
+        return self._inner.reach(key, headers, work)
 
-    def reach_with(self, taking: Sequence[Binding], key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
-        return self._inner.reach_with(taking, key, headers)
+    def reach_with(
+        self, taking: Sequence[Binding], key: str, headers: Mapping[str, object], work: RoutingWork
+    ) -> Iterable[Destination]:
+        return self._inner.reach_with(taking, key, headers, work)
 
     def view_of_selected(self) -> Exchange:
         return self._inner.view_of_selected()

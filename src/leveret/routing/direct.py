@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from leveret.errors import AccessRefused, PreconditionFailed
 from leveret.routing.bindings import Binding, Destination, DestinationCounts
+from leveret.routing.bounds import RoutingWork
 from leveret.routing.exchange import Exchange
 
 IMPLICIT_BINDINGS = "x-implicit-bindings"
@@ -34,7 +35,7 @@ class DirectExchange(Exchange):
         if not bound:
             del self._by_key[binding.key]
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
         # look up without inserting: an unbound key must not leave an empty entry behind for every publish
         bound = self._by_key.get(key, ())
         if self._implicit:
@@ -59,5 +60,5 @@ class DefaultExchange(Exchange):
     def unlink(self, binding: Binding) -> None:
         """Never reached: nothing was bound."""
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
         return (Destination("queue", key),)

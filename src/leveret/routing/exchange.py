@@ -17,6 +17,7 @@ from typing import ClassVar
 from leveret.delivery.selector import selector_of
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
+from leveret.routing.bounds import Bounds, RoutingWork
 from leveret.routing.selected import SelectedBindings
 
 ALTERNATE_EXCHANGE = "alternate-exchange"
@@ -57,6 +58,16 @@ class Exchange(ABC):
         self._looks_anyway = self.looks_at_headers
         self._selected: SelectedBindings | None = None
 
+    @property
+    def routes_as(self) -> str:
+        """The exchange type whose rules decide where messages go."""
+        return self.kind
+
+    @property
+    def names_queues(self) -> bool:
+        """Whether it reaches queues by their names, without a binding."""
+        return self.alternate == "" or bool(self.arguments.get("x-implicit-bindings"))
+
     # ---- what the house calls
 
     def validate_binding(self, binding: Binding) -> None:
@@ -85,11 +96,18 @@ class Exchange(ABC):
             self._selected = None
             self.looks_at_headers = self._looks_anyway
 
-    def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
-        """Where the message goes. May repeat a destination; is read at once, before any further bind or unbind."""
+    def destinations(
+        self, key: str, headers: Mapping[str, object], work: RoutingWork | None = None
+    ) -> Iterable[Destination]:
+        """Where the message goes. May repeat a destination; is read at once, before any further bind or unbind.
+
+        RoutingRefused if that takes more steps than ``work`` has left.
+        """
+        if work is None:
+            work = RoutingWork()
         if self._selected is None:
-            return self.reach(key, headers)
-        return self.reach_with(self._selected.taking(key, headers), key, headers)
+            return self.reach(key, headers, work)
+        return self.reach_with(self._selected.taking(key, headers, work), key, headers, work)
 
     # ---- what a type says
 
@@ -107,16 +125,25 @@ class Exchange(ABC):
     def unlink(self, binding: Binding) -> None:
         """Take a binding out of the view."""
 
-    @abstractmethod
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
-        """Where the bindings of the view lead the message."""
+    def exceeds(self, binding: Binding, bounds: Bounds) -> str | None:
+        """Why a new binding is refused that this type could use; a binding from before the bound stays."""
+        return None
 
-    def reach_with(self, taking: Sequence[Binding], key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    @abstractmethod
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
+        """Where the bindings of the view lead the message.
+
+        A type that looks at more than it returns spends steps of ``work`` for it, before or while it looks.
+        """
+
+    def reach_with(
+        self, taking: Sequence[Binding], key: str, headers: Mapping[str, object], work: RoutingWork
+    ) -> Iterable[Destination]:
         """The same with further bindings, which take the message by key and selector.
 
         A type that chooses among its bindings lets these take part in the choice.
         """
-        return [*self.reach(key, headers), *(binding.destination for binding in taking)]
+        return [*self.reach(key, headers, work), *(binding.destination for binding in taking)]
 
     def view_of_selected(self) -> Exchange:
         """An exchange without bindings that matches as this one does; holds the bindings with selectors."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from leveret.routing.bindings import Binding, Destination, DestinationCounts
+from leveret.routing.bounds import RoutingWork
 from leveret.routing.exchange import Exchange
 
 
@@ -23,5 +24,5 @@ class FanoutExchange(Exchange):
     def unlink(self, binding: Binding) -> None:
         self._bound.lose(binding.destination)
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
         return self._bound

@@ -15,11 +15,23 @@ from typing import NamedTuple
 from leveret.delivery.selector import X_SELECTOR
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
+from leveret.routing.bounds import FREE_HEADERS, HEADER_STEPS, RULE_STEPS, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.field_values import matchable
 
 X_MATCH = "x-match"
 X_MATCH_VALUES = ("all", "any", "all-with-x", "any-with-x")
+
+
+class MatchableValues(dict[str, Hashable]):
+    """The headers of one message as they are compared, each converted when first asked for."""
+
+    def __init__(self, headers: Mapping[str, object]) -> None:
+        self._headers = headers
+
+    def __missing__(self, name: str) -> Hashable:
+        value = self[name] = matchable(self._headers[name])
+        return value
 
 
 class HeaderRule(NamedTuple):
@@ -28,9 +40,9 @@ class HeaderRule(NamedTuple):
     needs_all: bool
     wanted: tuple[tuple[str, Hashable], ...]
 
-    def takes(self, headers: Mapping[str, object]) -> bool:
+    def takes(self, headers: Mapping[str, object], values: MatchableValues) -> bool:
         for name, value in self.wanted:
-            met = name in headers and (value is None or matchable(headers[name]) == value)
+            met = name in headers and (value is None or values[name] == value)
             if met != self.needs_all:
                 return met  # 'any' is decided by the first that is met, 'all' by the first that is not
         return self.needs_all
@@ -52,6 +64,17 @@ def header_rule(arguments: Mapping[str, object]) -> HeaderRule:
     return HeaderRule(how.startswith("all"), wanted)
 
 
+def steps_of(arguments: Mapping[str, object]) -> int:
+    """What comparing a message with these arguments costs at most."""
+    return RULE_STEPS + HEADER_STEPS * max(_leaves(arguments) - FREE_HEADERS, 0)
+
+
+def _leaves(value: object) -> int:
+    if isinstance(value, Mapping):
+        return sum(map(_leaves, value.values()))
+    return sum(map(_leaves, value)) if isinstance(value, (list, tuple)) else 1
+
+
 class HeadersExchange(Exchange):
     """Every binding is asked in turn; the key of the message plays no part."""
 
@@ -61,15 +84,20 @@ class HeadersExchange(Exchange):
 
     def prepare(self) -> None:
         self._rules: dict[Binding, HeaderRule] = {}
+        self._steps = 0  # of comparing a message with all of them
 
     def accept(self, binding: Binding) -> None:
         header_rule(binding.arguments)
 
     def link(self, binding: Binding) -> None:
         self._rules[binding] = header_rule(binding.arguments)
+        self._steps += steps_of(binding.arguments)
 
     def unlink(self, binding: Binding) -> None:
         del self._rules[binding]
+        self._steps -= steps_of(binding.arguments)
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
-        return [binding.destination for binding, rule in self._rules.items() if rule.takes(headers)]
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
+        work.spend(self._steps)
+        values = MatchableValues(headers)
+        return [binding.destination for binding, rule in self._rules.items() if rule.takes(headers, values)]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from leveret.routing.bindings import Destination
+from leveret.routing.bounds import EXCHANGE_STEPS, RoutingRefused, RoutingWork
 from leveret.routing.exchange import Exchange
 
 
@@ -28,27 +29,35 @@ def route(
     headers: Mapping[str, object],
     find_exchange: Callable[[str], Exchange | None],
     has_queue: Callable[[str], bool] | None = None,
+    work: RoutingWork | None = None,
 ) -> Routed:
     """The names of the queues a message reaches, each once. ``keys`` is the routing key and those of CC and BCC.
 
     With ``has_queue`` a queue that does not exist counts as not matched. Only implicit bindings can name such a queue;
-    asking lets a message to a missing queue go to the alternate exchange.
+    asking lets a message to a missing queue go to the alternate exchange. RoutingRefused if ``work`` has fewer steps
+    left than the walk takes.
     """
+    if work is None:
+        work = RoutingWork()
     queues: dict[str, None] = {}
     seen = {exchange.name}
     to_visit = [exchange]
     by_key_only = True
-    for current in to_visit:  # grows while we walk
-        if current.looks_at_headers:
-            by_key_only = False
-        for kind, name in _next_stops(current, keys, headers, has_queue):
-            if kind == "queue":
-                queues[name] = None
-            elif name not in seen:
-                seen.add(name)
-                found = find_exchange(name)
-                if found is not None:
-                    to_visit.append(found)
+    try:
+        for current in to_visit:  # grows while we walk
+            if current.looks_at_headers:
+                by_key_only = False
+            for kind, name in _next_stops(current, keys, headers, has_queue, work):
+                if kind == "queue":
+                    queues[name] = None
+                elif name not in seen:
+                    seen.add(name)
+                    found = find_exchange(name)
+                    if found is not None:
+                        to_visit.append(found)
+    except RoutingRefused as refusal:
+        work.refused += 1
+        raise RoutingRefused(f"cannot route a message of exchange '{exchange.name}': {refusal.text}") from None
     return Routed(list(queues), by_key_only)
 
 
@@ -57,11 +66,13 @@ def _next_stops(
     keys: Sequence[str],
     headers: Mapping[str, object],
     has_queue: Callable[[str], bool] | None,
+    work: RoutingWork,
 ) -> list[Destination]:
     """What the exchange itself matches for all keys together, else its alternate."""
     matched: list[Destination] = []
     for key in keys if exchange.looks_at_all_keys else keys[:1]:
-        matched += exchange.destinations(key, headers)
+        matched += exchange.destinations(key, headers, work)
+        work.spend(EXCHANGE_STEPS + len(matched))
     if has_queue is not None:
         matched = [stop for stop in matched if stop.kind == "exchange" or has_queue(stop.name)]
     if not matched and exchange.alternate is not None:

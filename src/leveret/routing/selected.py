@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.delivery.selector import Selector
 from leveret.routing.bindings import Binding, Destination
+from leveret.routing.bounds import RoutingWork
 
 if TYPE_CHECKING:
     from leveret.routing.exchange import Exchange
@@ -50,7 +51,14 @@ class SelectedBindings:
         del self._behind[seen.destination]
         self._view.unlink(seen)
 
-    def taking(self, key: str, headers: Mapping[str, object]) -> list[Binding]:
+    def taking(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> list[Binding]:
         """The bindings that take the message, by key and by selector."""
-        reached = (self._behind.get(stop) for stop in self._view.reach(key, headers))
-        return [found.binding for found in reached if found is not None and found.selector.matches(headers)]
+        taken: list[Binding] = []
+        for stop in self._view.reach(key, headers, work):
+            found = self._behind.get(stop)
+            if found is not None:
+                matches, steps = found.selector.asked(headers)
+                work.spend(steps)
+                if matches:
+                    taken.append(found.binding)
+        return taken

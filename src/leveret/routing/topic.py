@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from leveret.routing.bindings import Binding, Destination
+from leveret.routing.bounds import Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
-from leveret.routing.topic_trie import TopicTrie
+from leveret.routing.topic_trie import ANY_WORDS, TopicTrie, pattern_words
 
 
 class TopicExchange(Exchange):
@@ -17,11 +18,17 @@ class TopicExchange(Exchange):
     def prepare(self) -> None:
         self._patterns = TopicTrie()
 
+    def exceeds(self, binding: Binding, bounds: Bounds) -> str | None:
+        hashes = pattern_words(binding.key).count(ANY_WORDS)
+        if hashes <= bounds.pattern_hashes:
+            return None
+        return f"its pattern has {hashes} times '#', expected at most {bounds.pattern_hashes}: use '*' for single words"
+
     def link(self, binding: Binding) -> None:
         self._patterns.add(binding.key, binding.destination)
 
     def unlink(self, binding: Binding) -> None:
         self._patterns.remove(binding.key, binding.destination)
 
-    def reach(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
-        return self._patterns.matches(key)
+    def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
+        return self._patterns.matches(key, work)

@@ -11,7 +11,8 @@ Rules of the file:
 Matching walks the key word by word and holds the set of nodes reachable so far, as an automaton would. A node below a
 ``#`` edge stays in the set while words pass; entering a node also enters its ``#`` child, which may take no word.
 Each node is in the set at most once, so a key of w words costs at most w times the nodes of the trie, whatever the
-patterns (``#.a.#.a.#.a.#`` against 128 times ``a`` included), and nothing recurses.
+patterns (``#.a.#.a.#.a.#`` against 128 times ``a`` included), and nothing recurses. Thousands of long patterns below a
+``#`` still add up to millions of visits for one key; they are counted as steps of ``RoutingWork``, which bounds them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from leveret.routing.bindings import Destination, DestinationCounts
+from leveret.routing.bounds import NODE_STEPS, RoutingWork
 
+MANY_NODES = 100
 ONE_WORD, ANY_WORDS = "*", "#"
 
 
@@ -94,12 +97,20 @@ class TopicTrie:
             parent.cut(word)
             node = parent
 
-    def matches(self, key: str) -> Iterable[Destination]:
-        """The destinations of every pattern that takes the key; one may come twice, by two patterns."""
+    def matches(self, key: str, work: RoutingWork) -> Iterable[Destination]:
+        """The destinations of every pattern that takes the key; one may come twice, by two patterns.
+
+        RoutingRefused if ``work`` has fewer steps left than that takes.
+        """
         nodes: dict[_Node, None] = {self._root: None}
+        visited = 0  # nodes that no steps were spent for
         if self._root.any_words is not None:
             nodes[self._root.any_words] = None
         for word in key.split(".") if key else ():
+            visited += len(nodes)
+            if visited > MANY_NODES:  # a call for each word would cost more than the few nodes that are usual
+                work.spend(NODE_STEPS * visited)
+                visited = 0
             nodes = _step(nodes, word)
             if not nodes:
                 return ()

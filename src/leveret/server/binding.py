@@ -1,9 +1,4 @@
-"""Taking ports: the listening sockets of one kind of peer, and what is said when a port cannot be had.
-
-A listener with TLS gets a new context while it listens: its sockets are served a second time, under a second
-descriptor each, before the first servers close. So nobody who knocks meanwhile is turned away, and whoever is
-connected, or shaking hands, stays with the context it met.
-"""
+"""Taking ports: the listening sockets of one kind of peer, and the errors for a port that cannot be taken."""
 
 from __future__ import annotations
 
@@ -12,9 +7,11 @@ import errno
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any
 
 from leveret.errors import ConfigError
+from leveret.server.acceptor import Acceptor, Admit
+from leveret.server.admission import Admission
+from leveret.server.trusted_proxies import TrustedProxies
 
 BACKLOG = 1024
 
@@ -22,64 +19,68 @@ BACKLOG = 1024
 class Ports:
     """``admit`` makes the protocol object of each new peer."""
 
-    def __init__(self, admit: Callable[[], asyncio.BaseProtocol], handshake_timeout: Callable[[], float]) -> None:
+    def __init__(self, admit: Admit, handshake_timeout: Callable[[], float], admission: Admission) -> None:
         self._admit = admit
-        self._handshake_timeout = handshake_timeout  # seconds for TLS, asked for with each new context
+        self._handshake_timeout = handshake_timeout  # seconds for a PROXY header and TLS
+        self._admission = admission
         self._plain: list[asyncio.Server] = []
-        self._sealed: list[asyncio.Server] = []  # those with TLS
-        self._is_over = False
+        self._acceptors: list[Acceptor] = []  # those with TLS, and those that expect a PROXY header
 
-    async def listen(self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None) -> int:
-        """Bind every host at one port; the port, which is a picked one if 0 was asked for."""
+    async def listen(
+        self,
+        hosts: tuple[str, ...],
+        port: int,
+        flag: str,
+        context: ssl.SSLContext | None,
+        proxies: TrustedProxies | None = None,
+    ) -> int:
+        """Bind every host at one port; the port, which is a picked one if 0 was asked for. With ``proxies``, these
+        connect, and send a PROXY header first."""
         for host in hosts:
             try:
-                server = await self._serve(context, host=host or None, port=port, reuse_address=reuse_address())
+                sockets = await bound(host, port)
+                if context is None and proxies is None:
+                    await self._serve(sockets)
+                else:
+                    self._acceptors.append(
+                        Acceptor(sockets, self._admit, self._handshake_timeout, self._admission, context, proxies)
+                    )
             except OSError as problem:
                 raise unusable(host, port, flag, problem) from problem
-            (self._plain if context is None else self._sealed).append(server)
-            port = port or server.sockets[0].getsockname()[1]
+            port = port or int(sockets[0].getsockname()[1])
         return port
 
+    async def _serve(self, sockets: list[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        for door in sockets:
+            self._plain.append(await loop.create_server(self._admit, sock=door, backlog=BACKLOG))
+
     async def renew(self, context: ssl.SSLContext) -> None:
-        """Receive new peers with ``context``."""
-        made: list[asyncio.Server] = []
-        try:
-            for door in [door for server in self._sealed for door in server.sockets]:
-                again = socket.fromfd(door.fileno(), door.family, door.type)
-                try:
-                    made.append(await self._serve(context, sock=again))
-                except BaseException:
-                    again.close()
-                    raise
-        except BaseException:
-            _close(made)
-            raise
-        _close(self._sealed)
-        self._sealed = made
-        if self._is_over:  # closed meanwhile
-            _close(made)
+        """Receive new peers with ``context``; connections that are open, or in their handshake, stay as they are."""
+        for acceptor in self._acceptors:
+            acceptor.context = acceptor.context and context
 
     def close(self) -> None:
-        self._is_over = True
-        _close(self._plain + self._sealed)
-
-    async def _serve(self, context: ssl.SSLContext | None, **where: Any) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(
-            self._admit,
-            ssl=context,
-            ssl_handshake_timeout=self._handshake_timeout() if context else None,
-            backlog=BACKLOG,
-            **where,
-        )
+        for server in self._plain:
+            server.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
 
 
-def _close(servers: list[asyncio.Server]) -> None:
-    for server in servers:
-        server.close()
-
-
-def reuse_address() -> bool | None:
-    return True if hasattr(socket, "SO_REUSEADDR") and not hasattr(socket, "SO_EXCLUSIVEADDRUSE") else None
+async def bound(host: str, port: int) -> list[socket.socket]:
+    """Listening sockets, one for each address that ``host`` resolves to."""
+    found = await asyncio.get_running_loop().getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+            sockets.append(socket.create_server(address, family=family, backlog=BACKLOG))
+    except BaseException:
+        for door in sockets:
+            door.close()
+        raise
+    return sockets
 
 
 def unusable(host: str, port: int, flag: str, problem: OSError) -> ConfigError:

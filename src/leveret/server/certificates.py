@@ -19,7 +19,7 @@ from typing import TypeVar
 from leveret.broker.timers import Timer, Timers
 from leveret.errors import ConfigError
 from leveret.logs import get_log
-from leveret.server.tls import server_context
+from leveret.server.tls import TlsFiles, server_context
 
 T = TypeVar("T")
 INTERVAL = 60.0  # seconds between two looks at the files
@@ -30,9 +30,9 @@ log = get_log("tls")
 
 
 class Certificates:
-    """The files of one node: certificate, key, authorities of clients. ``seal`` each door, then ``watch``."""
+    """The files of one node. ``seal`` each door, then ``watch``."""
 
-    def __init__(self, files: tuple[Path, Path | None, Path | None], timers: Timers) -> None:
+    def __init__(self, files: TlsFiles, timers: Timers) -> None:
         self._files = files
         self._timers = timers
         self._doors: list[tuple[Renew, bool]] = []
@@ -52,8 +52,7 @@ class Certificates:
 
     def _contexts(self) -> list[ssl.SSLContext]:
         self._seen = self._look_at_files()  # before they are read: a later change is then seen later
-        certificate, key, authorities = self._files
-        return [server_context(certificate, key, authorities if asks else None) for _, asks in self._doors]
+        return [server_context(self._files, asks_clients=asks) for _, asks in self._doors]
 
     def watch(self) -> None:
         self._timer = self._timers.at(self._timers.clock.now() + INTERVAL, self._due)
@@ -93,9 +92,9 @@ class Certificates:
             for (renew, _), context in zip(self._doors, contexts, strict=True):
                 await renew(context)
         except (ConfigError, OSError) as problem:
-            log.error("certificate not renewed, the old one stays", certificate=self._files[0], reason=problem)
+            log.error("certificate not renewed, the old one stays", certificate=self._files.certificate, reason=problem)
             return False
-        log.info("certificate renewed", certificate=self._files[0])
+        log.info("certificate renewed", certificate=self._files.certificate)
         return True
 
     def _look_at_files(self) -> Seen:

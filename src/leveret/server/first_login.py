@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from leveret.auth.loopback import is_loopback
-from leveret.auth.passwords import hash_password
+from leveret.auth.passwords import hash_password, verify_password
+from leveret.auth.users import Users
 from leveret.config import Settings
 
 ADMINISTRATOR = "admin"
+WELL_KNOWN = "guest"  # name and password of the default user, known to every attacker
 LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # none that looks like another
 LENGTH = 24
 
@@ -42,3 +44,13 @@ def made_up(settings: Settings) -> tuple[FirstLogin, str | None]:
         return FirstLogin(name, None), None
     password = "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
     return FirstLogin(name, hash_password(password)), password
+
+
+def has_well_known_login(users: Users) -> bool:
+    """Whether ``guest`` still has the password ``guest``. Blocks for tens of milliseconds."""
+    user = users.get(WELL_KNOWN)
+    if user is None:
+        return False
+    if user.password_hash is None:
+        return user.pending_password == WELL_KNOWN
+    return verify_password(user.password_hash, WELL_KNOWN)

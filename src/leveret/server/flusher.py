@@ -19,7 +19,7 @@ from leveret.logs import get_log
 from leveret.server.requests import Requests
 from leveret.server.worker import Worker
 from leveret.store.batch import Batch
-from leveret.store.disk import is_full
+from leveret.store.disk import NO_FILES_REASON, is_shortage, lacks_files
 from leveret.store.store import Store
 from leveret.store.writer import Writer
 
@@ -27,6 +27,7 @@ LAZY = 0.1  # seconds that settles alone may wait for company
 LOOK_EVERY = 0.25  # seconds between looks at the free space, and for requests
 NO_ERA = 1 << 62
 DISK = "disk"
+FILES = "files"
 STORE = "store"
 
 
@@ -46,6 +47,7 @@ class Flusher:
         self._idle = asyncio.Event()
         self._watch: asyncio.TimerHandle | None = None
         self._is_looking = False
+        self._lacks_files = False  # the store could not open a file
         self._requests = Requests(store, self._reader.do)
         self._log = get_log("store")
 
@@ -120,9 +122,9 @@ class Flusher:
         except OSError as problem:
             self._void = max(self._void, batches[-1].era)
             try:
-                writer.abandon(cut=is_full(problem))
+                writer.abandon(cut=is_shortage(problem))
             except OSError as second:
-                problem = problem if is_full(second) else second
+                problem = problem if is_shortage(second) else second
             self._tell(lambda failed=problem: self._failed(failed))  # type: ignore[misc]
         else:
             self._tell(lambda: self._done(batches[-1]))
@@ -144,7 +146,11 @@ class Flusher:
 
     def _failed(self, problem: OSError) -> None:
         journal = self._store.journal
-        if is_full(problem):
+        if lacks_files(problem):
+            self._lacks_files = True
+            self._log.error("no file descriptors left, publishers wait until there are some", reason=str(problem))
+            self._broker.set_alarm(FILES, NO_FILES_REASON)
+        elif is_shortage(problem):
             self._log.error("disk full, publishers wait until there is room", path=self._store.path)
             self._broker.set_alarm(DISK, "disk full")
         journal.failed(problem)
@@ -159,23 +165,31 @@ class Flusher:
         self._watch = self._loop.call_later(LOOK_EVERY, self._look)
         if not self._is_looking:
             self._is_looking = True
-            self._reader.do(lambda: shutil.disk_usage(self._store.path), self._looked)
+            self._reader.do(self._measure, self._looked)
             self._requests.look()
+
+    def _measure(self) -> tuple[int, int, bool]:
+        """Bytes in all, bytes free, and whether there are file descriptors to spare."""
+        usage = shutil.disk_usage(self._store.path)
+        return usage.total, usage.free, self._store.spare.refill()
 
     def _looked(self, result: object) -> None:
         self._is_looking = False
         if not isinstance(result, tuple):
             return
-        total, _, free = result
+        total, free, has_files = result
         mark = self._disk_mark(total)
         journal = self._store.journal
         room = self._store.writer is not None and self._store.writer.reserve_size
-        if journal.held is not None and free > max(mark, journal.waits_for + 2 * room):
+        lacked_files, self._lacks_files = self._lacks_files, self._lacks_files and not has_files
+        if journal.held is not None and not self._lacks_files and free > max(mark, journal.waits_for + 2 * room):
             journal.space_returned()
         self._store.pages.try_again()
         if journal.failure is not None and STORE not in self._broker.alarms:
             self._broker.set_alarm(STORE, f"store read-only: {journal.failure}")
-        is_low = free < mark or journal.held is not None
+        if lacked_files and not self._lacks_files:
+            self._broker.set_alarm(FILES, None)
+        is_low = free < mark or (journal.held is not None and not self._lacks_files)
         if is_low and DISK not in self._broker.alarms:
             self._broker.set_alarm(DISK, "disk mark passed", free=free, mark=mark)
         elif not is_low and DISK in self._broker.alarms:

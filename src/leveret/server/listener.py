@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from dataclasses import replace
 
+from leveret.auth.mechanisms import Credentials
+from leveret.auth.users import User
 from leveret.broker.broker import Broker
-from leveret.logs import get_log
+from leveret.logs import Occasionally, get_log
+from leveret.server.admission import Admission
 from leveret.server.binding import Ports
 from leveret.server.logins import Logins
 from leveret.server.pulse import Pulse
 from leveret.server.stomp_doorman import StompDoorman
 from leveret.server.transport import Doorman
+from leveret.server.trusted_proxies import TrustedProxies
 from leveret.session.connection import Connection
 from leveret.session.limits import Limits
 
-SPARE_FILES = 64  # descriptors that connections may not use up: files, the loop, a way in for the operator
+Proxies = TrustedProxies | None
+BETWEEN_REFUSALS = 5.0  # seconds between two log lines about refused connections, however many there are
 
 
 class Listener:
@@ -30,26 +36,31 @@ class Listener:
         pulse: Pulse,
         limits: Limits,
         max_connections: int | None,
+        admission: Admission,
     ) -> None:
         self.loop = loop
         self.limits = limits
         self._broker = broker
         self._logins = logins
         self._pulse = pulse
-        self._most = _most_connections(max_connections)
-        self._ports = Ports(lambda: Doorman(self), lambda: pulse.handshake_timeout)
-        self._stomp_ports = Ports(lambda: StompDoorman(self), lambda: pulse.handshake_timeout)
+        self.admission = admission
+        self._most = max_connections
+        self._refusal_line = Occasionally(BETWEEN_REFUSALS)
+        self._ports = Ports(lambda: Doorman(self), lambda: pulse.handshake_timeout, admission)
+        self._stomp_ports = Ports(lambda: StompDoorman(self), lambda: pulse.handshake_timeout, admission)
         self._log = get_log("listener")
         self._gone = asyncio.Event()
 
-    async def listen(self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None) -> int:
+    async def listen(
+        self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None, proxies: Proxies = None
+    ) -> int:
         """Bind every host at one port; the port, which is a picked one if 0 was asked for."""
-        return await self._ports.listen(hosts, port, flag, context)
+        return await self._ports.listen(hosts, port, flag, context, proxies)
 
     async def listen_for_stomp(
-        self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None
+        self, hosts: tuple[str, ...], port: int, flag: str, context: ssl.SSLContext | None, proxies: Proxies = None
     ) -> int:
-        return await self._stomp_ports.listen(hosts, port, flag, context)
+        return await self._stomp_ports.listen(hosts, port, flag, context, proxies)
 
     # ---- what may change while it listens
 
@@ -57,7 +68,7 @@ class Listener:
         """From the next peer on; those who are here stay, with what they were promised."""
         unfinished = most_unfinished(max_message_bytes)
         self.limits = replace(self.limits, max_message_bytes=max_message_bytes, max_partial_bytes=unfinished)
-        self._most = _most_connections(max_connections)
+        self._most = max_connections
 
     async def renew(self, context: ssl.SSLContext) -> None:
         """Receive new peers with ``context``; who is connected or shaking hands stays as it is."""
@@ -70,14 +81,29 @@ class Listener:
     # ---- the doormen call
 
     def admit(self, doorman: Doorman, name: str) -> Connection:
-        session = doorman.open_session(self._broker, self._logins.login, self.limits, name)
-        if len(self._pulse.doormen) >= self._most:
-            self._log.warning("connection refused: too many", connection=name, most=self._most)
+        def login(credentials: Credentials, done: Callable[[User | None], None]) -> None:
+            self._logins.login(credentials, doorman, done)
+
+        session = doorman.open_session(self._broker, login, self.limits, name)
+        if doorman.admitted is None or (self._most is not None and len(self._pulse.doormen) >= self._most):
+            self._log_refusal(name)
             doorman.abort()
             return session
         self._pulse.doormen.add(doorman)
         self._broker.registry.add(session)
         return session
+
+    def _log_refusal(self, name: str) -> None:
+        admission = self.admission
+        if self._refusal_line.is_due(self.loop.time()):
+            self._log.warning(
+                "connection refused: too many",
+                connection=name,
+                connections=len(self._pulse.doormen),
+                max_connections=self._most,
+                sockets=f"{admission.sockets} of {admission.most_sockets}",
+                unauthenticated=f"{admission.unauthenticated.taken} of {admission.places}",
+            )
 
     def dismiss(self, doorman: Doorman, error: Exception | None) -> None:
         self._pulse.doormen.discard(doorman)
@@ -111,16 +137,3 @@ class Listener:
 def most_unfinished(max_message_bytes: int) -> int:
     """Bytes of messages under way that one connection may have us keep."""
     return max(64 << 20, 2 * max_message_bytes)
-
-
-def _most_connections(wanted: int | None) -> int:
-    """Not more than there are file descriptors, so that running out of them harms nobody who is connected."""
-    most = wanted if wanted is not None else 1 << 20
-    try:
-        import resource
-    except ImportError:
-        return most
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if files == resource.RLIM_INFINITY:
-        return most
-    return max(1, min(most, files - SPARE_FILES))

@@ -1,80 +1,260 @@
 """Passwords are verified in a few worker threads: a verification costs tens of milliseconds that the loop must not pay.
 
-A login that was verified a moment ago is answered from a cache, at once. A wrong one is answered late, so that guessing
-is slow; an overload of logins is refused rather than queued without end.
+Theory of operation. A login that was verified a moment ago is answered from a cache, at once. Others wait in a line per
+source address (admission.py), and the lines are served in turn, so that one source cannot delay another by the number
+of its logins. Sources with failed logins in the last minute get every fourth turn while others wait. All lines together
+are no longer than what can be verified within the handshake timeout: beyond that the peer would be gone before its
+answer. When a login's turn comes, it is skipped if its peer has gone, and answered from the cache if the same login has
+been verified meanwhile: of a thousand clients that reconnect with one password, one is verified.
+
+A wrong login is answered at once, as RabbitMQ does it, until its source has failed repeatedly: from then on the answers
+come late, so that guessing is slow. A client that gets no answer at all is always closed late.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import sys
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Protocol
 
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import User
 from leveret.broker.broker import Broker
-from leveret.logs import get_log
+from leveret.logs import Occasionally, get_log
 
 WORKERS = 2
-MOST_WAITING = 5_000
+FIRST_GUESS = 0.1  # seconds for a verification, until one has been measured
+SHORTEST_LINE = 16
+FAILURES = 5  # in FAILING seconds: such a source is served after the others
+FAILING = 60.0
+MOST_FAILING = 10_000  # sources that are remembered
+TURN_OF_FAILING = 4
+BETWEEN_REFUSALS = 5.0  # seconds between two log lines about refused logins, however many there are
+NICENESS = 5  # of the workers, so that verifying passwords does not take the CPU from messages
+ESTABLISHED = 1  # of TCP's states
 
 Done = Callable[[User | None], None]
 
 
+class LoginPeer(Protocol):
+    """The connection that a login came by."""
+
+    @property
+    def source(self) -> str:
+        """What it counts under: see admission.source_of."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a refused login is answered; if not, the connection is closed without a word."""
+
+    def is_gone(self) -> bool:
+        """Whether it has been closed, by either side."""
+
+    def authenticated(self) -> None:
+        """Its login was right."""
+
+
+class Attempt(NamedTuple):
+    credentials: Credentials
+    peer: LoginPeer
+    source: str
+    done: Done
+
+
+class FailedSources:
+    """Sources with wrong logins, the one that failed last at the end."""
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()  # how many, and when the first was
+
+    def note(self, source: str, now: float) -> None:
+        number, since = self._failures.pop(source, (0, now))
+        if now - since > FAILING:
+            number, since = 0, now
+        self._failures[source] = (number + 1, since)
+        if len(self._failures) > MOST_FAILING:
+            self._failures.popitem(last=False)
+
+    def is_failing(self, source: str, now: float) -> bool:
+        """Whether it has failed repeatedly since its first failure, which was within the last minute."""
+        number, since = self._failures.get(source, (0, 0.0))
+        return number >= FAILURES and now - since <= FAILING
+
+
+class LoginLine:
+    """Logins that wait, in a line per source, served in turn."""
+
+    def __init__(self, failed: FailedSources) -> None:
+        self._failed = failed
+        self._lines: OrderedDict[str, deque[Attempt]] = OrderedDict()
+        self._number = 0
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return self._number
+
+    def join(self, attempt: Attempt, most: int) -> Attempt | None:
+        """If there are more than ``most`` now, the last one of the longest line is taken out and returned."""
+        line = self._lines.setdefault(attempt.source, deque())
+        line.append(attempt)
+        self._number += 1
+        if self._number <= most:
+            return None
+        self._number -= 1
+        source = max(self._lines, key=lambda source: len(self._lines[source]))
+        longest = line if len(line) == len(self._lines[source]) else self._lines[source]
+        refused = longest.pop()
+        if not longest:
+            del self._lines[refused.source]
+        return refused
+
+    def next(self, now: float) -> Attempt | None:
+        if not self._lines:
+            return None
+        self._turn += 1
+        source = next(iter(self._lines))
+        if self._turn % TURN_OF_FAILING:
+            source = next((each for each in self._lines if not self._failed.is_failing(each, now)), source)
+        line = self._lines.pop(source)
+        attempt = line.popleft()
+        if line:
+            self._lines[source] = line  # behind the others
+        self._number -= 1
+        return attempt
+
+
 class Logins:
-    def __init__(self, loop: asyncio.AbstractEventLoop, broker: Broker, failure_delay: float) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, broker: Broker, failure_delay: float, handshake_timeout: float
+    ) -> None:
         self._loop = loop
         self._broker = broker
         self.failure_delay = failure_delay
+        self.handshake_timeout = handshake_timeout
         self._pool: ThreadPoolExecutor | None = None
-        self._waiting = 0
+        self._running = 0
+        self._seconds = FIRST_GUESS  # that a verification takes
+        self._failed = FailedSources()
+        self._line = LoginLine(self._failed)
+        self._refusal_line = Occasionally(BETWEEN_REFUSALS)
         self._log = get_log("logins")
 
-    def login(self, credentials: Credentials, done: Done) -> None:
-        """Verify; ``done`` is called on the loop, at once or later."""
-        users, now = self._broker.users, self._broker.clock.now()
-        if credentials.password is None:  # a client certificate vouches for the name
-            self._answer(users.get(credentials.name), credentials.name, done)
-            return
-        cached = users.cached(credentials.name, credentials.password, now)
-        if cached is not None:
-            done(cached)
-            return
-        if self._waiting >= MOST_WAITING:
-            self._log.warning("too many logins at once, one refused", waiting=self._waiting)
-            self._answer(None, credentials.name, done)
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="leveret-login")
-        self._waiting += 1
-        future = self._pool.submit(users.authenticate, credentials.name, credentials.password, now)
-        future.add_done_callback(lambda result: self._verified(result, credentials.name, done))
+    @property
+    def waiting(self) -> int:
+        return len(self._line)
 
-    def _verified(self, future: Future[User | None], name: str, done: Done) -> None:
+    def login(self, credentials: Credentials, peer: LoginPeer, done: Done) -> None:
+        """Verify; ``done`` is called on the loop, at once or later."""
+        attempt = Attempt(credentials, peer, peer.source, done)
+        if credentials.password is None:  # a client certificate vouches for the name
+            self._answer(self._broker.users.get(credentials.name), attempt)
+            return
+        if self._is_known(attempt):
+            return
+        most = max(SHORTEST_LINE, int(WORKERS * self.handshake_timeout / self._seconds))
+        refused = self._line.join(attempt, most)
+        if refused is not None:
+            if self._refusal_line.is_due(self._loop.time()):
+                self._log.warning("too many logins at once: refused", waiting=most, source=refused.source)
+            self._refuse(refused, late=True)
+        self._serve()
+
+    def _is_known(self, attempt: Attempt) -> bool:
+        """Answer from the cache, if it is there."""
+        credentials = attempt.credentials
+        assert credentials.password is not None
+        cached = self._broker.users.cached(credentials.name, credentials.password, self._broker.clock.now())
+        if cached is not None:
+            self._accept(cached, attempt)
+        return cached is not None
+
+    def _serve(self) -> None:
+        """Give the workers what is next in line, as long as they have nothing to do."""
+        while self._running < WORKERS:
+            attempt = self._line.next(self._loop.time())
+            if attempt is None:
+                return
+            if attempt.peer.is_gone():
+                attempt.done(None)
+            elif not self._is_known(attempt):
+                self._verify(attempt)
+
+    def _verify(self, attempt: Attempt) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="leveret-login", initializer=_yield_to_others)
+        self._running += 1
+        begun, (name, password) = self._loop.time(), (attempt.credentials.name, attempt.credentials.password)
+        assert password is not None
+        future = self._pool.submit(self._broker.users.authenticate, name, password, self._broker.clock.now())
+        future.add_done_callback(lambda result: self._verified(result, attempt, begun))
+
+    def _verified(self, future: Future[User | None], attempt: Attempt, begun: float) -> None:
         """In the worker's thread."""
         if future.cancelled() or self._loop.is_closed():
             return
         error = future.exception()
         user = None if error is not None else future.result()
         if error is not None:
-            self._log.error("login failed by a bug", user=name, error=repr(error))
-        self._loop.call_soon_threadsafe(self._back_on_loop, user, name, done)
+            self._log.error("internal error during login", user=attempt.credentials.name, error=repr(error))
+        self._loop.call_soon_threadsafe(self._back_on_loop, user, attempt, begun)
 
-    def _back_on_loop(self, user: User | None, name: str, done: Done) -> None:
-        self._waiting -= 1
-        if user is not None:
+    def _back_on_loop(self, user: User | None, attempt: Attempt, begun: float) -> None:
+        self._running -= 1
+        self._seconds += (self._loop.time() - begun - self._seconds) / 8
+        if user is None:
+            self._failed.note(attempt.source, self._loop.time())
+        else:
             self._broker.users.note_login(user)
             self._broker.wake()
-        self._answer(user, name, done)
+            current = self._broker.users.get(user.name)  # changed or deleted while the answer was on its way
+            user = current if current is not None and current.secret is user.secret else None
+        self._answer(user, attempt)
+        self._serve()
 
-    def _answer(self, user: User | None, name: str, done: Done) -> None:
+    def _answer(self, user: User | None, attempt: Attempt) -> None:
         if user is not None:
-            done(user)
+            self._accept(user, attempt)
         else:
-            self._log.warning("login refused", user=name)
-            self._loop.call_later(self.failure_delay, done, None)
+            self._refuse(attempt, late=self._failed.is_failing(attempt.source, self._loop.time()))
+
+    def _refuse(self, attempt: Attempt, late: bool) -> None:
+        self._log.warning("login refused", user=attempt.credentials.name, source=attempt.source)
+        if late or not attempt.peer.is_told:
+            self._loop.call_later(self.failure_delay, attempt.done, None)
+        else:
+            attempt.done(None)
+
+    def _accept(self, user: User, attempt: Attempt) -> None:
+        attempt.peer.authenticated()
+        attempt.done(user)
 
     def stop(self) -> None:
         """No thread of ours is left; waits for the verifications that run, tens of milliseconds."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _yield_to_others() -> None:
+    """In a worker's thread. Linux alone has priorities of threads."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+def is_gone(transport: asyncio.BaseTransport) -> bool:
+    """Whether the connection was closed, also while reading from it is paused, when no event reports it."""
+    if transport.is_closing():
+        return True
+    plain = transport.get_extra_info("socket")
+    if plain is None or not hasattr(socket, "TCP_INFO"):
+        return False
+    try:
+        state: int = plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    except OSError:
+        return True
+    return state != ESTABLISHED

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from leveret.logs import get_log
+from leveret.machine import give_back_memory, resident_memory
 from leveret.wire.constants import HEARTBEAT_FRAME
 from leveret.wire.grammar import Step
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from leveret.server.transport import Doorman
 
 INTERVAL = 0.5  # seconds: half of the shortest heartbeat there is
+TRIM_EVERY = 2.0  # seconds between the end of one trim and the next
+TRIM_SHARE = 50  # as many times longer than a trim took: at most 2 % of the time
+NOT_NOW = float("inf")
 
 
 class Pulse:
@@ -24,6 +28,7 @@ class Pulse:
         self._log = get_log("pulse")
         self._timer: asyncio.TimerHandle | None = None
         self.doormen: set[Doorman] = set()
+        self._next_trim = 0.0
 
     def start(self) -> None:
         self._timer = self._loop.call_later(INTERVAL, self._beat)
@@ -40,10 +45,20 @@ class Pulse:
             elif self._loop.time() - doorman.opened_at > self.handshake_timeout and not doorman.session.is_over:
                 self._log.info("handshake took too long", connection=doorman.session.name)
                 doorman.abort()
-        if self._broker.memory.raised:
-            self._broker.check_memory()
-            if self._broker.outgoing:
-                self._broker.wake()
+            doorman.session.outbox.look_again()
+        self._broker.look_at_memory(resident_memory())
+        if self._broker.memory.wants_trim and self._loop.time() >= self._next_trim:
+            self._next_trim = NOT_NOW
+            self._loop.run_in_executor(None, self._trim)
+        if self._broker.outgoing:
+            self._broker.wake()
+
+    def _trim(self) -> None:
+        """In a worker: it may take long."""
+        begun = self._loop.time()
+        give_back_memory()
+        ended = self._loop.time()
+        self._next_trim = ended + max(TRIM_EVERY, TRIM_SHARE * (ended - begun))
 
     def _check_heartbeat(self, doorman: Doorman) -> None:
         session = doorman.session

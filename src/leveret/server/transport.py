@@ -7,6 +7,8 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from leveret.server.admission import ADMITTED, Admitted
+from leveret.server.logins import is_gone
 from leveret.session.connection import Connection, Login
 from leveret.wire.grammar import Step
 
@@ -25,6 +27,7 @@ class Doorman(asyncio.Protocol):
         "_listener",
         "_reaper",
         "_transport",
+        "admitted",
         "certificate",
         "host",
         "opened_at",
@@ -41,6 +44,7 @@ class Doorman(asyncio.Protocol):
         self._listener = listener
         self._reaper: asyncio.TimerHandle | None = None
         self.host = ""
+        self.admitted: Admitted | None = None
         self.certificate: dict[str, object] | None = None
         self.received = self.reads = self.sent = self.writes = 0
         self.silent = self.quiet = 0.0  # seconds without a byte in, without a byte out
@@ -53,6 +57,12 @@ class Doorman(asyncio.Protocol):
         transport.set_write_buffer_limits(high=self._listener.limits.write_high_mark)
         self.host, name = _names(transport)
         self.certificate = transport.get_extra_info("peercert") or None
+        if self.admitted is None:  # a WebSocket or a tunnel has been counted by what carries it
+            self.admitted = transport.get_extra_info(ADMITTED)
+        if self.admitted is None and self.host:  # without an address it was reset before it was accepted
+            self.admitted = self._listener.admission.enter(self.host, transport.abort)
+        elif self.admitted is not None:
+            self.admitted.close = transport.abort
         self.session: Connection = self._listener.admit(self, name)
 
     def open_session(self, broker: Broker, login: Login, limits: Limits, name: str) -> Connection:
@@ -76,6 +86,8 @@ class Doorman(asyncio.Protocol):
         if self._reaper is not None:
             self._reaper.cancel()
         self._listener.dismiss(self, error)
+        if self.admitted is not None:
+            self.admitted.leave()
         self.session.lost()
 
     # ---- the connection calls
@@ -118,6 +130,21 @@ class Doorman(asyncio.Protocol):
         """Whether the peer has logged in."""
         return self.session.step is Step.OPEN
 
+    @property
+    def source(self) -> str:
+        return "" if self.admitted is None else self.admitted.source
+
+    @property
+    def is_told(self) -> bool:
+        return self.session.is_told_of_refusals
+
+    def is_gone(self) -> bool:
+        return is_gone(self._transport)
+
+    def authenticated(self) -> None:
+        if self.admitted is not None:
+            self.admitted.authenticated()
+
     def close_after(self, seconds: float) -> None:
         self._reap(seconds, self.close)
 
@@ -135,7 +162,7 @@ def _names(transport: asyncio.Transport) -> tuple[str, str]:
     peer = transport.get_extra_info("peername")
     here = transport.get_extra_info("sockname")
     if not isinstance(peer, tuple) or not isinstance(here, tuple):
-        return "", "local socket"
+        return "", "unknown address"
     return str(peer[0]), f"{_shown(peer)} -> {_shown(here)}"
 
 

@@ -15,13 +15,15 @@ from leveret.message import Message
 from leveret.session import consuming, declaring, pooled, settling, transactions
 from leveret.session.content import PendingContent
 from leveret.session.guarded import GuardedSender
+from leveret.session.names import remove_line_breaks
 from leveret.session.publishing import give_back
 from leveret.session.routes import Route, Routes
+from leveret.session.settlement import Settlement
 from leveret.session.transactions import Transaction
 from leveret.wire.constants import END_BYTE, FRAME_OVERHEAD
 from leveret.wire.frames import ENVELOPE, method_frame
 from leveret.wire.grammar import ChannelStep
-from leveret.wire.methods import BasicNack, BasicPublish, ChannelFlow, ChannelFlowOk, Method
+from leveret.wire.methods import BasicCancel, BasicNack, BasicPublish, ChannelFlow, ChannelFlowOk, Method
 
 if TYPE_CHECKING:
     from leveret.session.connection import Connection
@@ -56,6 +58,7 @@ class Channel:
         "getters",
         "guarded",
         "header_start",
+        "held_cancels",
         "idle",
         "largest_whole",
         "last_queue",
@@ -92,6 +95,7 @@ class Channel:
         self.pending: PendingContent | None = None
         self.unacked = Unacked()
         self.consumers: dict[str, consuming.AmqpConsumer | pooled.PooledConsumer] = {}
+        self.held_cancels: list[str] | None = None  # consumer tags, while this channel deletes a queue
         self.getters: dict[str, Holder] = {}
         self.reply: consuming.ReplyConsumer | None = None
         self.prefetch = 0  # of consumers to come; 0 is unlimited
@@ -111,6 +115,7 @@ class Channel:
     def handle(self, method: Method) -> None:
         if method.id == BasicPublish.id:
             raise AssertionError("publishes are taken by the connection's loop")
+        remove_line_breaks(method)
         method = self.intercept(method)
         handler = HANDLERS.get(method.id)
         if handler is not None:
@@ -144,6 +149,15 @@ class Channel:
         else:
             self.deferred.append((broker.log.issued, method_frame(self.number, method)))
             broker.awaiting[self] = None
+
+    def notify_cancel(self, tag: str) -> None:
+        """The queue of this consumer was deleted: notify the client, if it supports that."""
+        if self.consumers.pop(tag, None) is None or not self.connection.wants("consumer_cancel_notify"):
+            return
+        if self.held_cancels is None:
+            self.send(BasicCancel(tag, nowait=True))
+        else:
+            self.held_cancels.append(tag)
 
     def send_verdicts(self, verdicts: list[Verdict]) -> None:
         for tag, multiple, ack in verdicts:
@@ -234,7 +248,10 @@ class Channel:
         self.forget_content()
         consumers, self.consumers = self.consumers, {}
         # Requeue before leaving: an auto-delete queue may die with its last consumer, its messages with it.
-        requeue(self.unacked.take_all())
+        portions = self.unacked.take_all()
+        if portions:
+            errands = self.connection.broker.errands
+            errands.begin(Settlement(errands, portions, requeue, returns=True))
         for consumer in consumers.values():
             consumer.leave()
         if self.reply is not None:
@@ -244,7 +261,10 @@ class Channel:
             self.guarded.die()
         if self.confirms is not None:
             self.vhost.counters.channel_gone(self.confirms)
-        self.tx = None
+        if self.tx is not None:
+            self.tx.end()
+            self.tx = None
+        self.routes.forget()
         if not self.deferred:
             self.connection.broker.awaiting.pop(self, None)
         self.connection.broker.registry.close_channel(self.connection.user.name)

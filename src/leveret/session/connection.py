@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import User
+from leveret.broker.alarms import blocked_reason
 from leveret.broker.broker import Broker
+from leveret.broker.memory_users import LEAST
 from leveret.errors import AmqpError, ChannelFault, ConnectionForced, LoginRefused, NotAllowed
 from leveret.logs import get_log
 from leveret.session import handshake
 from leveret.session.channel import Channel
 from leveret.session.intake import MOST_UNREAD, Intake
 from leveret.session.limits import Limits
-from leveret.session.outbox import Outbox
+from leveret.session.outbox import FEW_UNREAD, Outbox
 from leveret.session.replies import NO_METHOD, channel_close, connection_close
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.fields import Table
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from leveret.broker.vhost import Vhost
 
 LATE = frozenset((ChannelCloseOk.id, BasicAck.id, BasicNack.id, BasicReject.id))
-UNREAD = "unread answers"
+UNREAD, ALARM, NEXT_TICK = "unread answers", "alarm", "the next tick"  # reasons to halt
 CLOSE_PATIENCE = 5.0  # seconds that a peer has to answer our close
 
 
@@ -103,9 +105,10 @@ class Connection:
         self.channels: dict[int, Channel] = {}
         self._once_open: set[int] = set()  # numbers
         self.one_for_all = False  # an error on one channel ends them all: the peer knows of no channels
-        self.publishes = False
         self.blocked = False
         self.partial = 0  # bytes of unfinished messages
+        self._holder = ""  # the user that they count for
+        self.least_held = max(LEAST, 2 * limits.max_message_bytes)  # bytes that its user may hold in any case
         self.intake = Intake(self)
         self.outbox = Outbox(broker, peer, limits.write_high_mark, self._feed_consumers)
         self.send = self.outbox.send
@@ -121,7 +124,7 @@ class Connection:
         self.intake.receive(data)
         self.heed_unread()
         broker = self.broker
-        if broker.dirty or broker.outgoing or broker.log.issued != broker.flushed:
+        if broker.dirty or broker.outgoing or broker.log.issued != broker.flushed or broker.awaiting_tick:
             broker.wake()
 
     def send_method(self, method: Method) -> None:
@@ -129,6 +132,11 @@ class Connection:
 
     def wants(self, capability: str) -> bool:
         return self.capabilities.get(capability) is True
+
+    @property
+    def is_told_of_refusals(self) -> bool:
+        """Whether the client takes connection.close as the answer to a wrong login."""
+        return self.wants("authentication_failure_close")
 
     # ---- the beginning
 
@@ -143,9 +151,9 @@ class Connection:
         self.peer.close()
 
     def refuse_login(self, refusal: LoginRefused) -> None:
-        """Tell the peer only if it asked to be told; the server has waited before it let us know."""
+        """Answer only clients that asked for it. The delay against guessing is over (server/logins.py)."""
         self.log.warning("login refused", reason=refusal.text)
-        if self.wants("authentication_failure_close"):
+        if self.is_told_of_refusals:
             self._close(refusal)
         else:
             self.over()
@@ -199,8 +207,9 @@ class Connection:
             channel.handle(method)
 
     def _open_channel(self, number: int) -> None:
-        if number > self.channel_max:
-            raise NotAllowed(f"channel number {number} is larger than the negotiated channel_max ({self.channel_max})")
+        if len(self.channels) >= self.channel_max:  # of any numbers, as RabbitMQ counts
+            opened = f"number of channels opened ({len(self.channels)})"
+            raise NotAllowed(f"{opened} has reached the negotiated channel_max ({self.channel_max})")
         self.broker.registry.open_channel(self.user.name, self.user.max_channels)
         self.channels[number] = Channel(self, number)
         self._once_open.add(number)
@@ -290,16 +299,27 @@ class Connection:
                 self.intake.go_on()
             self.broker.wake()
 
-    def push_back(self, most: int) -> None:
-        """The peer asks faster than it reads the answers: hear it again when it has read."""
+    def push_back(self) -> None:
+        """The peer may ask faster than it reads the answers: then hear it again when it has read."""
         self.outbox.flush()
-        if self.peer.unsent() > most // 2:
+        if self.peer.unsent() > (FEW_UNREAD if self.outbox.unread_output.is_high else MOST_UNREAD) // 2:
             self._halt_unread()
 
     def heed_unread(self) -> None:
         """The same for answers that are each small, and many: looked at once per chunk."""
-        if self.outbox.size + self.peer.unsent() > self._most_unread and not self.is_over:
+        most = FEW_UNREAD if self.outbox.unread_output.is_high else self._most_unread
+        if self.outbox.size + self.peer.unsent() > most and not self.is_over:
             self._halt_unread()
+
+    def wait_for_tick(self) -> None:
+        """The steps of this tick are used up (routing/bounds.py): go on in the next, after other connections."""
+        if NEXT_TICK not in self._halts:
+            self.halt(NEXT_TICK)
+            self.broker.awaiting_tick.append(self)  # ``receive`` asks for it
+
+    def resume_in_tick(self) -> None:
+        self.unhalt(NEXT_TICK)
+        self.heed_unread()
 
     def _halt_unread(self) -> None:
         self.outbox.starved = True  # should the socket take it all in the end, the next write finds us able to hear
@@ -321,18 +341,14 @@ class Connection:
     def is_paused(self) -> bool:
         return bool(self._paused)
 
-    def note_publisher(self) -> None:
-        self.publishes = True
-        for reason in self.broker.alarms.values():
-            self.block(reason)
-
-    def block(self, reason: str) -> None:
+    def block(self) -> None:
+        """A publish has arrived during an alarm: nothing from that publish on is handled until the alarm ends."""
         if self.blocked or self.step is not Step.OPEN:
             return
         self.blocked = True
         if self.wants("connection.blocked"):
-            self.send_method(ConnectionBlocked(reason))
-        self.pause("alarm")
+            self.send_method(ConnectionBlocked(blocked_reason(self.broker.alarms)))
+        self.halt(ALARM)
 
     def unblock(self) -> None:
         if not self.blocked:
@@ -340,12 +356,21 @@ class Connection:
         self.blocked = False
         if self.wants("connection.blocked"):
             self.send_method(ConnectionUnblocked())
-        self.resume("alarm")
+        self.unhalt(ALARM)
 
-    def hold_partial(self, size: int) -> None:
-        """Bytes of unfinished messages came (or, negative, went)."""
+    def hold_partial(self, size: int) -> bool:
+        """Bytes of unfinished messages came (or, negative, went); whether the user may hold so many."""
+        if not self.partial:
+            self._holder = self.user.name  # a client of STOMP may log in while it holds some
         self.partial += size
-        self.broker.gauge.used += size
+        return self.broker.memory_users.unfinished.hold(self._holder, size, self.least_held)
+
+    def held_input(self) -> int:
+        return self.intake.held
+
+    def forget_routes(self) -> None:
+        for channel in self.channels.values():
+            channel.routes.forget()
 
     def _feed_consumers(self) -> None:
         """We can write again: a peer that was not heard is, and consumers that were passed over get their turn."""

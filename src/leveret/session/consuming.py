@@ -12,15 +12,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from leveret.broker.argument_needs import consumer_needs
+from leveret.broker.errands import NextTick
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder, Source
 from leveret.delivery.selector import selector_of
 from leveret.errors import AmqpError, FrameError, NotAllowed, PreconditionFailed, Unsupported
 from leveret.message import Address, Message
 from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
-from leveret.session.access import check_access
+from leveret.session.access import access_of
 from leveret.wire.content import refit
 from leveret.wire.fields import encode_short
-from leveret.wire.frames import ENVELOPE, method_frame
+from leveret.wire.frames import ENVELOPE
 from leveret.wire.grammar import ChannelStep
 from leveret.wire.methods import (
     BasicCancel,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 BURST_BYTES = 512 << 10  # a consumer gives others their turn after this much
 HEAD_AND_TAIL = 64  # bytes of a basic.deliver frame, about
 DELIVER = b"\x00\x3c\x00\x3c"
-LOADING = "a message is read from disk"
+LOADING = "a message is looked for"  # on disk, or behind expired ones
 PULL_ONE = "x-pull-one"
 
 
@@ -75,9 +77,9 @@ class AmqpConsumer(Consumer):
     def room(self) -> int:
         if self.channel.deferred or not self._outbox.has_room():  # the consume-ok may be among what is deferred
             return 0
-        if self.no_ack:
-            return UNLIMITED
         shared = self.channel.shared_credit
+        if self.no_ack:  # it does not use the channel's prefetch up, and waits like the others when that is used up
+            return UNLIMITED if shared > 0 else 0
         return self.credit if self.credit < shared else shared
 
     def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
@@ -153,16 +155,22 @@ class AmqpConsumer(Consumer):
         channel = self.channel
         channel.shared_credit += number
         if channel.shared_limit != UNLIMITED:
-            for consumer in channel.consumers.values():
+            consumers = channel.consumers
+            if self.tag in consumers:  # the others go first, or the first queue would take all of the prefetch
+                consumers[self.tag] = consumers.pop(self.tag)
+            for consumer in consumers.values():
                 consumer.queue.touch()
         self.queue.touch()
+
+    def catch_up(self) -> None:
+        """Let the queue deliver what has arrived: deliveries wait for the end of the turn, a cancel does not."""
+        self.channel.vhost.settle_down(self.queue)  # type: ignore[arg-type]
 
     def leave(self) -> None:
         self.queue.remove_consumer(self)  # type: ignore[attr-defined]
 
     def cancelled_by_queue(self) -> None:
-        if self.channel.consumers.pop(self.tag, None) is not None and self.connection.wants("consumer_cancel_notify"):
-            self.channel.send(BasicCancel(self.tag, nowait=True))
+        self.channel.notify_cancel(self.tag)
 
     @property
     def label(self) -> str:
@@ -187,6 +195,10 @@ class ReplyConsumer(AmqpConsumer):
         self.queue_name = queue.name
         queue.consumer = self
 
+    def room(self) -> int:
+        """Replies pass the prefetch of the channel by."""
+        return 0 if self.channel.deferred or not self._outbox.has_room() else UNLIMITED
+
     def leave(self) -> None:
         vhost = self.channel.vhost
         queue = vhost.reply_queues.pop(self.queue_name, None)
@@ -208,9 +220,10 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
         _consume_replies(channel, method)
     else:
         name = channel.named_queue(method.queue)
-        check_access(channel.connection, "read", "queue", name)
+        access_of(channel.connection).check_needs(consumer_needs(channel.vhost, name, method.arguments))
         queue = channel.vhost.queue(name, channel.connection)
         consumer = AmqpConsumer(channel, queue, method, consumer_priority(method))
+        channel.vhost.footprint.refuse(f"consumer '{consumer.tag}' of queue '{name}'", consumer.memory)
         queue.add_consumer(consumer)
         channel.consumers[method.consumer_tag] = consumer
     if not method.nowait:
@@ -245,6 +258,9 @@ def consumer_flag(method: BasicConsume, name: str) -> bool:
 
 def _cancel(channel: Channel, method: BasicCancel) -> None:
     """Cancelling an unknown tag is no error; what was delivered stays unacked."""
+    leaving = channel.consumers.get(method.consumer_tag)
+    if leaving is not None:
+        leaving.catch_up()
     consumer = channel.consumers.pop(method.consumer_tag, None)
     if consumer is None and channel.reply is not None and channel.reply.tag == method.consumer_tag:
         consumer, channel.reply = channel.reply, None
@@ -261,13 +277,18 @@ def _get(channel: Channel, method: BasicGet) -> None:
 def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
     """False if the first message has to be read from disk; the answer follows when it is."""
     name = channel.named_queue(method.queue)
-    check_access(channel.connection, "read", "queue", name)
+    access_of(channel.connection).check("read", "queue", name)
     queue = channel.vhost.queue(name, channel.connection)
-    if queue.needs_load and queue.pager is not None:
-        connection = channel.connection
-        if queue.pager.when_loaded(lambda: _get_loaded(channel, method)):
-            connection.halt(LOADING)
-            return False
+    connection = channel.connection
+    errands = connection.broker.errands
+    if not queue.settle_down(errands.new_slice()):
+        connection.halt(LOADING)
+        errands.send(NextTick(lambda: _get_loaded(channel, method)))
+        return False
+    pager = queue.pager if queue.needs_load else None
+    if pager is not None and pager.when_loaded(lambda: _get_loaded(channel, method)):
+        connection.halt(LOADING)
+        return False
     taken = queue.get(method.no_ack, channel)
     if taken is None:
         channel.send(BasicGetEmpty())
@@ -288,8 +309,8 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
     if taken.redelivered and queue.counts_deliveries:
         content = with_count(content, taken.tries)
     reply = BasicGetOk(tag, taken.redelivered, address.exchange, address.key, taken.left)
-    frame = method_frame(channel.number, reply)
-    channel.say(frame + refit(content, channel.number, channel.connection.frame_max))
+    channel.send(reply)
+    channel.say(refit(content, channel.number, channel.connection.frame_max))  # a large one is not copied
     return True
 
 

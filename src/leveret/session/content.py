@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.publish_rules import further_keys, too_large, traits_of
 from leveret.broker.schedules import until
 from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.direct_reply import REPLY_TO
+from leveret.session.access import access_of
 from leveret.session.extending import extend
 from leveret.session.inspection import inspect
 from leveret.session.publishing import publish
@@ -70,9 +71,7 @@ def take_header(channel: Channel, frame: bytes) -> None:
     largest = channel.connection.limits.max_message_bytes
     if body > largest:
         channel.forget_content()
-        raise PreconditionFailed(
-            f"message size {body} is larger than configured max size {largest}", method=BasicPublish.id
-        )
+        raise PreconditionFailed(too_large(body, largest), method=BasicPublish.id)
     pending.left = body
     _keep(channel, pending, frame)
     if not body:
@@ -113,11 +112,16 @@ def _count(channel: Channel, pending: PendingContent, size: int) -> None:
     """What has come so far counts as memory; a peer cannot open many channels and leave large bodies unfinished."""
     connection = channel.connection
     pending.size += size
-    connection.hold_partial(size)
+    fits = connection.hold_partial(size)
     if connection.partial > connection.limits.max_partial_bytes:
         raise ResourceFault(
             f"unfinished messages hold {connection.partial} bytes on this connection, more than "
             f"{connection.limits.max_partial_bytes}: finish some before starting others"
+        )
+    if not fits:
+        raise ResourceFault(
+            f"unfinished messages of user '{connection.user.name}' use all the memory they may (a share of the memory "
+            "high watermark): finish some before starting others, or raise memory_mark"
         )
 
 
@@ -148,6 +152,8 @@ def _look_closely(channel: Channel, route: Route, content: bytes) -> tuple[Route
     _check_user(channel, properties)
     traits = traits_of(properties, channel.now())
     copies = further_keys(headers)
+    for key in copies:
+        access_of(channel.connection).check_topic("write", route.exchange, key)
     due = channel.vhost.schedules.due(route.exchange, headers)
     if "BCC" in headers and due is None:
         content = spliced(content, {}, without=BLIND)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
+from leveret.broker.access import Need
+from leveret.broker.argument_needs import binding_needs, exchange_needs, queue_needs, unbinding_needs
 from leveret.errors import AccessRefused, NotFound
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.routing.bindings import Binding, Destination
-from leveret.session.access import check_access, check_any_access, check_topic
+from leveret.session.access import access_of
 from leveret.wire.methods import (
+    BasicCancel,
     ExchangeBind,
     ExchangeBindOk,
     ExchangeDeclare,
@@ -51,12 +54,10 @@ def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
     if method.passive:
         if not method.exchange:
             raise AccessRefused("operation not permitted on the default exchange")
-        check_any_access(channel.connection, "exchange", method.exchange)
+        access_of(channel.connection).check_any("exchange", method.exchange)
         channel.vhost.exchange(method.exchange)
     else:
-        if method.exchange:
-            check_access(channel.connection, "configure", "exchange", method.exchange)
-        _check_further(channel, "exchange", method.exchange, method.arguments.get("alternate-exchange"))
+        access_of(channel.connection).check_needs(exchange_needs(method.exchange, method.arguments))
         channel.vhost.declare_exchange(
             method.exchange,
             method.type,
@@ -69,17 +70,10 @@ def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
         channel.answer(ExchangeDeclareOk(), issued)
 
 
-def _check_further(channel: Channel, kind: Literal["queue", "exchange"], name: str, target: object) -> None:
-    """Messages will move on by themselves: as if the user read them here and published them there."""
-    if isinstance(target, str):
-        check_access(channel.connection, "read", kind, name)
-        check_access(channel.connection, "write", "exchange", target)
-
-
 def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
     issued = channel.connection.broker.log.issued
     if method.exchange:
-        check_access(channel.connection, "configure", "exchange", method.exchange)
+        access_of(channel.connection).check("configure", "exchange", method.exchange)
     channel.vhost.delete_exchange(method.exchange, if_unused=method.if_unused)
     if not method.nowait:
         channel.answer(ExchangeDeleteOk(), issued)
@@ -87,9 +81,8 @@ def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
 
 def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
     issued = channel.connection.broker.log.issued
-    _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
-    destination = Destination("exchange", method.destination)
-    binding = Binding(method.source, destination, method.routing_key, method.arguments)
+    binding = _exchange_binding(method)
+    _check_binding(channel, binding, binding_needs)
     if not channel.vhost.bind(binding):
         issued = _known_safe(channel, channel.vhost.lasts(binding))
     if not method.nowait:
@@ -98,20 +91,24 @@ def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
 
 def _unbind_exchange(channel: Channel, method: ExchangeUnbind) -> None:
     issued = channel.connection.broker.log.issued
-    _check_binding(channel, "exchange", method.destination, method.source, method.routing_key)
-    destination = Destination("exchange", method.destination)
-    channel.vhost.unbind(Binding(method.source, destination, method.routing_key, method.arguments))
+    binding = _exchange_binding(method)
+    _check_binding(channel, binding, unbinding_needs)
+    channel.vhost.unbind(binding)
     if not method.nowait:
         channel.answer(ExchangeUnbindOk(), issued)
 
 
-def _check_binding(channel: Channel, kind: str, destination: str, source: str, key: str) -> None:
+def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
+    return Binding(method.source, Destination("exchange", method.destination), method.routing_key, method.arguments)
+
+
+def _check_binding(channel: Channel, binding: Binding, needs: Callable[[str, Destination], Iterable[Need]]) -> None:
     """Binding writes to the destination and reads from the source."""
-    check_access(channel.connection, "write", "queue" if kind == "queue" else "exchange", destination)
-    check_access(channel.connection, "read", "exchange", source)
-    exchange = channel.vhost.exchanges.get(source)
+    access = access_of(channel.connection)
+    access.check_needs(needs(binding.source, binding.destination))
+    exchange = channel.vhost.exchanges.get(binding.source)
     if exchange is not None:
-        check_topic(channel.connection, "read", exchange, key)
+        access.check_topic("read", exchange, binding.key)
 
 
 def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
@@ -122,13 +119,12 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
         return
     if method.passive:
         name = channel.named_queue(method.queue)
-        check_any_access(connection, "queue", name)
+        access_of(connection).check_any("queue", name)
         queue = vhost.queue(name, connection)
         queue.note_use()
     else:
         name = method.queue or GENERATED_NAME
-        check_access(connection, "configure", "queue", name)
-        _check_further(channel, "queue", name, method.arguments.get("x-dead-letter-exchange"))
+        access_of(connection).check_needs(queue_needs(name, method.arguments))
         queue = vhost.declare_queue(
             method.queue,
             durable=method.durable,
@@ -155,18 +151,25 @@ def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
 def _delete_queue(channel: Channel, method: QueueDelete) -> None:
     issued = channel.connection.broker.log.issued
     name = channel.named_queue(method.queue)
-    check_access(channel.connection, "configure", "queue", name)
-    number = channel.vhost.delete_queue(
-        name, if_unused=method.if_unused, if_empty=method.if_empty, owner=channel.connection
-    )
+    access_of(channel.connection).check("configure", "queue", name)
+    # As in RabbitMQ, delete-ok precedes the cancel: py-amqp raises ConsumerCancelled from delete() otherwise.
+    cancelled = channel.held_cancels = []
+    try:
+        number = channel.vhost.delete_queue(
+            name, if_unused=method.if_unused, if_empty=method.if_empty, owner=channel.connection
+        )
+    finally:
+        channel.held_cancels = None
     if not method.nowait:
         channel.answer(QueueDeleteOk(number), issued)
+    for tag in cancelled:
+        channel.send(BasicCancel(tag, nowait=True))
 
 
 def _purge_queue(channel: Channel, method: QueuePurge) -> None:
     issued = channel.connection.broker.log.issued
     name = channel.named_queue(method.queue)
-    check_access(channel.connection, "read", "queue", name)
+    access_of(channel.connection).check("read", "queue", name)
     number = channel.vhost.purge_queue(name, channel.connection)
     if not method.nowait:
         channel.answer(QueuePurgeOk(number), issued)
@@ -177,10 +180,11 @@ def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding
     key = method.routing_key
     if not key and not method.queue:
         key = name  # the shorthand for "my last queue, by its name"
-    _check_binding(channel, "queue", name, method.exchange, key)
+    binding = Binding(method.exchange, Destination("queue", name), key, method.arguments)
+    _check_binding(channel, binding, binding_needs)
     if name in channel.vhost.queues:
         channel.vhost.queue(name, channel.connection)  # refuses another connection's exclusive queue
-    return Binding(method.exchange, Destination("queue", name), key, method.arguments)
+    return binding
 
 
 def _bind_queue(channel: Channel, method: QueueBind) -> None:

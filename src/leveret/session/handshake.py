@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leveret.auth.loopback import is_loopback
-from leveret.auth.mechanisms import Credentials, offered, parse
+from leveret.auth.mechanisms import offered, parse
 from leveret.auth.users import User
 from leveret.errors import LoginRefused, NotAllowed
 from leveret.logs import get_log
@@ -132,22 +132,9 @@ def _open(connection: Connection, method: ConnectionOpen) -> None:
 
 
 def _update_secret(connection: Connection, method: ConnectionUpdateSecret) -> None:
-    """The peer renews its credentials; a wrong secret ends the connection, as an expired one would."""
-    name = connection.user.name
-
-    def done(user: User | None) -> None:
-        if connection.is_over:
-            return
-        if user is None:
-            refusal = f"new secret of user '{name}' was refused"
-            connection.fail(LoginRefused(refusal, method=ConnectionUpdateSecret.id))
-        else:
-            connection.user = user
-            connection.send_method(ConnectionUpdateSecretOk())
-            connection.broker.wake()
-
-    secret = method.new_secret.decode("utf-8", "replace")
-    connection.login(Credentials(name, secret), done)
+    """Accepted without verification, as in RabbitMQ for users of its own database: the connection is logged in. The
+    method is for tokens that expire, and there are none here."""
+    connection.send_method(ConnectionUpdateSecretOk())
 
 
 HANDLERS: dict[tuple[int, int], Callable[..., None]] = {

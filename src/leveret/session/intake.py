@@ -13,7 +13,9 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from leveret.errors import AmqpError, FrameError
+from leveret.routing.bounds import BYTE_STEPS, METHOD_STEPS
 from leveret.session.content import take_body, take_header
+from leveret.session.limits import UNAUTHENTICATED_BYTES
 from leveret.session.publishing import PUBLISH, take_publishes
 from leveret.session.replies import NO_METHOD, bug
 from leveret.session.settling import ack_run
@@ -29,6 +31,7 @@ unpack_frame = Struct(">BHI").unpack_from
 unpack_ids = Struct(">HH").unpack_from
 ACK = b"\x00\x3c\x00\x50"
 MOST_UNREAD = 16 << 20  # bytes of replies that a peer may leave unread before we stop hearing its requests
+MOST_GATHERED = 1 << 20  # bytes of replies that wait for the end of the turn: they count as memory once written
 CLOSE_OK_FRAME = method_frame(0, ConnectionCloseOk())
 
 
@@ -36,7 +39,6 @@ class Intake:
     __slots__ = (
         "_connection",
         "_deaf",
-        "_have",
         "_need",
         "_parts",
         "at_channel",
@@ -44,6 +46,7 @@ class Intake:
         "frame_limit",
         "halted",
         "heard",
+        "held",
         "resume_at",
         "wanted",
     )
@@ -51,7 +54,7 @@ class Intake:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._parts: list[bytes] = []  # of one partial frame, or of all that came while halted
-        self._have = self._need = 0
+        self.held = self._need = 0
         self._deaf = False
         self.frame_limit = FRAME_MAX_BEFORE_TUNE  # of a payload
         self.halted = False  # something outside decides before the next frame is looked at
@@ -65,8 +68,9 @@ class Intake:
         self.heard = True
         if self._parts or self.halted:
             self._parts.append(data)
-            self._have += len(data)
-            if self._have < self._need or self.halted:
+            self.held += len(data)
+            if self.held < self._need or self.halted:
+                self._bound_unauthenticated()
                 return
             data = b"".join(self._parts)
             self.forget()
@@ -76,6 +80,7 @@ class Intake:
         start = self._take_frames(data, start)
         if start < len(data):
             self._keep(data[start:])
+            self._bound_unauthenticated()
 
     def go_on(self) -> None:
         """Whatever halted us is decided: handle what came meanwhile."""
@@ -86,11 +91,19 @@ class Intake:
 
     def forget(self) -> None:
         self._parts.clear()
-        self._have = self._need = 0
+        self.held = self._need = 0
+
+    def _bound_unauthenticated(self) -> None:
+        """Before the peer has logged in, it has no reason to send ahead."""
+        connection = self._connection
+        if self.held > UNAUTHENTICATED_BYTES and connection.step is not Step.OPEN and not connection.is_over:
+            connection.log.warning("closed: too much data before the login", bytes=self.held)
+            self.forget()
+            connection.over()
 
     def _keep(self, rest: bytes) -> None:
         self._parts.append(rest)
-        self._have = len(rest)
+        self.held = len(rest)
         self._need = 8
         if self.wanted:
             self._need, self.wanted = self.wanted, 0
@@ -132,6 +145,7 @@ class Intake:
         end = len(data)
         startswith = data.startswith
         connection = self._connection
+        alarms = connection.broker.alarms
         while end - pos >= 8 and not self.halted:
             kind, number, size = unpack_frame(data, pos)
             if size > self.frame_limit:
@@ -147,6 +161,9 @@ class Intake:
             self.at_channel = number
             if kind == 1:
                 channel = connection.channels.get(number)
+                if alarms and startswith(PUBLISH, pos + 7) and channel is not None and channel.step is ChannelStep.OPEN:
+                    connection.block()  # before the body is taken; what follows waits as well, to keep the order
+                    break
                 if channel is not None and channel.idle:
                     if startswith(PUBLISH, pos + 7):
                         self.at_method = (60, 40)
@@ -161,12 +178,21 @@ class Intake:
                         continue
             self.at_method = NO_METHOD
             self._take_frame(kind, number, data[pos:stop])
+            if kind == 1:
+                self._charge(stop - pos)
             pos = stop
             if connection.step is Step.CLOSED:
                 return end
-            if connection.outbox.size > MOST_UNREAD:
-                connection.push_back(MOST_UNREAD)
+            if connection.outbox.size > MOST_GATHERED:
+                connection.push_back()
         return pos
+
+    def _charge(self, size: int) -> None:
+        """A method that is neither publish nor ack; long ones have arguments that take time, such as selectors."""
+        work = self._connection.broker.routing_work
+        work.spent += METHOD_STEPS + BYTE_STEPS * size
+        if work.is_spent and self._connection.step is Step.OPEN:
+            self._connection.wait_for_tick()
 
     def _lose_framing(self, end: int) -> None:
         self._deaf = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+UNAUTHENTICATED_BYTES = 64 << 10  # that the broker keeps of what a peer sends before it has logged in
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -10,6 +10,7 @@ from leveret.broker.broker import Broker
 if TYPE_CHECKING:
     from leveret.session.connection import Peer
 
+FEW_UNREAD = 256 << 10  # bytes that a peer may leave unread while all peers together leave too much
 LARGE = 8 << 10  # bytes of a piece, on average, above which copying pieces together costs more than writing each
 
 
@@ -26,6 +27,8 @@ class Outbox:
         "size",
         "spoke",
         "starved",
+        "unread",
+        "unread_output",
         "writable",
     )
 
@@ -38,15 +41,21 @@ class Outbox:
         self.pieces: list[bytes] = []
         self.size = 0
         self.writable = True
+        self.unread = 0  # bytes that the socket did not take, as counted last
+        self.unread_output = broker.memory_users.unread
         self.starved = False  # a consumer was passed over because we cannot write
         self.spoke = True  # since the pulse last looked
 
     def has_room(self) -> bool:
         """Whether deliveries may be added. If not, consumers get their turn once we could write."""
-        if self.writable and self.size <= self._high_mark:
+        is_high = self.unread_output.is_high  # of all connections: each has to read before it is given more
+        if self.writable and self.size <= self._high_mark and not (is_high and self._has_unread()):
             return True
         self.starved = True
         return False
+
+    def _has_unread(self) -> bool:
+        return self.size + self._peer.unsent() > FEW_UNREAD
 
     def send(self, data: bytes) -> None:
         self.pieces.append(data)
@@ -69,10 +78,26 @@ class Outbox:
             else:
                 self._peer.write_pieces(pieces)
             pieces.clear()
+            if self._peer.unsent() != self.unread:
+                self.count_unread()
         self.size = 0
         if self.starved and self.writable:
             self.starved = False
             self._feed()
+
+    def count_unread(self) -> None:
+        unread = self._peer.unsent()
+        self.unread_output.add(unread - self.unread)
+        self.unread = unread
+
+    def look_again(self) -> None:
+        """Some time has passed: the peer may have read, which the socket reports only above its high mark."""
+        if self.unread:
+            self.count_unread()
+        if self.starved and self.writable and self.unread <= FEW_UNREAD:
+            self.starved = False
+            self._feed()
+            self._broker.wake()
 
     def set_writable(self, writable: bool) -> None:
         self.writable = writable
@@ -85,3 +110,5 @@ class Outbox:
         """Nothing can be written any more."""
         self.writable = False
         self.pieces.clear()
+        self.unread_output.add(-self.unread)
+        self.unread = 0

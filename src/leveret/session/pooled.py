@@ -10,15 +10,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from leveret.broker.argument_needs import consumer_needs
 from leveret.broker.pools import Pool
 from leveret.delivery.consumer import UNLIMITED
 from leveret.errors import AmqpError
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.session import consuming, declaring
-from leveret.session.access import check_access, check_any_access
+from leveret.session.access import access_of
 from leveret.session.consuming import AmqpConsumer, choose_tag, consumer_flag, consumer_priority
-from leveret.wire.methods import BasicCancel, BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
+from leveret.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
@@ -91,8 +92,9 @@ class PooledConsumer:
     def _join(self, queue: ClassicQueue) -> None:
         connection = self.channel.connection
         try:
-            check_access(connection, "read", "queue", queue.name)
+            access_of(connection).check_needs(consumer_needs(self.channel.vhost, queue.name, self.method.arguments))
             member = Member(self, queue, self._priority)
+            self.channel.vhost.footprint.refuse(f"consumer '{member.tag}' of queue '{queue.name}'", member.memory)
             queue.add_consumer(member)
         except AmqpError as refusal:
             if not self._is_in:
@@ -105,6 +107,10 @@ class PooledConsumer:
         for queue in self._members:
             queue.touch()
 
+    def catch_up(self) -> None:
+        for member in list(self._members.values()):
+            member.catch_up()
+
     def leave(self) -> None:
         self._pool.leave(self)
         self.follow(())
@@ -115,13 +121,11 @@ class PooledConsumer:
         if self._members and not member.one_shot:
             return
         self.leave()
-        channel, tag = self.channel, self.method.consumer_tag
-        if channel.consumers.pop(tag, None) is not None and channel.connection.wants("consumer_cancel_notify"):
-            channel.send(BasicCancel(tag, nowait=True))
+        self.channel.notify_cancel(self.method.consumer_tag)
 
 
 def _consume(channel: Channel, method: BasicConsume) -> None:
-    pool = channel.vhost.pools.get(method.queue)
+    pool = access_of(channel.connection).pool(method.queue)
     if pool is None:
         consuming.HANDLERS[BasicConsume.id](channel, method)
         return
@@ -136,12 +140,12 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
 def _declare(channel: Channel, method: QueueDeclare) -> None:
     """A pool is there already, whatever is asked for: the answer counts what is in its first queue, and has the name
     that was asked for, since some clients wait for just that."""
-    pool = channel.vhost.pools.get(method.queue)
+    pool = access_of(channel.connection).pool(method.queue)
     if pool is None:
         declaring.HANDLERS[QueueDeclare.id](channel, method)
         return
     queue = pool.first()
-    check_any_access(channel.connection, "queue", queue.name)
+    access_of(channel.connection).check_any("queue", queue.name)
     queue.note_use()
     channel.last_queue = queue.name
     if not method.nowait:

@@ -26,6 +26,7 @@ from leveret.message import (
 )
 from leveret.queues.choosy import offer
 from leveret.queues.queue import is_mixed, publish_to, stretches
+from leveret.routing.bounds import TICK_STEPS
 from leveret.session.guarded import publish_guarded
 from leveret.session.inspection import inspect
 from leveret.session.routes import Route, TracedRoute
@@ -54,13 +55,15 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     """Take the publishes of one channel that follow each other from ``pos`` on; where the rest of the data begins.
 
     The first method frame is whole and ends at ``stop``. A message of which only the end of its body is missing is
-    ``wanted`` whole, and left: the result is then the complement of where it begins. Any other that cannot be taken
-    here has its method frame consumed, and the channel waits for its content frame by frame.
+    ``wanted`` whole, and left: the result is then the complement of where it begins. So is what has to be routed when
+    the routing steps of this tick are used up. Any other that cannot be taken here has its method frame consumed, and
+    the channel waits for its content frame by frame.
     """
     end = len(data)
     startswith = data.startswith
     channel_number, header_start, frame_start = channel.number, channel.header_start, channel.frame_start
     connection, vhost, known = channel.connection, channel.vhost, channel.routes.known
+    work = vhost.work
     limit, largest = connection.intake.frame_limit, channel.largest_whole
     last_body, body_start = -1, b""
     misses = 0
@@ -71,6 +74,9 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
         frame = data[pos:stop]
         route = known.get(frame)
         if route is None or route.epoch != vhost.epoch or route.deaths != vhost.deaths:
+            if work.spent > TICK_STEPS:
+                connection.wait_for_tick()
+                return ~pos
             connection.intake.resume_at = stop
             route = channel.routes.resolve(frame, route)
         address = route.address
@@ -170,7 +176,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
 def publish(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> None:
     """Hand a run to the queues of its route; return and confirm what must be."""
     if channel.tx is not None:
-        channel.tx.publish(route, run, size, timed)
+        channel.tx.publish(route, run, size, timed, channel.now() if timed else 0.0)
         return
     if route.durable and is_mixed(run):  # each kind is confirmed in its own time
         for stretch in stretches(run):

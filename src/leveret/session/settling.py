@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from leveret.delivery.unacked import Portion
 from leveret.errors import PreconditionFailed, Unsupported
+from leveret.session.settlement import FEW, Settle, Settlement
 from leveret.wire.constants import FRAME_END
 from leveret.wire.methods import BasicAck, BasicNack, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 unpack_ack = Struct(">QB").unpack_from
 ACK_FRAME = 21  # bytes
-Settle = Callable[[list[Portion]], None]
 
 
 def ack_run(channel: Channel, data: bytes, pos: int) -> int:
@@ -44,7 +44,11 @@ def ack_run(channel: Channel, data: bytes, pos: int) -> int:
             upto = tag
             pos += ACK_FRAME
         if upto >= first:
-            settle(unacked.take_through(upto, also_stragglers=False))  # no frame of this run was about them
+            portions = unacked.take_through(upto, also_stragglers=False)  # no frame of this run was about them
+            if upto - first < FEW:
+                settle(portions)
+            else:
+                _settle_many(channel, portions, settle)
     if pos == start:
         length = int.from_bytes(data[pos + 3 : pos + 7], "big")
         pos += length + 8
@@ -88,16 +92,21 @@ def _decide(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
     if unacked.lapsed:
         channel.late += unacked.forgive(tag or unacked.next_tag, multiple)
     if multiple:
-        if tag == 0:
-            action(unacked.take_all())
-            return
-        action(unacked.take_through(tag))
+        _settle_many(channel, unacked.take_through(tag) if tag else unacked.take_all(), action)
         return
     portion = unacked.take_one(tag)
     if portion is not None:
         action([portion])
     elif not is_late:
         raise unknown_tag(tag)
+
+
+def _settle_many(channel: Channel, portions: list[Portion], action: Settle) -> None:
+    if sum([len(portion.messages) for portion in portions]) <= FEW:
+        action(portions)
+    else:
+        errands = channel.connection.broker.errands
+        errands.begin(Settlement(errands, portions, action, returns=action is give_back))
 
 
 def unknown_tag(tag: int) -> PreconditionFailed:
@@ -115,7 +124,12 @@ def _reject(channel: Channel, method: BasicReject) -> None:
 def _recover(channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None:
     if not method.requeue:
         raise Unsupported("requeue=false", method=method.id)
-    give_back(channel.unacked.take_all())
+    unacked, tx = channel.unacked, channel.tx
+    if tx is not None and tx.settled:  # what the open transaction has settled is not outstanding
+        portions = unacked.take_each([tag for tag in unacked.tags(unacked.next_tag) if tag not in tx.settled])
+    else:
+        portions = unacked.take_all()
+    _settle_many(channel, portions, give_back)
     if isinstance(method, BasicRecover):
         channel.send(BasicRecoverOk())
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leveret.broker.interceptors import InterceptContext, Interceptors
+from leveret.broker.access import UserAccess
+from leveret.broker.broker import Broker
+from leveret.broker.interceptors import InterceptContext
 from leveret.errors import PreconditionFailed
 from leveret.sharding.sharded_exchange import ShardedExchange
 from leveret.wire.methods import (
@@ -33,9 +35,10 @@ Find = Callable[[str, str], ShardedExchange | None]
 
 
 class PseudoQueues:
-    def __init__(self, find: Find, interceptors: Interceptors) -> None:
+    def __init__(self, find: Find, broker: Broker) -> None:
         self._find = find
-        self._interceptors = interceptors
+        self._broker = broker
+        self._interceptors = broker.interceptors
         self._out: list[Callable[[], None]] = []
 
     def needed(self, is_needed: bool) -> None:
@@ -48,10 +51,19 @@ class PseudoQueues:
                 out()
             self._out = []
 
+    def _sharded(self, context: InterceptContext, name: str) -> ShardedExchange | None:
+        """None as well if the user may not know of it."""
+        found = self._find(context.vhost, name)
+        if found is None:
+            return None
+        broker = self._broker
+        access = UserAccess(broker.permissions, broker.vhost(context.vhost), context.user)
+        return found if access.pool(name) is not None else None
+
     def _consume(self, context: InterceptContext, method: Method) -> Method:
         """From the shard with the fewest consumers. Who follows several shards consumes from the pool."""
         assert isinstance(method, BasicConsume)
-        sharded = self._find(context.vhost, method.queue)
+        sharded = self._sharded(context, method.queue)
         if sharded is None:
             return method
         everything = method.arguments.get(SHARD_ALL, False)
@@ -64,7 +76,7 @@ class PseudoQueues:
 
     def _get(self, context: InterceptContext, method: Method) -> Method:
         assert isinstance(method, BasicGet)
-        sharded = self._find(context.vhost, method.queue)
+        sharded = self._sharded(context, method.queue)
         shard = None if sharded is None else sharded.least_consumed()
         if shard is not None:
             method.queue = shard.name
@@ -72,7 +84,7 @@ class PseudoQueues:
 
     def _refuse(self, context: InterceptContext, method: Method) -> Method:
         assert isinstance(method, QueueBind | QueueUnbind | QueuePurge | QueueDelete)
-        if self._find(context.vhost, method.queue) is not None:
+        if self._sharded(context, method.queue) is not None:
             raise PreconditionFailed(
                 f"{method.NAME} is not possible on pseudo-queue '{method.queue}' in vhost '{context.vhost}', which "
                 f"stands for the shards of the exchange: {REMEDIES[type(method)]}"

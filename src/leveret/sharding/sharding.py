@@ -23,7 +23,7 @@ class Sharding:
         self._sharded: dict[tuple[str, str], ShardedExchange] = {}
         self._unfinished: Unfinished = {}
         self._nodes: set[str] = set()
-        self._names = PseudoQueues(self.find, broker.interceptors)
+        self._names = PseudoQueues(self.find, broker)
         self._log = get_log("sharding")
         self.membership = Membership(broker.node_name)
         self.membership.on_change = self._follow_members

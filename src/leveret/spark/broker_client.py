@@ -55,7 +55,7 @@ class Patience:
 
     def pause(self, at_least: float = 0.0) -> None:
         # Spread out, so that the tasks of a stage do not all come back at once.
-        time.sleep(max(self._wait * random.uniform(0.5, 1.0), at_least))
+        time.sleep(max(self._wait * random.uniform(0.5, 1.0), at_least))  # noqa: S311  # no secret
         self._wait = min(self._wait * 2, LONGEST_WAIT)
 
 

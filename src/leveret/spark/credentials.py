@@ -13,7 +13,7 @@ from pathlib import Path
 
 from leveret.spark.problems import OptionError
 
-PASSWORD_VARIABLE = "LEVERET_PASSWORD"
+PASSWORD_VARIABLE = "LEVERET_PASSWORD"  # noqa: S105  # its name
 FIRST_USER = "guest"
 
 

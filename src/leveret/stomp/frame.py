@@ -16,6 +16,7 @@ VERSIONS = ("1.2", "1.1", "1.0")  # the best first
 SUPPORTED = ",".join(reversed(VERSIONS))
 UNESCAPED = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 HEARTBEAT = b"\n"
+FLAGS = {"true": True, "false": False, "True": True, "False": False}  # stomp.py writes Python's words, as str() does
 
 _MEANT = {"\\n": "\n", "\\c": ":", "\\\\": "\\", "\\r": "\r"}
 _WRITTEN: dict[str, dict[int, str]] = {
@@ -58,9 +59,9 @@ class Frame:
         value = self.headers.get(name)
         if value is None:
             return default
-        if value not in ("true", "false"):
+        if value not in FLAGS:
             raise StompRefusal("Invalid header", f"{self.command} has {name}:{value}, expected true or false")
-        return value == "true"
+        return FLAGS[value]
 
     def number(self, *names: str) -> int | None:
         value = self.get(*names)

@@ -1,7 +1,8 @@
 """Bytes in any slicing go in, whole STOMP frames come out; nothing waits.
 
 A frame is a command line, header lines, an empty line, a body and a NUL. A line may end with CR LF. With content-length
-the body may hold NULs; without, the first NUL ends it. Line ends between frames are heart-beats and mean nothing else.
+the body may hold NULs; without, the first NUL ends it. Line ends between frames are heart-beats and mean nothing else;
+NULs between frames are skipped as well, since some old clients send one more than they announce.
 In 1.0 a value may follow its colon after blanks, as the examples of that time have it. Whatever is too large is refused
 before it is gathered.
 """
@@ -20,7 +21,7 @@ COMMANDS = frozenset(
 )
 LONGEST_COMMAND = 16  # bytes, more than any has
 _HEAD_END = re.compile(rb"\n\r?\n")
-_LINE_ENDS = re.compile(rb"[\r\n]+")
+_BETWEEN_FRAMES = re.compile(rb"[\r\n\0]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class StompReader:
     def _take_head(self) -> bool:
         pending = self._pending
         if not self._scanned:
-            self._skip_line_ends()
+            self._skip_to_frame()
         found = _HEAD_END.search(pending, self._scanned)
         end = found.start() if found is not None else len(pending)
         if end > self.limits.head:
@@ -89,8 +90,8 @@ class StompReader:
         self._scanned = 0
         return True
 
-    def _skip_line_ends(self) -> None:
-        found = _LINE_ENDS.match(self._pending)  # in one step: strangers send as many as they like
+    def _skip_to_frame(self) -> None:
+        found = _BETWEEN_FRAMES.match(self._pending)  # in one step: strangers send as many as they like
         if found is not None:
             del self._pending[: found.end()]
 
@@ -163,4 +164,6 @@ def _unknown(command: bytes) -> StompRefusal:
 
 
 def _too_large(head: Frame, size: int, most: int) -> StompRefusal:
-    return StompRefusal("Frame too large", f"{head.command} has a body of {size} bytes or more, {most} are allowed")
+    remedy = ": raise max_message_bytes to accept it" if head.command == "SEND" and most else ""
+    told = f"{head.command} has a body of {size} bytes or more, {most} are allowed{remedy}"
+    return StompRefusal("Frame too large", told)

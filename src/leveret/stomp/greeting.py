@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
+from leveret.session.handshake import COMPATIBLE_PRODUCT, COMPATIBLE_VERSION
 from leveret.stomp.amqp_side import CONSUMING, PUBLISHING, AmqpSide
 from leveret.stomp.frame import SUPPORTED, VERSIONS, Frame
 from leveret.stomp.frame_reader import without_blanks
 from leveret.stomp.refusals import LONGEST_NAME, StompRefusal, is_too_long
-from leveret.version import VERSION
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.fields import Table
 from leveret.wire.methods import (
@@ -96,11 +96,12 @@ def _is_address(host: str) -> bool:
 
 
 def connected(greeting: Greeting, session: str) -> list[tuple[str, str]]:
+    """In RabbitMQ's order. The server is named as in AMQP, for clients that look for RabbitMQ (decision 3)."""
     return [
-        ("version", greeting.version),
+        ("server", f"{COMPATIBLE_PRODUCT}/{COMPATIBLE_VERSION}"),
         ("session", session),
-        ("server", f"Leveret/{VERSION}"),
         ("heart-beat", f"{greeting.send_every},{greeting.hear_every}"),
+        ("version", greeting.version),
     ]
 
 

@@ -12,13 +12,17 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class StompRefusal(LeveretError):
-    """Ends the connection with an ERROR frame; ``more`` are further headers of it."""
+    """Ends the connection with an ERROR frame; ``more`` are further headers of it.
 
-    def __init__(self, message: str, detail: str, more: Mapping[str, str] = NO_HEADERS) -> None:
+    ``ending`` is what follows the detail: a line break, except where RabbitMQ has none.
+    """
+
+    def __init__(self, message: str, detail: str, more: Mapping[str, str] = NO_HEADERS, *, ending: str = "\n") -> None:
         super().__init__(f"{message}: {detail}")
         self.message = message
         self.detail = detail
         self.more = more
+        self.ending = ending
 
 
 def is_too_long(name: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from leveret.queues.options import COMPARED
 from leveret.stomp.amqp_side import PUBLISHING, AmqpSide
 from leveret.stomp.destinations import QUEUE, TEMP_PREFIX, TEMP_QUEUE, parse
-from leveret.stomp.frame import Frame
+from leveret.stomp.frame import FLAGS, Frame
 from leveret.stomp.known_queues import KnownQueues
 from leveret.stomp.message_headers import properties_of_send
 from leveret.stomp.refusals import StompRefusal, refuse_long
@@ -111,8 +111,8 @@ def arguments_of(frame: Frame, names: tuple[str, ...] | None = None) -> Table:
 
 def typed(value: str) -> FieldValue:
     """STOMP knows text alone; arguments are numbers and flags as well."""
-    if value in ("true", "false"):
-        return value == "true"
+    if value in FLAGS:
+        return FLAGS[value]
     digits = value.removeprefix("-")
     if digits.isascii() and digits.isdigit() and len(digits) <= 18:
         return int(value)

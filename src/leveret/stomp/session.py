@@ -17,6 +17,7 @@ from typing import Protocol
 from leveret.errors import AccessRefused, NotAllowed
 from leveret.logs import get_log
 from leveret.session.connection import UNREAD, Connection
+from leveret.session.limits import UNAUTHENTICATED_BYTES
 from leveret.stomp.amqp_side import CONSUMING, AmqpSide
 from leveret.stomp.destinations import shown
 from leveret.stomp.frame import SUPPORTED, Frame, encode
@@ -91,6 +92,11 @@ class StompSession:
         self._reader.feed(data)
         if self._greeting is None or self._is_open:  # else the login is not decided yet
             self._go_on()
+        if not (self._is_open or self._is_done()) and self._reader.size > UNAUTHENTICATED_BYTES:
+            self._refuse(
+                StompRefusal("Too much data", f"more than {UNAUTHENTICATED_BYTES} bytes before the login"), None
+            )
+            self._flush()
 
     def gather(self, size: int) -> None:
         """So many bytes have come of a frame of a WebSocket that is not whole yet."""
@@ -146,18 +152,20 @@ class StompSession:
         self._outside.soon(self._go_on)
 
     def _note_partial(self) -> None:
-        """A frame under way is memory like any other. One that is larger than any head is a message, so that whoever
-        sends it waits at an alarm, be it the first."""
+        """A frame under way is memory like any other. One that is larger than any head is a message: during an alarm it
+        blocks the connection before all of it has arrived."""
         size = 0 if self._is_over else self._reader.size + self._gathered
         if size != self._held:
-            self._connection.hold_partial(size - self._held)
-            self._held = size
+            grown, self._held = size - self._held, size
+            if not self._connection.hold_partial(grown) and not self._is_done():
+                text = "unfinished frames of this user use all the memory they may: send fewer at a time"
+                self._refuse(StompRefusal("Frame too large", text), None)
         if self._is_open and size > self._reader.limits.head:
-            self._note_publisher()
+            self._heed_alarms()
 
-    def _note_publisher(self) -> None:
-        if not self._connection.publishes:
-            self._connection.note_publisher()
+    def _heed_alarms(self) -> None:
+        if self._connection.broker.alarms:
+            self._connection.block()
 
     # ---- frames
 
@@ -166,7 +174,7 @@ class StompSession:
         if transaction is None:
             self._sending.send(frame)
         else:
-            self._note_publisher()  # at an alarm no transaction grows
+            self._heed_alarms()  # no transaction grows during an alarm
             self._transactions.add(transaction, self._sending.message(frame, CONSUMING))
             needed = self._sending.needed(frame)
             if needed is not None:
@@ -286,7 +294,7 @@ class StompSession:
             if code == AccessRefused.code and greeting.login:
                 text = f"Access refused for user '{greeting.login}'"
             elif code == NotAllowed.code and greeting.host not in self._connection.broker.vhosts:
-                text = f"Virtual host '{greeting.host}' access denied"
+                raise StompRefusal("Bad CONNECT", f"Virtual host '{greeting.host}' access denied", ending="")
             raise StompRefusal("Bad CONNECT", text)
         raise StompRefusal(text.partition(" - ")[0].lower(), text)
 
@@ -297,7 +305,7 @@ class StompSession:
         headers = [("message", refusal.message), *refusal.more.items()]
         if frame is not None and "receipt" in frame.headers:
             headers.append(("receipt-id", frame.headers["receipt"]))
-        self._error(headers, f"{refusal.detail}\n")
+        self._error(headers, refusal.detail + refusal.ending)
         self._end()
 
     def _error(self, headers: list[tuple[str, str]], text: str) -> None:

@@ -95,7 +95,7 @@ class Subscribing:
     def _refuse_duplicate(self, tag: str) -> None:
         if tag in self._subscriptions:
             text = f"A subscription identified by '{tag}' already exists."
-            raise StompRefusal("Duplicated subscription identifier", text)
+            raise StompRefusal("Duplicated subscription identifier", text, ending="")
 
     def _queue_of(self, frame: Frame, destination: Destination, text: str, durable: bool) -> str:
         amqp = self._amqp

@@ -42,7 +42,8 @@ class Transaction:
 
 
 class Transactions:
-    """Those of one connection. ``hold`` is told how many bytes come to be held, or below 0 go."""
+    """Those of one connection. ``hold`` is told how many bytes come to be held, or below 0 go, and
+    answers whether that is not too much."""
 
     __slots__ = ("_amqp", "_hold", "_is_selected", "_known", "_most_bytes", "_open", "_size", "_subscribing")
 
@@ -52,7 +53,7 @@ class Transactions:
         known: KnownQueues,
         subscribing: Subscribing,
         most_bytes: int,
-        hold: Callable[[int], None],
+        hold: Callable[[int], bool],
     ) -> None:
         self._amqp = amqp
         self._known = known
@@ -97,7 +98,9 @@ class Transactions:
             raise StompRefusal("Transaction too large", f"open transactions hold more than {self._most_bytes} bytes")
         self._size += size
         transaction.size += size
-        self._hold(size)
+        if not self._hold(size):
+            text = "open transactions of this user use all the memory they may: commit or abort some"
+            raise StompRefusal("Transaction too large", text)
 
     def commit(self, frame: Frame, done: Done) -> None:
         transaction = self._end(frame)

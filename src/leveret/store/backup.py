@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from leveret.errors import StoreError
-from leveret.store.data_dir import FORMAT_FILE, JOURNAL, META
+from leveret.store.data_dir import FORMAT_FILE, JOURNAL, META, make_folder
 from leveret.store.inspection import INCOMPLETE, META_FILES, read_definitions
 from leveret.store.records import segment_head
 from leveret.store.stream_segments import FOLDER as STREAMS
@@ -87,7 +87,7 @@ def refuse_filled(target: Path) -> None:
 
 def snapshot(path: Path, folder: Path, following: int, copy_definitions: Callable[[Path], None]) -> None:
     """Of a directory in use, by its writer; ``following`` is the segment that has just begun."""
-    (folder / JOURNAL).mkdir(0o700, parents=True)
+    make_folder(folder / JOURNAL)
     for name, id_ in _segments(path / JOURNAL):
         if id_ < following:
             _link(path / JOURNAL / name, folder / JOURNAL / name)
@@ -99,7 +99,7 @@ def snapshot(path: Path, folder: Path, following: int, copy_definitions: Callabl
 
 def snapshot_at_rest(path: Path, folder: Path) -> None:
     """Of a directory that nobody uses. The last segment is copied, since the next start may cut its torn tail."""
-    (folder / JOURNAL).mkdir(0o700, parents=True)
+    make_folder(folder / JOURNAL)
     segments = _segments(path / JOURNAL)
     for name, _ in segments[:-1]:
         _link(path / JOURNAL / name, folder / JOURNAL / name)
@@ -116,7 +116,7 @@ def _segments(journal: Path) -> list[tuple[str, int]]:
 
 def _link_streams(path: Path, folder: Path) -> None:
     for name in _stream_files(path):
-        (folder / name).parent.mkdir(0o700, parents=True, exist_ok=True)
+        make_folder((folder / name).parent)
         with suppress(FileNotFoundError):  # retention has just removed it
             _link(path / name, folder / name)
 

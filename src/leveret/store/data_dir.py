@@ -5,6 +5,9 @@
     meta.db     the definitions
     journal/    the messages
 
+All of it is for the user of the broker only: the files hold messages and the hashes of passwords. What an earlier
+version, a restored archive or a copy left open to others is closed at each start.
+
 The lock goes with the process, however that ends; the file stays, since removing it could take it from under somebody
 who has just opened it.
 """
@@ -13,12 +16,14 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from leveret.errors import StoreError
+from leveret.logs import get_log
 
 FORMAT = 1
 FORMAT_FILE = "format"
@@ -32,7 +37,10 @@ SENTENCE = "leveret data directory, format {}\n"
 PATTERN = re.compile(rb"leveret data directory, format ([0-9]{1,9})\n")
 # No program that the broker starts may inherit the lock.
 FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
 REMEDY = "choose another with --data-dir"
+
+log = get_log("store")
 
 if sys.platform == "win32":
     import msvcrt
@@ -73,7 +81,7 @@ class DataDir:
     def open(cls, path: Path) -> DataDir:
         """Make it if there is none. Raises StoreError when it is in use or cannot be used."""
         with _refusals(path):
-            _make_folder(path)
+            make_folder(path)
             _refuse_foreign_folder(path)
             folder = cls(path, _locked(path))
             try:
@@ -84,6 +92,7 @@ class DataDir:
             return folder
 
     def _prepare(self) -> None:
+        _close_to_others(self.path)
         if (self.path / FORMAT_FILE).exists():
             found = read_format(self.path)
             if found > FORMAT:
@@ -91,7 +100,7 @@ class DataDir:
                     f"data directory {self.path} has format {found}, this Leveret reads up to {FORMAT}: "
                     f"upgrade Leveret or {REMEDY}"
                 )
-        _make_folder(self.path / JOURNAL)
+        make_folder(self.path / JOURNAL)
         if not (self.path / FORMAT_FILE).exists():
             _write_format(self.path)
 
@@ -171,8 +180,9 @@ def _refusals(path: Path) -> Iterator[None]:
         raise _refusal(path, problem) from problem
 
 
-def _make_folder(path: Path) -> None:
-    """With its parents, for our eyes only, and so that the names survive a power cut."""
+def make_folder(path: Path) -> None:
+    """With its parents, each for its owner only (mkdir gives parents the default mode), and so that the names survive
+    a power cut."""
     missing = []
     while not path.exists():
         missing.append(path)
@@ -180,6 +190,33 @@ def _make_folder(path: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(0o700, exist_ok=True)
         _sync_folder(folder.parent)
+
+
+def _close_to_others(path: Path) -> None:
+    """What belongs to another user stays as it is, which is common for the root of a container's volume, and is
+    reported. Symbolic links are not followed: what they point to may belong to another program."""
+    if os.name == "nt":
+        return  # access is inherited from the folder there
+    closed, problem = 0, None
+    for folder, _, names in os.walk(path):
+        for each in (folder, *(os.path.join(folder, name) for name in names)):
+            mode = os.lstat(each).st_mode
+            if stat.S_ISLNK(mode) or not mode & OTHERS:
+                continue
+            try:
+                os.chmod(each, stat.S_IMODE(mode) & ~OTHERS)
+                closed += 1
+            except OSError as refusal:
+                problem = problem or refusal
+    if closed:
+        log.info("access to the data directory restricted to its owner", folder=path, changed=closed)
+    if problem is not None:
+        log.warning(
+            "others can read the data directory, or a part of it",
+            folder=path,
+            reason=problem,
+            remedy="give it to the broker's user (chown -R), or let chmod -R go-rwx be run by its owner",
+        )
 
 
 def _refuse_foreign_folder(path: Path) -> None:

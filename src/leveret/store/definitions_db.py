@@ -42,6 +42,7 @@ from leveret.store.definitions import (
     UserRow,
     VhostRow,
 )
+from leveret.store.disk import NO_FILES
 
 SCHEMA_VERSION = 1
 BUSY_MILLISECONDS = 250  # only a tool that looks into the file can make us wait
@@ -239,7 +240,10 @@ class DefinitionsDb:
         try:
             yield
         except tuple(ERRNOS) as problem:
-            raise OSError(ERRNOS[type(problem)], str(problem), str(self.path)) from problem
+            code = ERRNOS[type(problem)]
+            if isinstance(problem, apsw.CantOpenError) and self._db.system_errno in NO_FILES:
+                code = self._db.system_errno
+            raise OSError(code, str(problem), str(self.path)) from problem
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

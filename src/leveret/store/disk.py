@@ -13,9 +13,20 @@ from typing import Protocol
 FULL = frozenset(getattr(errno, name) for name in ("ENOSPC", "EDQUOT") if hasattr(errno, name))
 
 
-def is_full(problem: OSError) -> bool:
-    """There was no room for a write: that may change. A sync that fails, for whatever reason, never says this."""
-    return problem.errno in FULL
+NO_FILES = frozenset((errno.EMFILE, errno.ENFILE))
+NO_FILES_REASON = (
+    "no file descriptors left: close connections, or raise the limit of open files (ulimit -n, LimitNOFILE)"
+)
+
+
+def is_shortage(problem: OSError) -> bool:
+    """There was no room for a write, or no file descriptor: that may change. A sync that fails, for whatever reason,
+    never says this."""
+    return problem.errno in FULL or lacks_files(problem)
+
+
+def lacks_files(problem: OSError) -> bool:
+    return problem.errno in NO_FILES
 
 
 class WritableDisk(Protocol):

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from errno import EEXIST, ENOTEMPTY
 from pathlib import Path
 
+from leveret.store.disk import lacks_files
+
+SPARE = 8  # descriptors: a segment and its folder, a stream's, a file that is read, and as many again
 MOST_BUFFERS = 1024  # IOV_MAX everywhere we know of
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -29,20 +32,62 @@ def _platform_sync() -> object:
     return getattr(os, "fdatasync", os.fsync)
 
 
+class SpareFiles:
+    """Descriptors that are held for nothing but to be let go when there are no others. Connections may use up all that
+    the process is allowed; the journal must still be able to begin its next segment."""
+
+    def __init__(self, wanted: int = SPARE) -> None:
+        self._wanted = wanted
+        self._held: list[int] = []
+
+    def refill(self) -> bool:
+        """Take what was let go; whether all of them could be taken."""
+        try:
+            while len(self._held) < self._wanted:
+                self._held.append(os.open(os.devnull, READ))
+        except OSError as problem:
+            if not lacks_files(problem):
+                raise
+            return False
+        return True
+
+    def let_go(self) -> bool:
+        """Of one; whether there was any. Two threads may ask at once."""
+        try:
+            os.close(self._held.pop())
+        except IndexError:
+            return False
+        return True
+
+    def close(self) -> None:
+        while self.let_go():
+            pass
+
+
 class Files:
     """A folder of the file system."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, spare: SpareFiles | None = None) -> None:
         self._root = root
         self._sync = _platform_sync()
+        self._spare = spare or SpareFiles()
+
+    def _open(self, path: Path, flags: int, mode: int = 0o777) -> int:
+        """With a spare descriptor if there is no other; another thread may take it first."""
+        while True:
+            try:
+                return os.open(path, flags, mode)
+            except OSError as problem:
+                if not lacks_files(problem) or not self._spare.let_go():
+                    raise
 
     def create(self, path: str) -> int:
         folder = self._root
         *folders, name = path.split("/")
         for each in folders:  # below the root; that one must be there
             folder /= each
-            folder.mkdir(exist_ok=True)
-        return os.open(folder / name, APPEND, 0o600)
+            folder.mkdir(0o700, exist_ok=True)
+        return self._open(folder / name, APPEND, 0o600)
 
     def append(self, handle: int, buffers: Sequence[bytes]) -> None:
         for first in range(0, len(buffers), MOST_BUFFERS):
@@ -63,7 +108,7 @@ class Files:
         os.close(handle)
 
     def truncate(self, path: str, size: int) -> None:
-        handle = os.open(self._root / path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+        handle = self._open(self._root / path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
         try:
             os.ftruncate(handle, size)
             os.fsync(handle)
@@ -71,7 +116,7 @@ class Files:
             os.close(handle)
 
     def erase(self, path: str, offset: int, size: int) -> None:
-        handle = os.open(self._root / path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
+        handle = self._open(self._root / path, os.O_WRONLY | getattr(os, "O_BINARY", 0))
         try:
             os.lseek(handle, offset, os.SEEK_SET)
             os.write(handle, bytes(size))
@@ -82,7 +127,7 @@ class Files:
     def sync_folder(self, path: str) -> None:
         if os.name == "nt":
             return  # a folder cannot be opened there; NTFS journals its names
-        handle = os.open(self._root / path, os.O_RDONLY)
+        handle = self._open(self._root / path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
@@ -102,7 +147,7 @@ class Files:
                 raise
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        handle = os.open(self._root / path, READ)
+        handle = self._open(self._root / path, READ)
         try:
             os.lseek(handle, offset, os.SEEK_SET)
             parts: list[bytes] = []

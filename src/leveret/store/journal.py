@@ -15,8 +15,8 @@ a while by themselves (``lazily`` asks for that). Large contents are drafted onl
 what a consumer settles until then is never written.
 
 For every lane of every queue an index (store/run_index.py) tells where each live message lies. Reclaim and paging live
-by it; see store/reclaim.py and store/pages.py. When a write fails for want of space, everything not granted is placed
-anew (store/shortage.py). Any other failure ends the writing for good: what is not granted is lost, and said so.
+by it; see store/reclaim.py and store/pages.py. When a write fails for want of space, or of file descriptors, everything
+not granted is placed anew. Any other failure ends the writing for good: what is not granted is lost, and said so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from leveret.errors import ResourceFault
 from leveret.message import Message
 from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit
 from leveret.store.definitions import Change
-from leveret.store.disk import is_full
+from leveret.store.disk import is_shortage
 from leveret.store.drafting import draft_append, draft_returns, draft_settles, draft_unit, in_runs
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, Placement
@@ -312,7 +312,7 @@ class Journal:
             self._undo(batch)
         if self.failure is not None:
             return
-        if not is_full(problem):
+        if not is_shortage(problem):
             self.failure = f"the disk failed ({problem.strerror or problem})"
             self._lose()
             self._tell_written()

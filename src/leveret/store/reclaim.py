@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from leveret.logs import get_log
 from leveret.store.batch import Draft
-from leveret.store.disk import ReadableDisk
+from leveret.store.disk import ReadableDisk, lacks_files
 from leveret.store.drafting import draft_returns
 from leveret.store.journal import Journal
 from leveret.store.lane_log import lane_key
@@ -91,6 +91,9 @@ class Reclaim:
         assert id_ is not None
         if id_ not in journal.segments or journal.segments[id_].is_going or not self._may_copy:
             self.segment = None  # died meanwhile, or there is no room to copy to
+            return
+        if isinstance(result, OSError) and lacks_files(result):
+            self.segment = None  # considered again after the next batch
             return
         if not isinstance(result, Slice):
             self._log.error("segment cannot be reclaimed, it stays as it is", segment=id_, reason=str(result))

@@ -112,6 +112,7 @@ class Spill:
         self._files: dict[int, SpillFile] = {}
         self._current: SpillFile | None = None
         self._next_id = 1
+        self._was_refused = False
         self._indexes: dict[int, SpillIndex] = {}
         self._on_refused = on_refused  # told what had to stay in memory, or (< 0) left it
 
@@ -136,7 +137,8 @@ class Spill:
 
     def _file(self) -> SpillFile:
         file = self._current
-        if file is None or file.size >= FILE_SIZE:
+        if file is None or file.size >= FILE_SIZE or self._was_refused:
+            self._was_refused = False
             before, file = file, SpillFile(self._next_id)
             self._current = self._files[file.id] = file
             self._next_id += 1
@@ -146,6 +148,7 @@ class Spill:
 
     def _written(self, refused: object) -> None:
         if isinstance(refused, int) and refused:
+            self._was_refused = self._was_refused or refused > 0  # the next file may be taken
             self._on_refused(refused)
 
     def _write(self, file: SpillFile, start: int, buffers: list[bytes]) -> int:
@@ -182,7 +185,7 @@ class Spill:
             del self._indexes[key]
 
     def forget(self, queue: int) -> None:
-        for lane in range(256):
+        for lane in range(256) if self._indexes else ():
             index = self._indexes.pop(lane_key(queue, lane), None)
             for run in () if index is None else index.runs:
                 self._lose(self._files[run.segment], run.number)

@@ -14,7 +14,7 @@ from leveret.errors import StoreError
 from leveret.store.data_dir import DataDir
 from leveret.store.definitions import Definitions
 from leveret.store.definitions_db import DefinitionsDb
-from leveret.store.files import Files
+from leveret.store.files import Files, SpareFiles
 from leveret.store.journal import Journal
 from leveret.store.lane_log import LaneLog
 from leveret.store.pages import DiskPages
@@ -35,7 +35,8 @@ class Opened(NamedTuple):
 class Store:
     def __init__(self, path: Path, *, segment_size: int, synced: bool, wall: Callable[[], float]) -> None:
         self.path = path
-        self.disk = Files(path)
+        self.spare = SpareFiles()
+        self.disk = Files(path, self.spare)
         self.journal = Journal(Segments(segment_size), wall)
         self.journal.always_sync = synced
         self.in_worker: InWorker = lambda job, done: done(job())
@@ -62,6 +63,7 @@ class Store:
 
     def _open(self, progress: Progress) -> Opened:
         self._folder = DataDir.open(self.path)
+        self.spare.refill()
         self._db = DefinitionsDb(self._folder.meta, synced=self._synced)
         definitions = self._db.load()
         for name in self.disk.names(SPILL):
@@ -92,6 +94,7 @@ class Store:
 
     def abandon(self) -> None:
         """The writer's thread hangs: leave to it what it holds, and let go of the directory."""
+        self.spare.close()
         if self._folder is not None:
             self._folder.close()
         self.writer = self._db = self._folder = None
@@ -99,6 +102,7 @@ class Store:
     def close(self) -> None:
         if self.writer is not None and self.journal.failure is None:
             self.writer.close()
+        self.spare.close()
         if self._db is not None:
             self._db.close()
         if self._folder is not None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from struct import Struct
+from sys import getsizeof
 from typing import Any, TypeAlias
 
 from leveret.errors import FrameError
@@ -356,3 +357,13 @@ ENCODERS: dict[type, Callable[[Any], bytes]] = {
     str: lambda value: b"S" + encode_long(_utf8(value)),
     type(None): lambda value: b"V",
 }
+
+
+def table_memory(value: object) -> int:
+    """Bytes that a decoded table takes in memory."""
+    size = getsizeof(value)
+    if isinstance(value, Mapping):
+        return size + sum([getsizeof(name) + table_memory(member) for name, member in value.items()])
+    if isinstance(value, list | tuple):
+        return size + sum([table_memory(member) for member in value])
+    return size

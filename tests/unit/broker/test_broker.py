@@ -8,7 +8,15 @@ import pytest
 
 from leveret.errors import NotFound
 from leveret.queues.direct_reply import ReplyQueue
-from leveret.wire.methods import ChannelOpen, ConnectionBlocked, ConnectionClose, ConnectionUnblocked, QueuePurge
+from leveret.wire.frames import method_frame
+from leveret.wire.methods import (
+    ChannelOpen,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionUnblocked,
+    QueuePurge,
+    QueuePurgeOk,
+)
 from tests.support.peer_pair import House
 
 
@@ -88,29 +96,29 @@ def test_only_queues_with_messages_of_their_own_retire(house: House) -> None:
     assert replies.alive
 
 
-def test_publishers_wait_above_the_memory_mark_and_are_told_at_once() -> None:
-    """The notice goes out in the same turn, not with whatever comes next."""
+def test_a_connection_is_blocked_when_it_publishes_above_the_memory_watermark() -> None:
+    """Until then it consumes and acknowledges as before, whatever it has published earlier."""
     house = House(memory_mark=10_000)
     publisher, consumer, quiet = house.client(), house.client(), house.client(capabilities={})
     publisher.declare("q")
     quiet.publish("nowhere", b"x")
     publisher.publish("q", b"x" * 20_000)
-    assert [type(what) for what in publisher.heard()] == [ConnectionBlocked]
+    assert (publisher.heard(), publisher.socket.reading, quiet.socket.reading) == ([], True, True)
+    assert publisher.count("q") == 1
+    publisher.feed(publisher.published("", "q", b"second") + method_frame(1, QueuePurge("q")))
+    quiet.publish("q", b"third")
+    assert publisher.heard() == [ConnectionBlocked("low on memory")], "what follows the publish waits as well"
     assert not publisher.socket.reading
     assert (quiet.heard(), quiet.socket.reading) == ([], False), "it did not ask to be told, but waits as well"
     assert consumer.socket.reading
     assert consumer.heard() == []
 
-    publisher.publish("q", b"late")
-    late = house.client()
-    late.publish("q", b"new publisher")
-    assert [type(what) for what in late.heard()] == [ConnectionBlocked]
-
+    assert consumer.count("q") == 1, "the body of a publish is not taken during the alarm"
     consumer.ask(QueuePurge("q"))
-    assert [type(what) for what in publisher.heard()] == [ConnectionUnblocked]
+    assert publisher.heard() == [ConnectionUnblocked(), QueuePurgeOk(1)]
     assert publisher.socket.reading
     assert quiet.socket.reading
-    assert consumer.count("q") == 1, "what it sent meanwhile is taken now"
+    assert consumer.count("q") == 1, "the third, which was sent meanwhile"
 
 
 def test_a_changed_permission_ends_what_channels_remember_in_every_vhost(house: House) -> None:
@@ -124,10 +132,10 @@ def test_a_changed_permission_ends_what_channels_remember_in_every_vhost(house: 
 def test_a_client_in_the_middle_of_its_handshake_is_not_blocked() -> None:
     house = House(memory_mark=1_000)
     stranger = house.stranger()
-    stranger.session.publishes = True
     publisher = house.client()
     publisher.declare("q")
     publisher.publish("q", b"x" * 2_000)
+    stranger.session.block()
     assert stranger.socket.reading
     assert stranger.socket.written == b""
     stranger.log_in()

@@ -135,6 +135,20 @@ def test_another_reason_is_another_entry(house: House, client: Client) -> None:
     assert deaths(taken(client)) == [("q", "expired", 1), ("back", "rejected", 1)]
 
 
+def test_deaths_that_a_publisher_sends_are_kept_and_do_not_grow(client: Client) -> None:
+    """A program that publishes a dead letter again sends its headers with it."""
+    client.declare("q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "q"})
+    sent: Table = {"x-death": [{"queue": f"other {number}", "reason": "rejected", "count": 1} for number in range(20)]}
+    client.publish("q", b"m", headers=sent)
+    for _ in range(3):
+        reject(client)
+    deaths = headers_of(taken(client, "q"))["x-death"]
+    assert isinstance(deaths, list)
+    assert isinstance(deaths[0], dict)
+    assert (deaths[0]["queue"], deaths[0]["count"]) == ("q", 3)
+    assert deaths[1:] == sent["x-death"]
+
+
 def test_priority_and_persistence_stay(house: House, client: Client) -> None:
     client.declare("ranked", arguments={"x-max-priority": 5})
     client.declare("q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ranked"})

@@ -100,11 +100,12 @@ def test_an_alarm_is_told_once_and_its_end_once(house: House) -> None:
 def test_an_alarm_whose_reason_changes_is_told_again_but_blocks_nobody_twice(house: House, publisher: Client) -> None:
     news = hear(house.broker.events)
     house.broker.set_alarm("disk", "disk mark passed")
+    publisher.publish("q", b"1")
     house.broker.set_alarm("disk", "disk full")
     house.rest()
     assert [facts["reason"] for _, facts in news] == ["disk mark passed", "disk full"]
     assert house.broker.alarms == {"disk": "disk full"}
-    assert publisher.heard() == [ConnectionBlocked("disk mark passed")]
+    assert publisher.heard() == [ConnectionBlocked("low on disk")]
     house.broker.set_alarm("disk", None)
     house.rest()
     assert publisher.heard() == [ConnectionUnblocked()]
@@ -119,7 +120,7 @@ def test_publishers_go_on_only_when_every_alarm_is_over(house: House, publisher:
     publisher.publish("q", b"1")
     house.broker.set_alarm(first, None)
     house.rest()
-    assert publisher.heard() == [ConnectionBlocked("disk full")]
+    assert publisher.heard() == [ConnectionBlocked("low on disk & memory")]
     assert not publisher.socket.reading
     assert house.queue("q").ready == 1
     house.broker.set_alarm(second, None)
@@ -133,6 +134,7 @@ def test_a_calm_memory_does_not_end_another_alarm() -> None:
     publisher, consumer = house.client(), house.client()
     publisher.declare("q")
     publisher.publish("q", b"x" * 20_000)
+    publisher.publish("q", b"more")
     house.broker.set_alarm("disk", "disk full")
     consumer.ask(QueuePurge("q"))
     assert house.broker.alarms == {"disk": "disk full"}
@@ -148,7 +150,7 @@ def test_who_begins_to_publish_during_an_alarm_is_told_its_reason(house: House) 
     house.rest()
     assert client.heard() == []
     client.publish("q", b"1")
-    assert client.heard() == [ConnectionBlocked("disk full")]
+    assert client.heard() == [ConnectionBlocked("low on disk, store read-only")]
 
 
 def test_consumers_go_on_during_an_alarm(house: House, publisher: Client) -> None:

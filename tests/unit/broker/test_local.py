@@ -63,7 +63,9 @@ def test_publishing_follows_the_rules_of_a_channel(house: House) -> None:
         desk.publish(b"a", exchange="x")
     with pytest.raises(AccessRefused, match="internal exchange 'inner'"):
         desk.publish(b"a", exchange="inner")
-    with pytest.raises(PreconditionFailed, match="message size 4 is larger than configured max size 3"):
+    with pytest.raises(
+        PreconditionFailed, match="message size 4 is larger than configured max size 3: raise max_message_bytes"
+    ):
         desk.publish(b"aaaa")
     with pytest.raises(PreconditionFailed, match="fast reply consumer does not exist"):
         desk.publish(b"a", reply_to="amq.rabbitmq.reply-to")

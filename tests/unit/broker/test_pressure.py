@@ -26,7 +26,8 @@ def test_publishers_go_on_when_what_they_published_is_on_disk() -> None:
     client.declare("q", durable=True)
     client.ask(ConfirmSelect())
     house.is_slow = True
-    client.publish("q", *[BODY] * 60, delivery_mode=2)
+    client.publish("q", *[BODY] * 59, delivery_mode=2)
+    client.publish("q", BODY, delivery_mode=2)
     assert [type(what) for what in client.heard()] == [ConnectionBlocked]
     house.is_slow = False
     house.rest()
@@ -51,7 +52,8 @@ def test_publishers_of_transient_messages_go_on_when_these_are_spilled() -> None
     client = house.client()
     client.declare("q")
     client.publish("q", *[BODY] * 60)
-    assert [type(what) for what in client.heard()] == [ConnectionBlocked, ConnectionUnblocked]
+    assert client.heard() == []
+    assert house.broker.alarms == {}
     assert house.queue("q").lane.paged >= 50
     client.consume("q", no_ack=True)
     assert client.bodies() == [BODY] * 60
@@ -65,4 +67,5 @@ def test_what_cannot_be_spilled_still_counts_as_memory() -> None:
     house.disk.fault = lambda kind, path: OSError(EIO, "Input/output error") if path.startswith("spill/") else None
     client.publish("q", *[BODY] * 60)
     assert house.broker.alarms
+    client.publish("q", BODY)
     assert not client.socket.reading

@@ -191,9 +191,9 @@ def test_users_come_back_with_tags_limits_and_hash(life: Life) -> None:
     assert ann is not None
     assert bob is not None
     assert cat is not None
-    assert (ann.password_hash, ann.tags, ann.max_connections) == (hashed, {"management", "monitoring"}, 3)
-    assert (bob.password_hash, bob.pending_password, bob.tags, bob.max_channels) == (None, None, frozenset(), 5)
-    assert cat.tags == {"administrator"}
+    assert (ann.password_hash, set(ann.tags), ann.max_connections) == (hashed, {"management", "monitoring"}, 3)
+    assert (bob.password_hash, bob.pending_password, bob.tags, bob.max_channels) == (None, None, (), 5)
+    assert set(cat.tags) == {"administrator"}
     assert users.authenticate("ann", "pass", 0.0) is ann
     assert users.authenticate("bob", "", 0.0) is None
 
@@ -335,7 +335,7 @@ GOOD = Definitions(
     highest_queue=1,
 )
 BAD: dict[str, list[object]] = {
-    "users": [UserRow("bad", "no hash of ours", False, "", None, None), UserRow("", None, False, "", None, None)],
+    "users": [UserRow("", None, False, "", None, None)],
     "permissions": [PermissionRow("ann", "bad", "(", ".*", ".*")],
     "topic_permissions": [TopicPermissionRow("ann", "bad", "x", "(", ".*")],
     "exchanges": [
@@ -372,3 +372,12 @@ def test_a_row_that_cannot_be_used_costs_itself_and_is_said(
     assert [user.name for user in broker.users.list()] == ["ann"]
     assert len(broker.permissions.list()) == len(broker.permissions.list_topic()) == 1
     assert "cannot be restored" in caplog.text
+
+
+def test_a_user_whose_hash_is_refused_is_kept_without_a_password_login(caplog: pytest.LogCaptureFixture) -> None:
+    rows = GOOD._replace(users=[UserRow("bob", "no hash of ours", False, "monitoring", None, None)])
+    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_mark=1 << 30)
+    restore_definitions(broker, rows, "guest", "guest")
+    assert [(user.name, user.tags) for user in broker.users.list()] == [("bob", ("monitoring",))]
+    assert broker.users.authenticate("bob", "no hash of ours", now=0.0) is None
+    assert "user=bob" in caplog.text

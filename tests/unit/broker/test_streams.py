@@ -10,6 +10,7 @@ from leveret.wire.methods import (
     ConfirmSelect,
     QueueBind,
     QueueDeclare,
+    QueueDelete,
     QueuePurge,
     TxCommit,
     TxSelect,
@@ -69,6 +70,18 @@ def test_declare_ok_counts_what_is_confirmed_and_who_reads(house: StoredHouse) -
     client.consume("s")
     answer = client.declare("s", passive=True)
     assert (answer.message_count, answer.consumer_count) == (2, 1)
+
+
+def test_a_stream_in_use_or_not_empty_is_spared(house: StoredHouse) -> None:
+    for flags in ({"if_unused": True}, {"if_empty": True}):
+        client = house.client()
+        declare(client)
+        client.publish("s", b"a")
+        client.qos(10)
+        client.consume("s")
+        client.heard()
+        client.send(QueueDelete("s", **flags))
+        assert client.error()[0] == 406
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.broker.vhost import PREDECLARED, Vhost
+from leveret.broker.predeclared import PREDECLARED
+from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from tests.support.peer_pair import House

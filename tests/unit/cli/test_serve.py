@@ -20,6 +20,7 @@ MODE = sys.argv.pop()
 
 class Node:
     url_user = "guest"
+    message_memory = 0
     def __init__(self, settings, environ, show_first_login):
         self.settings = settings
         self.endpoints = {}
@@ -82,7 +83,7 @@ def test_a_signal_stops_the_node_in_order_and_exits_zero(signum: signal.Signals,
     assert "/home/ann/.local/share/leveret" in shown or "XDG_DATA_HOME" in os.environ
     assert "pika" in shown
     assert f"stop run {'uvloop' if uvloop else 'asyncio.unix_events'}" in out
-    assert "(200000, 20, 100)" in out
+    assert "(200000, 1073741824, 1073741824)" in out
     assert f"stopping signal={signum.name}" in err
 
 

@@ -38,7 +38,7 @@ from leveret.management.errors import (
         (NotAvailable("x"), 501, "not_available"),
         (Blocked("x"), 503, "blocked"),
         (AccessRefused("x"), 403, "access_refused"),
-        (NotFound("x"), 404, "not_found"),
+        (NotFound("x"), 404, "Object Not Found"),
         (PreconditionFailed("x"), 409, "precondition_failed"),
         (FrameError("x"), 400, "frame_error"),
         (StoreError("x"), 503, "store_lost"),

@@ -6,11 +6,27 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from starlette.requests import Request
 
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import User
-from leveret.management.login import credentials_of, logged_in
+from leveret.management.login import SOCKET, credentials_of, logged_in
+from leveret.server.admission import ADMITTED, Admission
+from leveret.server.logins import LoginPeer
 from tests.support.http_api import basic
+
+
+def request_from(address: str) -> Request:
+    state = {SOCKET: None, ADMITTED: Admission(1 << 30, 100).enter(address, lambda: None)}
+    return Request(
+        {
+            "type": "http",
+            "client": (address, 1),
+            "headers": [(b"host", b"localhost")],
+            "http_version": "1.1",
+            "state": state,
+        }
+    )
 
 
 def test_name_and_password_of_a_header() -> None:
@@ -26,12 +42,12 @@ def test_what_is_no_login(header: str) -> None:
 def test_a_user_of_this_machine_only_is_verified_as_nobody_elsewhere() -> None:
     asked: list[Credentials] = []
 
-    def login(credentials: Credentials, done: Callable[[User | None], None]) -> None:
+    def login(credentials: Credentials, peer: LoginPeer, done: Callable[[User | None], None]) -> None:
         asked.append(credentials)
         done(User(credentials.name) if credentials.name else None)
 
     def ask(name: str, peer: str) -> User | None:
-        return asyncio.run(logged_in(login, Credentials(name, "p"), peer, frozenset({"guest"})))
+        return asyncio.run(logged_in(login, Credentials(name, "p"), request_from(peer), frozenset({"guest"})))
 
     assert ask("guest", "127.0.0.1") == User("guest")
     assert ask("guest", "::1") == User("guest")
@@ -44,7 +60,9 @@ def test_an_answer_to_a_client_that_has_gone_harms_nobody() -> None:
     async def live() -> None:
         held: list[Callable[[User | None], None]] = []
         waiting = asyncio.ensure_future(
-            logged_in(lambda credentials, done: held.append(done), Credentials("ann", "p"), "::1", frozenset())
+            logged_in(
+                lambda _, peer, done: held.append(done), Credentials("ann", "p"), request_from("::1"), frozenset()
+            )
         )
         await asyncio.sleep(0)
         waiting.cancel()

@@ -12,7 +12,7 @@ from leveret.management.look_places import LookPlaces
 
 
 async def taken(places: LookPlaces, began: asyncio.Event, leave: asyncio.Event) -> None:
-    async with places.one():
+    async with places.one("/"):
         began.set()
         await leave.wait()
 
@@ -28,11 +28,11 @@ def test_who_finds_no_place_waits_a_little_and_is_told_to_come_again(monkeypatch
         for each in began:
             await each.wait()
         with pytest.raises(Busy, match="2 looks into queues are under way"):
-            async with places.one():
+            async with places.one("/"):
                 pytest.fail("there was no place")
         leave.set()
         await asyncio.gather(*looks)
-        async with places.one():
+        async with places.one("/"):
             pass
 
     asyncio.run(life())
@@ -64,7 +64,28 @@ def test_a_look_that_fails_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> 
         places = LookPlaces()
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
-                async with places.one():
+                async with places.one("/"):
                     raise ZeroDivisionError
+
+    asyncio.run(life())
+
+
+def test_one_virtual_host_does_not_take_the_places_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CWE-770: who waits in a full virtual host holds no place that another could have."""
+    monkeypatch.setattr(look_places, "MOST", 2)
+    monkeypatch.setattr(look_places, "MOST_OF_VHOST", 1)
+    monkeypatch.setattr(look_places, "PATIENCE", 0.01)
+
+    async def life() -> None:
+        places, began, leave = LookPlaces(), asyncio.Event(), asyncio.Event()
+        look = asyncio.ensure_future(taken(places, began, leave))
+        await began.wait()
+        with pytest.raises(Busy, match="1 in one virtual host"):
+            async with places.one("/"):
+                pytest.fail("there was no place")
+        async with places.one("another"):
+            pass
+        leave.set()
+        await look
 
     asyncio.run(life())

@@ -27,8 +27,16 @@ class SlowSieve:
         self._now = 0.0
         monkeypatch.setattr(looking, "perf_counter", lambda: self._now)
 
-    def takes(self, message: Message) -> bool:
+    reads_bodies = True
+
+    def takes_head(self, message: Message) -> bool:
         self._now += STEP_SECONDS / 2.5
+        return True
+
+    def is_too_large(self, message: Message) -> bool:
+        return False
+
+    def takes_body(self, message: Message) -> bool:
         return True
 
 

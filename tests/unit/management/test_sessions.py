@@ -15,8 +15,11 @@ from leveret.auth.users import User, Users
 from leveret.clock import FrozenClock
 from leveret.management import sessions as module
 from leveret.management.errors import BadRequest, NotLoggedIn, Refused
+from leveret.management.login import SOCKET
 from leveret.management.origins import refuse_other_sites, refuse_unless_own_page
 from leveret.management.sessions import IDLE, LONGEST, MOST_OF_A_USER, Desk, Sessions
+from leveret.server.admission import ADMITTED, Admission
+from leveret.server.logins import LoginPeer
 
 HOST = "broker.example:15672"
 
@@ -137,7 +140,7 @@ def test_a_change_of_tags_holds_at_once(sessions: Sessions, users: Users) -> Non
     users.set_tags("ann", ["administrator"])
     user = sessions.user_of(token)
     assert user is not None
-    assert user.tags == {"administrator"}
+    assert user.tags == ("administrator",)
 
 
 # ---- requests
@@ -155,6 +158,7 @@ def request_of(
     sent += [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
     scope = {
         "type": "http",
+        "http_version": "1.1",
         "method": method,
         "path": "/api/login",
         "query_string": b"",
@@ -162,6 +166,7 @@ def request_of(
         "client": (peer, 4711),
         "server": ("127.0.0.1", 15672),
         "scheme": scheme,
+        "state": {SOCKET: None, ADMITTED: Admission(1 << 30, 100).enter(peer, lambda: None)},
     }
 
     async def receive() -> dict[str, Any]:
@@ -172,7 +177,7 @@ def request_of(
 
 @pytest.fixture
 def desk(sessions: Sessions, users: Users) -> Desk:
-    def login(credentials: Credentials, done: Callable[[User | None], None]) -> None:
+    def login(credentials: Credentials, peer: LoginPeer, done: Callable[[User | None], None]) -> None:
         user = users.get(credentials.name)
         done(user if user is not None and user.pending_password == credentials.password else None)
 

@@ -12,8 +12,10 @@ from leveret.broker.timers import Timers
 from leveret.clock import FrozenClock
 from leveret.management import tunnels
 from leveret.management.errors import Conflict, Gone, NotThere
-from leveret.management.stream_doors import LARGEST_PIECE, STRANGERS_BYTES, StreamDoor, StreamDoors
+from leveret.management.stream_doors import LARGEST_PIECE, StreamDoor, StreamDoors
 from leveret.management.tunnels import IDLE, NotNow, TooMany, Tunnel, Tunnels
+from leveret.server.admission import ADMITTED, Admission
+from leveret.session.limits import UNAUTHENTICATED_BYTES
 
 
 def never() -> bool:
@@ -49,10 +51,11 @@ class Ground:
     def __init__(self) -> None:
         self.clock = FrozenClock()
         self.timers = Timers(self.clock)
-        self.tunnels = Tunnels(StreamDoor("amqp", Inside, False, lambda peer: peer.is_known), self.timers)
+        door = StreamDoor("amqp", Inside, False, lambda peer: peer.is_known)
+        self.tunnels = Tunnels(door, self.timers, Admission(1 << 30, 1_000))
 
     def dig(self) -> tuple[Tunnel, Inside]:
-        tunnel = self.tunnels.dig({"peername": ("192.0.2.1", 5)})
+        tunnel = self.tunnels.dig("192.0.2.1", {"peername": ("192.0.2.1", 5)})
         assert isinstance(tunnel.inside, Inside)
         return tunnel, tunnel.inside
 
@@ -226,8 +229,8 @@ async def test_one_that_is_being_answered_is_not_idle(ground: Ground) -> None:
 
 @on_a_loop
 async def test_ids_are_long_and_no_two_are_alike(ground: Ground) -> None:
-    ids = {ground.dig()[0].id for _ in range(100)}
-    assert len(ids) == 100
+    ids = {ground.dig()[0].id for _ in range(50)}
+    assert len(ids) == 50
     assert min(map(len, ids)) >= 32
 
 
@@ -235,11 +238,23 @@ def test_there_are_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnels, "MOST_TUNNELS", 2)
 
     async def dig(ground: Ground) -> None:
-        (first, _), _ = ground.dig(), ground.dig()
+        made = [ground.dig()[0] for _ in range(2)]
+        for tunnel in made:
+            tunnel.get_extra_info(ADMITTED).authenticated()
         with pytest.raises(TooMany, match="2 tunnels already"):
             ground.dig()
-        first.abort()
+        made[0].abort()
         ground.dig()
+
+    on_a_loop(dig)()
+
+
+def test_one_that_has_not_logged_in_makes_room_for_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnels, "MOST_TUNNELS", 2)
+
+    async def dig(ground: Ground) -> None:
+        made = [ground.dig()[0] for _ in range(3)]
+        assert [tunnel.is_closing() for tunnel in made] == [True, False, False]
 
     on_a_loop(dig)()
 
@@ -247,13 +262,13 @@ def test_there_are_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
 @on_a_loop
 async def test_strangers_may_send_less_at_once(ground: Ground) -> None:
     tunnel, inside = ground.dig()
-    assert ground.tunnels.most_bytes(tunnel) == STRANGERS_BYTES
+    assert ground.tunnels.most_bytes(tunnel) == UNAUTHENTICATED_BYTES
     inside.is_known = True
     assert ground.tunnels.most_bytes(tunnel) == LARGEST_PIECE
 
 
 def test_the_first_known_subprotocol_is_chosen() -> None:
-    doors = StreamDoors()
+    doors = StreamDoors(Admission(1 << 30, 100))
     doors.register("amqp", Inside)
     doors.register("v12.stomp", Inside, is_text=True)
     chosen = {tuple(offered): doors.chosen(offered) for offered in ([], ["mqtt", "v12.stomp", "amqp"], ["mqtt"])}

@@ -10,12 +10,13 @@ import pytest
 
 from leveret.management.errors import BadRequest, Problem, TooLarge
 from leveret.message import PERSISTENT, Message
-from leveret.pipeline.arrow_contents import Contents
+from leveret.pipeline.arrow_contents import PIECE_BYTES, Contents
 from leveret.pipeline.arrow_framing import Framing
 from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.properties import Properties
 from tests.support.http_api import arrow_stream
 
+MIB = 1 << 20
 TEXTS = pa.map_(pa.string(), pa.string())
 PERSISTENT_PROPERTIES = Properties(delivery_mode=2)
 
@@ -43,7 +44,7 @@ def test_plain_rows_are_persistent_messages_of_one_address() -> None:
     assert all(traits is PERSISTENT for _, _, traits in run)
 
 
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string(), pa.string_view()])
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
 def test_bodies_of_every_kind(kind: pa.DataType) -> None:
     values = ["é", "x" * 300] if "string" in str(kind) else ["é".encode(), b"x" * 300]
     assert [body_of(content) for content, _, _ in only_run({"body": pa.array(values, kind)})] == [
@@ -85,10 +86,29 @@ def test_more_rows_than_one_step_takes() -> None:
         "headers": pa.array([[("n", str(place))] for place in range(number)], TEXTS),
     }
     found = runs(columns)
-    assert [len(run) for run in found] == [10_000, 10_000, 5_000]
+    assert [len(run) for run in found] == [1_000] * 25
     messages = [message for run in found for message in run]
     assert [body_of(content) for content, _, _ in messages] == [b"%d" % place for place in range(number)]
     assert properties_of(messages[24_999][0]).headers == {"n": "24999"}
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(MIB)])
+def test_no_more_bytes_than_one_step_takes(kind: pa.DataType) -> None:
+    bodies = [bytes([place]) * MIB for place in range(15)]
+    keys = [str(place) for place in range(15)]
+    schema, batch = Framing().feed(arrow_stream(pa.record_batch({"body": pa.array(bodies, kind), "routing_key": keys})))
+    contents = Contents(schema, "ex", "key", MIB)
+    pieces = contents.slices(batch)
+    assert max(piece.nbytes for piece in pieces) <= PIECE_BYTES
+    messages = [message for piece in pieces for run in contents.runs(piece) for message in run.messages]
+    assert [body_of(content) for content, _, _ in messages] == bodies
+    assert [address.key for _, address, _ in messages] == keys
+
+
+def test_a_row_is_no_larger_than_its_body_headers_and_properties_may_be() -> None:
+    headers = pa.array([[("n", "v" * 2 * MIB)]], TEXTS)
+    with pytest.raises(TooLarge, match="headers and properties have"):
+        runs({"body": pa.array([b"a"]), "headers": headers})
 
 
 def test_headers_and_properties_are_those_of_the_row() -> None:
@@ -150,6 +170,9 @@ def test_headers_and_properties_are_those_of_the_row() -> None:
         ({"body": pa.array([b"a"]), "colour": pa.array(["a"])}, "column 'colour' cannot be published"),
         ({"body": pa.array([1])}, "column 'body' has type int64"),
         ({"body": pa.array(["a"]).dictionary_encode()}, "send no dictionaries"),
+        ({"body": pa.array(["a"], pa.string_view())}, "column 'body' has type string_view"),
+        ({"body": pa.array([b"a"], pa.binary_view())}, "no views"),
+        ({"body": pa.array([b"a"]), "routing_key": pa.array(["a"], pa.string_view())}, "no views"),
         ({"body": pa.array([b"a", None])}, "a null in column 'body'"),
         ({"body": pa.array([b"a"]), "routing_key": pa.array(["k" * 256])}, "routing_key 'kkk"),
         ({"body": pa.array([b"a"]), "headers": pa.array([{"a": "b"}])}, "column 'headers' has type struct"),
@@ -170,7 +193,9 @@ def test_what_cannot_be_published_is_named(columns: dict[str, Any], told: str) -
 
 
 def test_a_message_that_is_too_large_is_refused() -> None:
-    with pytest.raises(TooLarge, match="message size 101 is larger than configured max size 100"):
+    with pytest.raises(
+        TooLarge, match="message size 101 is larger than configured max size 100: raise max_message_bytes"
+    ):
         runs({"body": pa.array([b"x" * 101])}, most=100)
     assert only_run({"body": pa.array([b"x" * 100])}, most=100)
 

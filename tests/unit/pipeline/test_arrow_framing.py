@@ -6,8 +6,14 @@ import pyarrow as pa
 import pytest
 
 from leveret.management.errors import BadRequest, TooLarge
-from leveret.pipeline import arrow_framing
 from leveret.pipeline.arrow_framing import Framing
+from tests.support.arrow_bombs import (
+    ROWS_OF_NOTHING,
+    V4,
+    compressed_by_deprecated_key,
+    rows_of_nothing,
+    shared_buffers,
+)
 from tests.support.http_api import arrow_stream
 
 BATCH = pa.record_batch({"body": pa.array([b"one", b"two"])})
@@ -17,7 +23,7 @@ STREAM = arrow_stream(BATCH, BATCH)
 def framed(data: bytes, step: int) -> list[bytes]:
     framing = Framing()
     parts = [data[start : start + step] for start in range(0, len(data), step)]
-    found = [b"".join(message) for part in parts for message in framing.feed(part)]
+    found = [bytes(message) for part in parts for message in framing.feed(part)]
     framing.finish()
     assert framing.held == 0
     return found
@@ -59,9 +65,34 @@ def test_compressed_bodies_are_refused_before_they_grow() -> None:
         list(Framing().feed(data))
 
 
-def test_sizes_are_bounded_before_anything_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_are_bounded_before_anything_is_kept() -> None:
     with pytest.raises(TooLarge, match="metadata"):
         list(Framing().feed(b"\xff\xff\xff\xff\xff\xff\xff\x7f"))
-    monkeypatch.setattr(arrow_framing, "MOST_BODY", 100)
     with pytest.raises(TooLarge, match="send smaller batches"):
-        list(Framing().feed(arrow_stream(pa.record_batch({"body": pa.array([bytes(200)])}))))
+        list(Framing(100).feed(arrow_stream(pa.record_batch({"body": pa.array([bytes(200)])}))))
+
+
+MANY_COLUMNS = pa.record_batch({str(number): pa.array([b"x"]) for number in range(600)})
+
+
+@pytest.mark.parametrize(
+    ("stream", "told"),
+    [
+        (arrow_stream(BATCH, options=pa.ipc.IpcWriteOptions(metadata_version=V4)), "metadata version V4"),
+        (arrow_stream(BATCH, custom_metadata={"a": "b"}), "custom metadata"),
+        (compressed_by_deprecated_key(1 << 20), "metadata version V4"),
+        (shared_buffers(100), "buffers of a record batch overlap"),
+        (rows_of_nothing(), f"a record batch of {ROWS_OF_NOTHING} rows in 0 bytes"),
+        (arrow_stream(MANY_COLUMNS), "1800 buffers"),
+        (arrow_stream(pa.record_batch({"body": pa.array(["a"]).dictionary_encode()})), "no dictionaries"),
+    ],
+)
+def test_what_grows_when_it_is_decoded_is_refused(stream: bytes, told: str) -> None:
+    with pytest.raises(BadRequest, match=told):
+        list(Framing().feed(stream))
+
+
+def test_metadata_of_the_schema_is_no_harm() -> None:
+    """pandas writes some."""
+    schema, _ = framed(arrow_stream(BATCH.replace_schema_metadata({"pandas": "{}"})), 100)
+    assert pa.ipc.read_schema(pa.ipc.read_message(schema)).metadata == {b"pandas": b"{}"}

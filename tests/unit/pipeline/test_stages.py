@@ -6,11 +6,12 @@ import pytest
 
 from leveret.broker.internal_queues import STAGE
 from leveret.errors import LeveretError, NotFound, PreconditionFailed
-from leveret.pipeline.commits import COMPONENT as COMMIT
-from leveret.pipeline.commits import CommitRow, Committed
+from leveret.pipeline.commits import Committed
 from leveret.pipeline.stages import COMPONENT, LIFETIME
+from leveret.pipeline.transactions import COMPONENT as COMMIT
+from leveret.pipeline.transactions import CommitRow
 from tests.support.peer_pair import House
-from tests.support.sinks import Sink, address, drained, row
+from tests.support.sinks import USER, Sink, address, drained, row
 from tests.support.stored_house import StoredHouse
 
 MANY = [b"%05d" % number for number in range(5_000)]
@@ -56,7 +57,9 @@ def test_nothing_is_left_of_a_stage_when_its_commit_is_done() -> None:
     sink.commit("T", 0, sink.stage("T", 0, b"one"))
     assert stage_queues(house) == []
     assert house.vhost.parameters.names(COMPONENT) == []
-    assert CommitRow.decoded(house.vhost.parameters.get(COMMIT, "T") or b"") == CommitRow(0, [], 1)
+    assert CommitRow.decoded(house.vhost.parameters.get(COMMIT, "T") or b"") == CommitRow(
+        0, [], 1, USER, house.clock.wall()
+    )
     assert [row.name for row in house.disk.definitions().queues] == ["q"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from leveret.message import NEVER
 from leveret.queues.lane import HOLE, Lane
 from leveret.wire.content import body_of
@@ -111,12 +113,21 @@ def test_a_lane_of_holes_alone_has_no_stretch_and_nothing_to_pop() -> None:
     assert lane.pop() is None
 
 
-def test_clearing_gives_everything_in_order_and_sequences_go_on() -> None:
-    lane = lane_of(b"a", b"b", b"c")
+def test_clearing_gives_everything_and_sequences_go_on() -> None:
+    lane = lane_of(b"a", b"b", b"c", b"d")
     first = lane.pop()
     assert first is not None
     lane.give_back(1, 1, first[2])
-    lane.cut_out(2)
-    assert [body_of(message[0]) for message in lane.clear()] == [b"a", b"c"]
-    assert (len(lane), lane.holes, lane.tail) == (0, 0, 4)
+    lane.cut_out(3)
+    cleared = lane.clear()
+    assert sorted(cleared.stretches()) == [(1, 1), (2, 1), (4, 1)]
+    assert (len(lane), lane.holes, lane.tail) == (0, 0, 5)
+    assert (lane.ready, lane.incoming is lane.ready) == (deque(), True)
+    size = sum(len(message[0]) for message in (*cleared.ready, first[2]))
+    assert [cleared.pop_some(3), cleared.pop_some(3)] == [(3, size - len(first[2][0])), (1, len(first[2][0]))]
+
+
+def test_what_was_cleared_without_holes_is_one_stretch() -> None:
+    assert list(lane_of(b"a", b"b", b"c").clear().stretches()) == [(1, 3)]
+    assert list(lane_of().clear().stretches()) == []
     assert HOLE[2].deadline == NEVER

@@ -66,3 +66,5 @@ def test_declarations_differ_by_the_arguments_that_are_compared() -> None:
     assert differing_argument({"x-expires": 5}, {"x-expires": 5, "x-queue-mode": "lazy"}) is None
     assert differing_argument({"x-expires": 5}, {}) == ("x-expires", None, 5)
     assert differing_argument({}, {"x-max-priority": 3}) == ("x-max-priority", 3, None)
+    assert differing_argument({"x-message-ttl": 10}, {"x-message-ttl": 10.0}) == ("x-message-ttl", 10.0, 10)
+    assert differing_argument({"x-max-length": 1}, {"x-max-length": True}) == ("x-max-length", True, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from errno import EIO, ENOSPC
+from errno import EIO, EMFILE, ENOSPC
 
 import pytest
 
@@ -51,20 +51,21 @@ def test_what_comes_while_the_worker_writes_goes_in_one_write(house: StreamHouse
     assert stream.writing.is_idle
 
 
-def test_a_full_disk_is_waited_for(house: StreamHouse) -> None:
+@pytest.mark.parametrize(("errno", "reason"), [(ENOSPC, "disk full"), (EMFILE, "no file descriptors left")])
+def test_a_shortage_is_waited_for(house: StreamHouse, errno: int, reason: str) -> None:
     stream = house.stream()
     reader = house.reader(stream)
     house.publish_all(stream, b"a")
-    fail(house, "append", "create", errno=ENOSPC)
+    fail(house, "append", "create", *(["truncate"] if errno == EMFILE else []), errno=errno)
     house.publish_all(stream, b"b")
     assert (stream.next_offset, stream.tail, stream.ready) == (1, 2, 2)
-    assert "waits for room" in house.alarms["stream 1"], "publishers wait too: what is not written is in memory"
+    assert reason in house.alarms["stream 1"], "publishers wait too: what is not written is in memory"
     house.publish_all(stream, b"c")
     house.pass_time(5)
     assert reader.bodies == [b"a"]
     assert stream.writing.failure is None
     mend(house)
-    house.pass_time(1)
+    house.pass_time(2)
     assert reader.bodies == [b"a", b"b", b"c"]
     assert offsets(reader) == [0, 1, 2]
     assert not house.alarms

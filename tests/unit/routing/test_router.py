@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from leveret.routing.bindings import Binding, Destination
+from leveret.routing.bounds import RoutingWork
 from leveret.routing.direct import DefaultExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
@@ -75,9 +76,11 @@ def test_exchange_that_ignores_keys_is_asked_once(net: Net) -> None:
     asked: list[str] = []
 
     class Listening(FanoutExchange):
-        def destinations(self, key: str, headers: Mapping[str, object]) -> Iterable[Destination]:
+        def destinations(
+            self, key: str, headers: Mapping[str, object], work: RoutingWork | None = None
+        ) -> Iterable[Destination]:
             asked.append(key)
-            return super().destinations(key, headers)
+            return super().destinations(key, headers, work)
 
     net.exchanges["x"] = Listening("x")
     net.route("x", "a", "b", "c")

@@ -8,6 +8,7 @@ import pytest
 
 from leveret.routing import topic_trie
 from leveret.routing.bindings import Destination
+from leveret.routing.bounds import RoutingWork
 from leveret.routing.topic_trie import TopicTrie, pattern_words
 
 Q1, Q2 = Destination("queue", "q1"), Destination("queue", "q2")
@@ -77,7 +78,7 @@ def test_pattern_takes_the_key_as_the_checklist_says(pattern: str, key: str, mat
     """S4-45: * is exactly one word, # is zero or more."""
     trie = TopicTrie()
     trie.add(pattern, Q1)
-    assert list(trie.matches(key)) == ([Q1] if matches else [])
+    assert list(trie.matches(key, RoutingWork())) == ([Q1] if matches else [])
 
 
 @pytest.mark.parametrize(("pattern", "key", "matches"), AS_RABBITMQ_DOES)
@@ -85,7 +86,7 @@ def test_pattern_takes_the_key_as_rabbitmq_does(pattern: str, key: str, matches:
     """S4-45: empty keys, empty words, wildcards in keys, runs of #."""
     trie = TopicTrie()
     trie.add(pattern, Q1)
-    assert list(trie.matches(key)) == ([Q1] if matches else [])
+    assert list(trie.matches(key, RoutingWork())) == ([Q1] if matches else [])
 
 
 def test_whole_table_in_one_trie_gives_exactly_the_matching_patterns() -> None:
@@ -95,7 +96,7 @@ def test_whole_table_in_one_trie_gives_exactly_the_matching_patterns() -> None:
     for pattern, _, _ in rows:
         trie.add(pattern, Destination("queue", pattern))
     for pattern, key, matches in rows:
-        assert (Destination("queue", pattern) in list(trie.matches(key))) == matches
+        assert (Destination("queue", pattern) in list(trie.matches(key, RoutingWork()))) == matches
 
 
 def test_runs_of_hashes_are_drawn_into_one() -> None:
@@ -120,12 +121,12 @@ def test_removal_prunes_no_further_than_the_last_shared_word() -> None:
     trie.add("a.b", Q1)
     trie.add("a.b.c.d", Q2)
     trie.remove("a.b.c.d", Q2)
-    assert list(trie.matches("a.b")) == [Q1]
-    assert list(trie.matches("a.b.c.d")) == []
+    assert list(trie.matches("a.b", RoutingWork())) == [Q1]
+    assert list(trie.matches("a.b.c.d", RoutingWork())) == []
     trie.add("a.b.c.d", Q2)
     trie.remove("a.b", Q1)
-    assert list(trie.matches("a.b")) == []
-    assert list(trie.matches("a.b.c.d")) == [Q2]
+    assert list(trie.matches("a.b", RoutingWork())) == []
+    assert list(trie.matches("a.b.c.d", RoutingWork())) == [Q2]
 
 
 def test_like_patterns_are_counted() -> None:
@@ -133,7 +134,7 @@ def test_like_patterns_are_counted() -> None:
     trie.add("#", Q1)
     trie.add("#.#", Q1)
     trie.remove("#", Q1)
-    assert list(trie.matches("a")) == [Q1]
+    assert list(trie.matches("a", RoutingWork())) == [Q1]
     trie.remove("#.#", Q1)
     assert trie.is_empty()
 
@@ -144,7 +145,7 @@ def test_removing_what_was_never_added_is_an_error_and_changes_nothing(pattern: 
     trie.add("a", Q1)
     with pytest.raises(KeyError):
         trie.remove(pattern, Q2)
-    assert list(trie.matches("a")) == [Q1]
+    assert list(trie.matches("a", RoutingWork())) == [Q1]
 
 
 def test_hostile_patterns_stay_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +162,7 @@ def test_hostile_patterns_stay_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
         return step(nodes, word)
 
     monkeypatch.setattr(topic_trie, "_step", counted)
-    assert set(trie.matches(".".join(["a"] * 128))) == {Q1, Q2}
+    assert set(trie.matches(".".join(["a"] * 128), RoutingWork())) == {Q1, Q2}
     assert len(visits) == 128
     assert max(visits) <= 2 * 2 * 60 + 8
 
@@ -170,6 +171,6 @@ def test_long_patterns_do_not_recurse() -> None:
     trie = TopicTrie()
     pattern = ".".join(["a"] * 5000)
     trie.add(pattern, Q1)
-    assert list(trie.matches(pattern)) == [Q1]
+    assert list(trie.matches(pattern, RoutingWork())) == [Q1]
     trie.remove(pattern, Q1)
     assert trie.is_empty()

@@ -164,11 +164,10 @@ def test_reading_goes_on_when_the_last_reason_to_pause_is_gone(house: House) -> 
     assert client.socket.reading
 
 
-def test_a_new_secret_is_checked(house: House) -> None:
+def test_any_new_secret_is_accepted(house: House) -> None:
     client = house.client()
-    assert client.ask(ConnectionUpdateSecret(b"secret", "renewed"), 0).NAME == "connection.update-secret-ok"
-    client.send(ConnectionUpdateSecret(b"wrong", "renewed"), channel=0)
-    assert client.error()[0] == 403
+    for secret in (b"secret", b"another"):
+        assert client.ask(ConnectionUpdateSecret(secret, "renewed"), 0).NAME == "connection.update-secret-ok"
 
 
 def test_limits_on_connections_and_channels_are_kept_and_given_back(house: House) -> None:

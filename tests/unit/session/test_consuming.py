@@ -6,6 +6,8 @@ import pytest
 
 from leveret.session.consuming import BURST_BYTES
 from leveret.session.limits import Limits
+from leveret.wire.fields import Table
+from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
     BasicAck,
     BasicCancel,
@@ -15,6 +17,7 @@ from leveret.wire.methods import (
     BasicQos,
     ChannelClose,
     QueueDelete,
+    QueueDeleteOk,
 )
 from tests.support.peer_pair import Client, Content, House
 
@@ -112,6 +115,48 @@ def test_a_shared_prefetch_is_for_the_whole_channel(client: Client) -> None:
     assert client.bodies() == [b"d"]
 
 
+def test_queues_take_turns_within_a_shared_prefetch(client: Client) -> None:
+    client.qos(1, shared=True)
+    queues = ("r", "s", "t")
+    for queue in queues:
+        client.declare(queue)
+        client.publish(queue, *[queue.encode()] * 9)
+    for queue in queues:
+        client.consume(queue, queue)
+    delivered = client.bodies()
+    for tag in range(1, 9):
+        client.ack(tag)
+        delivered += client.bodies()
+    assert sorted(delivered) == [b"r"] * 3 + [b"s"] * 3 + [b"t"] * 3
+
+
+def test_a_used_up_shared_prefetch_holds_back_consumers_without_acks(client: Client) -> None:
+    client.declare("p")
+    client.qos(1, shared=True)
+    client.consume("q", "one")
+    client.consume("p", "two", no_ack=True)
+    client.publish("q", b"a")
+    client.publish("p", b"b", b"c")
+    assert client.bodies() == [b"a"]
+    client.ack(1)
+    assert client.bodies() == [b"b", b"c"]
+
+
+def test_replies_pass_a_used_up_shared_prefetch(client: Client) -> None:
+    """They are delivered past the queue's prefetch, as RabbitMQ does it."""
+    client.qos(1, shared=True)
+    client.consume("q")
+    client.publish("q", b"a")
+    client.consume("amq.rabbitmq.reply-to", "replies", no_ack=True)
+    client.publish("q", b"question", reply_to="amq.rabbitmq.reply-to")
+    assert client.bodies() == [b"a"]
+    client.ack(1)
+    (question,) = client.heard()
+    assert isinstance(question, Content)
+    client.publish(str(question.properties.reply_to), b"answer")
+    assert client.bodies() == [b"answer"]
+
+
 def test_a_shared_and_a_consumers_own_prefetch_hold_together(client: Client) -> None:
     client.qos(3, shared=True)
     client.qos(2)
@@ -170,6 +215,24 @@ def test_a_cancelled_consumer_keeps_what_it_has(house: House, client: Client) ->
     assert client.ask(BasicCancel("unknown")) == BasicCancelOk("unknown")
     client.send(BasicCancel("unknown", nowait=True))
     assert client.heard() == []
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 3}])
+def test_a_consumer_gets_what_arrived_before_its_cancel(client: Client, arguments: Table) -> None:
+    client.declare("p", arguments=arguments)
+    client.consume("p", "low", no_ack=True)
+    client.consume("p", "high", no_ack=True, arguments={"x-priority": 5})
+    publishes = b"".join(client.published("", "p", b"%d" % number) for number in range(10))
+    client.feed(publishes + method_frame(1, BasicCancel("high", nowait=True)) + client.published("", "p", b"last"))
+    assert by_tag(client) == {"high": [b"%d" % number for number in range(10)], "low": [b"last"]}
+
+
+@pytest.mark.parametrize("nowait", [False, True])
+def test_a_channel_that_deletes_its_queue_gets_delete_ok_before_the_cancel(client: Client, nowait: bool) -> None:
+    client.consume("q")
+    client.send(QueueDelete("q", nowait=nowait))
+    answers = [] if nowait else [QueueDeleteOk(0)]
+    assert client.heard() == [*answers, BasicCancel("tag", nowait=True)]
 
 
 def test_a_consumer_of_a_deleted_queue_is_told_if_it_wants(house: House, client: Client) -> None:

@@ -217,10 +217,10 @@ def test_channels_interleave_their_contents(client: Client) -> None:
 def test_what_has_come_of_a_message_counts_as_memory(house: House, client: Client) -> None:
     frames = split_frames(client.published("", "q", b"x" * 200_000))
     client.feed(b"".join(frames[:3]))
-    assert 100_000 < client.session.partial == house.broker.gauge.used
+    assert 100_000 < client.session.partial == house.broker.memory_users.unfinished.bytes
     client.send(ChannelFlow(active=True))
     assert client.error()[0] == 505
-    assert house.broker.gauge.used == 0
+    assert house.broker.memory_users.unfinished.bytes == 0
 
 
 def test_unfinished_messages_of_a_connection_have_a_limit() -> None:
@@ -243,7 +243,8 @@ def test_a_message_too_large_ends_the_channel_and_its_content_is_ignored() -> No
     client.declare("q")
     client.publish("q", b"x" * 100)
     client.publish("q", b"x" * 101, b"y")
-    assert client.error() == (406, "PRECONDITION_FAILED - message size 101 is larger than configured max size 100")
+    told = "message size 101 is larger than configured max size 100: raise max_message_bytes to accept it"
+    assert client.error() == (406, f"PRECONDITION_FAILED - {told}")
     client.open_channel(2)
     assert client.count("q", 2) == 1
 

@@ -106,12 +106,21 @@ def test_a_channel_that_closes_rolls_back(house: House, client: Client) -> None:
     assert (client.count("q"), client.count("out")) == (3, 0)
 
 
-def test_recovering_takes_back_what_was_acked_and_not_committed(house: House, client: Client) -> None:
-    client.ack(1)
+def test_recover_leaves_out_what_the_transaction_has_settled(house: House, client: Client) -> None:
+    client.ack(2)
     client.send(BasicRecover(requeue=True))
-    client.heard()
+    assert client.bodies() == [b"a", b"c"]
     client.ask(TxCommit())
-    assert house.queue("q").unacked == 3
+    assert (house.queue("q").unacked, house.queue("q").counters.acked) == (2, 1)
+
+
+def test_a_rollback_makes_settled_messages_recoverable_again(client: Client) -> None:
+    client.ack(0, multiple=True)
+    client.send(BasicRecover(requeue=True))
+    assert client.bodies() == []
+    client.ask(TxRollback())
+    client.send(BasicRecover(requeue=True))
+    assert client.bodies() == [b"a", b"b", b"c"]
 
 
 def test_commit_and_rollback_need_a_transaction(house: House) -> None:
@@ -147,6 +156,26 @@ def test_a_mandatory_message_is_returned_when_its_queue_died_before_the_commit(c
     client.ask(QueueDelete("out"))
     client.send(TxCommit())
     assert client.bodies() == [b"back"]
+
+
+def test_an_expiration_counts_from_the_commit(house: House, client: Client) -> None:
+    client.publish("out", b"1", expiration="1000")
+    house.advance(5)
+    client.ask(TxCommit())
+    house.advance(0.9)
+    assert house.queue("out").ready == 1
+    house.advance(0.2)
+    assert house.queue("out").ready == 0
+
+
+def test_a_transaction_does_not_postpone_a_scheduled_message(house: House, client: Client) -> None:
+    """x-deliver-at names a moment, not a time in the queue."""
+    due = int((house.clock.wall() + 1) * 1000)
+    client.publish("out", b"1", headers={"x-deliver-at": due}, expiration="500")
+    house.advance(0.9)
+    client.ask(TxCommit())
+    house.advance(0.2)
+    assert house.queue("out").ready == 1
 
 
 def test_acks_in_and_out_of_transactions_do_not_disturb_each_other(house: House) -> None:

@@ -24,7 +24,7 @@ def read(data: bytes, version: str = "1.2", limits: FrameLimits | None = None, s
 
 @pytest.mark.parametrize("step", [0, 1, 3])
 def test_frames_come_whole_in_any_slicing(step: int) -> None:
-    data = b"\n\r\nSEND\ndestination:/queue/a\ncontent-length:3\n\na\0b\0\nSEND\r\nx:1\r\n\r\nbody\0\n\n"
+    data = b"\n\0\r\nSEND\ndestination:/queue/a\ncontent-length:3\n\na\0b\0\0\nSEND\r\nx:1\r\n\r\nbody\0\n\0\n"
     first, second = read(data, step=step)
     assert (first.headers["destination"], first.body) == ("/queue/a", b"a\0b")
     assert (second.headers, second.body) == ({"x": "1"}, b"body")

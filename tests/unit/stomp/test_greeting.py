@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.session.handshake import COMPATIBLE_VERSION
 from tests.support.peer_pair import House
 from tests.support.stomp_client import made
 from tests.support.stomp_house import StompPeer
@@ -21,7 +22,8 @@ def test_the_best_version_that_both_speak_is_chosen(house: House, accepted: str,
     peer = StompPeer(house)
     (answer,) = peer.connect(accepted)
     assert (answer.command, answer["version"]) == ("CONNECTED", version)
-    assert answer["server"].startswith("Leveret/")
+    assert list(answer.headers) == ["server", "session", "heart-beat", "version"]
+    assert answer["server"] == f"RabbitMQ/{COMPATIBLE_VERSION}"
     assert answer["session"]
     assert peer.connection.protocol == f"STOMP {version}"
 

@@ -133,11 +133,11 @@ def test_a_transaction_does_not_grow_at_an_alarm(house: House, peer: StompPeer) 
 
 
 def test_a_partial_frame_counts_as_memory(house: House, peer: StompPeer) -> None:
-    before = house.broker.gauge.used
+    before = house.broker.memory_users.unfinished.bytes
     peer.feed(b"SEND\ndestination:/queue/q\ncontent-length:5000\n\n" + bytes(4_000))
-    assert house.broker.gauge.used == before + 4_000
+    assert house.broker.memory_users.unfinished.bytes == before + 4_000
     peer.vanish()
-    assert house.broker.gauge.used == before
+    assert house.broker.memory_users.unfinished.bytes == before
 
 
 def test_a_bug_ends_the_peer_and_nobody_else(
@@ -239,11 +239,11 @@ def test_who_does_not_read_gives_back_what_it_holds_when_it_is_refused(house: Ho
 
 def test_what_a_websocket_gathers_counts_as_memory_and_waits_at_an_alarm(house: House, peer: StompPeer) -> None:
     """It hands a frame on when it is whole."""
-    before = house.broker.gauge.used
+    before = house.broker.memory_users.unfinished.bytes
     house.broker.set_alarm("memory", "memory mark passed")
     peer.session.gather(50_000)
-    assert (house.broker.gauge.used, peer.socket.reading) == (before + 50_000, True)
+    assert (house.broker.memory_users.unfinished.bytes, peer.socket.reading) == (before + 50_000, True)
     peer.session.gather(100_000)
-    assert (house.broker.gauge.used, peer.socket.reading) == (before + 100_000, False)
+    assert (house.broker.memory_users.unfinished.bytes, peer.socket.reading) == (before + 100_000, False)
     peer.session.gather(0)
-    assert house.broker.gauge.used == before
+    assert house.broker.memory_users.unfinished.bytes == before

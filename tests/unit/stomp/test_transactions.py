@@ -122,9 +122,9 @@ def test_transactions_hold_only_so_much() -> None:
     house = House(limits=Limits(max_partial_bytes=1_000))
     peer = StompPeer.open(house)
     peer.ask("BEGIN", transaction="t")
-    before = house.broker.gauge.used
+    before = house.broker.memory_users.unfinished.bytes
     assert peer.ask("SEND", b"x" * 600, destination="/queue/q", transaction="t") == []
-    assert house.broker.gauge.used - before > 600
+    assert house.broker.memory_users.unfinished.bytes - before > 600
     (error,) = peer.ask("SEND", b"x" * 600, destination="/queue/q", transaction="t")
     assert error["message"] == "Transaction too large"
     peer.vanish()

@@ -31,6 +31,7 @@ from leveret.store.definitions import (
 )
 from leveret.store.definitions_db import SCHEMA_VERSION, TABLES, DefinitionsDb
 from leveret.wire.fields import decode_table, encode_table
+from tests.support.descriptors import no_descriptors
 
 NESTED = encode_table({"a": [1, "two", {"three": [b"\x00\xff", None, True, 1.5]}], "b": {"c": {"d": []}}})
 ROWS: list[Row] = [
@@ -356,3 +357,11 @@ def test_file_left_empty_by_a_crash_is_new(path: Path) -> None:
     db = DefinitionsDb(path)
     assert db.is_new
     db.close()
+
+
+def test_a_lack_of_file_descriptors_is_told_from_a_failing_disk(db: DefinitionsDb, tmp_path: Path) -> None:
+    db.apply(puts(*ROWS))
+    with no_descriptors(), pytest.raises(OSError, match="unable to open") as caught, db._disk_errors():
+        db._db.execute("ATTACH ? AS other", (str(tmp_path / "other"),))
+    assert caught.value.errno == errno.EMFILE
+    assert all_rows(db.load()) == ROWS

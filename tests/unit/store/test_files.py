@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from leveret.store.files import MOST_BUFFERS, Files
+from leveret.store.disk import is_shortage
+from leveret.store.files import MOST_BUFFERS, Files, SpareFiles
 
 
 @pytest.fixture
@@ -144,3 +148,39 @@ def test_names_are_those_of_the_files_in_a_folder(files: Files, tmp_path: Path) 
         files.close(files.create(f"journal/{name}"))
     (tmp_path / "journal" / "folder").mkdir()
     assert files.names("journal") == ["a", "b"]
+
+
+def test_a_file_is_opened_with_a_spare_descriptor_when_there_is_no_other(tmp_path: Path) -> None:
+    spare = SpareFiles()
+    files = Files(tmp_path, spare)
+    assert spare.refill()
+    with using_up_descriptors():
+        handle = files.create("journal/one")
+        files.append(handle, [b"a"])
+        files.sync_folder("journal")
+        assert not spare.refill()
+    files.close(handle)
+    assert spare.refill()
+    spare.close()
+
+
+def test_without_a_spare_descriptor_the_lack_is_reported(files: Files) -> None:
+    with using_up_descriptors(), pytest.raises(OSError, match="Too many open files") as caught:
+        files.create("one")
+    assert is_shortage(caught.value)
+
+
+@contextmanager
+def using_up_descriptors() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
+    taken: list[int] = []
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for handle in taken:
+            os.close(handle)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from errno import EIO, ENOSPC, EROFS
+from errno import EIO, EMFILE, ENFILE, ENOSPC, EROFS
 from random import Random
 
 import pytest
@@ -14,6 +14,7 @@ from tests.support.store_house import StoreHouse, look
 from tests.support.virtual_disk import VirtualDisk
 
 FULL = 1024
+SHORTAGES = (ENOSPC, EMFILE, ENFILE)
 
 
 def begun() -> StoreHouse:
@@ -180,11 +181,12 @@ def test_a_transaction_that_waits_is_not_obeyed_in_part() -> None:
     assert house.disk.used <= roomy + FULL
 
 
-def test_definitions_wait_too() -> None:
+@pytest.mark.parametrize("errno", SHORTAGES)
+def test_definitions_wait_too(errno: int) -> None:
     house = begun()
 
     def refuse(kind: str, path: str) -> OSError | None:
-        return OSError(ENOSPC, "No space left on device") if kind == "apply" else None
+        return OSError(errno, "not now") if kind == "apply" else None
 
     house.disk.fault = refuse
     receipt = house.journal.record(Put(VhostRow("v", None, None)))
@@ -196,10 +198,11 @@ def test_definitions_wait_too() -> None:
     assert (VhostRow, ("v",)) in house.disk.rows
 
 
-def test_a_disk_so_full_that_nothing_gets_through_loses_nothing_either() -> None:
+@pytest.mark.parametrize("errno", SHORTAGES)
+def test_a_shortage_in_which_nothing_gets_through_loses_nothing_either(errno: int) -> None:
     house = begun()
     fill(house)
-    house.disk.fault = lambda kind, path: OSError(ENOSPC, "No space left") if kind == "append" else None
+    house.disk.fault = lambda kind, path: OSError(errno, "not now") if kind in ("append", "create") else None
     house.publish([1], b"too much" * 9)
     house.rest()
     house.settle(1, 3)

@@ -70,7 +70,7 @@ export class MessageBrowser {
     this.all.disabled = !messages.length;
     if (!messages.length) {
       const isFiltered = Object.keys(this.#asked).length > 0;
-      fill(this.list, h("p", { class: "empty" }, isFiltered ? `None of ${plural(answer.looked_at, "message")} fits.` : this.nothing));
+      fill(this.list, h("p", { class: "empty" }, isFiltered ? `None of ${plural(answer.looked_at, "message")} fits.` : this.nothing, answer.too_large > 0 && ` ${plural(answer.too_large, "message")} too large to search.`));
     } else {
       fill(this.list, messages.map((one, number) => this.#message(one, number)), this.#note(answer, messages.length));
     }
@@ -86,6 +86,7 @@ export class MessageBrowser {
       "p",
       { class: "faint note" },
       answer.is_complete ? `${number(shown)} shown, all that there are. They stay in the queue.` : `The first ${number(shown)} shown. They stay in the queue. `,
+      answer.too_large > 0 && `${plural(answer.too_large, "message")} too large to search. `,
       !answer.is_complete && shown === this.#limit && this.#limit < MOST && h("button", { type: "button", onclick: more }, "Show more"),
     );
   }

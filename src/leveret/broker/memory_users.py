@@ -1,0 +1,114 @@
+"""What uses memory besides the messages in queues, by name. All of it counts in the memory gauge.
+
+A part of the broker that keeps bytes on behalf of peers has an entry here. There are three kinds:
+
+- ``MemoryUser``: its owner adds and subtracts bytes as they come and go;
+- ``MemoryShare``: the same, with a bound. It has a percentage of the memory high watermark, and each owner (a user or a
+  virtual host) may hold at most as much as it leaves to the others. One owner alone therefore gets half of the share,
+  two get a third each, and the share is never used up. Requests beyond that are refused, so that no peer can raise the
+  memory alarm, which would block all publishers, by what it leaves unfinished;
+- a watched one: a callable that returns the bytes in use, read twice a second (``MemoryUsers.watch``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leveret.queues.surroundings import MemoryGauge
+
+MESSAGES = "queue_procs"  # RabbitMQ's name in its memory breakdown
+LEAST = 32 << 20  # bytes that an owner may always hold, however low the watermark is
+UNREAD_PERCENT = 20
+
+
+class MemoryUser:
+    __slots__ = ("_gauge", "bytes")
+
+    def __init__(self, gauge: MemoryGauge) -> None:
+        self.bytes = 0
+        self._gauge = gauge
+
+    def add(self, size: int) -> None:
+        """``size`` more bytes are in use (negative: fewer)."""
+        self.bytes += size
+        self._gauge.other += size
+
+
+class MemoryShare(MemoryUser):
+    __slots__ = ("_held", "_percent", "_watermark", "is_bounded")
+
+    def __init__(self, gauge: MemoryGauge, watermark: Callable[[], int], percent: int) -> None:
+        super().__init__(gauge)
+        self.is_bounded = True
+        self._percent = percent
+        self._watermark = watermark
+        self._held: dict[str, int] = {}
+
+    def hold(self, owner: str, size: int, least: int = LEAST) -> bool:
+        """``size`` more bytes (negative: fewer) are in use by the owner; whether that is still within its bound, which
+        is never below ``least``."""
+        held = self._held.get(owner, 0) + size
+        if held:
+            self._held[owner] = held
+        else:
+            self._held.pop(owner, None)
+        self.add(size)
+        return held <= least or size <= 0 or held <= self._left()
+
+    def fits(self, owner: str, size: int) -> bool:
+        """Whether the owner may hold ``size`` more bytes."""
+        held = self._held.get(owner, 0) + size
+        return not self.is_bounded or held <= LEAST or held <= self._left() - size
+
+    def forget(self, owner: str) -> None:
+        self.add(-self._held.pop(owner, 0))
+
+    def _left(self) -> int:
+        return self._watermark() * self._percent // 100 - self.bytes
+
+
+class UnreadOutput(MemoryUser):
+    """Bytes written to connections whose clients have not read them. While there are too many (``is_high``), a
+    connection is given more only when it has read what it was sent."""
+
+    __slots__ = ("_watermark", "is_high")
+
+    def __init__(self, gauge: MemoryGauge, watermark: Callable[[], int]) -> None:
+        super().__init__(gauge)
+        self.is_high = False
+        self._watermark = watermark
+
+    def add(self, size: int) -> None:
+        super().add(size)
+        self.is_high = self.bytes > max(LEAST, self._watermark() * UNREAD_PERCENT // 100)
+
+
+class MemoryUsers:
+    def __init__(self, gauge: MemoryGauge, watermark: Callable[[], int]) -> None:
+        self._gauge = gauge
+        self.definitions = MemoryShare(gauge, watermark, 40)  # queues, exchanges, bindings, consumers; by vhost
+        self.unfinished = MemoryShare(gauge, watermark, 50)  # messages of which a part has arrived; by user
+        self.transactions = MemoryShare(gauge, watermark, 30)  # by user
+        self.unread = UnreadOutput(gauge, watermark)
+        self.routes = MemoryUser(gauge)  # that channels remember
+        self._named: dict[str, MemoryUser] = {
+            "definitions": self.definitions,
+            "unfinished_messages": self.unfinished,
+            "transactions": self.transactions,
+            "unread_output": self.unread,
+            "routes": self.routes,
+        }
+        self._watched: list[tuple[MemoryUser, Callable[[], int]]] = []
+
+    def watch(self, name: str, read: Callable[[], int]) -> None:
+        """Count what ``read`` returns, under this name. It must be cheap: it is called twice a second."""
+        self._named[name] = user = MemoryUser(self._gauge)
+        self._watched.append((user, read))
+
+    def read_watched(self) -> None:
+        for user, read in self._watched:
+            user.add(read() - user.bytes)
+
+    def breakdown(self) -> dict[str, int]:
+        """Bytes by name; their sum is what the gauge shows."""
+        return {MESSAGES: self._gauge.used, **{name: user.bytes for name, user in self._named.items()}}

@@ -1,0 +1,24 @@
+"""Deleting many queues: those of a connection that has gone, or of a virtual host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leveret.queues.classic import ClassicQueue
+
+if TYPE_CHECKING:
+    from leveret.broker.vhost import Vhost
+
+
+class QueueRemoval:
+    """An errand: queues that are not gone after its first step go in later ticks."""
+
+    def __init__(self, vhost: Vhost, queues: list[ClassicQueue]) -> None:
+        self._vhost = vhost
+        self._queues = queues[::-1]
+
+    def step(self) -> bool:
+        time_slice = self._vhost.surroundings.errands.new_slice()
+        while self._queues and not time_slice.is_over:
+            self._vhost.remove_queue(self._queues.pop())
+        return bool(self._queues)

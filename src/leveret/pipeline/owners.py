@@ -1,0 +1,23 @@
+"""The user rules of the pipeline that are not about one exchange or queue: owners, and users that write nothing."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from leveret.broker.vhost import Vhost
+from leveret.management.doors import may
+from leveret.management.errors import Refused
+from leveret.management.login import user_of
+from leveret.management.turns import Turn
+
+
+async def refuse_unless_writer(request: Request, vhost: Vhost) -> None:
+    """Refuse a user that has no write permission on any exchange of the virtual host."""
+    turn = Turn()
+    for exchange in list(vhost.exchanges):
+        if may(request, "write", exchange):
+            return
+        await turn.rest()
+    raise Refused(
+        f"user '{user_of(request).name}' has no write permission on any exchange in vhost '{vhost.name}': grant it one"
+    )

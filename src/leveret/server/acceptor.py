@@ -1,0 +1,148 @@
+"""Accepts connections of which something comes before the protocol: a PROXY header, a TLS handshake, or both.
+
+Such a connection counts from the accept on (admission.py): first under the address that it came from, and once a
+trusted proxy has told the client's address, under that one. The PROXY header comes before the TLS handshake, so the
+socket is read here, byte for byte as far as the header goes, and only then handed to the event loop with or without
+TLS. From then on the client's address stands in for the proxy's (proxied_transport.py).
+
+Where proxies are expected, connections from loopback are served without a header unless loopback is listed: they are
+made by tools on this machine, such as the health check of the container. Connections from all other addresses that are
+not listed are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+from leveret.auth.loopback import is_loopback
+from leveret.server.admission import Admission, Admitted
+from leveret.server.proxied_transport import ProxiedTransport
+from leveret.server.proxy_header import Address, BadHeader, client_of, missing
+from leveret.server.trusted_proxies import TrustedProxies
+
+PAUSE = 1.0  # seconds before the next accept when there are no file descriptors
+NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+Admit = Callable[[], Any]  # makes a protocol object with an attribute ``admitted``, an Admitted or None
+
+
+class Acceptor:
+    """Has of ``asyncio.Server`` what Ports uses: ``sockets`` and ``close``. ``context`` may be replaced at any time."""
+
+    def __init__(
+        self,
+        sockets: list[socket.socket],
+        admit: Admit,
+        handshake_timeout: Callable[[], float],
+        admission: Admission,
+        context: ssl.SSLContext | None,
+        proxies: TrustedProxies | None,
+    ) -> None:
+        self.sockets = sockets
+        self.context = context
+        self._admit = admit
+        self._handshake_timeout = handshake_timeout
+        self._admission = admission
+        self._proxies = proxies
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        for door in sockets:
+            door.setblocking(False)
+            self._run(self._accept(door)).add_done_callback(lambda _, door=door: door.close())  # type: ignore[misc]
+
+    def close(self) -> None:
+        """Accept no more. Connections that have not been handed over are closed."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _accept(self, door: socket.socket) -> None:
+        while True:
+            try:
+                peer, (host, port, *_) = await self._loop.sock_accept(door)
+            except OSError as problem:  # the peer has gone already, or there are no descriptors
+                await asyncio.sleep(PAUSE if problem.errno in NO_RESOURCES else 0)
+                continue
+            if self._proxies is None or host in self._proxies or is_loopback(host):
+                self._begin(peer, (host, port))
+            else:
+                self._proxies.report(host, "not a trusted proxy", f"add {host} to trusted_proxies")
+                peer.close()
+
+    def _begin(self, peer: socket.socket, address: Address) -> None:
+        receiving: asyncio.Task[None] | None = None
+
+        def close() -> None:  # its place is needed for another connection
+            if receiving is not None:
+                receiving.cancel()
+
+        admitted = self._admission.enter(address[0], close)
+        if admitted is None:
+            peer.close()
+            return
+        receiving = self._run(self._receive(peer, address, admitted))
+        receiving.add_done_callback(lambda task: peer.close() if task.cancelled() else None)
+
+    async def _receive(self, peer: socket.socket, address: Address, admitted: Admitted) -> None:
+        """The header and the TLS handshake have one deadline, counted from here."""
+        protocol, seconds = self._admit(), self._handshake_timeout()
+        protocol.admitted = admitted
+        is_served = False
+        try:
+            async with asyncio.timeout(seconds):
+                client = await self._client(peer, address)
+                if client is not None:
+                    admitted.move_to(client[0])
+                await self._loop.connect_accepted_socket(
+                    lambda: protocol if client is None else Introduction(protocol, client),
+                    peer,
+                    ssl=self.context,
+                    ssl_handshake_timeout=seconds if self.context else None,
+                )
+                is_served = True
+        except BadHeader as problem:
+            assert self._proxies is not None
+            remedy = "let the proxy send a PROXY header (HAProxy: send-proxy-v2), or remove it from trusted_proxies"
+            self._proxies.report(address[0], str(problem), remedy)
+        except OSError:  # has gone, was too slow, or the TLS handshake failed
+            pass
+        finally:
+            if not is_served:
+                admitted.leave()
+                peer.close()
+
+    async def _client(self, peer: socket.socket, address: Address) -> Address | None:
+        """The address that replaces the peer's own; None if it is the client's."""
+        if self._proxies is None or address[0] not in self._proxies:
+            return None
+        head = b""
+        while (size := missing(head)) > 0:
+            data = await self._loop.sock_recv(peer, size)
+            if not data:
+                raise ConnectionResetError
+            head += data
+        return client_of(head) or address
+
+
+class Introduction(asyncio.Protocol):
+    """Gives the connection to ``protocol``, as one of ``client``."""
+
+    def __init__(self, protocol: asyncio.BaseProtocol, client: Address) -> None:
+        self._protocol = protocol
+        self._client = client
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
+        transport.set_protocol(self._protocol)
+        self._protocol.connection_made(ProxiedTransport(transport, *self._client))

@@ -1,0 +1,55 @@
+"""Settling very many messages at once: acks and nacks of a whole backlog, and what a closed channel held.
+
+It takes as many time slices as needed (broker/errands.py). Messages that go back to their queue go in the order of the
+queue, the first one first. Until all are back, the queue delivers only those that came back (``returning``), so no
+message overtakes one that stood before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from leveret.delivery.unacked import Portion
+
+if TYPE_CHECKING:
+    from leveret.broker.errands import Errands
+
+FEW = 4096  # messages that are settled at once, in a millisecond or two
+AT_ONCE = 500  # messages between two looks at the time
+
+Settle = Callable[[list[Portion]], None]
+
+
+class Settlement:
+    """An errand: ``settle`` is called for all portions, a few messages at a time."""
+
+    def __init__(self, errands: Errands, portions: Iterable[Portion], settle: Settle, *, returns: bool) -> None:
+        self._errands = errands
+        self._portions = deque(portions)
+        self._settle = settle
+        self._queues = dict.fromkeys([portion.holder.queue for portion in self._portions] if returns else [])
+        for queue in self._queues:
+            queue.returning += 1
+        for portion in self._portions:
+            portion.messages.reverse()  # so that those that are done with can be taken off the end
+
+    def step(self) -> bool:
+        time_slice = self._errands.new_slice()
+        while self._portions:
+            holder, lane, sequence, messages, tries = self._portions.popleft()
+            some = messages[-AT_ONCE:]
+            some.reverse()
+            del messages[-AT_ONCE:]
+            if messages:
+                self._portions.appendleft(Portion(holder, lane, sequence + len(some), messages, tries))
+            self._settle([Portion(holder, lane, sequence, some, tries)])
+            if time_slice.is_over:
+                break
+        if self._portions:
+            return True
+        for queue in self._queues:
+            queue.returning -= 1
+            queue.touch()
+        return False

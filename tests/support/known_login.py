@@ -1,0 +1,9 @@
+"""Settings of ``leveret.Broker()`` with the login guest / guest, for tests that write it out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import leveret
+
+KNOWN_LOGIN = replace(leveret.Broker().settings, default_password="guest")
