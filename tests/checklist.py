@@ -1,20 +1,18 @@
-"""The checklist of what the broker must do: one id per behaviour, named by the tests that show it.
+"""The checklist of what the broker must do: one id per behaviour, claimed by the tests that show it.
 
-A test claims an id by its name (`test_s0_08_...`) or its docstring (`S0-08`). `python -m tests.checklist` lists the ids
-that no test names yet.
+A test claims ids by a mark: `@pytest.mark.feature("S0-08", "S0-09")`. `python -m tests.checklist` lists the ids that no
+test claims yet.
 """
 
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-IN_TEXT = re.compile(r"\bS(\d)-(\d\d)\b")
-IN_NAME = re.compile(r"(?<![a-z0-9])s(\d)_(\d\d)(?![0-9])")
+MARK = "pytest.mark.feature"
 
 FEATURES = {
     # the delivery pipeline
@@ -228,17 +226,17 @@ REQUIRED = frozenset(
 )
 
 
-def ids_of(name: str, docstring: str | None) -> set[str]:
-    """The ids that a test claims."""
-    found = IN_NAME.findall(name.lower()) + IN_TEXT.findall(docstring or "")
-    return {f"S{section}-{number}" for section, number in found}
+def ids_of(test: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The ids that a test claims by its marks."""
+    marks = (mark for mark in test.decorator_list if isinstance(mark, ast.Call) and ast.unparse(mark.func) == MARK)
+    return {ast.literal_eval(feature) for mark in marks for feature in mark.args}
 
 
 def tests_in(path: Path) -> Iterator[tuple[str, set[str]]]:
     """Each test function of a file with the ids it claims."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
-            yield node.name, ids_of(node.name, ast.get_docstring(node))
+            yield node.name, ids_of(node)
 
 
 def claims(directory: Path = TESTS) -> dict[str, list[str]]:
@@ -255,7 +253,7 @@ def claims(directory: Path = TESTS) -> dict[str, list[str]]:
 
 def main() -> None:
     named = claims().keys() & FEATURES.keys()
-    print(f"{len(named)} of {len(FEATURES)} ids are named by tests; not yet (* = required now):")
+    print(f"{len(named)} of {len(FEATURES)} ids are claimed by tests; not yet (* = required now):")
     for feature, text in FEATURES.items():
         if feature not in named:
             print(f"{'*' if feature in REQUIRED else ' '} {feature}  {text}")

@@ -25,8 +25,8 @@ def run(broker: leveret.Broker, scenario: Callable[[AbstractRobustConnection], A
     asyncio.run(live())
 
 
+@pytest.mark.feature("S4-47", "S4-52")
 def test_the_queue_iterator_gives_messages_that_process_acks(leveret_broker: leveret.Broker) -> None:
-    """S4-47, S4-52."""
 
     async def scenario(connection: AbstractRobustConnection) -> None:
         channel = await connection.channel()
@@ -46,8 +46,8 @@ def test_the_queue_iterator_gives_messages_that_process_acks(leveret_broker: lev
     run(leveret_broker, scenario)
 
 
+@pytest.mark.feature("S4-55")
 def test_a_message_whose_processing_fails_is_rejected_or_requeued(leveret_broker: leveret.Broker) -> None:
-    """S4-55."""
 
     async def scenario(connection: AbstractRobustConnection) -> None:
         channel = await connection.channel()
@@ -68,8 +68,8 @@ def test_a_message_whose_processing_fails_is_rejected_or_requeued(leveret_broker
     run(leveret_broker, scenario)
 
 
+@pytest.mark.feature("S4-58", "S4-74")
 def test_a_thousand_confirms_at_once_are_all_resolved(leveret_broker: leveret.Broker) -> None:
-    """S4-58, S4-74."""
 
     async def scenario(connection: AbstractRobustConnection) -> None:
         channel = await connection.channel(publisher_confirms=True)
@@ -81,8 +81,9 @@ def test_a_thousand_confirms_at_once_are_all_resolved(leveret_broker: leveret.Br
     run(leveret_broker, scenario)
 
 
+@pytest.mark.feature("S0-08", "S0-13")
 def test_an_unroutable_message_raises_where_returns_raise(leveret_broker: leveret.Broker) -> None:
-    """S0-08, S0-13: aio-pika publishes as mandatory."""
+    """Aio-pika publishes as mandatory."""
 
     async def scenario(connection: AbstractRobustConnection) -> None:
         channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
@@ -92,8 +93,8 @@ def test_an_unroutable_message_raises_where_returns_raise(leveret_broker: levere
     run(leveret_broker, scenario)
 
 
+@pytest.mark.feature("S4-40", "S4-45")
 def test_a_topic_exchange_leads_by_pattern(leveret_broker: leveret.Broker) -> None:
-    """S4-40, S4-45."""
 
     async def scenario(connection: AbstractRobustConnection) -> None:
         channel = await connection.channel()
@@ -108,8 +109,8 @@ def test_a_topic_exchange_leads_by_pattern(leveret_broker: leveret.Broker) -> No
     run(leveret_broker, scenario)
 
 
+@pytest.mark.feature("S4-09")
 def test_headers_and_properties_survive_the_way(leveret_broker: leveret.Broker) -> None:
-    """S4-09."""
 
     async def scenario(connection: AbstractRobustConnection) -> None:
         channel = await connection.channel()
@@ -248,8 +249,8 @@ def test_a_robust_connection_comes_back_after_the_server_closed_it(leveret_broke
     run(leveret_broker, scenario)
 
 
+@pytest.mark.feature("S4-07", "S4-81")
 def test_a_declare_that_differs_closes_the_channel_which_then_reopens(leveret_broker: leveret.Broker) -> None:
-    """S4-07, S4-81."""
 
     async def scenario(connection: AbstractRobustConnection) -> None:
         channel = await connection.channel()

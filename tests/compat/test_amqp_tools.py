@@ -57,8 +57,8 @@ def test_consume_runs_a_command_for_every_message(amqp: Tools) -> None:
     assert amqp.run("get", "--queue=work").returncode == 2
 
 
+@pytest.mark.feature("S4-55", "S4-61")
 def test_a_command_that_fails_leaves_its_message_in_the_queue(amqp: Tools) -> None:
-    """S4-55, S4-61."""
     amqp("declare-queue", "--queue=fragile")
     amqp("publish", "--routing-key=fragile", "--body=hot")
     amqp.run("consume", "--queue=fragile", "--count=1", "--", "sh", "-c", "cat >/dev/null; exit 1")
@@ -72,8 +72,8 @@ def test_a_body_of_many_frames_passes(amqp: Tools) -> None:
     assert amqp("get", "--queue=large") == body
 
 
+@pytest.mark.feature("S4-37", "S4-46", "S4-81")
 def test_errors_are_told(amqp: Tools) -> None:
-    """S4-37, S4-46, S4-81."""
     done = amqp.run("get", "--queue=nowhere")
     assert done.returncode not in (0, 2)
     assert b"404" in done.stderr

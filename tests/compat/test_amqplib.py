@@ -7,6 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import leveret
 from tests.support.programs import missing, require_program
 
@@ -37,8 +39,9 @@ def check_round_trips(seen: dict[str, Any]) -> None:
     assert seen["cancelled"] is None
 
 
+@pytest.mark.feature("S0-08", "S4-55", "S4-74", "S4-79")
 def test_messages_go_there_and_back(leveret_broker: leveret.Broker) -> None:
-    """S0-08, S4-55, S4-74, S4-79: confirms, returns, consumers, get, direct reply-to, headers, cancel notice."""
+    """Confirms, returns, consumers, get, direct reply-to, headers, cancel notice."""
     seen = run_script("round_trips.mjs", leveret_broker.amqp_url)
     check_round_trips(seen)
     assert seen["frameMax"] == 131072
@@ -51,8 +54,8 @@ def test_the_same_with_the_smallest_frames_there_are(leveret_broker: leveret.Bro
     assert seen["frameMax"] == 4096
 
 
+@pytest.mark.feature("S4-05", "S4-37", "S4-81")
 def test_errors_reach_their_channel_and_no_other(leveret_broker: leveret.Broker) -> None:
-    """S4-05, S4-37, S4-81."""
     seen = run_script("errors.mjs", leveret_broker.amqp_url)
     assert (seen["missing"]["rejected"], seen["missing"]["event"][0]) == (404, 404)
     assert "no queue 'nowhere' in vhost '/'" in seen["missing"]["event"][1]

@@ -218,8 +218,9 @@ def test_results_are_kept_in_the_database(database: Celery) -> None:
     assert database.AsyncResult(result.id).state == "SUCCESS"
 
 
+@pytest.mark.feature("S4-01")
 def test_two_processes_of_a_worker_share_the_queue(database: Celery, tmp_path: Path) -> None:
-    """S4-01: one is held while the other goes on."""
+    """One is held while the other goes on."""
     started, release = tmp_path / "started", tmp_path / "release"
     held = database.tasks["hold"].delay(str(started), str(release))
     until(started.exists)

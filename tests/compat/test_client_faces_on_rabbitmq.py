@@ -44,8 +44,9 @@ def name(url: str) -> Iterator[str]:
 # ---- questions that overtake each other
 
 
-def test_s3_05_answers_that_overtake_find_their_questions(url: str) -> None:
-    """S3-05: RabbitMQ answers consumes and cancels later than what was asked behind them on the channel."""
+@pytest.mark.feature("S3-05")
+def test_answers_that_overtake_find_their_questions(url: str) -> None:
+    """RabbitMQ answers consumes and cancels later than what was asked behind them on the channel."""
 
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
@@ -137,8 +138,9 @@ def test_callbacks_in_a_thread(url: str) -> None:
 # ---- failover
 
 
-def test_s3_08_each_message_reaches_the_application_once_through_cuts(url: str, name: str) -> None:
-    """S3-08: RabbitMQ's queues take twice what is sent twice: the client knows the ids."""
+@pytest.mark.feature("S3-08")
+def test_each_message_reaches_the_application_once_through_cuts(url: str, name: str) -> None:
+    """RabbitMQ's queues take twice what is sent twice: the client knows the ids."""
 
     async def story() -> None:
         plan = [8_000 + 3_000 * (number % 5) for number in range(12)]
@@ -163,8 +165,9 @@ def test_s3_08_each_message_reaches_the_application_once_through_cuts(url: str, 
     run(story)
 
 
-def test_s3_08_what_is_in_rabbitmqs_queue_twice_is_seen_once(url: str, name: str) -> None:
-    """S3-08: the confirm was lost, the message is sent again, the consumer's audit drops it."""
+@pytest.mark.feature("S3-08")
+def test_what_is_in_rabbitmqs_queue_twice_is_seen_once(url: str, name: str) -> None:
+    """The confirm was lost, the message is sent again, the consumer's audit drops it."""
 
     async def story() -> None:
         async with (
@@ -238,8 +241,9 @@ def test_a_transaction_with_a_stale_ack_is_rolled_back_as_a_whole(url: str, name
     run(story)
 
 
-def test_s3_08_from_leveret_to_rabbitmq_and_back(rabbitmq_url: str, leveret_url: str) -> None:
-    """S3-08: what Leveret's queues are declared with harms nobody at RabbitMQ."""
+@pytest.mark.feature("S3-08")
+def test_from_leveret_to_rabbitmq_and_back(rabbitmq_url: str, leveret_url: str) -> None:
+    """What Leveret's queues are declared with harms nobody at RabbitMQ."""
     name = uuid4().hex
 
     async def story() -> None:
@@ -272,8 +276,9 @@ async def fanning_out(*urls: str) -> AsyncIterator[Channel]:
         yield await connection.channel()
 
 
-def test_s3_07_a_message_goes_to_rabbitmq_and_to_leveret(rabbitmq_url: str, leveret_url: str) -> None:
-    """S3-07: with one id, and confirmed when both have it."""
+@pytest.mark.feature("S3-07")
+def test_a_message_goes_to_rabbitmq_and_to_leveret(rabbitmq_url: str, leveret_url: str) -> None:
+    """With one id, and confirmed when both have it."""
     name = uuid4().hex
 
     async def story() -> None:

@@ -61,8 +61,9 @@ def test_what_is_agreed_on_with_rabbitmq(rabbitmq_url: str) -> None:
     live(f"{rabbitmq_url}?frame_max=8192&heartbeat=7", story)
 
 
-def test_s3_10_heartbeats_keep_a_connection_without_work(rabbitmq_url: str) -> None:
-    """S3-09, S3-10: ours are sent, and RabbitMQ's are heard: else it would be dead after two intervals."""
+@pytest.mark.feature("S3-09", "S3-10")
+def test_heartbeats_keep_a_connection_without_work(rabbitmq_url: str) -> None:
+    """Ours are sent, and RabbitMQ's are heard: else it would be dead after two intervals."""
 
     async def story(connection: Connection) -> None:
         kinds: list[str] = []
@@ -103,7 +104,8 @@ def test_as_many_channels_as_were_agreed_on(url: str) -> None:
 # ---- exchanges and queues
 
 
-def test_s4_04_exchanges(url: str) -> None:
+@pytest.mark.feature("S4-04")
+def test_exchanges(url: str) -> None:
     async def play(channel: Channel) -> None:
         first, second = uuid4().hex, uuid4().hex
         await channel.declare_exchange(first, "fanout", auto_delete=True)
@@ -126,7 +128,8 @@ def test_s4_04_exchanges(url: str) -> None:
     on_channel(url, play)
 
 
-def test_s4_04_queues(url: str) -> None:
+@pytest.mark.feature("S4-04")
+def test_queues(url: str) -> None:
     async def play(channel: Channel) -> None:
         made = await channel.declare_queue(exclusive=True, auto_delete=True, arguments={"x-max-length": 10})
         assert made.queue.startswith("amq.gen-")
@@ -237,7 +240,8 @@ def test_bodies_of_any_size_go_and_come(url: str, size: int) -> None:
     on_channel(f"{url}?frame_max=4096", play)
 
 
-def test_s4_04_transactions(url: str) -> None:
+@pytest.mark.feature("S4-04")
+def test_transactions(url: str) -> None:
     async def play(channel: Channel) -> None:
         queue = await new_queue(channel, b"old")
         await channel.select_transactions()
@@ -260,7 +264,8 @@ def test_s4_04_transactions(url: str) -> None:
 # ---- consuming
 
 
-def test_s4_04_messages_are_taken_given_back_and_dropped(url: str) -> None:
+@pytest.mark.feature("S4-04")
+def test_messages_are_taken_given_back_and_dropped(url: str) -> None:
     async def play(channel: Channel) -> None:
         queue = await new_queue(channel, b"1", b"2", b"3")
         first, second = await channel.get(queue), await channel.get(queue)

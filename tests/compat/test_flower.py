@@ -52,7 +52,8 @@ def queues_of(client: RabbitMQ) -> dict[str, Any]:
     return {row["name"]: row for row in asyncio.run(client.queues(["plain", "ranked"]))}
 
 
-def test_s4_77_flower_finds_the_queues_of_a_virtual_host(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_flower_finds_the_queues_of_a_virtual_host(broker: leveret.Broker) -> None:
     found = queues_of(RabbitMQ(celery_url(broker), api_url(broker.http_url)))
     assert found["plain"]["messages"] == found["plain"]["messages_ready"] == 3
     assert found["plain"]["messages_unacknowledged"] == found["plain"]["consumers"] == 0
@@ -61,7 +62,8 @@ def test_s4_77_flower_finds_the_queues_of_a_virtual_host(broker: leveret.Broker)
     assert queues_of(RabbitMQ(elsewhere, api_url(broker.http_url))) == {}
 
 
-def test_s4_77_flower_over_tls(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_flower_over_tls(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
@@ -82,7 +84,8 @@ def test_s4_77_flower_over_tls(tmp_path: Path) -> None:
         assert queues_of(RabbitMQ(celery_url(broker), api_url(broker.https_url))) == {}  # it trusts nobody
 
 
-def test_s4_77_flower_shows_its_broker_page(broker: leveret.Broker, tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_flower_shows_its_broker_page(broker: leveret.Broker, tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -96,8 +96,9 @@ async def texts(consumer: MessageConsumer, count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", [AckMode.AUTO, AckMode.DUPS_OK, AckMode.CLIENT, AckMode.INDIVIDUAL])
-def test_s1_08_modes_of_acknowledging(url: str, name: str, mode: AckMode) -> None:
-    """S1-08..S1-10: what is not acknowledged is back in its queue when the session is closed."""
+@pytest.mark.feature("S1-08", "S1-10")
+def test_modes_of_acknowledging(url: str, name: str, mode: AckMode) -> None:
+    """.S1-10: what is not acknowledged is back in its queue when the session is closed."""
 
     async def scene(world: World) -> None:
         await world.send("1", "2", "3")
@@ -115,8 +116,9 @@ def test_s1_08_modes_of_acknowledging(url: str, name: str, mode: AckMode) -> Non
     play(url, name, scene)
 
 
-def test_s1_09_acknowledge_is_for_all_that_came(url: str, name: str) -> None:
-    """S1-09, S1-19: recover() brings what was not acknowledged again, in its order and marked."""
+@pytest.mark.feature("S1-09", "S1-19")
+def test_acknowledge_is_for_all_that_came(url: str, name: str) -> None:
+    """Recover() brings what was not acknowledged again, in its order and marked."""
 
     async def scene(world: World) -> None:
         await world.send("1", "2", "3", "4")
@@ -138,8 +140,9 @@ def test_s1_09_acknowledge_is_for_all_that_came(url: str, name: str) -> None:
     play(url, name, scene, redelivery=RedeliveryPolicy(initial_delay=0))
 
 
-def test_s3_16_a_transaction_is_committed_or_rolled_back(url: str, name: str) -> None:
-    """S3-16, S1-07: what was sent and what was received in it, together."""
+@pytest.mark.feature("S1-07", "S3-16")
+def test_a_transaction_is_committed_or_rolled_back(url: str, name: str) -> None:
+    """What was sent and what was received in it, together."""
 
     async def scene(world: World) -> None:
         await world.send("in")
@@ -160,8 +163,9 @@ def test_s3_16_a_transaction_is_committed_or_rolled_back(url: str, name: str) ->
     play(url, name, scene, redelivery=RedeliveryPolicy(initial_delay=0))
 
 
-def test_s3_21_a_listener_that_fails_gets_it_again_and_then_the_dead_letters_do(url: str, name: str) -> None:
-    """S3-21: counted by the client; the queue's dead letter exchange takes what is poisonous."""
+@pytest.mark.feature("S3-21")
+def test_a_listener_that_fails_gets_it_again_and_then_the_dead_letters_do(url: str, name: str) -> None:
+    """Counted by the client; the queue's dead letter exchange takes what is poisonous."""
 
     async def scene(world: World) -> None:
         dead = (await world.channel.declare_queue(exclusive=True)).queue
@@ -191,8 +195,9 @@ def test_s3_21_a_listener_that_fails_gets_it_again_and_then_the_dead_letters_do(
 # ---- selectors and topics
 
 
-def test_s1_28_selectors_on_queues_are_leverets(rabbitmq_url: str) -> None:
-    """S1-28: RabbitMQ would hand over everything: the client says so at once."""
+@pytest.mark.feature("S1-28")
+def test_selectors_on_queues_are_leverets(rabbitmq_url: str) -> None:
+    """RabbitMQ would hand over everything: the client says so at once."""
 
     async def scene(world: World) -> None:
         session = await world.connection.create_session()
@@ -301,8 +306,9 @@ def test_browsing_leaves_everything_in_its_place(url: str, name: str) -> None:
 # ---- pull
 
 
-def test_s3_19_pull_takes_one_message_per_request(url: str, name: str) -> None:
-    """S3-19, S3-20: nothing piles up in the client, nothing is lost, and nobody stays subscribed."""
+@pytest.mark.feature("S3-19", "S3-20")
+def test_pull_takes_one_message_per_request(url: str, name: str) -> None:
+    """Nothing piles up in the client, nothing is lost, and nobody stays subscribed."""
 
     async def scene(world: World) -> None:
         session = await world.connection.create_session(AckMode.CLIENT)
@@ -327,8 +333,9 @@ def test_s3_19_pull_takes_one_message_per_request(url: str, name: str) -> None:
     play(url, name, scene)
 
 
-def test_s1_04_a_pull_that_is_given_up_loses_nothing(url: str, name: str) -> None:
-    """S1-04: time is over, or the task is cancelled, at any moment: the message is in the queue, or received."""
+@pytest.mark.feature("S1-04")
+def test_a_pull_that_is_given_up_loses_nothing(url: str, name: str) -> None:
+    """Time is over, or the task is cancelled, at any moment: the message is in the queue, or received."""
 
     async def scene(world: World) -> None:
         session = await world.connection.create_session()
@@ -359,8 +366,9 @@ async def consumers_are(world: World, count: int) -> None:
 # ---- over failover, and in threads
 
 
-def test_s3_08_sessions_outlive_cuts(url: str, name: str) -> None:
-    """S3-08: each message once, also where the queue takes twice what is sent twice."""
+@pytest.mark.feature("S3-08")
+def test_sessions_outlive_cuts(url: str, name: str) -> None:
+    """Each message once, also where the queue takes twice what is sent twice."""
 
     async def story() -> None:
         async with asyncio.timeout(SECONDS), ChaosProxy(url, cut_plan=[9_000] * 8) as proxy:

@@ -47,8 +47,8 @@ def test_a_producer_declares_what_its_consumer_reads(kombu_connection: kombu.Con
     assert (seen[0][0], seen[2][0]) == ({"name": "a.avi", "size": 13}, [1] * 1000)
 
 
+@pytest.mark.feature("S4-55")
 def test_requeue_and_reject_of_a_message(kombu_connection: kombu.Connection) -> None:
-    """S4-55."""
     queue = kombu.Queue("again", kombu.Exchange("again"), routing_key="again")
     kombu_connection.Producer().publish("work", exchange=queue.exchange, routing_key="again", declare=[queue])
     bound = queue(kombu_connection)
@@ -61,8 +61,9 @@ def test_requeue_and_reject_of_a_message(kombu_connection: kombu.Connection) -> 
     assert bound.get() is None
 
 
+@pytest.mark.feature("S4-74")
 def test_confirmed_publishing_waits_for_the_broker(leveret_broker: leveret.Broker) -> None:
-    """S4-74: py-amqp takes confirms as a transport option."""
+    """Py-amqp takes confirms as a transport option."""
     options = {"confirm_publish": True}
     with kombu.Connection(leveret_broker.amqp_url, transport_options=options) as connection:
         queue = kombu.Queue("sure")
@@ -72,8 +73,8 @@ def test_confirmed_publishing_waits_for_the_broker(leveret_broker: leveret.Broke
         assert queue(connection).queue_declare(passive=True).message_count == 20
 
 
+@pytest.mark.feature("S0-08")
 def test_an_unroutable_mandatory_message_comes_back(kombu_connection: kombu.Connection) -> None:
-    """S0-08."""
     returned: list[tuple[int, str, str]] = []
 
     def on_return(exception: Any, exchange: str, routing_key: str, message: Any) -> None:
@@ -174,8 +175,8 @@ def test_ensure_publishes_again_after_the_broker_hung_up(
     assert [bound.get(no_ack=True).payload for _ in range(2)] == ["before", "after"]
 
 
+@pytest.mark.feature("S4-46", "S4-81")
 def test_errors_arrive_as_the_exceptions_of_py_amqp(kombu_connection: kombu.Connection) -> None:
-    """S4-46, S4-81."""
     channel = kombu_connection.channel()
     with pytest.raises(kombu_connection.channel_errors) as caught:
         kombu.Queue("nowhere", channel=channel).queue_declare(passive=True)

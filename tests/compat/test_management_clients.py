@@ -43,7 +43,8 @@ def vhost_of(broker: leveret.Broker, name: str = "/") -> Vhost:
 # ---- pyrabbit2
 
 
-def test_s4_77_pyrabbit_looks_around(broker: leveret.Broker, pyrabbit: Client) -> None:
+@pytest.mark.feature("S4-77")
+def test_pyrabbit_looks_around(broker: leveret.Broker, pyrabbit: Client) -> None:
     node = broker.node.settings.node_name
     assert pyrabbit.is_alive()
     with pytest.raises(APIError, match="No vhost named"):
@@ -58,7 +59,8 @@ def test_s4_77_pyrabbit_looks_around(broker: leveret.Broker, pyrabbit: Client) -
     assert [row["name"] for row in pyrabbit.get_definitions()["vhosts"]] == ["/"]
 
 
-def test_s4_77_pyrabbit_topology_and_messages(broker: leveret.Broker, pyrabbit: Client) -> None:
+@pytest.mark.feature("S4-77")
+def test_pyrabbit_topology_and_messages(broker: leveret.Broker, pyrabbit: Client) -> None:
     assert pyrabbit.create_exchange("/", "px", "topic")  # with a list for its arguments
     assert pyrabbit.create_queue("/", "pq", durable=True, arguments={"x-max-length": 100}) == 201
     assert pyrabbit.create_binding("/", "px", "pq", "a.*")
@@ -81,8 +83,8 @@ def test_s4_77_pyrabbit_topology_and_messages(broker: leveret.Broker, pyrabbit: 
         pyrabbit.get_queue("/", "pq")
 
 
-def test_s4_77_pyrabbit_administers(broker: leveret.Broker, pyrabbit: Client) -> None:
-    """S4-71, S4-72."""
+@pytest.mark.feature("S4-71", "S4-72", "S4-77")
+def test_pyrabbit_administers(broker: leveret.Broker, pyrabbit: Client) -> None:
     assert pyrabbit.create_vhost("shop") == 201
     assert pyrabbit.create_user("anna", "secret", tags="monitoring") == 201
     assert pyrabbit.set_vhost_permissions("shop", "anna", "^a", ".*", "^b") == 201
@@ -106,7 +108,8 @@ def test_s4_77_pyrabbit_administers(broker: leveret.Broker, pyrabbit: Client) ->
     assert "shop" not in broker.node.broker.vhosts
 
 
-def test_s4_77_pyrabbit_closes_a_connection(broker: leveret.Broker, pyrabbit: Client) -> None:
+@pytest.mark.feature("S4-77")
+def test_pyrabbit_closes_a_connection(broker: leveret.Broker, pyrabbit: Client) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     connection.channel()
     name = pyrabbit.get_connections()[0]["name"]
@@ -121,7 +124,8 @@ def test_s4_77_pyrabbit_closes_a_connection(broker: leveret.Broker, pyrabbit: Cl
 # ---- AMQPStorm
 
 
-def test_s4_77_amqpstorm_looks_around(broker: leveret.Broker, storm: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_amqpstorm_looks_around(broker: leveret.Broker, storm: ManagementApi) -> None:
     node = broker.node.settings.node_name
     assert storm.aliveness_test("/") == {"status": "ok"}
     assert storm.cluster_name()["name"] == node
@@ -132,7 +136,8 @@ def test_s4_77_amqpstorm_looks_around(broker: leveret.Broker, storm: ManagementA
     assert storm.healthchecks.get(node) == {"status": "ok"}
 
 
-def test_s4_77_amqpstorm_pages_through_a_long_list(broker: leveret.Broker, storm: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_amqpstorm_pages_through_a_long_list(broker: leveret.Broker, storm: ManagementApi) -> None:
     for number in range(25):
         broker.call(lambda number=number: vhost_of(broker).declare_queue(f"page-{number}"))  # type: ignore[misc]
     assert len(storm.queue.list(page_size=10, name="page-")) == 25
@@ -142,7 +147,8 @@ def test_s4_77_amqpstorm_pages_through_a_long_list(broker: leveret.Broker, storm
         storm.queue.delete(f"page-{number}")
 
 
-def test_s4_77_amqpstorm_topology_and_messages(broker: leveret.Broker, storm: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_amqpstorm_topology_and_messages(broker: leveret.Broker, storm: ManagementApi) -> None:
     storm.exchange.declare("sx", exchange_type="topic", durable=True)
     storm.exchange.declare("sy", exchange_type="fanout", durable=True)
     storm.queue.declare("sq", durable=True, arguments={"x-max-length": 5})
@@ -167,8 +173,8 @@ def test_s4_77_amqpstorm_topology_and_messages(broker: leveret.Broker, storm: Ma
     assert problem.value.error_code == 404
 
 
-def test_s4_77_amqpstorm_administers(broker: leveret.Broker, storm: ManagementApi) -> None:
-    """S4-71, S4-72."""
+@pytest.mark.feature("S4-71", "S4-72", "S4-77")
+def test_amqpstorm_administers(broker: leveret.Broker, storm: ManagementApi) -> None:
     storm.virtual_host.create("depot")
     storm.user.create("bert", "secret", tags="management")
     storm.user.set_permission("bert", "depot", ".*", ".*", ".*")

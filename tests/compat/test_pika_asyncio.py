@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pika
+import pytest
 from pika.adapters.asyncio_connection import AsyncioConnection
 from pika.channel import Channel
 
@@ -90,8 +91,9 @@ def test_messages_go_round_and_are_acked(leveret_broker: leveret.Broker) -> None
     run(leveret_broker, scenario)
 
 
+@pytest.mark.feature("S4-58", "S4-74")
 def test_confirms_under_way_all_arrive(leveret_broker: leveret.Broker) -> None:
-    """S4-58, S4-74: no waiting between publishes; the broker may confirm many at once."""
+    """No waiting between publishes; the broker may confirm many at once."""
 
     async def scenario(session: Session, channel: Channel) -> None:
         confirmed: set[int] = set()
@@ -113,8 +115,8 @@ def test_confirms_under_way_all_arrive(leveret_broker: leveret.Broker) -> None:
     run(leveret_broker, scenario)
 
 
+@pytest.mark.feature("S4-05", "S4-81")
 def test_a_channel_that_the_broker_closes_can_be_replaced(leveret_broker: leveret.Broker) -> None:
-    """S4-05, S4-81."""
 
     async def scenario(session: Session, channel: Channel) -> None:
         channel.queue_declare("nowhere", passive=True, callback=lambda _: None)

@@ -24,8 +24,8 @@ from tests.compat.conftest import Connect
 from tests.compat.waiting import pump, until
 
 
+@pytest.mark.feature("S4-05")
 def test_an_error_in_one_channel_leaves_the_others_alone(connection: pika.BlockingConnection) -> None:
-    """S4-05."""
     bad, good = connection.channel(), connection.channel()
     good.queue_declare("fine")
     seen: list[bytes] = []
@@ -38,8 +38,8 @@ def test_an_error_in_one_channel_leaves_the_others_alone(connection: pika.Blocki
     assert again.queue_declare("fine", passive=True).method.consumer_count == 1
 
 
+@pytest.mark.feature("S4-05")
 def test_many_channels_live_in_one_connection(connection: pika.BlockingConnection) -> None:
-    """S4-05."""
     channels = [connection.channel() for _ in range(100)]
     for number, channel in enumerate(channels):
         channel.queue_declare(f"queue-{number}", exclusive=True)
@@ -82,8 +82,9 @@ def test_heartbeats_keep_an_idle_connection_alive(connect: Connect) -> None:
     assert connection.is_open
 
 
+@pytest.mark.feature("S4-61")
 def test_a_client_that_falls_silent_is_cut_off_and_its_messages_return(connect: Connect) -> None:
-    """S4-61: pika is not given the chance to send heartbeats."""
+    """Pika is not given the chance to send heartbeats."""
     silent, other = connect(heartbeat=1), connect()
     channel = silent.channel()
     channel.queue_declare("held")
@@ -161,8 +162,8 @@ def hasty_broker() -> Iterator[leveret.Broker]:
         yield broker
 
 
+@pytest.mark.feature("S4-02", "S4-81")
 def test_a_wrong_password_and_a_missing_vhost_are_told_apart(hasty_broker: leveret.Broker, connect: Connect) -> None:
-    """S4-02, S4-81."""
     wanted = pika.URLParameters(hasty_broker.amqp_url)
     wanted.credentials = pika.PlainCredentials("guest", "wrong")
     with pytest.raises((AuthenticationError, ProbableAuthenticationError)):
@@ -172,8 +173,8 @@ def test_a_wrong_password_and_a_missing_vhost_are_told_apart(hasty_broker: lever
     assert "530" in str(caught.value)
 
 
+@pytest.mark.feature("S4-62")
 def test_stopping_the_broker_tells_every_client(connect: Connect, leveret_broker: leveret.Broker) -> None:
-    """S4-62."""
     connections = [connect() for _ in range(3)]
     stopping = threading.Thread(target=leveret_broker.stop)
     stopping.start()
@@ -205,8 +206,9 @@ def _has_ipv6() -> bool:
     return True
 
 
+@pytest.mark.feature("S4-01")
 def test_threads_with_a_connection_each_do_not_disturb_each_other(connect: Connect) -> None:
-    """S4-01: four publishers, four consumers, one queue."""
+    """Four publishers, four consumers, one queue."""
     connect().channel().queue_declare("crowd")
     seen: list[bytes] = []
     failures: list[BaseException] = []

@@ -28,8 +28,9 @@ class Listener:
         self.bodies.append(body)
 
 
+@pytest.mark.feature("S4-47", "S4-50", "S4-52")
 def test_start_consuming_gets_the_backlog_and_then_what_comes(connect: Connect) -> None:
-    """S4-47, S4-50, S4-52: acks inside the callback."""
+    """Acks inside the callback."""
     publisher = connect().channel()
     publisher.queue_declare("work")
     for number in range(10):
@@ -106,8 +107,8 @@ def test_global_prefetch_is_shared_by_the_consumers_of_a_channel(connection: pik
     pump(connection, lambda: len(first.bodies) + len(second.bodies) == 6)
 
 
+@pytest.mark.feature("S4-01", "S4-48")
 def test_consumers_of_a_queue_take_turns(connect: Connect) -> None:
-    """S4-01, S4-48."""
     connections = [connect() for _ in range(3)]
     channels = [connection.channel() for connection in connections]
     channels[0].queue_declare("shared")
@@ -170,8 +171,8 @@ def test_an_exclusive_consumer_keeps_others_away(connection: pika.BlockingConnec
     assert caught.value.reply_code == 403
 
 
+@pytest.mark.feature("S4-46")
 def test_consuming_from_a_queue_that_is_not_there_is_an_error(connection: pika.BlockingConnection) -> None:
-    """S4-46."""
     with pytest.raises(ChannelClosedByBroker) as caught:
         Listener(connection.channel(), "nowhere")
     assert caught.value.reply_code == 404
@@ -191,8 +192,9 @@ def test_recover_without_requeue_is_not_implemented(connection: pika.BlockingCon
     assert caught.value.reply_code == 540
 
 
+@pytest.mark.feature("S4-58")
 def test_request_and_reply_through_the_direct_reply_queue(connect: Connect) -> None:
-    """S4-58: many requests under way at once, each answered under its own id."""
+    """Many requests under way at once, each answered under its own id."""
     serving, asking = connect(), connect()
     server = serving.channel()
     server.queue_declare("squares")

@@ -24,8 +24,8 @@ def bound_queue(channel: BlockingChannel, exchange: str, key: str = "", argument
     return name
 
 
+@pytest.mark.feature("S4-03", "S4-08")
 def test_direct_leads_by_the_whole_key_and_unbind_ends_it(channel: BlockingChannel) -> None:
-    """S4-03, S4-08."""
     channel.exchange_declare("levels", "direct")
     errors = bound_queue(channel, "levels", "error")
     both = bound_queue(channel, "levels", "error")
@@ -38,8 +38,8 @@ def test_direct_leads_by_the_whole_key_and_unbind_ends_it(channel: BlockingChann
     assert (bodies(channel, errors), bodies(channel, both)) == ([b"again"], [])
 
 
+@pytest.mark.feature("S4-39")
 def test_fanout_reaches_every_bound_queue_once(channel: BlockingChannel) -> None:
-    """S4-39."""
     channel.exchange_declare("news", "fanout")
     queues = [bound_queue(channel, "news", "ignored") for _ in range(3)]
     channel.queue_bind(queues[0], "news", "a second binding")
@@ -47,8 +47,8 @@ def test_fanout_reaches_every_bound_queue_once(channel: BlockingChannel) -> None
     assert [bodies(channel, queue) for queue in queues] == [[b"hear"]] * 3
 
 
+@pytest.mark.feature("S4-40", "S4-45")
 def test_topic_patterns_match_words_with_star_and_hash(channel: BlockingChannel) -> None:
-    """S4-40, S4-45."""
     channel.exchange_declare("animals", "topic")
     patterns = {
         pattern: bound_queue(channel, "animals", pattern)
@@ -68,8 +68,8 @@ def test_topic_patterns_match_words_with_star_and_hash(channel: BlockingChannel)
     }
 
 
+@pytest.mark.feature("S4-79")
 def test_headers_match_all_or_any_and_x_headers_only_on_request(channel: BlockingChannel) -> None:
-    """S4-79."""
     channel.exchange_declare("reports", "headers")
     wanted = {"format": "pdf", "pages": 4}
     matches = {
@@ -123,8 +123,8 @@ def test_an_alternate_exchange_takes_what_has_no_route(channel: BlockingChannel)
     assert (bodies(channel, found), bodies(channel, lost)) == ([b"known"], [b"unknown"])
 
 
+@pytest.mark.feature("S4-06")
 def test_the_exchanges_that_every_vhost_has_are_there(channel: BlockingChannel) -> None:
-    """S4-06."""
     for name, kind in (
         ("amq.direct", "direct"),
         ("amq.fanout", "fanout"),
@@ -136,8 +136,8 @@ def test_the_exchanges_that_every_vhost_has_are_there(channel: BlockingChannel) 
         channel.exchange_declare(name, kind, durable=True)
 
 
+@pytest.mark.feature("S4-06", "S4-73")
 def test_an_auto_delete_exchange_goes_with_its_last_binding(channel: BlockingChannel) -> None:
-    """S4-06, S4-73."""
     channel.exchange_declare("brief", "fanout", auto_delete=True)
     queue = bound_queue(channel, "brief")
     channel.queue_unbind(queue, "brief", "")
@@ -157,8 +157,8 @@ def refused(connection: pika.BlockingConnection, wrong: Any) -> int:
     pytest.fail("the broker refused nothing")
 
 
+@pytest.mark.feature("S4-06", "S4-34", "S4-81")
 def test_misuse_of_exchanges_is_refused_with_its_own_code(connection: pika.BlockingConnection) -> None:
-    """S4-06, S4-34, S4-81."""
     setup = connection.channel()
     setup.exchange_declare("inner", "fanout", internal=True)
     setup.queue_declare("there")
@@ -171,6 +171,6 @@ def test_misuse_of_exchanges_is_refused_with_its_own_code(connection: pika.Block
     assert refused(connection, lambda channel: channel.exchange_declare("inner", "direct", internal=True)) == 406
 
 
+@pytest.mark.feature("S4-81")
 def test_an_exchange_type_that_nobody_knows_costs_the_channel_only(connection: pika.BlockingConnection) -> None:
-    """S4-81."""
     assert refused(connection, lambda channel: channel.exchange_declare("odd", "x-no-such-type")) == 406

@@ -14,8 +14,8 @@ from tests.compat.conftest import Connect
 from tests.compat.waiting import pump
 
 
+@pytest.mark.feature("S4-09", "S4-10")
 def test_all_properties_come_back_as_they_were_sent(channel: BlockingChannel) -> None:
-    """S4-09, S4-10."""
     sent = pika.BasicProperties(
         content_type="application/json",
         content_encoding="utf-8",
@@ -38,8 +38,8 @@ def test_all_properties_come_back_as_they_were_sent(channel: BlockingChannel) ->
     assert received == sent
 
 
+@pytest.mark.feature("S4-11")
 def test_publishing_without_properties_is_allowed(channel: BlockingChannel) -> None:
-    """S4-11."""
     channel.queue_declare("plain")
     channel.basic_publish("", "plain", b"bare")
     assert channel.basic_get("plain", auto_ack=True)[1] == pika.BasicProperties()
@@ -78,8 +78,9 @@ def test_headers_larger_than_most_come_back(channel: BlockingChannel) -> None:
     assert (properties.headers, body) == (headers, b"body")
 
 
+@pytest.mark.feature("S0-12", "S4-74")
 def test_confirmed_publishes_come_back_acked_one_by_one(channel: BlockingChannel) -> None:
-    """S0-12, S4-74: pika waits for each; a nack would raise NackError."""
+    """Pika waits for each; a nack would raise NackError."""
     channel.queue_declare("confirmed")
     channel.confirm_delivery()
     for number in range(50):
@@ -87,8 +88,9 @@ def test_confirmed_publishes_come_back_acked_one_by_one(channel: BlockingChannel
     assert channel.queue_declare("confirmed", passive=True).method.message_count == 50
 
 
+@pytest.mark.feature("S0-08", "S0-13")
 def test_an_unroutable_mandatory_message_is_returned_and_then_confirmed(channel: BlockingChannel) -> None:
-    """S0-08, S0-13: pika turns the return followed by an ack into UnroutableError."""
+    """Pika turns the return followed by an ack into UnroutableError."""
     channel.confirm_delivery()
     properties = pika.BasicProperties(message_id="lost", headers={"a": 1})
     with pytest.raises(UnroutableError) as caught:
@@ -101,8 +103,9 @@ def test_an_unroutable_mandatory_message_is_returned_and_then_confirmed(channel:
     assert channel.is_open
 
 
+@pytest.mark.feature("S0-08", "S0-10")
 def test_a_return_without_confirms_reaches_the_callback(connection: pika.BlockingConnection) -> None:
-    """S0-08, S0-10: the message that is not mandatory vanishes without a word."""
+    """The message that is not mandatory vanishes without a word."""
     channel = connection.channel()
     returned: list[bytes] = []
     channel.add_on_return_callback(lambda _, method, properties, body: returned.append(body))
@@ -112,8 +115,8 @@ def test_a_return_without_confirms_reaches_the_callback(connection: pika.Blockin
     assert returned == [b"told"]
 
 
+@pytest.mark.feature("S4-37")
 def test_publishing_to_a_missing_exchange_closes_the_channel(connection: pika.BlockingConnection) -> None:
-    """S4-37."""
     channel = connection.channel()
     channel.confirm_delivery()
     with pytest.raises(ChannelClosedByBroker) as caught:

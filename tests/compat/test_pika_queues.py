@@ -11,8 +11,9 @@ from tests.compat.conftest import Connect
 from tests.compat.waiting import pump
 
 
+@pytest.mark.feature("S4-36", "S4-56")
 def test_a_message_published_is_fetched_by_get_and_gone_once_acked(channel: BlockingChannel) -> None:
-    """S4-56, S4-36: the default exchange leads by queue name."""
+    """The default exchange leads by queue name."""
     channel.queue_declare("orders")
     channel.basic_publish("", "orders", b"one")
     channel.basic_publish("", "orders", b"two")
@@ -46,8 +47,8 @@ def test_the_server_names_a_queue_and_an_empty_name_means_the_last_one(channel: 
     assert channel.basic_get(name) == (None, None, None)
 
 
+@pytest.mark.feature("S4-52")
 def test_ack_multiple_settles_everything_up_to_the_tag(channel: BlockingChannel, connect: Connect) -> None:
-    """S4-52."""
     channel.queue_declare("batch")
     for number in range(5):
         channel.basic_publish("", "batch", str(number).encode())
@@ -60,8 +61,8 @@ def test_ack_multiple_settles_everything_up_to_the_tag(channel: BlockingChannel,
     assert (body, got.redelivered) == (b"4", True)
 
 
+@pytest.mark.feature("S4-55", "S4-75")
 def test_nack_and_reject_requeue_to_the_original_place_or_drop(channel: BlockingChannel) -> None:
-    """S4-55, S4-75."""
     channel.queue_declare("again")
     for body in (b"a", b"b", b"c"):
         channel.basic_publish("", "again", body)
@@ -75,8 +76,8 @@ def test_nack_and_reject_requeue_to_the_original_place_or_drop(channel: Blocking
     assert channel.queue_declare("again", passive=True).method.message_count == 0
 
 
+@pytest.mark.feature("S4-61")
 def test_unacked_messages_return_when_the_connection_ends(connect: Connect) -> None:
-    """S4-61."""
     leaving, staying = connect(), connect()
     channel = leaving.channel()
     channel.queue_declare("left")
@@ -109,8 +110,8 @@ def test_purge_and_delete_say_how_many_messages_went(channel: BlockingChannel) -
     assert channel.queue_delete("short").method.message_count == 1
 
 
+@pytest.mark.feature("S4-33")
 def test_deleting_what_is_not_there_is_no_error(channel: BlockingChannel) -> None:
-    """S4-33."""
     assert channel.queue_delete("never was").method.message_count == 0
     channel.exchange_delete("never was")
     assert channel.is_open
@@ -130,8 +131,8 @@ def test_delete_if_unused_and_if_empty_are_preconditions(connection: pika.Blocki
     assert caught.value.reply_code == 406
 
 
+@pytest.mark.feature("S4-81")
 def test_a_passive_declare_of_a_missing_queue_is_a_404(connection: pika.BlockingConnection) -> None:
-    """S4-81."""
     with pytest.raises(ChannelClosedByBroker) as caught:
         connection.channel().queue_declare("nowhere", passive=True)
     assert caught.value.reply_code == 404
@@ -141,8 +142,8 @@ def test_a_passive_declare_of_a_missing_queue_is_a_404(connection: pika.Blocking
     assert caught.value.reply_text == "NOT_FOUND - no exchange 'nowhere' in vhost '/'"
 
 
+@pytest.mark.feature("S4-07", "S4-81")
 def test_a_declare_with_other_arguments_is_refused_and_says_which(connection: pika.BlockingConnection) -> None:
-    """S4-07, S4-81."""
     connection.channel().queue_declare("strict", arguments={"x-message-ttl": 1000})
     with pytest.raises(ChannelClosedByBroker) as caught:
         connection.channel().queue_declare("strict", arguments={"x-message-ttl": 2000})
@@ -152,8 +153,8 @@ def test_a_declare_with_other_arguments_is_refused_and_says_which(connection: pi
     assert "received '2000' but current is '1000'" in text
 
 
+@pytest.mark.feature("S4-73")
 def test_an_exclusive_queue_is_locked_to_its_connection_and_dies_with_it(connect: Connect) -> None:
-    """S4-73."""
     owner, other = connect(), connect()
     owner.channel().queue_declare("mine", exclusive=True)
     for wrong in (
@@ -169,8 +170,8 @@ def test_an_exclusive_queue_is_locked_to_its_connection_and_dies_with_it(connect
     assert other.channel().queue_declare("mine").method.message_count == 0
 
 
+@pytest.mark.feature("S4-73")
 def test_an_auto_delete_queue_goes_with_its_last_consumer(connection: pika.BlockingConnection) -> None:
-    """S4-73."""
     channel = connection.channel()
     channel.queue_declare("brief", auto_delete=True)
     first = channel.basic_consume("brief", lambda *_: None)
@@ -206,8 +207,9 @@ def test_higher_priorities_come_first(channel: BlockingChannel) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 131_064, 131_065, 1 << 20, 10 << 20])
+@pytest.mark.feature("S4-09")
 def test_a_body_of_any_size_comes_back_whole(channel: BlockingChannel, size: int) -> None:
-    """S4-09: one frame, exactly one full frame, and many."""
+    """One frame, exactly one full frame, and many."""
     pattern = bytes(range(251))
     body = (pattern * (size // len(pattern) + 1))[:size]
     channel.queue_declare("large")

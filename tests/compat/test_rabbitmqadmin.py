@@ -77,7 +77,8 @@ def vhost_of(broker: leveret.Broker, name: str = "/") -> Vhost:
 
 
 @pytest.mark.parametrize("form", ["table", "tsv"])
-def test_s4_77_each_list_can_be_printed(broker: leveret.Broker, admin: Admin, form: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_each_list_can_be_printed(broker: leveret.Broker, admin: Admin, form: str) -> None:
     """Also with a connection, a channel and a consumer to show."""
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
         channel = connection.channel()
@@ -99,14 +100,16 @@ def test_s4_77_each_list_can_be_printed(broker: leveret.Broker, admin: Admin, fo
 
 
 @pytest.mark.parametrize("form", ["long", "kvp", "bash", "pretty_json", "raw_json"])
-def test_s4_77_each_way_of_printing(broker: leveret.Broker, admin: Admin, form: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_each_way_of_printing(broker: leveret.Broker, admin: Admin, form: str) -> None:
     """In full depth: every name and value that a row has."""
     broker.call(lambda: vhost_of(broker).declare_queue("forms", durable=True))
     assert "forms" in admin("-f", form, "-d", "3", "list", "queues")
     assert broker.node.settings.node_name in admin("-f", form, "-d", "3", "list", "nodes")
 
 
-def test_s4_77_columns_and_sorting(broker: leveret.Broker, admin: Admin) -> None:
+@pytest.mark.feature("S4-77")
+def test_columns_and_sorting(broker: leveret.Broker, admin: Admin) -> None:
     for name in ("sort-b", "sort-a", "sort-c"):
         broker.call(lambda name=name: vhost_of(broker).declare_queue(name, durable=True))  # type: ignore[misc]
     found = admin("-f", "tsv", "-q", "-S", "name", "list", "queues", "name", "durable")
@@ -117,7 +120,8 @@ def test_s4_77_columns_and_sorting(broker: leveret.Broker, admin: Admin) -> None
     assert newest_first.index("sort-c") < newest_first.index("sort-a")
 
 
-def test_s4_77_topology_declared_and_deleted(broker: leveret.Broker, admin: Admin) -> None:
+@pytest.mark.feature("S4-77")
+def test_topology_declared_and_deleted(broker: leveret.Broker, admin: Admin) -> None:
     assert admin("declare", "exchange", "name=x", "type=topic") == "exchange declared"
     assert admin("declare", "exchange", "name=y", "type=fanout", "durable=false", "internal=true")
     assert admin("declare", "queue", "name=q", "queue_type=quorum", 'arguments={"x-max-length": 9}')
@@ -141,8 +145,8 @@ def test_s4_77_topology_declared_and_deleted(broker: leveret.Broker, admin: Admi
     assert not {"x", "y"} & vhost_of(broker).exchanges.keys()
 
 
-def test_s4_77_users_vhosts_permissions_and_limits(broker: leveret.Broker, admin: Admin) -> None:
-    """S4-71, S4-72."""
+@pytest.mark.feature("S4-71", "S4-72", "S4-77")
+def test_users_vhosts_permissions_and_limits(broker: leveret.Broker, admin: Admin) -> None:
     core = broker.node.broker
     assert admin("declare", "vhost", "name=shop") == "vhost declared"
     assert admin("declare", "user", "name=anna", "password=secret", "tags=monitoring,management") == "user declared"
@@ -170,7 +174,8 @@ def test_s4_77_users_vhosts_permissions_and_limits(broker: leveret.Broker, admin
     assert "shop" not in core.vhosts
 
 
-def test_s4_77_policies_and_parameters(broker: leveret.Broker, admin: Admin) -> None:
+@pytest.mark.feature("S4-77")
+def test_policies_and_parameters(broker: leveret.Broker, admin: Admin) -> None:
     definition = 'definition={"max-length": 5}'
     assert admin("declare", "policy", "name=p", "pattern=^long", definition, "priority=3", "apply-to=queues")
     assert admin("declare", "operator_policy", "name=op", "pattern=^long", 'definition={"max-length": 4}')
@@ -190,7 +195,8 @@ def test_s4_77_policies_and_parameters(broker: leveret.Broker, admin: Admin) -> 
     assert vhost_of(broker).max_connections is None
 
 
-def test_s4_77_publish_get_and_purge(broker: leveret.Broker, admin: Admin, tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_publish_get_and_purge(broker: leveret.Broker, admin: Admin, tmp_path: Path) -> None:
     broker.call(lambda: vhost_of(broker).declare_queue("post", durable=True))
     properties = 'properties={"delivery_mode": 2, "headers": {"n": 1}}'
     to_post = ("publish", "exchange=amq.default", "routing_key=post")
@@ -213,7 +219,8 @@ def test_s4_77_publish_get_and_purge(broker: leveret.Broker, admin: Admin, tmp_p
     assert admin("get", "queue=post") == "No items"
 
 
-def test_s4_77_definitions_exported_and_imported(broker: leveret.Broker, admin: Admin, tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_definitions_exported_and_imported(broker: leveret.Broker, admin: Admin, tmp_path: Path) -> None:
     file = tmp_path / "definitions.json"
     broker.call(lambda: vhost_of(broker).declare_queue("kept", durable=True, arguments={"x-max-length": 3}))
     broker.call(lambda: vhost_of(broker).declare_exchange("kept-too", "topic", durable=True))
@@ -227,7 +234,8 @@ def test_s4_77_definitions_exported_and_imported(broker: leveret.Broker, admin: 
         assert "users" not in json.loads(file.read_text())
 
 
-def test_s4_77_a_connection_is_closed(broker: leveret.Broker, admin: Admin) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_connection_is_closed(broker: leveret.Broker, admin: Admin) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     name = admin.rows("list", "connections", "name")[0]["name"]
     assert admin("close", "connection", f"name={name}") == "connection closed"
@@ -236,7 +244,8 @@ def test_s4_77_a_connection_is_closed(broker: leveret.Broker, admin: Admin) -> N
     until(lambda: not admin.rows("list", "connections"))
 
 
-def test_s4_77_what_cannot_be_done_is_said(admin: Admin) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_cannot_be_done_is_said(admin: Admin) -> None:
     assert "Not found: /api/queues/%2F/none" in admin.refusal("delete", "queue", "name=none")
     assert "unknown exchange type" in admin.refusal("declare", "exchange", "name=z", "type=odd")
     assert "max-length" in admin.refusal("declare", "policy", "name=z", "pattern=.*", 'definition={"max-length": "x"}')

@@ -394,6 +394,7 @@ def who_says_classic_says_nothing(stage: Stage) -> object:
 
 
 @pytest.mark.parametrize("play", [*SCENARIOS, *channel_scenarios.SCENARIOS], ids=lambda play: play.__name__)
+@pytest.mark.feature("S0-21", "S0-22", "S0-24", "S0-25", "S4-76")
 def test_a_client_sees_the_same(play: Scenario, rabbitmq: dict[str, str], broker: leveret.Broker) -> None:
-    """S0-21, S0-22, S0-24, S0-25, S4-76: as RabbitMQ does it."""
+    """As RabbitMQ does it."""
     assert repr(lived_through(play, broker.amqp_url)) == rabbitmq[play.__name__]

@@ -84,8 +84,8 @@ def test_messages_go_there_and_back(client: tuple[Any, Ears], request: pytest.Fi
     assert (message.headers["colour"], message.headers["destination"].split("/")[1]) == ("red", "queue")
 
 
+@pytest.mark.feature("S4-55")
 def test_acks_and_nacks(client: tuple[Any, Ears], request: pytest.FixtureRequest) -> None:
-    """S4-55."""
     connection, ears = client
     destination = f"/queue/{request.node.name}"
     connection.subscribe(destination, id="1", ack="client-individual" if connection.version != "1.0" else "client")
@@ -138,8 +138,9 @@ def test_an_error_is_heard(latest: tuple[Any, Ears]) -> None:
     ears.ends.get(timeout=10)
 
 
+@pytest.mark.feature("S3-09", "S3-10")
 def test_heart_beats_keep_a_quiet_connection(broker: leveret.Broker) -> None:
-    """S3-09, S3-10: stomp.py ends a connection whose broker is silent."""
+    """Stomp.py ends a connection whose broker is silent."""
     beats: queue.Queue[None] = queue.Queue()
     for connection, ears in connected(broker, stomp.Connection12, heartbeats=(300, 300)):
         ears.on_heartbeat = lambda: beats.put(None)  # type: ignore[method-assign]
@@ -163,8 +164,9 @@ def users(broker: leveret.Broker) -> list[str]:
     return broker.call(lambda: [each.user.name for each in broker.node.broker.registry.connections])
 
 
+@pytest.mark.feature("S4-56")
 def test_over_tls_with_a_password_or_a_certificate(tmp_path: Path) -> None:
-    """S4-56: stomp.py sends no login if it is given none."""
+    """Stomp.py sends no login if it is given none."""
     papers = Papers(tmp_path)
     with leveret.Broker(papers.settings(amqps_port=None, stomps_port=0)) as broker:
         url = urlsplit(broker.stomps_url)

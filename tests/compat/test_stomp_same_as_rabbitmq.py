@@ -30,8 +30,9 @@ def ours() -> Iterator[Urls]:
 
 
 @pytest.mark.parametrize("play", SCENARIOS, ids=lambda play: play.__name__)
+@pytest.mark.feature("S3-10", "S3-16", "S3-18", "S4-40", "S4-45", "S4-52", "S4-55", "S4-74")
 def test_a_client_sees_the_same(play: Scenario, rabbitmq: Urls, ours: Urls) -> None:
-    """S3-10, S3-16, S3-18, S4-40, S4-45, S4-52, S4-55, S4-74: as RabbitMQ's plugin does it."""
+    """As RabbitMQ's plugin does it."""
     assert lived_through(play, *ours) == lived_through(play, *rabbitmq)
 
 

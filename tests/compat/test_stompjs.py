@@ -6,6 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import leveret
 from leveret import Settings
 from tests.support.programs import missing, require_program
@@ -14,8 +16,9 @@ NODE = Path(__file__).parent / "node"
 QUIET = Settings(amqp_port=None, http_port=0, stomp_port=None, shutdown_timeout=0.5, login_failure_delay=0.0)
 
 
+@pytest.mark.feature("S3-03")
 def test_messages_go_there_and_back_over_websocket() -> None:
-    """S3-03: STOMP through the HTTP port."""
+    """STOMP through the HTTP port."""
     node = require_program("node")
     if not (NODE / "node_modules" / "@stomp" / "stompjs").is_dir() or not (NODE / "node_modules" / "ws").is_dir():
         missing("stompjs and ws are not installed (`make foreign` installs them)")

@@ -94,8 +94,9 @@ def altered(known: KnownJournal, path: str, data: bytes) -> VirtualDisk:
 # ---- torn ends
 
 
-def test_s4_17_the_last_segment_may_end_at_any_byte() -> None:
-    """S4-17: records carry their length and their checksum: of a torn one nothing is believed."""
+@pytest.mark.feature("S4-17")
+def test_the_last_segment_may_end_at_any_byte() -> None:
+    """Records carry their length and their checksum: of a torn one nothing is believed."""
     known = long_journal()
     data = known.disk.content(known.last)
     edges = {record.end for record in known.records} | {record.at + HEAD_SIZE for record in known.records}
@@ -155,16 +156,18 @@ def lost_pages(known: KnownJournal, random: Random, number: int) -> Iterator[tup
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_s4_21_a_flipped_bit_costs_its_record_only(seed: int) -> None:
-    """S4-21: in heads, bodies, marks and lengths, in the last segment and in older ones."""
+@pytest.mark.feature("S4-21")
+def test_a_flipped_bit_costs_its_record_only(seed: int) -> None:
+    """In heads, bodies, marks and lengths, in the last segment and in older ones."""
     known, random = journal(), Random(SEED + seed)
     for n, (path, data) in enumerate(flips(known, random, IMAGES)):
         judge(known, altered(known, path, data), closely=n % 20 == 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_s4_21_a_lost_page_costs_the_records_in_it_only(seed: int) -> None:
-    """S4-21: zeros, ones and rubbish where a page was."""
+@pytest.mark.feature("S4-21")
+def test_a_lost_page_costs_the_records_in_it_only(seed: int) -> None:
+    """Zeros, ones and rubbish where a page was."""
     known, random = journal(), Random(SEED + seed)
     for n, (path, data) in enumerate(lost_pages(known, random, IMAGES)):
         judge(known, altered(known, path, data), closely=n % 20 == 0)

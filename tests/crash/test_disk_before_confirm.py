@@ -32,8 +32,8 @@ SLOW, SOON = 1.0, 0.5  # a sync, and what certainly did not wait for it
 MIB = 1 << 20
 
 
-def test_s4_42_consumers_get_a_message_before_the_disk_and_confirms_come_after(tmp_path: Path, shim: Shim) -> None:
-    """S0-11."""
+@pytest.mark.feature("S0-11", "S4-42")
+def test_consumers_get_a_message_before_the_disk_and_confirms_come_after(tmp_path: Path, shim: Shim) -> None:
     with WarmServing(tmp_path, environ=shim.environ) as serving:
         with RawClient.open(serving.url()) as consumer, Publishing(serving.url()) as publisher:
             declare(consumer, "q")
@@ -48,7 +48,8 @@ def test_s4_42_consumers_get_a_message_before_the_disk_and_confirms_come_after(t
             shim.clear()
 
 
-def test_s0_12_what_need_not_be_kept_is_confirmed_at_once(tmp_path: Path, shim: Shim) -> None:
+@pytest.mark.feature("S0-12")
+def test_what_need_not_be_kept_is_confirmed_at_once(tmp_path: Path, shim: Shim) -> None:
     """A transient message in a durable queue, a persistent one in a transient queue; while others wait for the disk."""
     with WarmServing(tmp_path, environ=shim.environ) as serving:
         url = serving.url()
@@ -68,7 +69,8 @@ def test_s0_12_what_need_not_be_kept_is_confirmed_at_once(tmp_path: Path, shim: 
             shim.clear()
 
 
-def test_s0_14_a_message_for_several_queues_is_confirmed_once_and_is_in_all_of_them(tmp_path: Path, shim: Shim) -> None:
+@pytest.mark.feature("S0-14")
+def test_a_message_for_several_queues_is_confirmed_once_and_is_in_all_of_them(tmp_path: Path, shim: Shim) -> None:
     with WarmServing(tmp_path, environ=shim.environ) as serving:
         url = serving.url()
         with RawClient.open(url) as client, Publishing(url) as publisher:
@@ -116,7 +118,8 @@ def test_commits_declares_and_deletes_wait_for_the_disk(tmp_path: Path, shim: Sh
 
 
 @pytest.mark.parametrize("no_ack", [True, False])
-def test_s0_18_what_is_delivered_without_acks_is_not_written(tmp_path: Path, shim: Shim, no_ack: bool) -> None:
+@pytest.mark.feature("S0-18")
+def test_what_is_delivered_without_acks_is_not_written(tmp_path: Path, shim: Shim, no_ack: bool) -> None:
     """1 MiB to an idle consumer on a durable queue. With acks the body is written, so the measure works."""
     with WarmServing(tmp_path, environ=shim.environ) as serving:
         with RawClient.open(serving.url()) as consumer, Publishing(serving.url()) as publisher:

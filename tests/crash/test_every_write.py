@@ -120,8 +120,9 @@ def _last_ten(seen: Seen, queue: int) -> list[int]:
 
 
 @pytest.mark.parametrize("workload", EVERY)
-def test_s4_16_a_power_cut_after_any_write_breaks_no_promise(workload: Workload) -> None:
-    """S4-16, S4-18, S4-20, S4-23, S4-24, S4-25: files are only appended to, groups are whole, and so is a reclaim."""
+@pytest.mark.feature("S4-16", "S4-18", "S4-20", "S4-23", "S4-24", "S4-25")
+def test_a_power_cut_after_any_write_breaks_no_promise(workload: Workload) -> None:
+    """Files are only appended to, groups are whole, and so is a reclaim."""
     house = lived(workload)
     judge, state, random = Judge(house), VirtualDisk(), Random(SEED)
     operations = house.disk.operations
@@ -211,8 +212,9 @@ def live_and_die(disk: VirtualDisk, ledger: Ledger, random: Random, is_short: bo
     return image
 
 
+@pytest.mark.feature("S4-22", "S4-23")
 def test_reclaim_takes_part_in_what_is_tested() -> None:
-    """S4-22, S4-23. Or else the tests above show nothing about it."""
+    """Or else the tests above show nothing about it."""
     assert reclaim.SLICE > SLICES
     house = lived(WORKLOADS[4])
     kinds = [operation.kind for operation in house.disk.operations]

@@ -35,8 +35,9 @@ REFUSED = [b"refused %d" % number for number in range(50)]
 
 
 @pytest.mark.parametrize(("kind", "times"), [("write", 0), ("sync", 1)])
+@pytest.mark.feature("S0-11")
 def test_what_could_not_be_made_safe_is_never_confirmed(tmp_path: Path, shim: Shim, kind: str, times: int) -> None:
-    """S0-11: a failed write, and a sync that fails once. Publishers get nacks and wait, consumers go on."""
+    """A failed write, and a sync that fails once. Publishers get nacks and wait, consumers go on."""
     with WarmServing(tmp_path, environ=shim.environ) as serving:
         url = serving.url()
         declare_at(url, "q")

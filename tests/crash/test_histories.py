@@ -63,8 +63,9 @@ def test_what_was_confirmed_and_never_came_is_lost() -> None:
         made.assert_kept("here")
 
 
+@pytest.mark.feature("S0-17")
 def test_what_came_unacked_and_never_again_is_lost() -> None:
-    """S0-17: receiving is not enough. An unacked message belongs to its queue."""
+    """Receiving is not enough. An unacked message belongs to its queue."""
     made = history()
     take(made, "m0", ack=False)
     made.begin_life()

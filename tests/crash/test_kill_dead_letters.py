@@ -55,8 +55,9 @@ def drained(channel: BlockingChannel, queue: str) -> list[bytes]:
 
 
 @pytest.mark.timeout(120)
-def test_s4_76_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -> None:
-    """S4-76, S0-24, S1-20: rejected, delivered too often, and pushed out by the limit."""
+@pytest.mark.feature("S0-24", "S1-20", "S4-76")
+def test_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -> None:
+    """Rejected, delivered too often, and pushed out by the limit."""
     confirmed: set[bytes] = set()
     for cycle in range(CYCLES):
         with WarmServing(tmp_path) as serving, opened(serving) as channel:
@@ -81,8 +82,9 @@ def test_s4_76_a_message_that_dies_survives_kills_in_one_place(tmp_path: Path) -
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.feature("S1-14")
 def test_counts_and_waits_survive_a_kill(tmp_path: Path) -> None:
-    """S1-14: what was on disk before a later confirm is known to the next life."""
+    """What was on disk before a later confirm is known to the next life."""
     limited, patient = {"x-delivery-limit": 5}, {"x-retry-delays": [3_600_000]}
     with WarmServing(tmp_path) as serving, opened(serving) as channel:
         channel.confirm_delivery()

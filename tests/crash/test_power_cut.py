@@ -57,8 +57,9 @@ def freeze(serving: Serving) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(60 + 10 * CUTS)
+@pytest.mark.feature("S0-11", "S4-15", "S4-30")
 def test_nothing_confirmed_is_lost_by_a_power_cut(tmp_path: Path, loop_mount: Mount, seed: int) -> None:
-    """S0-11, S4-30, S4-15: what was confirmed, declared or committed had reached the disk."""
+    """What was confirmed, declared or committed had reached the disk."""
 
     def cut(serving: Serving) -> None:
         freeze(serving)

@@ -47,8 +47,9 @@ def begin_to_eat(url: str) -> RawClient:
 
 
 @pytest.mark.parametrize("slow", ["write", "sync"])
+@pytest.mark.feature("S4-22", "S4-23")
 def test_messages_are_read_while_they_are_carried_to_another_segment(tmp_path: Path, shim: Shim, slow: str) -> None:
-    """S4-22, S4-23: they are read from where they lie, not from where they are on their way to."""
+    """They are read from where they lie, not from where they are on their way to."""
     with WarmServing(tmp_path, *FLAGS) as serving:
         fill_all(serving.url())
         serving.process.kill()
@@ -76,8 +77,9 @@ def wait_for_a_write(shim: Shim, client: RawClient) -> None:
     eventually(is_over)
 
 
+@pytest.mark.feature("S4-22", "S4-24")
 def test_space_is_given_back_and_what_is_kept_survives_a_kill(tmp_path: Path) -> None:
-    """S4-22, S4-24: with most of each segment dead the files shrink, and a kill amid that costs nothing."""
+    """With most of each segment dead the files shrink, and a kill amid that costs nothing."""
     journal = tmp_path / "data" / "journal"
 
     def size() -> int:

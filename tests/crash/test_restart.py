@@ -73,7 +73,8 @@ def stop(serving: Serving) -> None:
     assert serving.exit_code(15) == 0, serving.log()
 
 
-def test_s4_54_a_message_is_delivered_again_after_its_callback_and_the_broker_crashed(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-54")
+def test_a_message_is_delivered_again_after_its_callback_and_the_broker_crashed(tmp_path: Path) -> None:
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", [b"job"])
@@ -86,8 +87,9 @@ def test_s4_54_a_message_is_delivered_again_after_its_callback_and_the_broker_cr
         assert (again.body, again.redelivered) == (b"job", True)
 
 
-def test_s4_30_what_was_unacked_at_the_kill_is_ready_again_in_order_and_marked(tmp_path: Path) -> None:
-    """S4-29: unacked and ready messages are one line again."""
+@pytest.mark.feature("S4-29", "S4-30")
+def test_what_was_unacked_at_the_kill_is_ready_again_in_order_and_marked(tmp_path: Path) -> None:
+    """Unacked and ready messages are one line again."""
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
@@ -100,8 +102,9 @@ def test_s4_30_what_was_unacked_at_the_kill_is_ready_again_in_order_and_marked(t
         assert [each.redelivered for each in found[:6]] == [True] * 6
 
 
-def test_s4_29_after_a_clean_stop_exactly_what_was_delivered_before_is_marked(tmp_path: Path) -> None:
-    """S4-30: and what was acked is gone."""
+@pytest.mark.feature("S4-29", "S4-30")
+def test_after_a_clean_stop_exactly_what_was_delivered_before_is_marked(tmp_path: Path) -> None:
+    """And what was acked is gone."""
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
@@ -120,8 +123,9 @@ def test_s4_29_after_a_clean_stop_exactly_what_was_delivered_before_is_marked(tm
 
 
 @pytest.mark.parametrize("highest", [0, 5])
+@pytest.mark.feature("S4-29")
 def test_a_mark_outlives_a_clean_stop_after_a_crash(tmp_path: Path, highest: int) -> None:
-    """S4-29: delivered in the first life, killed; stopped in the second, in which nobody took anything."""
+    """Delivered in the first life, killed; stopped in the second, in which nobody took anything."""
     arguments = {"x_max_priority": highest} if highest else {}
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q", **arguments)
@@ -139,8 +143,9 @@ def test_a_mark_outlives_a_clean_stop_after_a_crash(tmp_path: Path, highest: int
     assert not found[-1].redelivered
 
 
+@pytest.mark.feature("S4-30")
 def test_recovering_twice_in_a_row_gives_the_same(tmp_path: Path) -> None:
-    """S4-30: a start that is killed at once harms nothing, nor does one that is stopped."""
+    """A start that is killed at once harms nothing, nor does one that is stopped."""
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
@@ -154,7 +159,8 @@ def test_recovering_twice_in_a_row_gives_the_same(tmp_path: Path) -> None:
         assert bodies_of(serving.url(), "q") == TEN
 
 
-def test_s0_17_what_went_straight_to_a_consumer_survives_until_it_is_acked(tmp_path: Path) -> None:
+@pytest.mark.feature("S0-17")
+def test_what_went_straight_to_a_consumer_survives_until_it_is_acked(tmp_path: Path) -> None:
     with WarmServing(tmp_path) as serving:
         with RawClient.open(serving.url()) as consumer, Publishing(serving.url()) as publisher:
             declare(consumer, "q")
@@ -170,8 +176,9 @@ def test_s0_17_what_went_straight_to_a_consumer_survives_until_it_is_acked(tmp_p
         assert all(each.redelivered for each in found)
 
 
+@pytest.mark.feature("S4-30")
 def test_what_was_given_back_keeps_its_place(tmp_path: Path) -> None:
-    """S4-30: requeued before the kill, in the wrong order."""
+    """Requeued before the kill, in the wrong order."""
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q")
         fill(serving.url(), "q", TEN)
@@ -201,7 +208,8 @@ def test_transient_messages_and_queues_are_gone(tmp_path: Path) -> None:
             client.expect_channel_close(404)
 
 
-def test_s4_30_body_and_properties_are_as_they_were_sent(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-30")
+def test_body_and_properties_are_as_they_were_sent(tmp_path: Path) -> None:
     """All fourteen properties; bodies of none, one and many frames."""
     everything = Properties(
         content_type="text/plain",
@@ -245,8 +253,9 @@ def test_priorities_are_kept(tmp_path: Path) -> None:
     assert found == sorted(found, key=lambda body: (-int(body[:1]), int(body[2:])))
 
 
+@pytest.mark.feature("S4-30")
 def test_deadlines_go_on_while_the_broker_is_down(tmp_path: Path) -> None:
-    """S4-30: TTL of the queue and expiration of the message count from the publish, not from the restart."""
+    """TTL of the queue and expiration of the message count from the publish, not from the restart."""
     ttl = 5.0
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "by queue", x_message_ttl=int(ttl * 1000))

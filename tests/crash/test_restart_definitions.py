@@ -88,7 +88,8 @@ def differs(method: ExchangeDeclare | QueueDeclare) -> list[ExchangeDeclare | Qu
     ]
 
 
-def test_s4_15_everything_durable_survives_with_all_flags_and_arguments(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-15")
+def test_everything_durable_survives_with_all_flags_and_arguments(tmp_path: Path) -> None:
     """Declared again the same it agrees, and with any flag or argument changed it is refused."""
     with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
         for exchange in EXCHANGES:
@@ -133,7 +134,8 @@ def assert_routes(url: str) -> None:
             assert bodies_of(url, queue) == [b"0", b"1"] if queue == "q.plain" else [b"%d" % number]
 
 
-def test_s4_13_definitions_are_in_one_sqlite_file_made_at_the_first_start(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-13")
+def test_definitions_are_in_one_sqlite_file_made_at_the_first_start(tmp_path: Path) -> None:
     def databases() -> dict[str, int]:
         files = [path for path in (tmp_path / "data").rglob("*") if path.is_file()]
         return {path.name: path.stat().st_ino for path in files if path.read_bytes()[:15] == b"SQLite format 3"}
@@ -148,7 +150,8 @@ def test_s4_13_definitions_are_in_one_sqlite_file_made_at_the_first_start(tmp_pa
     assert seen[0] == seen[1] == seen[2]
 
 
-def test_s4_14_the_default_exchange_reaches_recovered_queues(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-14")
+def test_the_default_exchange_reaches_recovered_queues(tmp_path: Path) -> None:
     """And the exchanges that every vhost has are there, once."""
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q")
@@ -162,7 +165,8 @@ def test_s4_14_the_default_exchange_reaches_recovered_queues(tmp_path: Path) -> 
                 client.call(QueueBind("q", exchange, "k"), QueueBindOk)
 
 
-def test_s4_15_bindings_of_the_exchanges_that_every_vhost_has_survive(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-15")
+def test_bindings_of_the_exchanges_that_every_vhost_has_survive(tmp_path: Path) -> None:
     with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
         declare(client, "q")
         client.call(QueueBind("q", "amq.direct", "k"), QueueBindOk)
@@ -202,7 +206,8 @@ def test_what_was_unbound_or_deleted_stays_so(tmp_path: Path) -> None:
         client.expect_channel_close(404)
 
 
-def test_s4_15_what_is_not_durable_is_gone(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-15")
+def test_what_is_not_durable_is_gone(tmp_path: Path) -> None:
     """Exchange, queue, a binding of a durable exchange to a transient queue, and an exclusive queue called durable."""
     with WarmServing(tmp_path) as serving, RawClient.open(serving.url()) as client:
         client.call(ExchangeDeclare("transient", "direct"), ExchangeDeclareOk)
@@ -225,8 +230,9 @@ def test_s4_15_what_is_not_durable_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.feature("S4-13", "S4-15")
 def test_ten_thousand_durable_queues_in_ten_seconds(tmp_path: Path) -> None:
-    """S4-13, S4-15: declared over one connection, all at once; all are there after a kill."""
+    """Declared over one connection, all at once; all are there after a kill."""
     names = [f"queue {number}" for number in range(10_000)]
     with WarmServing(tmp_path) as serving, RawClient.open(serving.url(), timeout=20) as client:
         begun = time.monotonic()

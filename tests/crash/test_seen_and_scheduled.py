@@ -43,7 +43,8 @@ def publish(url: str, properties: list[Properties]) -> None:
         assert not publishing.nacked
 
 
-def test_s0_15_a_duplicate_is_one_after_a_kill(tmp_path: Path) -> None:
+@pytest.mark.feature("S0-15")
+def test_a_duplicate_is_one_after_a_kill(tmp_path: Path) -> None:
     with WarmServing(tmp_path) as serving:
         declare_at(serving.url(), "q", x_message_deduplication=True)
         publish(serving.url(), [with_id(number) for number in range(50)])
@@ -155,7 +156,8 @@ def all_of(house: StoredHouse) -> Counter[bytes]:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_s0_15_after_every_write_each_message_is_there_once_and_known(part: int) -> None:
+@pytest.mark.feature("S0-15")
+def test_after_every_write_each_message_is_there_once_and_known(part: int) -> None:
     _, told = lived()
     assert len(told.confirmed) == 40
     looked = 0

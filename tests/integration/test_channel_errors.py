@@ -306,8 +306,9 @@ CHANNEL_ERRORS: dict[str, tuple[Said, int, tuple[int, int], str]] = {
 
 
 @pytest.mark.parametrize("row", CHANNEL_ERRORS)
+@pytest.mark.feature("S4-05", "S4-37", "S4-46", "S4-81")
 def test_channel_errors_close_that_channel_only(row: str, client: RawClient, bystander: RawClient) -> None:
-    """S4-81, S4-37, S4-46, S4-05: code, text and method; the connection's other channel and other peers go on."""
+    """Code, text and method; the connection's other channel and other peers go on."""
     said, code, method, text = CHANNEL_ERRORS[row]
     client.send_bytes(b"".join(each if isinstance(each, bytes) else method_frame(1, each) for each in said))
     closed = client.expect_channel_close(code)
@@ -332,8 +333,9 @@ def test_confirm_after_tx_and_the_reverse_are_refused(client: RawClient) -> None
     )
 
 
+@pytest.mark.feature("S0-08", "S0-13")
 def test_mandatory_and_unroutable_is_returned_before_its_confirm(client: RawClient) -> None:
-    """S0-08, S0-13: basic.return 312 with the message, then the ack."""
+    """Basic.return 312 with the message, then the ack."""
     client.call(ConfirmSelect(), ConfirmSelectOk)
     client.publish("", "nobody", b"back", Properties(message_id="m"), mandatory=True)
     returned = client.expect_content(BasicReturn)
@@ -343,8 +345,8 @@ def test_mandatory_and_unroutable_is_returned_before_its_confirm(client: RawClie
     assert client.expect(BasicAck).delivery_tag == 1
 
 
+@pytest.mark.feature("S0-10", "S0-13")
 def test_unroutable_and_not_mandatory_is_confirmed_and_never_returned(client: RawClient) -> None:
-    """S0-10, S0-13."""
     client.call(ConfirmSelect(), ConfirmSelectOk)
     client.publish("", "nobody", b"gone")
     assert client.expect(BasicAck).delivery_tag == 1

@@ -30,8 +30,9 @@ from leveret.wire.methods import (
 from tests.support.raw_client import RawClient, eventually
 
 
+@pytest.mark.feature("S4-05", "S4-58")
 def test_2047_channels_are_open_at_once_and_all_work(broker: leveret.Broker) -> None:
-    """S4-05, S4-58: replies come on the channel that asked, whatever else is under way."""
+    """Replies come on the channel that asked, whatever else is under way."""
     numbers = range(1, 2048)
     with RawClient.open(broker.amqp_url, channels=0) as client:
         client.send_bytes(b"".join(method_frame(number, ChannelOpen()) for number in numbers))
@@ -86,8 +87,9 @@ def test_flow_on_is_answered(client: RawClient) -> None:
     assert client.call(ChannelFlow(True), ChannelFlowOk).active
 
 
+@pytest.mark.feature("S4-58")
 def test_many_requests_under_way_are_answered_in_order(client: RawClient) -> None:
-    """S4-58: a thousand declares on two channels without waiting."""
+    """A thousand declares on two channels without waiting."""
     asked = [(1 + number % 2, f"under.way.{number}") for number in range(1000)]
     client.send_bytes(b"".join(method_frame(on, QueueDeclare(name, exclusive=True)) for on, name in asked))
     for on, name in asked:
@@ -95,8 +97,9 @@ def test_many_requests_under_way_are_answered_in_order(client: RawClient) -> Non
 
 
 @pytest.mark.parametrize("how", ["cut", "close"])
+@pytest.mark.feature("S4-61")
 def test_a_vanished_client_leaves_nothing_behind(how: str, broker: leveret.Broker) -> None:
-    """S4-61: channels, consumers and exclusive queues go, unacked messages return; close or not."""
+    """Channels, consumers and exclusive queues go, unacked messages return; close or not."""
     with RawClient.open(broker.amqp_url) as witness:
         witness.call(QueueDeclare(f"left.{how}"), QueueDeclareOk)
         with RawClient.open(broker.amqp_url, channels=3) as client:
@@ -119,8 +122,9 @@ def test_a_vanished_client_leaves_nothing_behind(how: str, broker: leveret.Broke
         witness.expect_channel_close(404)
 
 
+@pytest.mark.feature("S4-61")
 def test_a_client_that_vanishes_in_the_middle_of_a_message_publishes_nothing(broker: leveret.Broker) -> None:
-    """S4-61, and the bytes of the unfinished message are given back."""
+    """And the bytes of the unfinished message are given back."""
     core = broker.node.broker
 
     def held() -> int:

@@ -33,7 +33,8 @@ def cli(broker: Broker, tmp_path: Path) -> Cli:
 # ---- vhosts, users, permissions
 
 
-def test_s4_71_a_virtual_host_from_its_creation_to_its_end(cli: Cli) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_virtual_host_from_its_creation_to_its_end(cli: Cli) -> None:
     assert cli.done("vhosts", "create", "shop/1", "--description", "The shop", "--tag", "eu") == (
         "vhost 'shop/1' created\n"
     )
@@ -45,7 +46,8 @@ def test_s4_71_a_virtual_host_from_its_creation_to_its_end(cli: Cli) -> None:
     assert "vhost 'shop/1' not found" in cli.refused("vhosts", "show", "shop/1")
 
 
-def test_s4_72_a_user_logs_in_with_the_password_from_standard_input(cli: Cli, broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_user_logs_in_with_the_password_from_standard_input(cli: Cli, broker: Broker) -> None:
     cli.done("users", "create", "anna", "--tag", "management", "--tag", "monitoring", given="hunter2\nignored\n")
     assert HttpApi(broker.http_url, "anna", "hunter2").get("/api/whoami")[1]["tags"] == ["management", "monitoring"]
     assert "user 'anna' exists: leveret users password anna" in cli.refused(
@@ -60,7 +62,8 @@ def test_s4_72_a_user_logs_in_with_the_password_from_standard_input(cli: Cli, br
     assert [row[0] for row in cli.rows("users", "list")] == ["guest"]
 
 
-def test_s4_72_may_this_user_do_that_is_answered_as_the_broker_does(cli: Cli, broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_may_this_user_do_that_is_answered_as_the_broker_does(cli: Cli, broker: Broker) -> None:
     cli.done("users", "create", "anna", "--tag", "management", given="secret\n")
     cli.done("queues", "create", "orders.eu")
     anna = HttpApi(broker.http_url, "anna", "secret")
@@ -79,7 +82,8 @@ def test_s4_72_may_this_user_do_that_is_answered_as_the_broker_does(cli: Cli, br
     assert "user 'none' not found" in cli.refused("permissions", "may", "none", "read", "q")
 
 
-def test_s4_72_routing_keys_are_asked_about_too(cli: Cli) -> None:
+@pytest.mark.feature("S4-72")
+def test_routing_keys_are_asked_about_too(cli: Cli) -> None:
     cli.done("permissions", "set-topic", "guest", "amq.topic", "--write", "^a", "--read", ".*")
     asked = ("permissions", "may", "guest", "write", "amq.topic", "--routing-key")
     assert cli.done(*asked, "a.b") == "yes: topic write '^a' at exchange 'amq.topic'\n"
@@ -92,7 +96,8 @@ def test_s4_72_routing_keys_are_asked_about_too(cli: Cli) -> None:
 # ---- policies, definitions
 
 
-def test_s2_28_a_policy_is_set_and_explained_from_the_command_line(cli: Cli) -> None:
+@pytest.mark.feature("S2-28")
+def test_a_policy_is_set_and_explained_from_the_command_line(cli: Cli) -> None:
     cli.done("queues", "create", "orders", "--argument", "x-max-length=50")
     set_it = ("policies", "set", "short", "^orders", '{"max-length": 10, "message-ttl": 60000}', "--apply-to", "queues")
     assert cli.done(*set_it) == "policy 'short' created\n"
@@ -108,7 +113,8 @@ def test_s2_28_a_policy_is_set_and_explained_from_the_command_line(cli: Cli) -> 
     assert cli.json("policies", "list") == cli.json("policies", "list", "--operator") == []
 
 
-def test_s4_77_definitions_travel_from_one_broker_to_another(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_definitions_travel_from_one_broker_to_another(cli: Cli, tmp_path: Path) -> None:
     cli.done("exchanges", "create", "news", "--type", "topic")
     cli.done("queues", "create", "sport", "--argument", "x-max-length=5")
     cli.done("bindings", "create", "news", "sport", "--routing-key", "sport.#")

@@ -37,7 +37,8 @@ def cli(broker: Broker, tmp_path: Path) -> Cli:
     ],
     ids=["plain", "confirms", "large", "rate"],
 )
-def test_s4_77_a_load_is_delivered_whole_and_leaves_nothing(options: tuple[str, ...], cli: Cli) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_load_is_delivered_whole_and_leaves_nothing(options: tuple[str, ...], cli: Cli) -> None:
     told = cli.json("bench", "--seconds", "0.5", *options)
     assert told["published"] == told["consumed"] > 0
     assert SOUND.items() <= told.items()

@@ -66,7 +66,8 @@ def completed(cli: Cli, *words: str, **more: str) -> list[str]:
 
 if BASH is not None:
 
-    def test_s4_77_bash_completes_names_of_queues_exchanges_users_and_contexts(cli: Cli) -> None:
+    @pytest.mark.feature("S4-77")
+    def test_bash_completes_names_of_queues_exchanges_users_and_contexts(cli: Cli) -> None:
         assert completed(cli, "leveret", "queues", "show", "ord") == ["orders", "orders.dead"]
         assert completed(cli, "leveret", "publish", "par") == ["parcels"]
         assert completed(cli, "leveret", "exchanges", "show", "amq.t") == ["amq.topic"]
@@ -89,7 +90,8 @@ if BASH is not None:
     ("shell", "expected"),
     [("zsh", '_arguments \'*: :(("orders"\n"orders.dead"))\'\n'), ("fish", "orders\norders.dead\n")],
 )
-def test_s4_77_other_shells_are_answered_in_their_words(shell: str, expected: str, cli: Cli) -> None:
+@pytest.mark.feature("S4-77")
+def test_other_shells_are_answered_in_their_words(shell: str, expected: str, cli: Cli) -> None:
     asked = {"_TYPER_COMPLETE_ARGS": "leveret browse ord", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     done = subprocess.run(
         [cli.folder / "bin" / "leveret"],

@@ -42,7 +42,8 @@ def queue(broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
     broker.vhost().delete_queue(name)
 
 
-def test_s4_77_without_ack_messages_are_shown_and_go_back(cli: Cli, queue: str, vhost: EmbeddedVhost) -> None:
+@pytest.mark.feature("S4-77")
+def test_without_ack_messages_are_shown_and_go_back(cli: Cli, queue: str, vhost: EmbeddedVhost) -> None:
     told = cli.run("consume", queue, "--no-follow")
     assert told.stdout == "".join(f"(default)  {queue}  body {number}\n" for number in range(3))
     assert told.stderr == f"3 messages went back to queue '{queue}'\n"
@@ -51,7 +52,8 @@ def test_s4_77_without_ack_messages_are_shown_and_go_back(cli: Cli, queue: str, 
     assert again == f"(default)  {queue}  (again)  body 0\n"
 
 
-def test_s4_77_with_ack_just_as_many_are_taken_as_were_asked_for(cli: Cli, queue: str, vhost: EmbeddedVhost) -> None:
+@pytest.mark.feature("S4-77")
+def test_with_ack_just_as_many_are_taken_as_were_asked_for(cli: Cli, queue: str, vhost: EmbeddedVhost) -> None:
     assert cli.done("consume", queue, "--ack", "--raw", "--count", "2") == "body 0\nbody 1\n"
     assert vhost.message_count(queue) == 1
     left = vhost.get(queue, auto_ack=True)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trustme
 
 from leveret import Broker, FrozenClock
@@ -28,7 +29,8 @@ def found(cli: Cli, code: int = 0) -> list[Row]:
     return rows
 
 
-def test_s4_77_a_broker_that_is_well_and_one_that_is_not_there(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_broker_that_is_well_and_one_that_is_not_there(tmp_path: Path) -> None:
     with Broker(QUIET) as broker:
         cli = Cli(broker.http_url, tmp_path)
         assert cli.done("doctor").startswith("Nothing is wrong: no alarm, no queue")

@@ -45,7 +45,8 @@ def api(broker: Broker) -> HttpApi:
 # ---- how commands end
 
 
-def test_s4_77_json_is_byte_for_byte_what_the_api_answers(cli: Cli, api: HttpApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_json_is_byte_for_byte_what_the_api_answers(cli: Cli, api: HttpApi) -> None:
     cli.done("queues", "create", "größe 語")
     for arguments, path in [
         (("exchanges", "list"), "/api/exchanges?sort=name"),
@@ -121,7 +122,8 @@ def test_a_refusal_is_exit_code_1_and_a_misuse_2(cli: Cli) -> None:
     assert "where others can read them" in cli.run("queues", "list", url="http://a:hunter2@h").stderr
 
 
-def test_s4_72_a_wrong_password_is_refused_and_never_shown(cli: Cli, tmp_path: Path) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_wrong_password_is_refused_and_never_shown(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("hunter2\n")
     file.chmod(0o600)
@@ -156,7 +158,8 @@ def test_a_context_says_where_who_and_in_which_vhost(cli: Cli) -> None:
 # ---- queues, exchanges, bindings
 
 
-def test_s4_77_a_queue_from_its_creation_to_its_end(cli: Cli) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_queue_from_its_creation_to_its_end(cli: Cli) -> None:
     create = ("queues", "create", "orders", "--argument", "x-max-length=5")
     assert cli.done(*create) == "queue 'orders' created\n"
     assert cli.done(*create) == "queue 'orders' is there as asked\n"

@@ -34,7 +34,8 @@ def cli(broker: Broker, tmp_path: Path) -> Cli:
     return Cli(broker.http_url, tmp_path)
 
 
-def test_s2_28_plugins_are_listed_with_whether_each_can_be_switched(cli: Cli) -> None:
+@pytest.mark.feature("S2-28")
+def test_plugins_are_listed_with_whether_each_can_be_switched(cli: Cli) -> None:
     rows = {row["name"]: row for row in cli.json("plugins", "list")}
     assert {name for name, row in rows.items() if row["switchable"]} == SWITCHABLE.keys()
     assert {"management", "prometheus", "queue_jobs"} < rows.keys()
@@ -43,9 +44,8 @@ def test_s2_28_plugins_are_listed_with_whether_each_can_be_switched(cli: Cli) ->
 
 
 @pytest.mark.parametrize("name", SWITCHABLE)
-def test_s2_28_a_disabled_plugin_takes_no_new_exchange_and_the_old_one_stays(
-    name: str, cli: Cli, broker: Broker
-) -> None:
+@pytest.mark.feature("S2-28")
+def test_a_disabled_plugin_takes_no_new_exchange_and_the_old_one_stays(name: str, cli: Cli, broker: Broker) -> None:
     kind, arguments = SWITCHABLE[name]
     vhost = broker.vhost()
     vhost.declare_exchange("old", kind, arguments=arguments)
@@ -61,7 +61,8 @@ def test_s2_28_a_disabled_plugin_takes_no_new_exchange_and_the_old_one_stays(
         client.call(ExchangeDeclare("new", kind, arguments=arguments), ExchangeDeclareOk)
 
 
-def test_s2_28_sharding_policies_are_refused_while_sharding_is_off(cli: Cli) -> None:
+@pytest.mark.feature("S2-28")
+def test_sharding_policies_are_refused_while_sharding_is_off(cli: Cli) -> None:
     sharded = ("policies", "set", "shards", "^events$", '{"shards-per-node": 2}', "--apply-to", "exchanges")
     cli.done("exchanges", "create", "events", "--type", "x-modulus-hash")
     cli.done(*sharded)
@@ -114,7 +115,8 @@ def test_an_import_names_what_a_disabled_plugin_keeps_out_and_takes_nothing(cli:
     assert [row["name"] for row in cli.json("queues", "list")] == ["q"]
 
 
-def test_s2_28_what_is_disabled_outlives_a_restart_and_so_does_what_used_it(tmp_path: Path) -> None:
+@pytest.mark.feature("S2-28")
+def test_what_is_disabled_outlives_a_restart_and_so_does_what_used_it(tmp_path: Path) -> None:
     settings = replace(QUIET, data_dir=tmp_path / "data")
     with Broker(settings) as broker:
         cli = Cli(broker.http_url, tmp_path)

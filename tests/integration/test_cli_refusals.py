@@ -63,9 +63,8 @@ def cli(broker: Broker, tmp_path: Path) -> Cli:
         ("trace show nope", "leveret trace on"),
     ],
 )
-def test_s4_77_what_is_not_there_is_named_with_the_command_that_lists_what_is(
-    command: str, remedy: str, cli: Cli
-) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_is_not_there_is_named_with_the_command_that_lists_what_is(command: str, remedy: str, cli: Cli) -> None:
     line = cli.refused(*command.split())
     assert "nope" in line
     assert remedy in line
@@ -75,7 +74,8 @@ def test_s4_77_what_is_not_there_is_named_with_the_command_that_lists_what_is(
 # ---- rights
 
 
-def test_s4_72_a_right_that_is_missing_is_named_with_the_command_that_gives_it(cli: Cli) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_right_that_is_missing_is_named_with_the_command_that_gives_it(cli: Cli) -> None:
     cli.done("users", "create", "anna b", given="secret\n")
     anna = Cli(cli.url, cli.folder, username="anna b", password="secret")
     line = anna.refused("queues", "list")

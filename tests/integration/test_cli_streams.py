@@ -26,7 +26,8 @@ def cli(broker: Broker, tmp_path: Path) -> Cli:
     return Cli(broker.http_url, tmp_path)
 
 
-def test_s4_77_streams_are_listed_and_shown(broker: Broker, cli: Cli) -> None:
+@pytest.mark.feature("S4-77")
+def test_streams_are_listed_and_shown(broker: Broker, cli: Cli) -> None:
     assert "x-queue-type=stream" in cli.run("streams", "list").stderr
     vhost = broker.vhost()
     vhost.declare_queue("log", durable=True, arguments={"x-queue-type": "stream", "x-max-age": "7D"})
@@ -46,7 +47,8 @@ def test_s4_77_streams_are_listed_and_shown(broker: Broker, cli: Cli) -> None:
     assert "no stream 'nothing'" in cli.refused("streams", "show", "nothing")
 
 
-def test_s4_77_leases_are_listed_and_released(broker: Broker, cli: Cli) -> None:
+@pytest.mark.feature("S4-77")
+def test_leases_are_listed_and_released(broker: Broker, cli: Cli) -> None:
     assert "No leases" in cli.run("leases", "list").stderr
     vhost = broker.vhost()
     vhost.declare_queue("q", durable=True)
@@ -62,7 +64,8 @@ def test_s4_77_leases_are_listed_and_released(broker: Broker, cli: Cli) -> None:
     assert "no queue 'none'" in cli.refused("leases", "release", "none", "job")
 
 
-def test_s4_77_spark_queries_are_listed(broker: Broker, cli: Cli) -> None:
+@pytest.mark.feature("S4-77")
+def test_spark_queries_are_listed(broker: Broker, cli: Cli) -> None:
     assert "LeveretListener" in cli.run("spark", "list").stderr
     report = {"id": "i", "name": "to lake", "vhost": "/", "state": "running", "lag": 12, "rows_per_second": 3.5}
     as_guest(broker).post("pipeline/queries", report)

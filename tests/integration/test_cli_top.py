@@ -39,7 +39,8 @@ def queues_in(shown: str) -> list[list[str]]:
     return [line.split() for line in lines[first + 1 : lines.index("", first)]]
 
 
-def test_s4_77_one_screen_has_rates_queues_and_connections(cli: Cli, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_one_screen_has_rates_queues_and_connections(cli: Cli, broker: Broker) -> None:
     assert "no queue: leveret queues create NAME" in cli.done("top", "--once")
     fill(broker, few=1, many=7, none=0)
     with RawClient.open(broker.amqp_url, properties={"connection_name": "till"}) as client:

@@ -40,7 +40,8 @@ def channel(connection: blocking.Connection) -> blocking.Channel:
 # ---- calls
 
 
-def test_s4_04_s4_05_all_calls_under_the_names_of_the_asyncio_face(connection: blocking.Connection) -> None:
+@pytest.mark.feature("S4-04", "S4-05")
+def test_all_calls_under_the_names_of_the_asyncio_face(connection: blocking.Connection) -> None:
     channel = connection.channel()
     channel.declare_exchange("blocking.first", "fanout")
     channel.declare_exchange("blocking.second", "topic")
@@ -174,7 +175,8 @@ def test_a_return_reaches_the_callback_which_must_not_wait(channel: blocking.Cha
     assert "would wait for itself" in str(returned.get(timeout=PATIENCE))
 
 
-def test_s3_06_many_threads_on_one_channel_never_mix_their_frames(connection: blocking.Connection) -> None:
+@pytest.mark.feature("S3-06")
+def test_many_threads_on_one_channel_never_mix_their_frames(connection: blocking.Connection) -> None:
     channel = connection.channel()
     channel.confirm_select()
     queue = queue_with(channel)

@@ -30,7 +30,8 @@ def channel(connection: blocking.Connection) -> blocking.Channel:
     return connection.channel()
 
 
-def test_s1_01_messages_are_iterated_and_acked(channel: blocking.Channel) -> None:
+@pytest.mark.feature("S1-01")
+def test_messages_are_iterated_and_acked(channel: blocking.Channel) -> None:
     queue = queue_with(channel, *(str(n).encode() for n in range(1000)))
     channel.qos(10)
     bodies = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 import leveret
 from leveret.client import Channel, Connection, Delivery
 from tests.support.chaos_proxy import ChaosProxy
@@ -99,8 +101,9 @@ def test_returns_and_ends_that_raise(broker: leveret.Broker) -> None:
     live(broker.amqp_url, story)
 
 
-def test_s3_08_a_listener_that_raises_does_not_keep_the_connection_down(leveret_broker: leveret.Broker) -> None:
-    """S3-08: it is made again, and the other listeners are told."""
+@pytest.mark.feature("S3-08")
+def test_a_listener_that_raises_does_not_keep_the_connection_down(leveret_broker: leveret.Broker) -> None:
+    """It is made again, and the other listeners are told."""
 
     async def work() -> None:
         heard = reports()

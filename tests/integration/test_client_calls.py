@@ -12,7 +12,8 @@ from leveret.errors import NotAllowed, NotFound, Unsupported
 from tests.support.client_life import live
 
 
-def test_s4_04_queues_are_declared_filled_purged_and_deleted(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-04")
+def test_queues_are_declared_filled_purged_and_deleted(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         made = await channel.declare_queue("calls.queue", durable=True, arguments={"x-max-length": 10})
@@ -31,7 +32,8 @@ def test_s4_04_queues_are_declared_filled_purged_and_deleted(broker: leveret.Bro
     assert "calls.queue" not in broker.call(lambda: set(broker.node.broker.vhosts["/"].queues))
 
 
-def test_s4_04_exchanges_and_queues_are_bound_and_unbound(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-04")
+def test_exchanges_and_queues_are_bound_and_unbound(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         await channel.declare_exchange("calls.first", "fanout")
@@ -57,7 +59,8 @@ def test_s4_04_exchanges_and_queues_are_bound_and_unbound(broker: leveret.Broker
     live(broker.amqp_url, story)
 
 
-def test_s4_04_messages_are_published_consumed_and_acked(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-04")
+def test_messages_are_published_consumed_and_acked(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         queue = (await channel.declare_queue(exclusive=True)).queue
@@ -131,7 +134,8 @@ def test_transactions_take_effect_by_commit_and_none_by_rollback(broker: leveret
     live(broker.amqp_url, story)
 
 
-def test_s4_05_one_connection_carries_2000_independent_channels(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-05")
+def test_one_connection_carries_2000_independent_channels(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channels = await asyncio.gather(*(connection.channel() for _ in range(2_000)))
         assert len({channel.number for channel in channels}) == 2_000
@@ -194,7 +198,8 @@ def test_the_connection_has_the_name_of_its_address_and_knows_the_broker(broker:
     live(f"{broker.amqp_url}?name=orders", story)
 
 
-def test_s3_05_many_questions_may_be_under_way_on_one_channel(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-05")
+def test_many_questions_may_be_under_way_on_one_channel(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         made = await asyncio.gather(*(channel.declare_queue(f"many.{n}", exclusive=True) for n in range(200)))
@@ -216,7 +221,8 @@ def test_a_channel_is_closed_when_its_block_is_left(broker: leveret.Broker) -> N
     live(broker.amqp_url, story)
 
 
-def test_s4_04_the_broker_is_asked_to_go_on_delivering_and_refuses_to_stop(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-04")
+def test_the_broker_is_asked_to_go_on_delivering_and_refuses_to_stop(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         await channel.flow(True)
@@ -226,7 +232,8 @@ def test_s4_04_the_broker_is_asked_to_go_on_delivering_and_refuses_to_stop(broke
     live(broker.amqp_url, story)
 
 
-def test_s4_05_what_is_closed_refuses_every_call(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-05")
+def test_what_is_closed_refuses_every_call(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         await connection.close()

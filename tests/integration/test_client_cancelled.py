@@ -98,8 +98,9 @@ def test_a_question_that_is_given_up_harms_no_later_one(broker: leveret.Broker, 
 # ---- failover
 
 
-def test_s3_08_a_get_that_is_given_up_keeps_nothing(leveret_broker: leveret.Broker) -> None:
-    """S3-08: its message is back in the queue, and nobody takes it for one that the application has."""
+@pytest.mark.feature("S3-08")
+def test_a_get_that_is_given_up_keeps_nothing(leveret_broker: leveret.Broker) -> None:
+    """Its message is back in the queue, and nobody takes it for one that the application has."""
 
     async def work() -> Fetched | None:
         async with failing_over(leveret_broker.amqp_url) as (_, channel, _):
@@ -115,8 +116,9 @@ def test_s3_08_a_get_that_is_given_up_keeps_nothing(leveret_broker: leveret.Brok
 
 
 @pytest.mark.parametrize("name", ["channel", "declare"])
-def test_s3_08_channels_that_nobody_got_are_closed(leveret_broker: leveret.Broker, name: str) -> None:
-    """S3-08: also those that the client opens for itself."""
+@pytest.mark.feature("S3-08")
+def test_channels_that_nobody_got_are_closed(leveret_broker: leveret.Broker, name: str) -> None:
+    """Also those that the client opens for itself."""
 
     async def work() -> list[int]:
         async with failing_over(leveret_broker.amqp_url) as (connection, channel, _):
@@ -129,10 +131,11 @@ def test_s3_08_channels_that_nobody_got_are_closed(leveret_broker: leveret.Broke
 
 
 @pytest.mark.parametrize("is_waited_for", [True, False])
-def test_s3_08_a_close_at_the_moment_of_a_loss_does_not_stop_the_others(
+@pytest.mark.feature("S3-08")
+def test_a_close_at_the_moment_of_a_loss_does_not_stop_the_others(
     leveret_broker: leveret.Broker, is_waited_for: bool
 ) -> None:
-    """S3-08: what is closed is not made again, and all else is."""
+    """What is closed is not made again, and all else is."""
 
     async def work() -> None:
         async with ChaosProxy(leveret_broker.amqp_url) as proxy, failing_over(proxy.url) as (connection, channel, _):
@@ -154,10 +157,11 @@ def test_s3_08_a_close_at_the_moment_of_a_loss_does_not_stop_the_others(
     run(work)
 
 
-def test_s3_08_a_channel_that_is_closed_while_it_comes_back_is_closed_at_the_broker(
+@pytest.mark.feature("S3-08")
+def test_a_channel_that_is_closed_while_it_comes_back_is_closed_at_the_broker(
     leveret_broker: leveret.Broker,
 ) -> None:
-    """S3-08: else the next channel would get a number that the broker believes to be open."""
+    """Else the next channel would get a number that the broker believes to be open."""
 
     async def work() -> None:
         async with ChaosProxy(leveret_broker.amqp_url) as proxy, failing_over(proxy.url) as (connection, channel, _):
@@ -188,8 +192,9 @@ def test_s3_08_a_channel_that_is_closed_while_it_comes_back_is_closed_at_the_bro
     run(work)
 
 
-def test_s3_08_a_close_of_the_connection_that_is_given_up_ends_it(leveret_broker: leveret.Broker) -> None:
-    """S3-08: whoever waits for it to come back learns that it will not."""
+@pytest.mark.feature("S3-08")
+def test_a_close_of_the_connection_that_is_given_up_ends_it(leveret_broker: leveret.Broker) -> None:
+    """Whoever waits for it to come back learns that it will not."""
 
     async def work() -> None:
         async with ChaosProxy(leveret_broker.amqp_url) as proxy, failing_over(proxy.url) as (connection, channel, _):

@@ -6,6 +6,8 @@ import asyncio
 from collections import Counter, deque
 from random import Random
 
+import pytest
+
 import leveret
 from leveret.client import Connection, Delivery, connect
 from tests.support.chaos_proxy import ChaosProxy
@@ -55,10 +57,11 @@ async def consume_all(connection: Connection, seen: Counter[int]) -> None:
     assert await channel.get("orders") is None
 
 
-def test_s3_08_ten_thousand_messages_and_fifty_cuts_each_reaches_the_application_once(
+@pytest.mark.feature("S3-08")
+def test_ten_thousand_messages_and_fifty_cuts_each_reaches_the_application_once(
     leveret_broker: leveret.Broker,
 ) -> None:
-    """S3-08: unconfirmed publishes are sent again, redelivered messages fall to the audit."""
+    """Unconfirmed publishes are sent again, redelivered messages fall to the audit."""
     random = Random(SEED)
     seen: Counter[int] = Counter()
 

@@ -18,7 +18,8 @@ async def queue_with(channel: Channel, *bodies: bytes) -> str:
     return queue
 
 
-def test_s1_01_a_callback_gets_each_message_and_may_be_a_coroutine(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S1-01")
+def test_a_callback_gets_each_message_and_may_be_a_coroutine(broker: leveret.Broker) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         queue = await queue_with(channel, b"1", b"2", b"3")

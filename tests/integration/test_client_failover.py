@@ -15,8 +15,9 @@ from tests.support.failover_line import Line, answered, bodies_in, one_of, play
 # ---- what lives on
 
 
-def test_s3_08_everything_lives_on_when_the_connection_is_cut(leveret_broker: leveret.Broker) -> None:
-    """S3-08: it connects again by itself; topology, consumers and confirms are as before."""
+@pytest.mark.feature("S3-08")
+def test_everything_lives_on_when_the_connection_is_cut(leveret_broker: leveret.Broker) -> None:
+    """It connects again by itself; topology, consumers and confirms are as before."""
 
     async def story(line: Line) -> None:
         channel = line.channel
@@ -39,8 +40,9 @@ def test_s3_08_everything_lives_on_when_the_connection_is_cut(leveret_broker: le
     assert leveret_broker.call(lambda: list(leveret_broker.node.broker.vhost("/").queues)) == []
 
 
-def test_s3_08_a_broker_that_is_stopped_for_good_is_replaced_by_the_next(leveret_broker: leveret.Broker) -> None:
-    """S3-08: the topology is declared at the other broker, and the consumer goes on there."""
+@pytest.mark.feature("S3-08")
+def test_a_broker_that_is_stopped_for_good_is_replaced_by_the_next(leveret_broker: leveret.Broker) -> None:
+    """The topology is declared at the other broker, and the consumer goes on there."""
 
     async def work(first: leveret.Broker) -> None:
         async with failing_over(first.amqp_url, leveret_broker.amqp_url) as (connection, channel, _):
@@ -83,8 +85,9 @@ def test_what_was_undone_is_not_done_again(leveret_broker: leveret.Broker) -> No
     assert leveret_broker.call(lambda: list(leveret_broker.node.broker.vhost("/").queues)) == ["kept"]
 
 
-def test_s3_18_the_prefetch_is_as_before(leveret_broker: leveret.Broker) -> None:
-    """S3-18: it bounds what comes after a reconnect too."""
+@pytest.mark.feature("S3-18")
+def test_the_prefetch_is_as_before(leveret_broker: leveret.Broker) -> None:
+    """It bounds what comes after a reconnect too."""
 
     async def story(line: Line) -> int:
         channel = line.channel
@@ -114,8 +117,9 @@ def test_a_queue_that_is_there_without_deduplication_is_taken_as_it_is(leveret_b
 # ---- messages of publishers
 
 
-def test_s3_08_what_is_not_confirmed_is_sent_again_in_order(leveret_broker: leveret.Broker) -> None:
-    """S3-08: without confirms of the application, and also what it publishes while there is no connection."""
+@pytest.mark.feature("S3-08")
+def test_what_is_not_confirmed_is_sent_again_in_order(leveret_broker: leveret.Broker) -> None:
+    """Without confirms of the application, and also what it publishes while there is no connection."""
 
     async def story(line: Line) -> None:
         channel = line.channel
@@ -133,8 +137,9 @@ def test_s3_08_what_is_not_confirmed_is_sent_again_in_order(leveret_broker: leve
     assert bodies_in(leveret_broker, "q") == [b"%d" % number for number in range(10)]
 
 
-def test_s3_08_a_message_whose_confirm_was_lost_is_in_the_queue_once(leveret_broker: leveret.Broker) -> None:
-    """S3-08: the client gives it an id and declares that the queue takes each id once."""
+@pytest.mark.feature("S3-08")
+def test_a_message_whose_confirm_was_lost_is_in_the_queue_once(leveret_broker: leveret.Broker) -> None:
+    """The client gives it an id and declares that the queue takes each id once."""
 
     async def work() -> None:
         async with (
@@ -196,8 +201,9 @@ def test_the_id_of_the_application_is_kept(leveret_broker: leveret.Broker) -> No
 
 
 @pytest.mark.parametrize("multiple", [False, True])
+@pytest.mark.feature("S3-08")
 def test_a_message_in_hand_is_not_seen_twice_and_its_ack_counts(leveret_broker: leveret.Broker, multiple: bool) -> None:
-    """S3-08: the ack is of an earlier connection, the message was delivered again: that one is acked."""
+    """The ack is of an earlier connection, the message was delivered again: that one is acked."""
 
     async def story(line: Line) -> None:
         channel = line.channel
@@ -220,8 +226,9 @@ def test_a_message_in_hand_is_not_seen_twice_and_its_ack_counts(leveret_broker: 
     assert bodies_in(leveret_broker, "q") == []
 
 
+@pytest.mark.feature("S3-08")
 def test_a_message_whose_ack_was_lost_is_not_seen_again(leveret_broker: leveret.Broker) -> None:
-    """S3-08: the audit acks it when it is delivered again."""
+    """The audit acks it when it is delivered again."""
 
     async def story(line: Line) -> None:
         channel = line.channel

@@ -33,8 +33,9 @@ def with_password(url: str, password: str) -> str:
 # ---- waiting
 
 
-def test_s3_08_publishers_and_calls_wait_while_there_is_no_connection(leveret_broker: leveret.Broker) -> None:
-    """S3-08: they go on when it is back."""
+@pytest.mark.feature("S3-08")
+def test_publishers_and_calls_wait_while_there_is_no_connection(leveret_broker: leveret.Broker) -> None:
+    """They go on when it is back."""
 
     async def work() -> None:
         async with (
@@ -212,8 +213,9 @@ def test_close_while_there_is_no_connection(leveret_broker: leveret.Broker) -> N
     run(work)
 
 
-def test_s3_08_topology_that_cannot_be_declared_again_is_told(leveret_broker: leveret.Broker) -> None:
-    """S3-08: the rest is restored; the owner learns what is not."""
+@pytest.mark.feature("S3-08")
+def test_topology_that_cannot_be_declared_again_is_told(leveret_broker: leveret.Broker) -> None:
+    """The rest is restored; the owner learns what is not."""
     leveret_broker.vhost().declare_queue("q", durable=True, arguments={"x-max-length": 5})
 
     async def work(first: leveret.Broker) -> None:
@@ -236,8 +238,9 @@ def test_s3_08_topology_that_cannot_be_declared_again_is_told(leveret_broker: le
 # ---- transactions
 
 
-def test_s3_16_an_open_transaction_is_rolled_back_and_its_commit_raises(leveret_broker: leveret.Broker) -> None:
-    """S3-16, S3-08: nothing of it counts; the next one does."""
+@pytest.mark.feature("S3-08", "S3-16")
+def test_an_open_transaction_is_rolled_back_and_its_commit_raises(leveret_broker: leveret.Broker) -> None:
+    """Nothing of it counts; the next one does."""
 
     async def work() -> None:
         async with (
@@ -318,8 +321,9 @@ def test_a_commit_without_an_answer_counts_as_rolled_back(leveret_broker: levere
 # ---- silence, slowness, restarts
 
 
-def test_s3_09_a_half_closed_connection_is_noticed_by_heartbeats(leveret_broker: leveret.Broker) -> None:
-    """S3-09, S3-08: nothing is heard for two intervals; the client goes elsewhere."""
+@pytest.mark.feature("S3-08", "S3-09")
+def test_a_half_closed_connection_is_noticed_by_heartbeats(leveret_broker: leveret.Broker) -> None:
+    """Nothing is heard for two intervals; the client goes elsewhere."""
 
     async def work() -> None:
         async with (
@@ -350,8 +354,9 @@ def test_a_slow_network_changes_nothing(leveret_broker: leveret.Broker) -> None:
     assert run(work) == [b"%d" % number for number in range(20)]
 
 
-def test_s3_08_a_broker_that_restarts_has_its_durable_queues_and_its_client_back(tmp_path: Path) -> None:
-    """S3-08: it knows the ids of its earlier life, and the consumer goes on."""
+@pytest.mark.feature("S3-08")
+def test_a_broker_that_restarts_has_its_durable_queues_and_its_client_back(tmp_path: Path) -> None:
+    """It knows the ids of its earlier life, and the consumer goes on."""
 
     def broker() -> leveret.Broker:
         settings = leveret.Settings(

@@ -26,8 +26,8 @@ def printed(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_s3_08_the_example_goes_on_at_the_other_broker() -> None:
-    """S3-08."""
+@pytest.mark.feature("S3-08")
+def test_the_example_goes_on_at_the_other_broker() -> None:
     assert printed() == [*PARCELS[:3], "the connection is lost", "the connection is back", *PARCELS[3:]]
 
 
@@ -36,8 +36,9 @@ def test_the_example_runs_with_brokers_that_are_there(leveret_broker: leveret.Br
     assert leveret_broker.call(lambda: list(leveret_broker.node.broker.vhost("/").queues)) == []
 
 
-def test_s3_08_threads_publish_and_consume_over_cuts(leveret_broker: leveret.Broker) -> None:
-    """S3-08: the blocking face over a connection that is cut."""
+@pytest.mark.feature("S3-08")
+def test_threads_publish_and_consume_over_cuts(leveret_broker: leveret.Broker) -> None:
+    """The blocking face over a connection that is cut."""
 
     def publish_and_consume(uri: str) -> list[bytes]:
         with blocking.connect(uri) as connection:
@@ -67,8 +68,9 @@ def test_s3_08_threads_publish_and_consume_over_cuts(leveret_broker: leveret.Bro
     assert bodies == [b"%d" % number for number in range(500)]
 
 
-def test_s3_07_threads_publish_to_several_brokers(leveret_broker: leveret.Broker) -> None:
-    """S3-07: the blocking face over a fanout, with messages of several frames."""
+@pytest.mark.feature("S3-07")
+def test_threads_publish_to_several_brokers(leveret_broker: leveret.Broker) -> None:
+    """The blocking face over a fanout, with messages of several frames."""
     with leveret.Broker() as other:
         with blocking.connect(f"fanout:({leveret_broker.amqp_url},{other.amqp_url}?frame_max=4096)") as connection:
             connection.channel()  # so that the numbers of channels are not all 1
@@ -83,8 +85,9 @@ def test_s3_07_threads_publish_to_several_brokers(leveret_broker: leveret.Broker
 
 
 @pytest.mark.parametrize("mode", [AckMode.AUTO, AckMode.CLIENT, AckMode.DUPS_OK, AckMode.SESSION_TRANSACTED])
-def test_s3_08_a_session_of_jms_lives_on(leveret_broker: leveret.Broker, mode: AckMode) -> None:
-    """S3-08, S3-02: messages reach the consumer once and in order in all ack modes."""
+@pytest.mark.feature("S3-02", "S3-08")
+def test_a_session_of_jms_lives_on(leveret_broker: leveret.Broker, mode: AckMode) -> None:
+    """Messages reach the consumer once and in order in all ack modes."""
 
     async def work() -> list[str]:
         async with ChaosProxy(leveret_broker.amqp_url) as proxy:

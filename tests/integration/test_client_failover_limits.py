@@ -14,8 +14,9 @@ from tests.support.chaos_proxy import ChaosProxy
 from tests.support.failing_over import QUICK, failing_over, run, taken, told
 
 
-def test_s3_08_one_channel_is_kept_for_the_client(leveret_broker: leveret.Broker) -> None:
-    """S3-08: it declares queues on channels of its own, and everything once more after a loss."""
+@pytest.mark.feature("S3-08")
+def test_one_channel_is_kept_for_the_client(leveret_broker: leveret.Broker) -> None:
+    """It declares queues on channels of its own, and everything once more after a loss."""
 
     async def work() -> None:
         async with (
@@ -32,8 +33,9 @@ def test_s3_08_one_channel_is_kept_for_the_client(leveret_broker: leveret.Broker
     run(work)
 
 
-def test_s3_08_the_channel_that_is_kept_is_used_by_one_after_the_other(leveret_broker: leveret.Broker) -> None:
-    """S3-08: also after one who gave up, whose channel has to be closed first."""
+@pytest.mark.feature("S3-08")
+def test_the_channel_that_is_kept_is_used_by_one_after_the_other(leveret_broker: leveret.Broker) -> None:
+    """Also after one who gave up, whose channel has to be closed first."""
 
     async def work() -> None:
         options = "&nested.channel_max=2"
@@ -50,8 +52,9 @@ def test_s3_08_the_channel_that_is_kept_is_used_by_one_after_the_other(leveret_b
     run(work)
 
 
-def test_s3_08_a_new_secret_is_used_by_the_next_connection(leveret_broker: leveret.Broker) -> None:
-    """S3-08: the old one has expired by then."""
+@pytest.mark.feature("S3-08")
+def test_a_new_secret_is_used_by_the_next_connection(leveret_broker: leveret.Broker) -> None:
+    """The old one has expired by then."""
     core = leveret_broker.node.broker
 
     def change(password: str) -> None:
@@ -71,8 +74,9 @@ def test_s3_08_a_new_secret_is_used_by_the_next_connection(leveret_broker: lever
     run(work)
 
 
-def test_s3_08_what_is_sent_again_fits_into_the_frames_of_the_other_broker(leveret_broker: leveret.Broker) -> None:
-    """S3-08: it was put into frames for the first one."""
+@pytest.mark.feature("S3-08")
+def test_what_is_sent_again_fits_into_the_frames_of_the_other_broker(leveret_broker: leveret.Broker) -> None:
+    """It was put into frames for the first one."""
 
     async def work(small: leveret.Broker) -> list[bytes]:
         async with ChaosProxy(leveret_broker.amqp_url) as proxy, failing_over(proxy.url) as (connection, channel, _):
@@ -109,8 +113,9 @@ async def fanned(*urls: str, options: str = "") -> tuple[Connection, Channel]:
     return connection, await connection.channel()
 
 
-def test_s3_07_a_broker_with_an_impossible_name_does_not_stop_the_others(leveret_broker: leveret.Broker) -> None:
-    """S3-07: and if too few are left, that is said."""
+@pytest.mark.feature("S3-07")
+def test_a_broker_with_an_impossible_name_does_not_stop_the_others(leveret_broker: leveret.Broker) -> None:
+    """And if too few are left, that is said."""
 
     async def work() -> None:
         connection, channel = await fanned(leveret_broker.amqp_url, "amqp://a..b", options="&minAckCount=1")
@@ -123,8 +128,9 @@ def test_s3_07_a_broker_with_an_impossible_name_does_not_stop_the_others(leveret
     run(work)
 
 
-def test_s3_07_whoever_publishes_waits_for_the_slowest_broker(leveret_broker: leveret.Broker) -> None:
-    """S3-07: nothing piles up without a bound for one that does not read."""
+@pytest.mark.feature("S3-07")
+def test_whoever_publishes_waits_for_the_slowest_broker(leveret_broker: leveret.Broker) -> None:
+    """Nothing piles up without a bound for one that does not read."""
 
     async def work() -> None:
         connection, channel = await fanned(leveret_broker.amqp_url, leveret_broker.amqp_url)
@@ -141,8 +147,9 @@ def test_s3_07_whoever_publishes_waits_for_the_slowest_broker(leveret_broker: le
     run(work)
 
 
-def test_s3_07_a_publish_that_is_given_up_does_not_stay_open(leveret_broker: leveret.Broker) -> None:
-    """S3-07: all_settled() waits for the brokers, not for whoever went."""
+@pytest.mark.feature("S3-07")
+def test_a_publish_that_is_given_up_does_not_stay_open(leveret_broker: leveret.Broker) -> None:
+    """All_settled() waits for the brokers, not for whoever went."""
 
     async def work() -> None:
         connection, channel = await fanned(leveret_broker.amqp_url, leveret_broker.amqp_url)

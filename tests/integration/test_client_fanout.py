@@ -34,8 +34,9 @@ def bodies_in(broker: leveret.Broker, queue: str = "q") -> list[bytes]:
     return [got.body for got in iter(lambda: vhost.get(queue, auto_ack=True), None)]
 
 
-def test_s3_07_a_message_goes_to_all_brokers(brokers: Brokers) -> None:
-    """S3-07: with the same id everywhere; declarations go to all too."""
+@pytest.mark.feature("S3-07")
+def test_a_message_goes_to_all_brokers(brokers: Brokers) -> None:
+    """With the same id everywhere; declarations go to all too."""
 
     async def work() -> None:
         async with fanning_out(*(each.amqp_url for each in brokers)) as (_, channel):
@@ -60,8 +61,9 @@ def test_s3_07_a_message_goes_to_all_brokers(brokers: Brokers) -> None:
     assert ids[0] == ids[1]
 
 
-def test_s3_07_a_message_is_confirmed_when_enough_have_it(brokers: Brokers) -> None:
-    """S3-07: minAckCount=1: one broker is silent and nobody waits for it; with 2 the publisher waits."""
+@pytest.mark.feature("S3-07")
+def test_a_message_is_confirmed_when_enough_have_it(brokers: Brokers) -> None:
+    """MinAckCount=1: one broker is silent and nobody waits for it; with 2 the publisher waits."""
 
     async def work(needed: int) -> None:
         async with (
@@ -85,8 +87,9 @@ def test_s3_07_a_message_is_confirmed_when_enough_have_it(brokers: Brokers) -> N
     run(lambda: work(2))
 
 
-def test_s3_07_a_broker_that_is_away_is_left_out_if_enough_are_there(brokers: Brokers) -> None:
-    """S3-07: and is back for what comes later, with the topology that was declared meanwhile."""
+@pytest.mark.feature("S3-07")
+def test_a_broker_that_is_away_is_left_out_if_enough_are_there(brokers: Brokers) -> None:
+    """And is back for what comes later, with the topology that was declared meanwhile."""
 
     async def work() -> None:
         async with (
@@ -109,8 +112,9 @@ def test_s3_07_a_broker_that_is_away_is_left_out_if_enough_are_there(brokers: Br
     assert [bodies_in(each) for each in brokers] == [[b"missed", b"for all"], [b"for all"]]
 
 
-def test_s3_07_a_message_waits_for_a_broker_that_is_needed(brokers: Brokers) -> None:
-    """S3-07: minAckCount is 2 unless the address says otherwise."""
+@pytest.mark.feature("S3-07")
+def test_a_message_waits_for_a_broker_that_is_needed(brokers: Brokers) -> None:
+    """MinAckCount is 2 unless the address says otherwise."""
 
     async def work() -> None:
         async with (
@@ -154,8 +158,9 @@ def test_a_message_that_too_many_return_is_unroutable(brokers: Brokers) -> None:
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["one has the queue", "none has it"])
-def test_s3_07_a_broker_that_returns_a_message_has_not_confirmed_it(brokers: Brokers, is_there: bool) -> None:
-    """S3-07: with minAckCount=1 the other one has to."""
+@pytest.mark.feature("S3-07")
+def test_a_broker_that_returns_a_message_has_not_confirmed_it(brokers: Brokers, is_there: bool) -> None:
+    """With minAckCount=1 the other one has to."""
 
     async def work() -> None:
         async with (
@@ -187,8 +192,9 @@ def test_s3_07_a_broker_that_returns_a_message_has_not_confirmed_it(brokers: Bro
     run(work)
 
 
+@pytest.mark.feature("S3-07")
 def test_consuming_and_transactions_are_of_one_broker(brokers: Brokers) -> None:
-    """S3-07: a fanout is for publishing."""
+    """A fanout is for publishing."""
 
     async def work() -> None:
         async with fanning_out(*(each.amqp_url for each in brokers)) as (_, channel):

@@ -70,7 +70,8 @@ async def all_settled(channel: Channel) -> None:
 # ---- requests by hand
 
 
-def test_s3_03_requests_carry_amqp_both_ways_and_may_be_sent_again(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_requests_carry_amqp_both_ways_and_may_be_sent_again(broker: leveret.Broker) -> None:
     tunnel = RawTunnel(broker)
     for _ in range(2):
         assert tunnel.ask("POST", "?at=0", PROTOCOL_HEADER) == (204, b"")
@@ -231,7 +232,8 @@ class Lossy:
             up_writer.transport.abort()
 
 
-def test_s3_03_nothing_is_lost_or_doubled_when_requests_and_answers_are_lost(
+@pytest.mark.feature("S3-03")
+def test_nothing_is_lost_or_doubled_when_requests_and_answers_are_lost(
     broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_tunnel, "PAUSE", 0.0)
@@ -260,10 +262,11 @@ def test_s3_03_nothing_is_lost_or_doubled_when_requests_and_answers_are_lost(
     asyncio.run(run())
 
 
-def test_s3_03_a_network_that_is_gone_for_good_is_a_lost_connection(
+@pytest.mark.feature("S3-03", "S3-09")
+def test_a_network_that_is_gone_for_good_is_a_lost_connection(
     broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S3-09: listeners are told."""
+    """Listeners are told."""
     monkeypatch.setattr(http_tunnel, "PAUSE", 0.01)
     monkeypatch.setattr(http_tunnel, "PATIENCE", 0.2)
 
@@ -282,7 +285,8 @@ def test_s3_03_a_network_that_is_gone_for_good_is_a_lost_connection(
     asyncio.run(run())
 
 
-def test_s3_03_a_tunnel_that_the_broker_forgot_is_a_lost_connection(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_tunnel_that_the_broker_forgot_is_a_lost_connection(broker: leveret.Broker) -> None:
     async def run() -> None:
         connection = await connect(broker.http_url)
         channel = await connection.channel()
@@ -301,7 +305,8 @@ def _end_all(tunnels: Tunnels) -> None:
         each.end(None)
 
 
-def test_s3_03_an_idle_line_that_was_closed_is_made_anew(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_an_idle_line_that_was_closed_is_made_anew(broker: leveret.Broker) -> None:
     """Servers and proxies close what is kept open and not used; nobody notices."""
 
     async def run() -> None:
@@ -330,7 +335,8 @@ def _close_idle(broker: leveret.Broker) -> None:
 # ---- back-pressure
 
 
-def test_s3_03_a_blocked_publisher_waits_and_goes_on(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_blocked_publisher_waits_and_goes_on(broker: leveret.Broker) -> None:
     """While an alarm blocks publishers the broker does not listen; what is sent meanwhile is kept, and arrives."""
 
     async def run() -> None:

@@ -71,10 +71,11 @@ def play(broker: leveret.Broker, story: Callable[[Proxy, str], Awaitable[None]])
     asyncio.run(work())
 
 
-def test_s3_03_a_proxy_that_does_not_reach_the_broker_is_not_asked_without_a_pause(
+@pytest.mark.feature("S3-03")
+def test_a_proxy_that_does_not_reach_the_broker_is_not_asked_without_a_pause(
     broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S3-03: and if it stays so, the connection is lost."""
+    """And if it stays so, the connection is lost."""
     monkeypatch.setattr(http_tunnel, "PAUSE", 0.02)
     monkeypatch.setattr(http_tunnel, "PATIENCE", 0.2)
 
@@ -89,7 +90,8 @@ def test_s3_03_a_proxy_that_does_not_reach_the_broker_is_not_asked_without_a_pau
     play(broker, story)
 
 
-def test_s3_03_a_proxy_that_reaches_the_broker_again_in_time_is_no_loss(
+@pytest.mark.feature("S3-03")
+def test_a_proxy_that_reaches_the_broker_again_in_time_is_no_loss(
     broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_tunnel, "PAUSE", 0.01)
@@ -104,7 +106,8 @@ def test_s3_03_a_proxy_that_reaches_the_broker_again_in_time_is_no_loss(
     play(broker, story)
 
 
-def test_s3_03_a_broker_that_does_not_listen_for_now_is_no_failure(
+@pytest.mark.feature("S3-03")
+def test_a_broker_that_does_not_listen_for_now_is_no_failure(
     broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it is so."""

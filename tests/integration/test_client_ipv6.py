@@ -21,8 +21,9 @@ def _ipv6() -> None:
         pytest.skip(f"kernel: no IPv6 here ({problem})")
 
 
-def test_s3_03_every_transport_reaches_an_ipv6_address() -> None:
-    """S3-03: it stands in brackets, also in the Host of a request."""
+@pytest.mark.feature("S3-03")
+def test_every_transport_reaches_an_ipv6_address() -> None:
+    """It stands in brackets, also in the Host of a request."""
 
     async def story(connection: Connection) -> None:
         channel = await connection.channel()

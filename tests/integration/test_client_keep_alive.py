@@ -81,7 +81,8 @@ async def listening(*, answers: bool = True, heartbeat: int = 1) -> AsyncIterato
         yield f"{url}?heartbeat=1&connection_timeout=1", heard
 
 
-def test_s3_09_a_broker_that_falls_silent_is_noticed_and_everybody_is_told() -> None:
+@pytest.mark.feature("S3-09")
+def test_a_broker_that_falls_silent_is_noticed_and_everybody_is_told() -> None:
     async def story() -> None:
         async with listening() as (url, heard):
             connection = await connect(url)
@@ -100,7 +101,8 @@ def test_s3_09_a_broker_that_falls_silent_is_noticed_and_everybody_is_told() -> 
     run(story)
 
 
-def test_s3_10_a_client_with_nothing_to_say_keeps_alive_and_the_broker_answers(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-10")
+def test_a_client_with_nothing_to_say_keeps_alive_and_the_broker_answers(broker: leveret.Broker) -> None:
     """The broker would drop a peer that is silent for two intervals."""
 
     async def story() -> None:
@@ -121,7 +123,8 @@ def test_s3_10_a_client_with_nothing_to_say_keeps_alive_and_the_broker_answers(b
     run(story)
 
 
-def test_s3_11_connecting_has_an_end_though_somebody_listens() -> None:
+@pytest.mark.feature("S3-11")
+def test_connecting_has_an_end_though_somebody_listens() -> None:
     async def story() -> None:
         async with listening(answers=False) as (url, _):
             begun = time.monotonic()

@@ -43,7 +43,8 @@ async def nothing(connection: Connection) -> None:
     await connection.channel()
 
 
-def test_s3_03_a_password_over_tls(sealed: leveret.Broker, papers: Papers) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_password_over_tls(sealed: leveret.Broker, papers: Papers) -> None:
     async def story(connection: Connection) -> None:
         channel = await connection.channel()
         queue = (await channel.declare_queue(exclusive=True)).queue

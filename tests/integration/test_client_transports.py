@@ -64,7 +64,8 @@ def during(uri: str, do: Callable[[Connection], Awaitable[None]]) -> None:
 
 
 @EACH
-def test_s3_03_every_scheme_carries_the_same_calls(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_every_scheme_carries_the_same_calls(scheme: str, house: House) -> None:
     async def calls(connection: Connection) -> None:
         channel = await connection.channel()
         await channel.confirm_select()
@@ -92,7 +93,8 @@ def test_s3_03_every_scheme_carries_the_same_calls(scheme: str, house: House) ->
 
 
 @ONE_OF_A_KIND
-def test_s3_03_a_large_message_arrives_as_it_was(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_large_message_arrives_as_it_was(scheme: str, house: House) -> None:
     body = bytes(range(256)) * (LARGE // 256)
 
     async def large(connection: Connection) -> None:
@@ -109,7 +111,8 @@ def test_s3_03_a_large_message_arrives_as_it_was(scheme: str, house: House) -> N
 
 
 @ONE_OF_A_KIND
-def test_s3_03_many_small_messages_keep_their_order(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_many_small_messages_keep_their_order(scheme: str, house: House) -> None:
     number = 5_000
 
     async def many(connection: Connection) -> None:
@@ -132,8 +135,9 @@ def test_s3_03_many_small_messages_keep_their_order(scheme: str, house: House) -
 
 
 @ONE_OF_A_KIND
-def test_s3_03_several_connections_do_not_meet(scheme: str, house: House) -> None:
-    """S3-05: each call gets its own answer, with calls under way on several connections and channels at once."""
+@pytest.mark.feature("S3-03", "S3-05")
+def test_several_connections_do_not_meet(scheme: str, house: House) -> None:
+    """Each call gets its own answer, with calls under way on several connections and channels at once."""
 
     async def run() -> None:
         connections = [await connect(house.uri(scheme)) for _ in range(3)]
@@ -150,9 +154,8 @@ def test_s3_03_several_connections_do_not_meet(scheme: str, house: House) -> Non
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
-def test_s3_04_a_link_may_be_put_between_the_connection_and_its_socket(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.feature("S3-04")
+def test_a_link_may_be_put_between_the_connection_and_its_socket(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """It wraps what is below and is wrapped by what is above; neither knows of it."""
     monkeypatch.setitem(OPENERS, "tcp", "tests.support.slicing_transport:open_slicing")
 
@@ -170,7 +173,8 @@ def test_s3_04_a_link_may_be_put_between_the_connection_and_its_socket(
     assert min(link.up, link.down) > 512
 
 
-def test_s3_03_what_a_transport_needs_is_loaded_when_it_is_asked_for() -> None:
+@pytest.mark.feature("S3-03")
+def test_what_a_transport_needs_is_loaded_when_it_is_asked_for() -> None:
     script = "import sys, leveret.client; print([name for name in ('websockets', 'h11') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
     assert found.stdout.strip() == "[]"
@@ -180,13 +184,15 @@ def test_s3_03_what_a_transport_needs_is_loaded_when_it_is_asked_for() -> None:
 
 
 @ONE_OF_A_KIND
-def test_s3_03_a_wrong_password_is_told(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_wrong_password_is_told(scheme: str, house: House) -> None:
     with pytest.raises(LoginRefused):
         during(house.uri(scheme, "guest:wrong"), lambda connection: asyncio.sleep(0))
 
 
 @ONE_OF_A_KIND
-def test_s3_03_closing_leaves_nothing_behind(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_closing_leaves_nothing_behind(scheme: str, house: House) -> None:
     async def hold(connection: Connection) -> None:
         channel = await connection.channel()
         await channel.declare_queue("held", exclusive=True)
@@ -198,7 +204,8 @@ def test_s3_03_closing_leaves_nothing_behind(scheme: str, house: House) -> None:
 
 
 @ONE_OF_A_KIND
-def test_s3_03_unacked_messages_go_back_when_the_client_is_cut_off(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_unacked_messages_go_back_when_the_client_is_cut_off(scheme: str, house: House) -> None:
     async def run() -> None:
         connection = await connect(house.uri(scheme))
         channel = await connection.channel()
@@ -218,7 +225,8 @@ def test_s3_03_unacked_messages_go_back_when_the_client_is_cut_off(scheme: str, 
 
 
 @ONE_OF_A_KIND
-def test_s3_03_the_broker_closes_a_connection_and_says_why(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_the_broker_closes_a_connection_and_says_why(scheme: str, house: House) -> None:
     async def run() -> None:
         name = f"to be closed {scheme}"
         connection = await connect(house.uri(scheme, name=name))
@@ -242,7 +250,8 @@ def _close_by_management(api: HttpApi, name: str) -> None:
 
 
 @ONE_OF_A_KIND
-def test_s3_03_a_broker_that_stops_tells_everybody_and_cuts_nobody_off(
+@pytest.mark.feature("S3-03")
+def test_a_broker_that_stops_tells_everybody_and_cuts_nobody_off(
     scheme: str, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     house = House(Papers(tmp_path_factory.mktemp("papers")))
@@ -267,8 +276,9 @@ def test_s3_03_a_broker_that_stops_tells_everybody_and_cuts_nobody_off(
 
 
 @pytest.mark.parametrize("scheme", ["ws", "http"])
-def test_s3_10_heartbeats_pass_through(scheme: str, house: House) -> None:
-    """S3-09: with an interval of a second both sides would give up after two without them."""
+@pytest.mark.feature("S3-09", "S3-10")
+def test_heartbeats_pass_through(scheme: str, house: House) -> None:
+    """With an interval of a second both sides would give up after two without them."""
 
     async def beats(connection: Connection) -> None:
         assert connection.heartbeat == 1
@@ -283,7 +293,8 @@ def test_s3_10_heartbeats_pass_through(scheme: str, house: House) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["ws", "http"])
-def test_s3_03_a_port_that_speaks_something_else_is_an_error_with_its_address(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_port_that_speaks_something_else_is_an_error_with_its_address(scheme: str, house: House) -> None:
     where = urlsplit(house.broker.amqp_url)
     with pytest.raises(ConnectionLost, match=f"{scheme}://guest@127.0.0.1:{where.port}/"):
         during(f"{scheme}://127.0.0.1:{where.port}", lambda connection: asyncio.sleep(0))
@@ -292,7 +303,8 @@ def test_s3_03_a_port_that_speaks_something_else_is_an_error_with_its_address(sc
 
 
 @pytest.mark.parametrize("scheme", ["amqp", "ws", "http"])
-def test_s3_11_a_port_that_takes_connections_and_says_nothing_is_given_up_in_time(scheme: str) -> None:
+@pytest.mark.feature("S3-11")
+def test_a_port_that_takes_connections_and_says_nothing_is_given_up_in_time(scheme: str) -> None:
     async def run() -> None:
         problems: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
@@ -307,7 +319,8 @@ def test_s3_11_a_port_that_takes_connections_and_says_nothing_is_given_up_in_tim
 
 
 @pytest.mark.parametrize("scheme", ["ws", "http"])
-def test_s3_03_threads_and_failover_come_this_way_too(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_threads_and_failover_come_this_way_too(scheme: str, house: House) -> None:
     for uri in (house.uri(scheme), f"failover:({house.uri(scheme)})"):
         with blocking.connect(uri) as connection:
             channel = connection.channel()
@@ -320,7 +333,8 @@ def test_s3_03_threads_and_failover_come_this_way_too(scheme: str, house: House)
 
 
 @ONE_OF_A_KIND
-def test_s3_03_the_management_shows_who_came_and_how(scheme: str, house: House) -> None:
+@pytest.mark.feature("S3-03")
+def test_the_management_shows_who_came_and_how(scheme: str, house: House) -> None:
     async def shown(connection: Connection) -> None:
         _, rows = await asyncio.to_thread(HttpApi(house.broker.http_url).get, "/api/connections")
         (row,) = [row for row in rows if row["user_provided_name"] == f"shown {scheme}"]

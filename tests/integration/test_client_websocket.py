@@ -69,30 +69,35 @@ def answers_in_amqp(ws: WsSocket) -> bool:
 # ---- the handshake
 
 
-def test_s3_03_the_subprotocol_is_amqp(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_the_subprotocol_is_amqp(broker: leveret.Broker) -> None:
     ws = opened(broker, subprotocols=("mqtt", "amqp"))
     assert ws.speech.subprotocol == "amqp"
     assert answers_in_amqp(ws)
 
 
-def test_s3_03_without_a_subprotocol_amqp_is_meant(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_without_a_subprotocol_amqp_is_meant(broker: leveret.Broker) -> None:
     ws = opened(broker, subprotocols=())
     assert ws.speech.subprotocol is None
     assert answers_in_amqp(ws)
 
 
-def test_s3_03_an_unknown_subprotocol_is_refused_with_those_that_are_known(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_an_unknown_subprotocol_is_refused_with_those_that_are_known(broker: leveret.Broker) -> None:
     status, reason = refusal(opened(broker, subprotocols=("mqtt", "wamp")))
     assert status == 400
     assert "no subprotocol of mqtt, wamp is spoken" in reason
     assert "amqp" in reason.partition("name one of")[2]
 
 
-def test_s3_03_no_websocket_is_anywhere_else(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_no_websocket_is_anywhere_else(broker: leveret.Broker) -> None:
     assert refusal(opened(broker, "/api/queues")) == (404, "no WebSocket is at /api/queues: connect to /ws")
 
 
-def test_s3_03_a_plain_request_is_told_what_the_path_is_for(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_plain_request_is_told_what_the_path_is_for(broker: leveret.Broker) -> None:
     response, answer = HttpApi(broker.http_url, None).send("GET", "/ws")
     assert (response.status, response.getheader("upgrade")) == (426, "websocket")
     assert "is for WebSockets" in json.loads(answer)["reason"]
@@ -101,7 +106,8 @@ def test_s3_03_a_plain_request_is_told_what_the_path_is_for(broker: leveret.Brok
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "http://127.0.0.1:1", "https://{host}:{port}.evil.example", "null", "file://"]
 )
-def test_s3_03_a_page_of_another_site_is_refused(broker: leveret.Broker, origin: str) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_page_of_another_site_is_refused(broker: leveret.Broker, origin: str) -> None:
     where = urlsplit(broker.http_url)
     named = origin.format(host=where.hostname, port=where.port)
     status, reason = refusal(opened(broker, origin=named))
@@ -109,7 +115,8 @@ def test_s3_03_a_page_of_another_site_is_refused(broker: leveret.Broker, origin:
     assert reason.startswith(f"pages of {named} may not connect")
 
 
-def test_s3_03_a_page_that_the_port_itself_serves_may_connect(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_page_that_the_port_itself_serves_may_connect(broker: leveret.Broker) -> None:
     assert answers_in_amqp(opened(broker, origin=broker.http_url))
 
 
@@ -142,7 +149,8 @@ def test_a_handshake_that_is_none_is_refused(broker: leveret.Broker, wrong: dict
 # ---- frames
 
 
-def test_s3_03_bytes_may_be_cut_into_frames_anywhere(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_bytes_may_be_cut_into_frames_anywhere(broker: leveret.Broker) -> None:
     """One byte in a frame; then a message of three fragments with a ping between them."""
     with WsRawClient.open(broker.http_url) as peer:
         peer.send_slowly(method_frame(1, QueueDeclare("cut up", exclusive=True)))
@@ -242,7 +250,8 @@ def test_a_peer_that_pings_and_does_not_read_is_not_listened_to(broker: leveret.
 # ---- the end
 
 
-def test_s3_03_a_goodbye_of_the_peer_is_answered(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_goodbye_of_the_peer_is_answered(broker: leveret.Broker) -> None:
     with WsRawClient.open(broker.http_url) as peer:
         peer.call(QueueDeclare("mine", exclusive=True), QueueDeclareOk)
         peer.ws.speech.send_close(CloseCode.GOING_AWAY)
@@ -285,8 +294,9 @@ def test_a_peer_that_may_not_log_in_hears_a_goodbye_and_is_rid_of_at_once(broker
         assert peer.ws.next_frame() is None
 
 
-def test_s4_72_guest_is_refused_to_a_page_whose_name_was_made_to_lead_here(broker: leveret.Broker) -> None:
-    """S4-72: it has the right origin for the host that it names, and comes from this machine."""
+@pytest.mark.feature("S4-72")
+def test_guest_is_refused_to_a_page_whose_name_was_made_to_lead_here(broker: leveret.Broker) -> None:
+    """It has the right origin for the host that it names, and comes from this machine."""
     page = f"http://evil.example:{urlsplit(broker.http_url).port}"
     socket = WsSocket(broker.http_url, named="evil.example", origin=page)
     assert socket.answer.status_code == 101

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import pytest
+
 import leveret
 from leveret.client import connect
 from leveret.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, PROTOCOL_HEADER
@@ -39,8 +41,9 @@ def publishes(upstream: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-def test_s3_06_frames_of_many_tasks_and_threads_never_mix(leveret_broker: leveret.Broker) -> None:
-    """S3-06: writes are mutually exclusive on a shared connection."""
+@pytest.mark.feature("S3-06")
+def test_frames_of_many_tasks_and_threads_never_mix(leveret_broker: leveret.Broker) -> None:
+    """Writes are mutually exclusive on a shared connection."""
     bodies = {b"%03d %03d " % (writer, number) + b"x" * BODY for writer in range(WRITERS) for number in range(EACH)}
 
     async def work() -> list[tuple[int, bytes]]:

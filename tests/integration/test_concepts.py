@@ -17,8 +17,9 @@ from tests.support.peers import LocalPeer, NetworkPeer, Peer, refused
 # ---- the calls
 
 
+@pytest.mark.feature("S4-04", "S4-05")
 def test_the_nine_core_calls_work_alike_over_the_network_and_in_process(peer: Peer) -> None:
-    """S4-04, S4-05: declare and delete of queue and exchange, bind and unbind, publish, consume and ack."""
+    """Declare and delete of queue and exchange, bind and unbind, publish, consume and ack."""
     peer.declare_exchange("orders", "direct", durable=True)
     assert peer.declare_queue("paid", durable=True) == "paid"
     peer.bind("paid", "orders", "pay")
@@ -39,10 +40,11 @@ def test_the_nine_core_calls_work_alike_over_the_network_and_in_process(peer: Pe
         peer.publish("orders", "pay")
 
 
+@pytest.mark.feature("S4-04")
 def test_what_is_made_in_process_is_seen_over_the_network_and_the_reverse(
     network: NetworkPeer, local: LocalPeer
 ) -> None:
-    """S4-04: one broker behind both ways."""
+    """One broker behind both ways."""
     local.declare_exchange("news", "topic")
     network.declare_queue("sports")
     local.bind("sports", "news", "sports.#")
@@ -54,8 +56,9 @@ def test_what_is_made_in_process_is_seen_over_the_network_and_the_reverse(
         local.count("sports")
 
 
+@pytest.mark.feature("S4-05")
 def test_many_channels_of_one_connection_are_independent(network: NetworkPeer) -> None:
-    """S4-05: delivery tags are per channel, and an error in one leaves the others alone."""
+    """Delivery tags are per channel, and an error in one leaves the others alone."""
     channels = [network.connection.channel() for _ in range(20)]
     queues = [channel.queue_declare("", exclusive=True).method.queue for channel in channels]
     for channel, queue in zip(channels, queues, strict=True):
@@ -69,8 +72,8 @@ def test_many_channels_of_one_connection_are_independent(network: NetworkPeer) -
         channel.basic_ack(1)
 
 
+@pytest.mark.feature("S4-05")
 def test_a_connection_and_its_channels_open_and_close_in_order(leveret_broker: leveret.Broker) -> None:
-    """S4-05."""
     connection = pika.BlockingConnection(pika.URLParameters(leveret_broker.amqp_url))
     channel = connection.channel()
     channel.close()
@@ -83,8 +86,9 @@ def test_a_connection_and_its_channels_open_and_close_in_order(leveret_broker: l
 # ---- many to many
 
 
+@pytest.mark.feature("S4-01")
 def test_many_producers_and_many_consumers_share_the_work(leveret_broker: leveret.Broker) -> None:
-    """S4-01: every message is consumed once, by one of them, whoever sent it."""
+    """Every message is consumed once, by one of them, whoever sent it."""
     local = leveret_broker.vhost()
     local.declare_queue("work")
     done: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
@@ -117,8 +121,9 @@ def test_many_producers_and_many_consumers_share_the_work(leveret_broker: levere
     assert {number for number, _ in results} == {0, 1, 2, 3}
 
 
+@pytest.mark.feature("S4-03", "S4-08")
 def test_an_exchange_feeds_many_queues_and_a_queue_is_fed_by_many_exchanges(peer: Peer) -> None:
-    """S4-03, S4-08: the binding carries exchange, queue, key and arguments."""
+    """The binding carries exchange, queue, key and arguments."""
     for exchange, kind in (("one", "direct"), ("two", "fanout")):
         peer.declare_exchange(exchange, kind)
     for queue in ("a", "b"):
@@ -150,8 +155,9 @@ ALL_PROPERTIES: dict[str, object] = {
 }
 
 
+@pytest.mark.feature("S4-09")
 def test_every_property_and_any_bytes_travel_unchanged(peer: Peer) -> None:
-    """S4-09: properties, both delivery modes, and a body of any bytes."""
+    """Properties, both delivery modes, and a body of any bytes."""
     peer.declare_queue("q")
     body = bytes(range(256)) * 3000  # several frames
     peer.publish("", "q", body, **ALL_PROPERTIES)
@@ -162,8 +168,9 @@ def test_every_property_and_any_bytes_travel_unchanged(peer: Peer) -> None:
     assert peer.get("q").properties == {"delivery_mode": 1}  # type: ignore[union-attr]
 
 
+@pytest.mark.feature("S4-11")
 def test_a_message_without_properties_still_comes_with_properties(peer: Peer) -> None:
-    """S4-11: there are properties, and none of them is set."""
+    """There are properties, and none of them is set."""
     peer.declare_queue("q")
     peer.publish("", "q", b"bare")
     got = peer.get("q")
@@ -171,8 +178,8 @@ def test_a_message_without_properties_still_comes_with_properties(peer: Peer) ->
     assert (got.body, got.properties) == (b"bare", {})
 
 
+@pytest.mark.feature("S4-11")
 def test_properties_are_an_object_even_when_none_were_published(leveret_broker: leveret.Broker) -> None:
-    """S4-11."""
     local = leveret_broker.vhost()
     local.declare_queue("q")
     local.publish("", "q", b"bare")
@@ -181,10 +188,11 @@ def test_properties_are_an_object_even_when_none_were_published(leveret_broker: 
     assert delivered.properties == Properties()
 
 
+@pytest.mark.feature("S4-10")
 def test_each_message_has_an_id_of_the_broker_beside_the_applications(
     leveret_broker: leveret.Broker, network: NetworkPeer
 ) -> None:
-    """S4-10: two messages with one message_id are told apart; the application's id is not touched, nor made up."""
+    """Two messages with one message_id are told apart; the application's id is not touched, nor made up."""
     local = leveret_broker.vhost()
     local.declare_queue("q")
     for _ in range(2):

@@ -7,6 +7,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pika
+import pytest
 
 import leveret
 from leveret.broker.local import Delivered
@@ -17,8 +18,9 @@ from tests.support.peers import PATIENCE, NetworkPeer, Peer, inside, refused
 # ---- the backlog and the turns
 
 
+@pytest.mark.feature("S4-46")
 def test_consuming_from_an_unknown_queue_is_an_error(peer: Peer) -> None:
-    """S4-46: also after the queue was deleted."""
+    """Also after the queue was deleted."""
     with refused(404, "no queue 'nowhere' in vhost '/'"):
         peer.consume("nowhere")
     peer.declare_queue("nowhere")
@@ -28,8 +30,9 @@ def test_consuming_from_an_unknown_queue_is_an_error(peer: Peer) -> None:
         peer.consume("nowhere")
 
 
+@pytest.mark.feature("S4-46")
 def test_a_consumer_names_its_tag_or_is_given_one(peer: Peer) -> None:
-    """S4-46: tag, queue, auto-ack and callback."""
+    """Tag, queue, auto-ack and callback."""
     peer.declare_queue("q")
     assert peer.consume("q", tag="mine").tag == "mine"
     given = peer.consume("q").tag
@@ -37,8 +40,9 @@ def test_a_consumer_names_its_tag_or_is_given_one(peer: Peer) -> None:
     assert given != "mine"
 
 
+@pytest.mark.feature("S4-47")
 def test_a_new_consumer_gets_the_backlog_first_and_then_what_comes(peer: Peer) -> None:
-    """S4-47: publish-then-consume and consume-then-publish."""
+    """Publish-then-consume and consume-then-publish."""
     peer.declare_queue("q")
     for body in (b"1", b"2", b"3"):
         peer.publish("", "q", body)
@@ -48,8 +52,9 @@ def test_a_new_consumer_gets_the_backlog_first_and_then_what_comes(peer: Peer) -
     assert peer.count("q") == 0
 
 
+@pytest.mark.feature("S4-48")
 def test_consumers_of_a_queue_take_turns(new_peer: NewPeer) -> None:
-    """S4-48: nine messages, three consumers, three each, one after the other."""
+    """Nine messages, three consumers, three each, one after the other."""
     peers = [new_peer() for _ in range(3)]
     peers[0].declare_queue("q")
     inboxes = [peer.consume("q", tag=f"c{number}", auto_ack=True) for number, peer in enumerate(peers)]
@@ -60,8 +65,9 @@ def test_consumers_of_a_queue_take_turns(new_peer: NewPeer) -> None:
     assert all(share == [share[0], share[0] + 3, share[0] + 6] for share in shares), shares
 
 
+@pytest.mark.feature("S4-48")
 def test_a_consumer_without_room_is_passed_over(new_peer: NewPeer) -> None:
-    """S4-48: the others get its share until it acks."""
+    """The others get its share until it acks."""
     slow, quick = new_peer(), new_peer()
     slow.declare_queue("q")
     held = slow.consume("q", prefetch=1)
@@ -77,8 +83,8 @@ def test_a_consumer_without_room_is_passed_over(new_peer: NewPeer) -> None:
     assert held.bodies(1) == [b"next"]
 
 
+@pytest.mark.feature("S4-50")
 def test_prefetch_bounds_what_is_unacked(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-50."""
     peer.declare_queue("q")
     for number in range(10):
         peer.publish("", "q", str(number).encode())
@@ -91,8 +97,9 @@ def test_prefetch_bounds_what_is_unacked(peer: Peer, leveret_broker: leveret.Bro
     assert inbox.rest() == []
 
 
+@pytest.mark.feature("S4-52")
 def test_without_prefetch_thousands_may_be_unacked(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-52: nothing is removed, and nothing waits for an ack."""
+    """Nothing is removed, and nothing waits for an ack."""
     peer.declare_queue("q")
     publisher = pika.BlockingConnection(pika.URLParameters(leveret_broker.amqp_url))
     channel = publisher.channel()
@@ -107,8 +114,9 @@ def test_without_prefetch_thousands_may_be_unacked(peer: Peer, leveret_broker: l
     assert inside(leveret_broker, "q").unacked == 0
 
 
+@pytest.mark.feature("S4-49")
 def test_hundreds_of_queues_need_no_thread_each(leveret_broker: leveret.Broker, network: NetworkPeer) -> None:
-    """S4-49: queues, consumers and connections do not change the number of threads."""
+    """Queues, consumers and connections do not change the number of threads."""
     local = leveret_broker.vhost()
     came: SimpleQueue[Delivered] = SimpleQueue()
     local.consume(local.declare_queue("first"), came.put, auto_ack=True)
@@ -124,8 +132,8 @@ def test_hundreds_of_queues_need_no_thread_each(leveret_broker: leveret.Broker, 
 # ---- acknowledging
 
 
+@pytest.mark.feature("S4-50")
 def test_a_message_is_unacked_before_its_callback_runs(leveret_broker: leveret.Broker) -> None:
-    """S4-50."""
     local = leveret_broker.vhost()
     local.declare_queue("q")
     seen: SimpleQueue[tuple[int, int]] = SimpleQueue()
@@ -139,8 +147,9 @@ def test_a_message_is_unacked_before_its_callback_runs(leveret_broker: leveret.B
     assert seen.get(timeout=PATIENCE) == (1, 0)
 
 
+@pytest.mark.feature("S4-52")
 def test_only_an_ack_removes_a_message(new_peer: NewPeer, leveret_broker: leveret.Broker) -> None:
-    """S4-52: delivered and not acked, it is there again once its consumer is gone."""
+    """Delivered and not acked, it is there again once its consumer is gone."""
     peer, other = new_peer(), new_peer()
     peer.declare_queue("q")
     for body in (b"kept", b"acked"):
@@ -155,8 +164,9 @@ def test_only_an_ack_removes_a_message(new_peer: NewPeer, leveret_broker: levere
     assert other.get("q") is None
 
 
+@pytest.mark.feature("S4-52")
 def test_an_ack_may_be_sent_inside_the_callback(leveret_broker: leveret.Broker, network: NetworkPeer) -> None:
-    """S4-52: in the process and with pika, and the next message comes for it."""
+    """In the process and with pika, and the next message comes for it."""
     network.declare_queue("q")
     done: SimpleQueue[bytes] = SimpleQueue()
     local = leveret_broker.vhost()
@@ -181,8 +191,9 @@ def test_an_ack_may_be_sent_inside_the_callback(leveret_broker: leveret.Broker, 
     assert [inside(leveret_broker, name).unacked for name in ("q", "q2")] == [0, 0]
 
 
+@pytest.mark.feature("S4-46")
 def test_auto_ack_removes_on_delivery(new_peer: NewPeer, leveret_broker: leveret.Broker) -> None:
-    """S4-46: nothing is unacked, nothing comes back, and there is nothing to ack."""
+    """Nothing is unacked, nothing comes back, and there is nothing to ack."""
     peer, other = new_peer(), new_peer()
     peer.declare_queue("q")
     peer.publish("", "q", b"once")
@@ -194,8 +205,9 @@ def test_auto_ack_removes_on_delivery(new_peer: NewPeer, leveret_broker: leveret
     assert other.get("q") is None
 
 
+@pytest.mark.feature("S4-52")
 def test_ack_of_everything_and_of_everything_up_to_a_tag(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-52: tag 0 with multiple means all."""
+    """Tag 0 with multiple means all."""
     peer.declare_queue("q")
     for _ in range(6):
         peer.publish("", "q")
@@ -206,8 +218,9 @@ def test_ack_of_everything_and_of_everything_up_to_a_tag(peer: Peer, leveret_bro
         peer.ack(got[2].tag)
 
 
+@pytest.mark.feature("S4-52")
 def test_tag_zero_acks_all(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-52: and it is no error when there is nothing."""
+    """And it is no error when there is nothing."""
     peer.declare_queue("q")
     for _ in range(3):
         peer.publish("", "q")
@@ -219,8 +232,9 @@ def test_tag_zero_acks_all(peer: Peer, leveret_broker: leveret.Broker) -> None:
         peer.ack(0)
 
 
+@pytest.mark.feature("S4-55", "S4-75")
 def test_nack_gives_back_or_throws_away(peer: Peer) -> None:
-    """S4-55, S4-75: one or all up to a tag, with and without requeue."""
+    """One or all up to a tag, with and without requeue."""
     peer.declare_queue("q")
     for number in range(6):
         peer.publish("", "q", str(number).encode())
@@ -231,8 +245,8 @@ def test_nack_gives_back_or_throws_away(peer: Peer) -> None:
     assert [peer.get("q").body, peer.get("q").body, peer.get("q")] == [b"0", b"1", None]  # type: ignore[union-attr]
 
 
+@pytest.mark.feature("S4-55", "S4-75")
 def test_reject_gives_back_or_throws_away_one_message(network: NetworkPeer) -> None:
-    """S4-55, S4-75."""
     network.declare_queue("q")
     for body in (b"back", b"gone"):
         network.publish("", "q", body)
@@ -245,8 +259,9 @@ def test_reject_gives_back_or_throws_away_one_message(network: NetworkPeer) -> N
     assert network.get("q") is None
 
 
+@pytest.mark.feature("S4-55")
 def test_recover_brings_everything_unacked_back(network: NetworkPeer) -> None:
-    """S4-55: in its old order, marked redelivered."""
+    """In its old order, marked redelivered."""
     network.declare_queue("q")
     for body in (b"1", b"2", b"3"):
         network.publish("", "q", body)
@@ -256,8 +271,8 @@ def test_recover_brings_everything_unacked_back(network: NetworkPeer) -> None:
     assert [(got.body, got.redelivered) for got in inbox.take(3)] == [(b"1", True), (b"2", True), (b"3", True)]
 
 
+@pytest.mark.feature("S4-48", "S4-55")
 def test_a_requeued_message_goes_to_another_consumer_too(new_peer: NewPeer) -> None:
-    """S4-55, S4-48."""
     first, second = new_peer(), new_peer()
     first.declare_queue("q")
     inbox = first.consume("q", tag="first", prefetch=1)
@@ -270,10 +285,10 @@ def test_a_requeued_message_goes_to_another_consumer_too(new_peer: NewPeer) -> N
     assert (again.body, again.redelivered) == (b"m", True)
 
 
+@pytest.mark.feature("S4-46")
 def test_cancelling_stops_deliveries_and_leaves_the_unacked_to_be_acked(
     peer: Peer, leveret_broker: leveret.Broker
 ) -> None:
-    """S4-46."""
     peer.declare_queue("q")
     inbox = peer.consume("q")
     peer.publish("", "q", b"1")
@@ -289,8 +304,9 @@ def test_cancelling_stops_deliveries_and_leaves_the_unacked_to_be_acked(
 # ---- replies
 
 
+@pytest.mark.feature("S4-58")
 def test_replies_find_their_requests_among_many_on_one_connection(leveret_broker: leveret.Broker) -> None:
-    """S4-58: a hundred requests are under way on ten channels before the first answer is read."""
+    """A hundred requests are under way on ten channels before the first answer is read."""
     params = pika.URLParameters(leveret_broker.amqp_url)
     answers: dict[tuple[int, int], str] = {}
 

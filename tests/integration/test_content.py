@@ -58,8 +58,9 @@ def client(broker: leveret.Broker) -> Iterator[RawClient]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 255, 4087, 4088, 4089, 8176, 131063, 131064, 131065, 262128, 300_000])
+@pytest.mark.feature("S4-09")
 def test_bodies_of_any_size_arrive_whole(size: int, client: RawClient) -> None:
-    """S4-09: a binary body, from nothing to several frames."""
+    """A binary body, from nothing to several frames."""
     body = (LARGE * 2)[:size]
     client.publish("", "inbox", body)
     assert client.expect_content().body == body
@@ -102,8 +103,9 @@ def test_a_header_as_large_as_a_frame_arrives_whole(client: RawClient) -> None:
     assert (content.body, content.properties) == (b"small", properties)
 
 
+@pytest.mark.feature("S4-09", "S4-10", "S4-11")
 def test_every_property_arrives_as_it_was_and_none_is_invented(client: RawClient) -> None:
-    """S4-09, S4-10, S4-11: also with a message_id of the application's own, also without any properties."""
+    """Also with a message_id of the application's own, also without any properties."""
     client.publish("", "inbox", b"x", EVERYTHING)
     assert client.expect_content().properties == EVERYTHING
     client.publish("", "inbox", b"x")
@@ -140,8 +142,9 @@ def test_peers_with_different_frames_and_channels_understand_each_other(
             assert [len(second.expect_content().body) for _ in sizes] == sizes  # again, in order
 
 
+@pytest.mark.feature("S4-05")
 def test_contents_on_several_channels_interleave(client: RawClient) -> None:
-    """S4-05: frames of one channel stand between those of another; also heartbeats and methods."""
+    """Frames of one channel stand between those of another; also heartbeats and methods."""
     first, second = b"first" * 1000, b"second" * 1000
 
     def parts(channel: int, body: bytes) -> list[bytes]:
@@ -180,10 +183,11 @@ ALIKE_BUT_LENGTH = [(BasicPublish("", "inbox"), b"x" * size, Properties(), 13107
 
 
 @pytest.mark.parametrize("messages", [PLAIN_ONES, MIXED, ALIKE_BUT_LENGTH], ids=["plain", "mixed", "lengths"])
+@pytest.mark.feature("S4-56")
 def test_a_run_of_publishes_cut_at_any_byte_is_the_same_run(
     messages: list[tuple[BasicPublish, bytes, Properties, int]], broker: leveret.Broker
 ) -> None:
-    """S4-56: five messages in two pieces, cut at every place there is; what arrives is always the same."""
+    """Five messages in two pieces, cut at every place there is; what arrives is always the same."""
     chunk = b"".join(publish_bytes(method, body, props, 1, size) for method, body, props, size in messages)
     wanted = [(method.exchange, method.routing_key, body, props) for method, body, props, _ in messages]
     with RawClient.open(broker.amqp_url, channels=2) as client:

@@ -34,8 +34,8 @@ def refuse(peer: Peer, queue: str, *, requeue: bool = False) -> Got:
     return got
 
 
-def test_s4_76_what_is_refused_goes_to_the_dead_letters_with_its_story(peer: Peer) -> None:
-    """S4-76, S1-12."""
+@pytest.mark.feature("S1-12", "S4-76")
+def test_what_is_refused_goes_to_the_dead_letters_with_its_story(peer: Peer) -> None:
     peer.declare_exchange("dlx", "fanout")
     peer.declare_queue("dead")
     peer.bind("dead", "dlx")
@@ -57,8 +57,8 @@ def test_s4_76_what_is_refused_goes_to_the_dead_letters_with_its_story(peer: Pee
     }
 
 
-def test_s0_25_what_expires_goes_there_too(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S0-25, S0-22."""
+@pytest.mark.feature("S0-22", "S0-25")
+def test_what_expires_goes_there_too(peer: Peer, leveret_broker: leveret.Broker) -> None:
     peer.declare_queue("dead")
     peer.declare_queue("q", arguments={"x-message-ttl": 1000, **TO_DEAD})
     peer.declare_queue("zero", arguments={"x-message-ttl": 0, **TO_DEAD})
@@ -87,8 +87,9 @@ def test_a_ladder_of_queues_makes_a_delay(peer: Peer, leveret_broker: leveret.Br
         peer.nack(inside_it.tag)
 
 
-def test_s1_20_poison_is_given_up(peer: Peer) -> None:
-    """S1-20, S1-21, S1-27: after six redeliveries it lies in ActiveMQ.DLQ, from which it can be consumed."""
+@pytest.mark.feature("S1-20", "S1-21", "S1-27")
+def test_poison_is_given_up(peer: Peer) -> None:
+    """After six redeliveries it lies in ActiveMQ.DLQ, from which it can be consumed."""
     peer.declare_queue("q", arguments={"x-dead-letter-strategy": "shared"})
     peer.publish("", "q", b"poison", delivery_mode=2)
     for _ in range(7):
@@ -116,8 +117,8 @@ def test_a_consumer_is_told_the_count(peer: Peer) -> None:
     assert told == [None, 1, 2]
 
 
-def test_s1_14_a_retry_comes_when_its_time_has_come(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S1-14."""
+@pytest.mark.feature("S1-14")
+def test_a_retry_comes_when_its_time_has_come(peer: Peer, leveret_broker: leveret.Broker) -> None:
     peer.declare_queue("dead")
     peer.declare_queue("q", arguments={"x-retry-delays": [1000, 5000], **TO_DEAD})
     inbox = peer.consume("q")
@@ -133,8 +134,9 @@ def test_s1_14_a_retry_comes_when_its_time_has_come(peer: Peer, leveret_broker: 
     assert headers_of(peer.get("dead"))["x-first-death-reason"] == "delivery_limit"
 
 
-def test_s1_15_one_of_several_is_refused_and_no_other(peer: Peer) -> None:
-    """S1-15: individual answers, whatever else is held."""
+@pytest.mark.feature("S1-15")
+def test_one_of_several_is_refused_and_no_other(peer: Peer) -> None:
+    """Individual answers, whatever else is held."""
     peer.declare_queue("dead")
     peer.declare_queue("q", arguments=TO_DEAD)
     for body in (b"a", b"b", b"c"):
@@ -146,8 +148,8 @@ def test_s1_15_one_of_several_is_refused_and_no_other(peer: Peer) -> None:
     assert peer.get("dead").body == b"b"  # type: ignore[union-attr]
 
 
-def test_s1_17_what_is_too_old_when_it_comes_back_has_expired(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S1-17."""
+@pytest.mark.feature("S1-17")
+def test_what_is_too_old_when_it_comes_back_has_expired(peer: Peer, leveret_broker: leveret.Broker) -> None:
     peer.declare_queue("dead")
     peer.declare_queue("q", arguments=TO_DEAD)
     peer.publish("", "q", b"m", expiration="1000")
@@ -158,10 +160,11 @@ def test_s1_17_what_is_too_old_when_it_comes_back_has_expired(peer: Peer, levere
     assert headers_of(peer.get("dead"))["x-first-death-reason"] == "expired"
 
 
-def test_s4_53_a_message_that_is_never_answered_goes_back(
+@pytest.mark.feature("S4-53")
+def test_a_message_that_is_never_answered_goes_back(
     peer: Peer, new_peer: NewPeer, leveret_broker: leveret.Broker
 ) -> None:
-    """S4-53: its channel lives, the late answer is ignored, and another consumer has it."""
+    """Its channel lives, the late answer is ignored, and another consumer has it."""
     peer.declare_queue("q", arguments={"x-consumer-timeout": 10_000})
     stuck = peer.consume("q", prefetch=1)
     peer.publish("", "q", b"m")
@@ -180,8 +183,8 @@ def test_s4_53_a_message_that_is_never_answered_goes_back(
     assert inbox.bodies(1) == [b"the channel lives"]
 
 
-def test_s4_53_by_policy_of_the_queue_it_goes_to_the_dead_letters(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-53."""
+@pytest.mark.feature("S4-53")
+def test_by_policy_of_the_queue_it_goes_to_the_dead_letters(peer: Peer, leveret_broker: leveret.Broker) -> None:
     peer.declare_queue("dead")
     peer.declare_queue("q", arguments={"x-consumer-timeout": 10_000, "x-delivery-limit": 0, **TO_DEAD})
     peer.publish("", "q", b"m")

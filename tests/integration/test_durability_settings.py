@@ -60,8 +60,9 @@ def test_a_queue_may_ask_for_less_than_the_node(tmp_path: Path, syncs: SimpleQue
         assert bodies(broker.vhost(), "fast") == [b"m"]
 
 
+@pytest.mark.feature("S4-81")
 def test_an_unknown_durability_is_refused(tmp_path: Path) -> None:
-    """S4-81: 406."""
+    """406."""
     with leveret.Broker(settings(tmp_path)) as broker:
         vhost = broker.vhost()
         vhost.declare_queue("q", durable=True)

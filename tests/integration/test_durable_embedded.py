@@ -52,7 +52,8 @@ def drained(vhost: EmbeddedVhost, queue: str = "q") -> list[tuple[bytes, bool]]:
 # ---- what a call means
 
 
-def test_s4_42_publish_returns_after_the_disk_and_consumers_are_told_at_once(
+@pytest.mark.feature("S4-42")
+def test_publish_returns_after_the_disk_and_consumers_are_told_at_once(
     broker: leveret.Broker, vhost: EmbeddedVhost
 ) -> None:
     told: SimpleQueue[bytes] = SimpleQueue()
@@ -83,10 +84,10 @@ def test_s4_42_publish_returns_after_the_disk_and_consumers_are_told_at_once(
     ],
     ids=["declare queue", "declare exchange", "bind", "unbind", "purge", "delete"],
 )
+@pytest.mark.feature("S4-15")
 def test_what_lasts_returns_after_the_disk(
     broker: leveret.Broker, vhost: EmbeddedVhost, call: Callable[[EmbeddedVhost], object]
 ) -> None:
-    """S4-15."""
     vhost.bind("q", "amq.topic", "old")
     vhost.publish("", "q", b"m", KEPT)
     disk = SlowDisk(broker)
@@ -119,8 +120,9 @@ def test_what_does_not_last_returns_while_the_disk_is_busy(broker: leveret.Broke
 # ---- restarts
 
 
-def test_s4_15_a_restart_keeps_all(path: Path) -> None:
-    """S4-30: definitions and messages, with their properties; the same broker object may be started again."""
+@pytest.mark.feature("S4-15", "S4-30")
+def test_a_restart_keeps_all(path: Path) -> None:
+    """Definitions and messages, with their properties; the same broker object may be started again."""
     broker = leveret.Broker(settings(path))
     with broker:
         vhost = broker.vhost()
@@ -158,8 +160,9 @@ def test_clients_over_the_network_find_what_was_published_in_the_process(path: P
         peer.close()
 
 
+@pytest.mark.feature("S4-42")
 def test_all_that_returned_survives_a_kill(path: Path, tmp_path: Path) -> None:
-    """S4-42: a copy of the directory, taken while the broker runs, is what a kill at that moment leaves."""
+    """A copy of the directory, taken while the broker runs, is what a kill at that moment leaves."""
     with leveret.Broker(settings(path)) as broker:
         vhost = broker.vhost()
         vhost.declare_queue("q", durable=True)
@@ -182,8 +185,9 @@ def test_exclusive_durable_queues_do_not_come_back(path: Path) -> None:
             broker.vhost().message_count("own")
 
 
+@pytest.mark.feature("S4-73")
 def test_durable_auto_delete_queues_with_a_consumer_survive_a_stop(path: Path) -> None:
-    """S4-73: it leaves because the broker goes."""
+    """It leaves because the broker goes."""
     with leveret.Broker(settings(path)) as broker:
         vhost = broker.vhost()
         vhost.declare_queue("auto", durable=True, auto_delete=True)
@@ -195,8 +199,9 @@ def test_durable_auto_delete_queues_with_a_consumer_survive_a_stop(path: Path) -
         assert drained(broker.vhost(), "auto") == [(b"m", True)]
 
 
+@pytest.mark.feature("S4-81")
 def test_two_brokers_do_not_share_a_directory(path: Path, broker: leveret.Broker) -> None:
-    """S4-81: the second is told who has it, and leaves nothing behind."""
+    """The second is told who has it, and leaves nothing behind."""
     second = leveret.Broker(settings(path))
     with pytest.raises(StoreError, match=str(os.getpid())) as caught:
         second.start()
@@ -277,8 +282,8 @@ def paged(path: Path) -> Iterator[leveret.Broker]:
         yield broker
 
 
+@pytest.mark.feature("S4-26")
 def test_get_of_a_paged_message_waits_for_it(paged: leveret.Broker) -> None:
-    """S4-26."""
     vhost = paged.vhost()
     assert inside(paged, "q").lane.paged >= 7
     assert [body[:1] for body, _ in drained(vhost)] == [b"%d" % number for number in range(10)]

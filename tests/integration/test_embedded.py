@@ -30,8 +30,8 @@ def our_threads() -> list[str]:
 # ---- starting and stopping
 
 
+@pytest.mark.feature("S4-62")
 def test_a_with_statement_gives_a_running_broker_and_takes_it_away() -> None:
-    """S4-62."""
     with leveret.Broker() as broker:
         url = broker.amqp_url
         assert url.startswith(f"amqp://guest:{broker.password}@127.0.0.1:")
@@ -45,8 +45,9 @@ def test_a_with_statement_gives_a_running_broker_and_takes_it_away() -> None:
     assert our_threads() == []
 
 
+@pytest.mark.feature("S4-62")
 def test_start_and_stop_may_be_called_by_hand_and_twice() -> None:
-    """S4-62: each start is a fresh broker."""
+    """Each start is a fresh broker."""
     broker = leveret.Broker()
     broker.stop()
     assert broker.start() is broker
@@ -61,16 +62,17 @@ def test_start_and_stop_may_be_called_by_hand_and_twice() -> None:
             broker.vhost().message_count("q")
 
 
+@pytest.mark.feature("S4-62")
 def test_a_broker_stops_when_its_block_raises() -> None:
-    """S4-62."""
     with pytest.raises(ZeroDivisionError), leveret.Broker():
         _ = 1 / 0
     assert our_threads() == []
 
 
 @pytest.mark.quiet
+@pytest.mark.feature("S4-62")
 def test_start_and_stop_together_take_less_than_a_tenth_of_a_second() -> None:
-    """S4-62: best of five."""
+    """Best of five."""
     times = []
     for _ in range(5):
         began = time.perf_counter()
@@ -80,8 +82,8 @@ def test_start_and_stop_together_take_less_than_a_tenth_of_a_second() -> None:
     assert min(times) < 0.1, times
 
 
+@pytest.mark.feature("S4-62", "S4-81")
 def test_every_use_of_a_stopped_broker_says_what_to_do() -> None:
-    """S4-62, S4-81."""
     broker = leveret.Broker()
     with broker:
         local = broker.vhost()
@@ -98,8 +100,9 @@ def test_every_use_of_a_stopped_broker_says_what_to_do() -> None:
             use()
 
 
+@pytest.mark.feature("S4-81")
 def test_a_session_of_an_earlier_run_does_not_reach_into_the_next() -> None:
-    """S4-81: it would speak to a broker that nobody else sees."""
+    """It would speak to a broker that nobody else sees."""
     broker = leveret.Broker()
     with broker:
         old = broker.vhost()
@@ -109,8 +112,8 @@ def test_a_session_of_an_earlier_run_does_not_reach_into_the_next() -> None:
         broker.vhost().declare_queue("q")
 
 
+@pytest.mark.feature("S4-81")
 def test_a_taken_port_is_an_error_that_names_the_setting_and_leaves_nothing_running() -> None:
-    """S4-81."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         broker = leveret.Broker(leveret.Settings(amqp_port=port, **QUIET))  # type: ignore[arg-type]
@@ -123,8 +126,9 @@ def test_a_taken_port_is_an_error_that_names_the_setting_and_leaves_nothing_runn
         assert f":{port}/" in broker.amqp_url
 
 
+@pytest.mark.feature("S4-62")
 def test_a_broker_can_be_without_a_network() -> None:
-    """S4-62: the calls in the process need none."""
+    """The calls in the process need none."""
     with leveret.Broker(leveret.Settings(amqp_port=None, **QUIET)) as broker:  # type: ignore[arg-type]
         local = LocalPeer(broker)
         local.declare_queue("q")
@@ -133,8 +137,8 @@ def test_a_broker_can_be_without_a_network() -> None:
             _ = broker.amqp_url
 
 
+@pytest.mark.feature("S4-62")
 def test_threads_that_start_and_stop_one_broker_at_once_do_not_hang() -> None:
-    """S4-62."""
     broker = leveret.Broker()
 
     def worry() -> None:
@@ -151,8 +155,9 @@ def test_threads_that_start_and_stop_one_broker_at_once_do_not_hang() -> None:
     assert our_threads() == []
 
 
+@pytest.mark.feature("S4-62")
 def test_a_call_that_races_with_stop_is_answered_or_refused_but_never_left_waiting() -> None:
-    """S4-62: eight threads publish while the broker is stopped under them."""
+    """Eight threads publish while the broker is stopped under them."""
     for _ in range(5):
         broker = leveret.Broker().start()
         broker.vhost().declare_queue("q")
@@ -180,8 +185,8 @@ def test_a_call_that_races_with_stop_is_answered_or_refused_but_never_left_waiti
 # ---- clients at the end
 
 
+@pytest.mark.feature("S4-62")
 def test_connected_clients_are_told_320_when_the_broker_stops() -> None:
-    """S4-62."""
     with leveret.Broker() as broker:
         peers = [NetworkPeer(broker.amqp_url) for _ in range(3)]
     for peer in peers:
@@ -191,8 +196,9 @@ def test_connected_clients_are_told_320_when_the_broker_stops() -> None:
         assert caught.value.reply_text.startswith("CONNECTION_FORCED")
 
 
+@pytest.mark.feature("S4-62")
 def test_a_client_that_never_reads_again_does_not_hold_up_the_end() -> None:
-    """S4-62: an idle client in the same test is the rule, not the exception."""
+    """An idle client in the same test is the rule, not the exception."""
     with leveret.Broker() as broker:
         peer = NetworkPeer(broker.amqp_url)
         half = socket.create_connection(("127.0.0.1", int(broker.amqp_url.rpartition(":")[2].partition("/")[0])))
@@ -230,8 +236,9 @@ async def while_another_ticks(broker: Patient, work: Coroutine[object, object, o
     await asyncio.gather(work, tick())
 
 
+@pytest.mark.feature("S4-62")
 def test_async_with_starts_and_stops_without_blocking_the_loop() -> None:
-    """S4-62: another task goes on all the while, and an asyncio client uses the broker from the same loop."""
+    """Another task goes on all the while, and an asyncio client uses the broker from the same loop."""
 
     async def main() -> bytes:
         broker = Patient()
@@ -250,8 +257,8 @@ def test_async_with_starts_and_stops_without_blocking_the_loop() -> None:
     assert our_threads() == []
 
 
+@pytest.mark.feature("S4-62")
 def test_async_with_leaves_when_its_block_raises() -> None:
-    """S4-62."""
 
     async def main() -> None:
         async with leveret.Broker() as broker:
@@ -266,8 +273,9 @@ def test_async_with_leaves_when_its_block_raises() -> None:
 # ---- the fixture
 
 
+@pytest.mark.feature("S4-62")
 def test_the_fixture_gives_each_test_a_broker_of_its_own(tmp_path: Path) -> None:
-    """S4-62: in somebody else's project, with nothing but the plugin that comes with the package."""
+    """In somebody else's project, with nothing but the plugin that comes with the package."""
     (tmp_path / "test_shop.py").write_text(
         textwrap.dedent(
             """
@@ -296,8 +304,9 @@ def test_the_fixture_gives_each_test_a_broker_of_its_own(tmp_path: Path) -> None
     assert "3 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.feature("S4-62")
 def test_the_plugin_costs_a_project_that_does_not_use_it_nothing() -> None:
-    """S4-62: naming the fixture imports no broker."""
+    """Naming the fixture imports no broker."""
     code = "import sys, leveret.pytest_plugin; print([m for m in sys.modules if m.startswith('leveret.')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50)
     assert done.stdout.strip() == "['leveret.version', 'leveret.pytest_plugin']"

@@ -22,8 +22,9 @@ def vhost(leveret_broker: leveret.Broker) -> EmbeddedVhost:
     return leveret_broker.vhost()
 
 
+@pytest.mark.feature("S4-52")
 def test_a_callback_may_call_anything(leveret_broker: leveret.Broker, vhost: EmbeddedVhost) -> None:
-    """S4-52: ack, publish, declare, consume and cancel from inside."""
+    """Ack, publish, declare, consume and cancel from inside."""
     done: SimpleQueue[str] = SimpleQueue()
 
     def second(delivered: Delivered) -> None:
@@ -49,10 +50,11 @@ def test_a_callback_may_call_anything(leveret_broker: leveret.Broker, vhost: Emb
     assert (queue.unacked, len(queue.consumers)) == (0, 0)
 
 
+@pytest.mark.feature("S4-52")
 def test_a_callback_that_raises_keeps_its_message_unacked_and_the_others_go_on(
     leveret_broker: leveret.Broker, vhost: EmbeddedVhost, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S4-52: it is logged with its trace, and the message comes again when the session is closed."""
+    """It is logged with its trace, and the message comes again when the session is closed."""
     done: SimpleQueue[bytes] = SimpleQueue()
 
     def fail(delivered: Delivered) -> None:
@@ -77,8 +79,9 @@ def test_a_callback_that_raises_keeps_its_message_unacked_and_the_others_go_on(
     assert (again.body, again.redelivered) == (b"bad", True)
 
 
+@pytest.mark.feature("S4-52")
 def test_a_callback_that_raises_does_not_use_up_its_consumer(vhost: EmbeddedVhost) -> None:
-    """S4-52: far more failures than deliveries may wait at once."""
+    """Far more failures than deliveries may wait at once."""
     seen = Counter[str]()
     last = threading.Event()
 
@@ -97,10 +100,11 @@ def test_a_callback_that_raises_does_not_use_up_its_consumer(vhost: EmbeddedVhos
     assert seen["calls"] == 1501
 
 
+@pytest.mark.feature("S4-50")
 def test_a_slow_callback_does_not_fill_the_memory_with_deliveries(
     leveret_broker: leveret.Broker, vhost: EmbeddedVhost
 ) -> None:
-    """S4-50: what is not waiting for it stays ready in the queue, where others can have it."""
+    """What is not waiting for it stays ready in the queue, where others can have it."""
     go, begun, last = threading.Event(), threading.Event(), threading.Event()
 
     def slow(delivered: Delivered) -> None:
@@ -122,8 +126,9 @@ def test_a_slow_callback_does_not_fill_the_memory_with_deliveries(
     assert vhost.message_count("q") == 0
 
 
+@pytest.mark.feature("S4-62")
 def test_a_broker_may_be_stopped_from_a_callback() -> None:
-    """S4-62: and its further messages run into no callback any more."""
+    """And its further messages run into no callback any more."""
     broker = leveret.Broker().start()
     vhost = broker.vhost()
     stopped: SimpleQueue[object] = SimpleQueue()
@@ -146,8 +151,9 @@ def test_a_broker_may_be_stopped_from_a_callback() -> None:
     assert calls == [b"1"]
 
 
+@pytest.mark.feature("S4-62")
 def test_a_callback_under_way_when_the_broker_stops_is_refused_quietly(caplog: pytest.LogCaptureFixture) -> None:
-    """S4-62: its call raises BrokerStopped, which is nobody's bug."""
+    """Its call raises BrokerStopped, which is nobody's bug."""
     inside_callback, go = threading.Event(), threading.Event()
     ends: SimpleQueue[type[BaseException] | None] = SimpleQueue()
 

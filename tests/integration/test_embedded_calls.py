@@ -48,8 +48,9 @@ def together(*works: Callable[[], None]) -> None:
 # ---- threads
 
 
+@pytest.mark.feature("S4-01", "S4-04")
 def test_eight_threads_publish_and_consume_through_one_session(vhost: EmbeddedVhost) -> None:
-    """S4-04, S4-01: nothing is lost, doubled or out of order of its sender."""
+    """Nothing is lost, doubled or out of order of its sender."""
     vhost.declare_queue("q")
     received: SimpleQueue[bytes] = SimpleQueue()
 
@@ -75,8 +76,9 @@ def test_eight_threads_publish_and_consume_through_one_session(vhost: EmbeddedVh
     assert vhost.message_count("q") == 0
 
 
+@pytest.mark.feature("S4-04")
 def test_eight_threads_with_sessions_of_their_own(leveret_broker: leveret.Broker) -> None:
-    """S4-04: declare, bind, publish, consume, ack and delete, all at once."""
+    """Declare, bind, publish, consume, ack and delete, all at once."""
     leveret_broker.vhost().declare_exchange("x", "direct")
 
     def worker(number: int) -> Callable[[], None]:
@@ -101,8 +103,9 @@ def test_eight_threads_with_sessions_of_their_own(leveret_broker: leveret.Broker
     assert left == []
 
 
+@pytest.mark.feature("S4-46")
 def test_the_same_tag_in_two_sessions_means_two_consumers(leveret_broker: leveret.Broker) -> None:
-    """S4-46: each gets what its own queue holds."""
+    """Each gets what its own queue holds."""
     boxes: dict[str, SimpleQueue[bytes]] = {}
     for name in ("a", "b"):
         vhost = leveret_broker.vhost()
@@ -119,10 +122,11 @@ def test_the_same_tag_in_two_sessions_means_two_consumers(leveret_broker: levere
 # ---- what a session holds
 
 
+@pytest.mark.feature("S4-61")
 def test_close_gives_back_what_was_not_acked_and_ends_consumers_and_exclusive_queues(
     leveret_broker: leveret.Broker,
 ) -> None:
-    """S4-61: the same as when a connection goes."""
+    """The same as when a connection goes."""
     vhost, other = leveret_broker.vhost(), LocalPeer(leveret_broker)
     for name, options in (("q", {}), ("mine", {"exclusive": True}), ("passing", {"auto_delete": True})):
         vhost.declare_queue(name, **options)  # type: ignore[arg-type]
@@ -140,8 +144,9 @@ def test_close_gives_back_what_was_not_acked_and_ends_consumers_and_exclusive_qu
     assert leveret_broker.call(lambda: list(leveret_broker.node.broker.vhost("/").queues)) == ["q"]
 
 
+@pytest.mark.feature("S4-81")
 def test_a_closed_session_refuses_every_call_but_close(vhost: EmbeddedVhost) -> None:
-    """S4-81: 504, as a closed channel does."""
+    """504, as a closed channel does."""
     vhost.declare_queue("q")
     vhost.close()
     for use in (
@@ -158,10 +163,11 @@ def test_a_closed_session_refuses_every_call_but_close(vhost: EmbeddedVhost) -> 
         assert caught.value.code == 504
 
 
+@pytest.mark.feature("S4-61")
 def test_deliveries_that_wait_for_their_callback_when_the_session_closes_go_back_unseen(
     leveret_broker: leveret.Broker, vhost: EmbeddedVhost
 ) -> None:
-    """S4-61: no callback runs for a message that somebody else may have by now."""
+    """No callback runs for a message that somebody else may have by now."""
     seen: list[bytes] = []
     closed = threading.Event()
 
@@ -182,8 +188,9 @@ def test_deliveries_that_wait_for_their_callback_when_the_session_closes_go_back
     assert seen == [b"1"]
 
 
+@pytest.mark.feature("S4-05")
 def test_sessions_have_delivery_tags_of_their_own(leveret_broker: leveret.Broker) -> None:
-    """S4-05: as channels do."""
+    """As channels do."""
     first, second = leveret_broker.vhost(), leveret_broker.vhost()
     first.declare_queue("q")
     for _ in range(2):
@@ -195,8 +202,9 @@ def test_sessions_have_delivery_tags_of_their_own(leveret_broker: leveret.Broker
     second.ack(1)
 
 
+@pytest.mark.feature("S4-62")
 def test_sessions_that_were_closed_are_forgotten(leveret_broker: leveret.Broker) -> None:
-    """S4-62: a program that opens one per request does not grow."""
+    """A program that opens one per request does not grow."""
     kept = leveret_broker.vhost()
     for _ in range(50):
         vhost = leveret_broker.vhost()
@@ -206,8 +214,9 @@ def test_sessions_that_were_closed_are_forgotten(leveret_broker: leveret.Broker)
     assert leveret_broker._sessions == {kept.session}
 
 
+@pytest.mark.feature("S4-46")
 def test_a_consumer_whose_queue_was_deleted_is_forgotten(leveret_broker: leveret.Broker, vhost: EmbeddedVhost) -> None:
-    """S4-46: its tag may be used again."""
+    """Its tag may be used again."""
     vhost.declare_queue("q")
     vhost.consume("q", print, tag="tag")
     leveret_broker.vhost().delete_queue("q")
@@ -222,8 +231,9 @@ def test_a_consumer_whose_queue_was_deleted_is_forgotten(leveret_broker: leveret
 # ---- errors
 
 
+@pytest.mark.feature("S4-81")
 def test_errors_are_the_typed_ones_of_the_protocol(leveret_broker: leveret.Broker, vhost: EmbeddedVhost) -> None:
-    """S4-81: catch the class, or read the code."""
+    """Catch the class, or read the code."""
     vhost.declare_queue("q")
     vhost.consume("q", print, tag="tag")
     cases: list[tuple[type[AmqpError], int, Callable[[], object]]] = [
@@ -245,8 +255,9 @@ def test_errors_are_the_typed_ones_of_the_protocol(leveret_broker: leveret.Broke
     assert leveret_broker.call(lambda: list(leveret_broker.node.broker.vhost("/").queues)) == ["q"]
 
 
+@pytest.mark.feature("S4-09")
 def test_a_body_that_is_not_bytes_is_refused_before_it_does_harm(vhost: EmbeddedVhost) -> None:
-    """S4-09: bytes in any form are taken."""
+    """Bytes in any form are taken."""
     vhost.declare_queue("q")
     for body in ("text", 5, None):
         with pytest.raises(TypeError):
@@ -259,10 +270,11 @@ def test_a_body_that_is_not_bytes_is_refused_before_it_does_harm(vhost: Embedded
     assert got == [b"as it was", b"through"]
 
 
+@pytest.mark.feature("S4-07")
 def test_arguments_are_taken_as_they_were_when_they_were_given(
     leveret_broker: leveret.Broker, vhost: EmbeddedVhost
 ) -> None:
-    """S4-07: a dictionary that its owner changes later changes no queue."""
+    """A dictionary that its owner changes later changes no queue."""
     arguments: dict[str, object] = {"x-max-priority": 3, "x-mine": ["a"]}
     vhost.declare_queue("q", arguments=arguments)
     arguments["x-max-priority"] = 7
@@ -270,8 +282,9 @@ def test_arguments_are_taken_as_they_were_when_they_were_given(
     assert inside(leveret_broker, "q").arguments == {"x-max-priority": 3, "x-mine": ["a"]}
 
 
+@pytest.mark.feature("S4-81")
 def test_a_message_larger_than_allowed_is_refused() -> None:
-    """S4-81: the same limit for both ways."""
+    """The same limit for both ways."""
     settings = leveret.Settings(amqp_port=None, http_port=None, stomp_port=None, max_message_bytes=100)
     with leveret.Broker(settings) as broker:
         vhost = broker.vhost()
@@ -284,10 +297,11 @@ def test_a_message_larger_than_allowed_is_refused() -> None:
         assert vhost.message_count("q") == 1
 
 
+@pytest.mark.feature("S4-04", "S4-09")
 def test_a_message_from_the_process_is_a_message_like_any_other(
     leveret_broker: leveret.Broker, vhost: EmbeddedVhost
 ) -> None:
-    """S4-04, S4-09: to a client it has the properties that were given."""
+    """To a client it has the properties that were given."""
     peer = NetworkPeer(leveret_broker.amqp_url)
     inbox = peer.consume(peer.declare_queue("q"), auto_ack=True)
     vhost.publish("", "q", b"m", Properties(content_type="text/plain", headers={"n": 1}, correlation_id="7"))
@@ -296,10 +310,11 @@ def test_a_message_from_the_process_is_a_message_like_any_other(
     peer.close()
 
 
+@pytest.mark.feature("S4-04")
 def test_an_answer_from_the_process_reaches_a_client_that_asked_by_direct_reply_to(
     leveret_broker: leveret.Broker, vhost: EmbeddedVhost
 ) -> None:
-    """S4-04: a service in the process, a caller on the network."""
+    """A service in the process, a caller on the network."""
 
     def answer(delivered: Delivered) -> None:
         assert delivered.properties.reply_to is not None
@@ -318,10 +333,11 @@ def test_an_answer_from_the_process_reaches_a_client_that_asked_by_direct_reply_
     peer.close()
 
 
+@pytest.mark.feature("S0-30")
 def test_a_queue_with_replicas_hands_them_what_the_process_publishes(
     leveret_broker: leveret.Broker, vhost: EmbeddedVhost
 ) -> None:
-    """S0-30: the replica hook sees both ways of publishing."""
+    """The replica hook sees both ways of publishing."""
     mirror = Mirror()
 
     def guard() -> None:

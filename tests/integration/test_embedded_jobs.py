@@ -38,8 +38,8 @@ def test_browse_move_copy_delete(vhost: EmbeddedVhost) -> None:
     assert [seen.body for seen in vhost.jobs.browse("other")] == [b"0", b"1", b"2"]
 
 
-def test_s4_76_dead_letters_and_back(vhost: EmbeddedVhost) -> None:
-    """S4-76."""
+@pytest.mark.feature("S4-76")
+def test_dead_letters_and_back(vhost: EmbeddedVhost) -> None:
     for _ in range(2):
         got = vhost.get("work")
         assert got is not None

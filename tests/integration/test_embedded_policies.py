@@ -15,7 +15,8 @@ def settings(path: Path) -> leveret.Settings:
     return leveret.Settings(data_dir=path, amqp_port=0, http_port=None, stomp_port=None)
 
 
-def test_s0_29_policies_of_an_embedded_broker() -> None:
+@pytest.mark.feature("S0-29")
+def test_policies_of_an_embedded_broker() -> None:
     with leveret.Broker() as broker:
         vhost = broker.vhost()
         vhost.declare_queue("q", arguments={"x-overflow": "drop-head"})
@@ -44,7 +45,8 @@ def test_s0_29_policies_of_an_embedded_broker() -> None:
             vhost.set_policy("p", "", {"lenght": 2})
 
 
-def test_s0_29_policy_of_an_embedded_broker_is_on_disk_when_the_call_returns(tmp_path: Path) -> None:
+@pytest.mark.feature("S0-29")
+def test_policy_of_an_embedded_broker_is_on_disk_when_the_call_returns(tmp_path: Path) -> None:
     with leveret.Broker(settings(tmp_path / "data")) as broker:
         broker.vhost().declare_queue("q", durable=True)
         broker.vhost().set_policy("p", "^q$", {"max-length": 2})

@@ -119,10 +119,11 @@ CONNECTION_ERRORS: dict[str, tuple[Talk, int, tuple[int, int], str]] = {
 
 
 @pytest.mark.parametrize("row", CONNECTION_ERRORS)
+@pytest.mark.feature("S4-56", "S4-81")
 def test_connection_errors_close_that_connection_only(
     row: str, broker: leveret.Broker, client: RawClient, bystander: RawClient
 ) -> None:
-    """S4-81, S4-56: one code and text per cause, the method named, other connections untouched."""
+    """One code and text per cause, the method named, other connections untouched."""
     talk, code, method, text = CONNECTION_ERRORS[row]
     talk(client)
     closed = client.expect_close(code)

@@ -41,14 +41,15 @@ def test_every_example_is_run_here() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(PRINTED))
+@pytest.mark.feature("S4-62")
 def test_an_example_runs_with_a_broker_of_its_own(name: str) -> None:
-    """S4-62."""
     assert run(str(EXAMPLES / name)) == PRINTED[name]
 
 
 @pytest.mark.parametrize("name", TAKES_A_URL)
+@pytest.mark.feature("S4-56")
 def test_an_example_runs_against_a_broker_that_is_there(name: str, leveret_broker: leveret.Broker) -> None:
-    """S4-56: it leaves nothing behind, so it can run again."""
+    """It leaves nothing behind, so it can run again."""
     for _ in range(2 if name == "first_message.py" else 1):
         assert run(str(EXAMPLES / name), leveret_broker.amqp_url) == PRINTED[name]
     assert leveret_broker.call(lambda: list(leveret_broker.node.broker.vhost("/").queues)) == []

@@ -38,8 +38,9 @@ def printed(process: subprocess.Popen[str]) -> list[str]:
     return out.splitlines()
 
 
-def test_s4_70_producer_and_consumers_are_processes_of_their_own(leveret_broker: leveret.Broker) -> None:
-    """S4-70: two consumers that wait and select; each order reaches one of them."""
+@pytest.mark.feature("S4-70")
+def test_producer_and_consumers_are_processes_of_their_own(leveret_broker: leveret.Broker) -> None:
+    """Two consumers that wait and select; each order reaches one of them."""
     consumers = [
         started("consumer.py", leveret_broker.amqp_url, "3", f"region = '{region}'") for region in ("eu", "us")
     ]
@@ -50,16 +51,18 @@ def test_s4_70_producer_and_consumers_are_processes_of_their_own(leveret_broker:
     assert leveret_broker.vhost().message_count("orders") == 0
 
 
-def test_s4_70_orders_wait_for_a_consumer_that_starts_later(leveret_broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-70")
+def test_orders_wait_for_a_consumer_that_starts_later(leveret_broker: leveret.Broker) -> None:
     assert len(printed(started("producer.py", leveret_broker.amqp_url, "2"))) == 2
     assert leveret_broker.vhost().message_count("orders") == 2
     assert len(printed(started("consumer.py", leveret_broker.amqp_url, "2"))) == 2
 
 
 @pytest.mark.parametrize("name", sorted(PRINTED))
+@pytest.mark.feature("S3-01", "S4-70")
 def test_an_example_runs_with_a_broker_of_its_own_and_with_one_that_is_there(
     name: str, leveret_broker: leveret.Broker
 ) -> None:
-    """S4-70 S3-01."""
+    """S3-01."""
     both = [started(name), started(name, leveret_broker.amqp_url)]
     assert [printed(process) for process in both] == [PRINTED[name]] * 2

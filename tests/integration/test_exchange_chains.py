@@ -23,8 +23,9 @@ def reached(peer: Peer, exchange: str, key: str, queues: Iterable[str], **proper
 # ---- alternate exchanges
 
 
+@pytest.mark.feature("S0-10", "S4-06")
 def test_what_an_exchange_cannot_route_goes_to_its_alternate_exchange(peer: Peer) -> None:
-    """S0-10, S4-06: and counts as routed there."""
+    """And counts as routed there."""
     peer.declare_exchange("lost", "fanout")
     peer.declare_exchange("x", "direct", arguments={"alternate-exchange": "lost"})
     for queue in ("known", "rest"):
@@ -37,8 +38,9 @@ def test_what_an_exchange_cannot_route_goes_to_its_alternate_exchange(peer: Peer
     assert reached(peer, "x", "k", ("rest",)) == {"rest"}
 
 
+@pytest.mark.feature("S0-10")
 def test_alternate_exchanges_form_chains_and_cycles_end(peer: Peer) -> None:
-    """S0-10: the last of a chain gets it; a circle that leads nowhere drops it."""
+    """The last of a chain gets it; a circle that leads nowhere drops it."""
     for name, alternate in (("a", "b"), ("b", "c"), ("c", "a"), ("self", "self"), ("gone", "never-declared")):
         peer.declare_exchange(name, "direct", arguments={"alternate-exchange": alternate})
     peer.declare_queue("q")
@@ -47,8 +49,9 @@ def test_alternate_exchanges_form_chains_and_cycles_end(peer: Peer) -> None:
     assert [reached(peer, name, "k", ("q",)) for name in ("a", "b", "c")] == [{"q"}] * 3
 
 
+@pytest.mark.feature("S0-10")
 def test_unroutable_messages_are_dropped_without_a_word(network: NetworkPeer, leveret_broker: leveret.Broker) -> None:
-    """S0-10: not mandatory, no route: no return, no error, and the channel goes on."""
+    """Not mandatory, no route: no return, no error, and the channel goes on."""
     returned: list[object] = []
     channel = network.connection.channel()
     channel.add_on_return_callback(lambda *args: returned.append(args))
@@ -65,8 +68,9 @@ def test_unroutable_messages_are_dropped_without_a_word(network: NetworkPeer, le
 # ---- exchange to exchange
 
 
+@pytest.mark.feature("S4-03", "S4-08")
 def test_bindings_between_exchanges_lead_on_and_end_in_circles(network: NetworkPeer) -> None:
-    """S4-03, S4-08: however many ways lead to a queue, it gets one copy."""
+    """However many ways lead to a queue, it gets one copy."""
     for name in ("a", "b", "c"):
         network.declare_exchange(name, "fanout")
     for source, destination in (("a", "b"), ("b", "c"), ("c", "a"), ("a", "c"), ("a", "a")):
@@ -81,8 +85,8 @@ def test_bindings_between_exchanges_lead_on_and_end_in_circles(network: NetworkP
     assert not network.publish("a", "k")
 
 
+@pytest.mark.feature("S4-08", "S4-34")
 def test_a_binding_between_exchanges_filters_by_its_own_key_and_is_undone_by_unbind(network: NetworkPeer) -> None:
-    """S4-08, S4-34."""
     network.declare_exchange("source", "topic")
     network.declare_exchange("sink", "direct")
     network.declare_queue("q")
@@ -97,8 +101,8 @@ def test_a_binding_between_exchanges_filters_by_its_own_key_and_is_undone_by_unb
     network.channel.exchange_unbind("sink", "source", "eu.*")  # not there: no error
 
 
+@pytest.mark.feature("S4-34")
 def test_a_binding_between_exchanges_needs_both(network: NetworkPeer) -> None:
-    """S4-34."""
     network.declare_exchange("x")
     for destination, source, missing in (("x", "no-source", "no-source"), ("no-sink", "x", "no-sink")):
         with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
@@ -107,8 +111,9 @@ def test_a_binding_between_exchanges_needs_both(network: NetworkPeer) -> None:
         network.channel = network.connection.channel()
 
 
+@pytest.mark.feature("S4-33")
 def test_deleting_an_exchange_takes_its_bindings_along(network: NetworkPeer) -> None:
-    """S4-33: an exchange of the same name starts afresh."""
+    """An exchange of the same name starts afresh."""
     for name in ("source", "sink"):
         network.declare_exchange(name, "fanout")
     network.declare_queue("q")
@@ -122,8 +127,9 @@ def test_deleting_an_exchange_takes_its_bindings_along(network: NetworkPeer) -> 
     assert not network.publish("source", "")
 
 
+@pytest.mark.feature("S4-03")
 def test_a_queue_is_reached_once_although_several_bindings_match(peer: Peer) -> None:
-    """S4-03: the same key with other arguments, and two keys of one message."""
+    """The same key with other arguments, and two keys of one message."""
     peer.declare_exchange("x", "direct")
     peer.declare_queue("q")
     peer.bind("q", "x", "k", {"a": 1})
@@ -136,8 +142,8 @@ def test_a_queue_is_reached_once_although_several_bindings_match(peer: Peer) -> 
     assert reached(peer, "x", "k", ("q",)) == set()
 
 
+@pytest.mark.feature("S4-09")
 def test_cc_and_bcc_are_further_keys_and_bcc_is_not_shown(peer: Peer) -> None:
-    """S4-09."""
     for queue in ("to", "copy", "blind"):
         peer.declare_queue(queue)
     peer.publish("", "to", b"m", headers={"CC": ["copy"], "BCC": ["blind"], "other": 1})

@@ -23,8 +23,8 @@ def reached(peer: Peer, exchange: str, key: str, queues: Iterable[str], **proper
 # ---- types
 
 
+@pytest.mark.feature("S4-06")
 def test_a_direct_exchange_reaches_queues_whose_binding_key_equals_the_routing_key(peer: Peer) -> None:
-    """S4-06."""
     peer.declare_exchange("x", "direct")
     for queue, key in (("red", "r"), ("red2", "r"), ("blue", "b"), ("empty", "")):
         peer.declare_queue(queue)
@@ -37,8 +37,8 @@ def test_a_direct_exchange_reaches_queues_whose_binding_key_equals_the_routing_k
     assert reached(peer, "x", "red", queues) == set()
 
 
+@pytest.mark.feature("S4-39")
 def test_a_fanout_exchange_reaches_every_bound_queue_whatever_the_keys(peer: Peer) -> None:
-    """S4-39."""
     peer.declare_exchange("x", "fanout")
     for queue, key in (("a", ""), ("b", "some"), ("c", "other"), ("apart", "")):
         peer.declare_queue(queue)
@@ -84,8 +84,9 @@ PATTERNS = [
 ]
 
 
+@pytest.mark.feature("S4-40", "S4-45")
 def test_star_is_one_word_and_hash_any_number_in_topic_patterns(leveret_broker: leveret.Broker) -> None:
-    """S4-40, S4-45: pattern by pattern, over one socket."""
+    """Pattern by pattern, over one socket."""
     peer = NetworkPeer(leveret_broker.amqp_url)
     for number, (pattern, key, matches) in enumerate(PATTERNS):
         exchange = f"x{number}"
@@ -98,8 +99,9 @@ def test_star_is_one_word_and_hash_any_number_in_topic_patterns(leveret_broker: 
     peer.close()
 
 
+@pytest.mark.feature("S4-40")
 def test_a_topic_exchange_reaches_each_queue_once_by_whichever_patterns_match(peer: Peer) -> None:
-    """S4-40: three of its patterns match, one copy arrives."""
+    """Three of its patterns match, one copy arrives."""
     for queue, patterns in {"all": ["#"], "many": ["a.*", "a.#", "*.b"], "none": ["c.#"]}.items():
         peer.declare_queue(queue)
         for pattern in patterns:
@@ -135,8 +137,9 @@ MATCHES: list[tuple[dict[str, object], bool]] = [
 ]
 
 
+@pytest.mark.feature("S4-08", "S4-79")
 def test_a_headers_exchange_matches_by_all_or_any_of_the_arguments(peer: Peer) -> None:
-    """S4-79, S4-08: all four forms of x-match; the keys play no part."""
+    """All four forms of x-match; the keys play no part."""
     peer.declare_exchange("x", "headers")
     expected = set()
     for number, (arguments, matches) in enumerate(MATCHES):
@@ -149,8 +152,8 @@ def test_a_headers_exchange_matches_by_all_or_any_of_the_arguments(peer: Peer) -
     assert reached(peer, "x", "anything", queues) == {"q14", "q16"}, "without headers only 'all of nothing' holds"
 
 
+@pytest.mark.feature("S4-79", "S4-81")
 def test_a_headers_binding_with_a_bad_x_match_is_refused(peer: Peer) -> None:
-    """S4-79, S4-81."""
     peer.declare_queue("q")
     with refused(406, "x-match", "some"):
         peer.bind("q", "amq.headers", "", {"x-match": "some"})
@@ -159,8 +162,9 @@ def test_a_headers_binding_with_a_bad_x_match_is_refused(peer: Peer) -> None:
     assert not peer.publish("amq.headers", "")
 
 
+@pytest.mark.feature("S4-79")
 def test_headers_are_looked_at_message_by_message(network: NetworkPeer) -> None:
-    """S4-79: the same frame and key, other headers, other queues."""
+    """The same frame and key, other headers, other queues."""
     for colour in ("red", "blue"):
         network.declare_queue(colour)
         network.bind(colour, "amq.match", "", {"colour": colour})
@@ -184,8 +188,9 @@ def test_headers_are_looked_at_message_by_message(network: NetworkPeer) -> None:
         ("amq.match", "headers"),
     ],
 )
+@pytest.mark.feature("S4-06")
 def test_an_exchange_is_there_from_the_start_and_cannot_be_deleted(local: LocalPeer, name: str, kind: str) -> None:
-    """S4-06: declaring it as it is agrees, otherwise 406."""
+    """Declaring it as it is agrees, otherwise 406."""
     local.declare_exchange(name, kind, durable=True)
     with refused(406, "durable", f"exchange '{name}'"):
         local.declare_exchange(name, kind, durable=False)
@@ -193,8 +198,9 @@ def test_an_exchange_is_there_from_the_start_and_cannot_be_deleted(local: LocalP
         local.delete_exchange(name)
 
 
+@pytest.mark.feature("S4-06")
 def test_a_passive_declare_only_asks(network: NetworkPeer) -> None:
-    """S4-06: it ignores type and flags, and makes nothing."""
+    """It ignores type and flags, and makes nothing."""
     with refused(404, "no exchange 'x' in vhost '/'"):
         network.declare_exchange("x", passive=True)
     with refused(404):
@@ -205,8 +211,8 @@ def test_a_passive_declare_only_asks(network: NetworkPeer) -> None:
         network.declare_exchange("", passive=True)
 
 
+@pytest.mark.feature("S4-06", "S4-81")
 def test_declaring_again_agrees_or_says_what_differs(peer: Peer) -> None:
-    """S4-06, S4-81."""
     peer.declare_exchange("x", "topic", durable=True, arguments={"alternate-exchange": "a", "mine": 1})
     peer.declare_exchange("x", "topic", durable=True, arguments={"alternate-exchange": "a"})
     with refused(406, "inequivalent arg 'type'", "'direct'", "'topic'"):
@@ -219,8 +225,9 @@ def test_declaring_again_agrees_or_says_what_differs(peer: Peer) -> None:
         peer.declare_exchange("x", "topic", durable=True, arguments={"alternate-exchange": "b"})
 
 
+@pytest.mark.feature("S4-06", "S4-73")
 def test_an_auto_delete_exchange_goes_with_its_last_binding(peer: Peer) -> None:
-    """S4-06, S4-73: not before it had one."""
+    """Not before it had one."""
     peer.declare_exchange("x", "fanout", auto_delete=True)
     for queue in ("a", "b"):
         peer.declare_queue(queue)
@@ -232,8 +239,9 @@ def test_an_auto_delete_exchange_goes_with_its_last_binding(peer: Peer) -> None:
         peer.publish("x", "")
 
 
+@pytest.mark.feature("S4-73")
 def test_auto_delete_exchanges_in_a_chain_go_one_after_the_other(network: NetworkPeer) -> None:
-    """S4-73: the end of one binding ends the exchange before it, and so on."""
+    """The end of one binding ends the exchange before it, and so on."""
     for name in ("first", "second"):
         network.declare_exchange(name, "fanout", auto_delete=True)
     network.declare_queue("q")
@@ -246,8 +254,8 @@ def test_auto_delete_exchanges_in_a_chain_go_one_after_the_other(network: Networ
             network.declare_exchange(name, passive=True)
 
 
+@pytest.mark.feature("S4-06")
 def test_an_internal_exchange_takes_messages_from_exchanges_only(network: NetworkPeer) -> None:
-    """S4-06."""
     network.declare_exchange("inner", "fanout", internal=True)
     network.declare_queue("q")
     network.bind("q", "inner")
@@ -259,8 +267,8 @@ def test_an_internal_exchange_takes_messages_from_exchanges_only(network: Networ
     assert network.get("q").body == b"through"  # type: ignore[union-attr]
 
 
+@pytest.mark.feature("S4-81")
 def test_an_exchange_in_use_is_spared_by_if_unused(peer: Peer) -> None:
-    """S4-81."""
     peer.declare_exchange("x")
     peer.declare_queue("q")
     peer.bind("q", "x", "k")
@@ -275,8 +283,9 @@ def test_an_exchange_in_use_is_spared_by_if_unused(peer: Peer) -> None:
 # ---- implicit bindings
 
 
+@pytest.mark.feature("S4-38")
 def test_a_direct_exchange_with_implicit_bindings_reaches_queues_by_their_names(peer: Peer) -> None:
-    """S4-38: beside its bindings; an ordinary direct exchange does not."""
+    """Beside its bindings; an ordinary direct exchange does not."""
     peer.declare_exchange("x", arguments={"x-implicit-bindings": True})
     peer.declare_exchange("plain")
     for queue in ("a", "b"):
@@ -289,8 +298,9 @@ def test_a_direct_exchange_with_implicit_bindings_reaches_queues_by_their_names(
         peer.declare_exchange("y", arguments={"x-implicit-bindings": "yes"})
 
 
+@pytest.mark.feature("S4-38")
 def test_a_queue_declared_after_a_miss_is_reached_by_an_implicit_binding(network: NetworkPeer) -> None:
-    """S4-38: a remembered route must not outlive the moment, through all ways that lead by a queue's name."""
+    """A remembered route must not outlive the moment, through all ways that lead by a queue's name."""
     network.declare_exchange("x", arguments={"x-implicit-bindings": True})
     network.declare_exchange("before", "fanout")
     network.channel.exchange_bind("x", "before")

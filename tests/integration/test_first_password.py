@@ -44,8 +44,9 @@ def everything_in(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.feature("S4-72")
 def test_an_open_broker_makes_an_administrator_whose_password_is_seen_once(tmp_path: Path) -> None:
-    """S4-72: in no log, on disk as a hash, and never again; the well-known user is not there."""
+    """In no log, on disk as a hash, and never again; the well-known user is not there."""
     with Serving(tmp_path, *OPEN) as serving:
         user, password = login_of(serving.banner())
         assert user == "admin"

@@ -83,8 +83,8 @@ def amqplain(user: object, password: object) -> bytes:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
+@pytest.mark.feature("S4-56")
 def test_both_mechanisms_log_in(mechanism: str, client: RawClient) -> None:
-    """S4-56."""
     make = {"PLAIN": plain, "AMQPLAIN": amqplain}[mechanism]
     client.handshake(mechanism=mechanism, response=make("ann", "ann's"), virtual_host="other")
     client.open_channel(1)
@@ -124,10 +124,11 @@ SOURCES = (f"127.0.1.{number}" for number in count(1))  # failures count by sour
 
 @pytest.mark.parametrize(("user", "password"), WRONG)
 @pytest.mark.parametrize("mechanism", ["PLAIN", "AMQPLAIN"])
+@pytest.mark.feature("S4-81")
 def test_wrong_credentials_are_403_at_once(
     mechanism: str, user: str, password: str, slow_to_refuse: leveret.Broker
 ) -> None:
-    """S4-81: to clients that announced authentication_failure_close; the same words for every cause."""
+    """To clients that announced authentication_failure_close; the same words for every cause."""
     make = {"PLAIN": plain, "AMQPLAIN": amqplain}[mechanism]
     with RawClient(slow_to_refuse.amqp_url, source=next(SOURCES)) as client:
         client.login(mechanism=mechanism, response=make(user, password))
@@ -280,8 +281,9 @@ def hear_handshake(client: RawClient) -> None:
     client.expect(QueueDeclareOk)
 
 
+@pytest.mark.feature("S4-56")
 def test_a_handshake_sent_one_byte_at_a_time_works(client: RawClient) -> None:
-    """S4-56: bytes in any slicing."""
+    """Bytes in any slicing."""
     client.send_slowly(whole_handshake())
     hear_handshake(client)
 
@@ -333,8 +335,8 @@ def test_any_new_secret_is_accepted(broker: leveret.Broker, secret: bytes) -> No
         client.is_alive()
 
 
+@pytest.mark.feature("S4-05")
 def test_both_sides_may_close(broker: leveret.Broker) -> None:
-    """S4-05."""
     with RawClient.open(broker.amqp_url) as client:
         client.close()
     with RawClient.open(broker.amqp_url, properties={"connection_name": "victim"}) as client:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 import leveret
 from leveret.wire.constants import FRAME_HEARTBEAT, HEARTBEAT_FRAME
 from leveret.wire.methods import (
@@ -30,8 +32,9 @@ def test_the_broker_sends_heartbeats_while_it_has_nothing_to_say(broker: leveret
         assert time.monotonic() - begun < 2.5
 
 
+@pytest.mark.feature("S4-61")
 def test_a_silent_peer_is_dropped_and_one_that_beats_is_not(broker: leveret.Broker) -> None:
-    """S4-61: half-open, as after a pulled plug: the socket is there and nothing comes. What it held is free again."""
+    """Half-open, as after a pulled plug: the socket is there and nothing comes. What it held is free again."""
     with (
         RawClient.open(broker.amqp_url, heartbeat=1) as silent,
         RawClient.open(broker.amqp_url, heartbeat=1) as beating,

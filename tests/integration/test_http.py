@@ -54,7 +54,8 @@ def test_everybody_is_told_where_the_api_is(broker: leveret.Broker) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/whoami", "/api/users", "/api/nothing", SOURCES + "?queue=q"])
-def test_s4_72_answers_are_kept_by_nobody_on_the_way(broker: leveret.Broker, path: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_answers_are_kept_by_nobody_on_the_way(broker: leveret.Broker, path: str) -> None:
     """With a session's cookie there is no Authorization header, which would tell a cache so by itself."""
     response, _ = HttpApi(broker.http_url).send("GET", path)
     assert response.headers.get_all("Cache-Control") == ["no-store"]
@@ -177,8 +178,9 @@ def test_serve_names_it_in_the_banner_and_leaves_the_start_quick(tmp_path: Path)
         assert "uvicorn" not in serving.log().lower()
 
 
-def test_s4_72_guest_is_refused_to_a_page_whose_name_was_made_to_lead_here(broker: leveret.Broker) -> None:
-    """S4-72: its requests come from this machine; the host that it names gives it away. So are the open metrics."""
+@pytest.mark.feature("S4-72")
+def test_guest_is_refused_to_a_page_whose_name_was_made_to_lead_here(broker: leveret.Broker) -> None:
+    """Its requests come from this machine; the host that it names gives it away. So are the open metrics."""
     api = HttpApi(broker.http_url)
     api.headers = api.headers | {"Host": "evil.example"}
     assert api.send("GET", "/api/whoami")[0].status == 401
@@ -220,7 +222,8 @@ def test_ways_to_log_in_are_told_without_a_login(broker: leveret.Broker) -> None
     assert (status, answer["oauth_enabled"]) == (200, False)
 
 
-def test_s4_77_a_slash_at_the_end_of_a_path_changes_nothing(api: HttpApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_slash_at_the_end_of_a_path_changes_nothing(api: HttpApi) -> None:
     for path in ("/api/exchanges", "/api/exchanges/%2F", "/api/exchanges/%2F/amq.topic"):
         answer = api.get(path)
         assert answer[0] == 200

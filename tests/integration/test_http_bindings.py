@@ -47,7 +47,8 @@ def between(api: ObjectsApi, source: str, rest: str = "") -> str:
         ("grün.#", "gr%C3%BCn.%23", "q/gr%25C3%25BCn.%2523"),
     ],
 )
-def test_s4_77_a_binding_is_named_by_its_key(api: ObjectsApi, key: str, props: str, location: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_binding_is_named_by_its_key(api: ObjectsApi, key: str, props: str, location: str) -> None:
     for _ in range(2):  # binding twice is no error, and makes one
         response, _ = api.send("POST", between(api, "topics"), b'{"routing_key": "%s"}' % key.encode())
         assert (response.status, response.getheader("location")) == (201, location)
@@ -60,13 +61,15 @@ def test_s4_77_a_binding_is_named_by_its_key(api: ObjectsApi, key: str, props: s
     assert api.get(between(api, "topics")) == (200, [])
 
 
-def test_s4_77_a_plain_routing_key_is_understood_too(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_plain_routing_key_is_understood_too(api: ObjectsApi) -> None:
     api.bind("topics", "q", "a.b/ c")
     assert api.get(between(api, "topics", "/a.b%2F%20c"))[1]["routing_key"] == "a.b/ c"
     assert api.get(between(api, "topics", "/a.b%252F%2520c"))[1]["routing_key"] == "a.b/ c"
 
 
-def test_s4_77_arguments_make_a_name_that_does_not_depend_on_their_order(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_arguments_make_a_name_that_does_not_depend_on_their_order(api: ObjectsApi) -> None:
     api.bind("heads", "q", "k", {"x-match": "any", "n": 1, "deep": {"a": 1, "b": [True, None]}})
     (row,) = api.get(between(api, "heads"))[1]
     props = row["properties_key"]
@@ -85,7 +88,8 @@ def test_s4_77_arguments_make_a_name_that_does_not_depend_on_their_order(api: Ob
     assert {row["properties_key"] for row in api.get(between(api, "heads"))[1]} == names - {props}
 
 
-def test_s4_77_a_binding_works_for_a_foreign_client(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_binding_works_for_a_foreign_client(api: ObjectsApi, broker: Broker) -> None:
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -96,7 +100,8 @@ def test_s4_77_a_binding_works_for_a_foreign_client(api: ObjectsApi, broker: Bro
         assert "by.amqp" in {row["properties_key"] for row in api.get(between(api, "topics"))[1]}
 
 
-def test_s4_77_queues_are_bound_to_the_default_exchange_by_their_names(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_queues_are_bound_to_the_default_exchange_by_their_names(api: ObjectsApi) -> None:
     rows = api.get("/api/bindings/%2F")[1]
     named = [row for row in rows if row["source"] == ""]
     assert [(row["destination"], row["routing_key"], row["properties_key"]) for row in named] == [("q", "q", "q")]
@@ -106,7 +111,8 @@ def test_s4_77_queues_are_bound_to_the_default_exchange_by_their_names(api: Obje
     assert api.delete(api.at("bindings", "e", "/amq.default/q/q/q"))[0] == 403
 
 
-def test_s4_77_what_is_not_there_is_404(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_is_not_there_is_404(api: ObjectsApi) -> None:
     assert api.post(api.at("bindings", "e", "/nix/q/q"), {})[0] == 404
     assert api.post(api.at("bindings", "e", "/topics/q/nix"), {})[0] == 404
     assert api.post(api.at("bindings", "e", "/topics/e/nix"), {})[0] == 404
@@ -118,12 +124,14 @@ def test_s4_77_what_is_not_there_is_404(api: ObjectsApi) -> None:
     "given",
     [{"routing_key": 5}, {"routing_key": "k" * 256}, {"arguments": 5}, {"arguments": {"x-match": "some"}}, []],
 )
-def test_s4_77_wrong_input_is_400(api: ObjectsApi, given: object) -> None:
+@pytest.mark.feature("S4-77")
+def test_wrong_input_is_400(api: ObjectsApi, given: object) -> None:
     assert api.post(between(api, "heads"), given)[0] == 400
     assert api.get(between(api, "heads")) == (200, [])
 
 
-def test_s4_72_binding_writes_to_the_destination_and_reads_from_the_source(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_binding_writes_to_the_destination_and_reads_from_the_source(api: ObjectsApi, broker: Broker) -> None:
     path = between(api, "topics")
     for name, write, read, status in (
         ("both", "^q$", "^topics$", 201),

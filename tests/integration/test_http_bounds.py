@@ -47,15 +47,15 @@ def refusal(connection: http.client.HTTPConnection) -> tuple[int, str, str | Non
     return answer.status, told["error"], answer.getheader("connection")
 
 
-def test_s4_77_who_falls_silent_in_a_body_is_told_so_and_cut_off(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.feature("S4-77")
+def test_who_falls_silent_in_a_body_is_told_so_and_cut_off(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "SILENCE", 0.1)
     silent = half_a_body(HttpApi(broker.http_url), "PUT", "/api/global-parameters/x")
     assert refusal(silent) == (408, "too_slow", "close")
 
 
-def test_s4_72_a_login_that_trickles_in_keeps_no_connection(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_login_that_trickles_in_keeps_no_connection(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has logged in for it: a body of some kilobytes, a byte a minute, would keep its place for days."""
     monkeypatch.setattr(sessions, "SLOWEST_LOGIN", 0.1)
     slow = half_a_body(HttpApi(broker.http_url, user=None), "POST", "/api/login", **{"X-Requested-With": "test"})
@@ -66,7 +66,8 @@ def test_s4_72_a_login_that_trickles_in_keeps_no_connection(broker: Broker, monk
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
-def test_s4_77_what_is_no_number_of_json_is_refused(admin: ManagementApi, number: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_is_no_number_of_json_is_refused(admin: ManagementApi, number: str) -> None:
     """It would be told as null later, and an export with it could not be imported."""
     requests = [
         ("PUT", "/api/global-parameters/x", f'{{"value": {number}}}'),
@@ -88,7 +89,8 @@ def nested(levels: int) -> dict[str, object]:
     return value
 
 
-def test_s4_71_what_could_be_declared_can_be_imported_again(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_what_could_be_declared_can_be_imported_again(broker: Broker, admin: ManagementApi) -> None:
     """In an export it lies deeper than where it came from."""
     arguments = nested(DEEPEST_OF_AMQP)
 
@@ -104,7 +106,8 @@ def test_s4_71_what_could_be_declared_can_be_imported_again(broker: Broker, admi
     assert admin.get("queues/%2F/deep")[1]["arguments"] == arguments
 
 
-def test_s4_77_tables_without_end_are_refused(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_tables_without_end_are_refused(admin: ManagementApi) -> None:
     for levels in (60, 500):
         status, answer = admin.post("definitions", {"global_parameters": [{"name": "x", "value": nested(levels)}]})
         assert (status, answer["error"]) == (400, "bad_request")
@@ -115,9 +118,8 @@ def test_s4_77_tables_without_end_are_refused(admin: ManagementApi) -> None:
 
 
 @pytest.mark.parametrize("path", ["queues/%2F/q/messages", "dead-letters", "dead-letters/%2F"])
-def test_s4_77_so_many_look_at_a_time_and_others_are_asked_to_come_again(
-    monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+@pytest.mark.feature("S4-77")
+def test_so_many_look_at_a_time_and_others_are_asked_to_come_again(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setattr(look_places, "MOST", 0)
     monkeypatch.setattr(look_places, "PATIENCE", 0.01)
     with Broker(QUIET) as broker:
@@ -156,7 +158,8 @@ LARGE = 2 << 20
         (b'{"payload": %s' % (b"[" * LARGE), 400, "is not JSON"),
     ],
 )
-def test_s4_77_a_large_publish_is_judged_as_a_small_one(
+@pytest.mark.feature("S4-77")
+def test_a_large_publish_is_judged_as_a_small_one(
     broker: Broker, admin: ManagementApi, body: bytes, status: int, reason: str
 ) -> None:
     broker.vhost().declare_queue("q")
@@ -164,7 +167,8 @@ def test_s4_77_a_large_publish_is_judged_as_a_small_one(
     assert (found, reason in answer.get("reason", "")) == (status, True), answer
 
 
-def test_s4_77_a_large_publish_makes_no_values_but_those_of_the_message(
+@pytest.mark.feature("S4-77")
+def test_a_large_publish_makes_no_values_but_those_of_the_message(
     broker: Broker, admin: ManagementApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million empty lists would hold the loop for a second."""
@@ -182,6 +186,7 @@ def test_s4_77_a_large_publish_makes_no_values_but_those_of_the_message(
     assert max(parsed) < 1_000
 
 
-def test_s4_77_a_publish_may_be_as_large_as_the_largest_message_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_publish_may_be_as_large_as_the_largest_message_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert api_messages.most_bytes_of_publish(16 << 20) == 8 << 20
     assert api_messages.most_bytes_of_publish(3_000) == (1 << 20) + 4_000

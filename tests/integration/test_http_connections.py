@@ -29,7 +29,8 @@ def api(broker: Broker) -> ManagementApi:
     return as_guest(broker)
 
 
-def test_s4_77_a_connection_tells_who_it_is(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_connection_tells_who_it_is(broker: Broker, api: ManagementApi) -> None:
     with client(broker, "orders") as channel:
         name = name_of(api, "orders")
         status, row = api.get(f"connections/{in_path(name)}")
@@ -46,7 +47,8 @@ def test_s4_77_a_connection_tells_who_it_is(broker: Broker, api: ManagementApi) 
 
 
 @pytest.mark.parametrize("size", [1_000, 20_000])  # small answers are joined to one write, large ones are not
-def test_s4_77_bytes_are_counted_with_their_rates(broker: Broker, api: ManagementApi, size: int) -> None:
+@pytest.mark.feature("S4-77")
+def test_bytes_are_counted_with_their_rates(broker: Broker, api: ManagementApi, size: int) -> None:
     with client(broker) as channel:
         channel.queue_declare("a")
         path = f"connections/{in_path(name_of(api))}"
@@ -77,7 +79,8 @@ def test_connections_are_listed_by_virtual_host_and_by_user(broker: Broker, api:
     assert api.get("vhosts/none/connections")[0] == 404
 
 
-def test_s4_72_users_see_their_own_connections_and_monitoring_users_all(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_users_see_their_own_connections_and_monitoring_users_all(broker: Broker) -> None:
     anna = as_user(broker, "anna", "management", vhosts=("/",))
     max_ = as_user(broker, "max", "monitoring")
     with client(broker, "hers", "anna", "secret"), client(broker, "ours"):
@@ -94,7 +97,8 @@ def test_s4_72_users_see_their_own_connections_and_monitoring_users_all(broker: 
         assert len(max_.get("connections")[1]) == 2
 
 
-def test_s4_77_a_connection_is_closed_and_its_client_told_why(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_connection_is_closed_and_its_client_told_why(broker: Broker, api: ManagementApi) -> None:
     with client(broker) as channel:
         api.http.headers["X-Reason"] = "moving house"
         path = f"connections/{in_path(name_of(api))}"
@@ -132,7 +136,8 @@ def test_a_blocked_connection_says_so(broker: Broker, api: ManagementApi) -> Non
 # ---- channels
 
 
-def test_s4_77_a_channel_tells_what_it_does(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_channel_tells_what_it_does(broker: Broker, api: ManagementApi) -> None:
     with client(broker) as channel:
         channel.confirm_delivery()
         channel.basic_qos(prefetch_count=7)
@@ -179,7 +184,8 @@ def test_a_channel_that_is_not_there(api: ManagementApi) -> None:
     assert "no channel 'nobody'" in answer["reason"]
 
 
-def test_s4_77_a_connection_over_tls_tells_how_it_is_encrypted(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_connection_over_tls_tells_how_it_is_encrypted(tmp_path: Path) -> None:
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
@@ -208,7 +214,8 @@ def test_s4_77_a_connection_over_tls_tells_how_it_is_encrypted(tmp_path: Path) -
     assert "GMT - " in row["peer_cert_validity"]
 
 
-def test_s4_72_a_secret_that_a_client_tells_of_itself_is_not_passed_on(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_secret_that_a_client_tells_of_itself_is_not_passed_on(broker: Broker, api: ManagementApi) -> None:
     """Some libraries send their address along, or all their settings."""
     address = "amqp://anna:hunter2@shop:5672/orders"
     parameters = pika.URLParameters(broker.amqp_url)
@@ -229,7 +236,8 @@ def test_s4_72_a_secret_that_a_client_tells_of_itself_is_not_passed_on(broker: B
     assert (told["password"], told["settings"]["token"]) == ("***", "***")
 
 
-def test_s4_72_who_may_watch_connections_may_not_close_those_of_others(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_who_may_watch_connections_may_not_close_those_of_others(broker: Broker, api: ManagementApi) -> None:
     """As in RabbitMQ: the tag monitoring shows them, administrator closes them."""
     max_ = as_user(broker, "max", "monitoring", vhosts=("/",))
     with client(broker) as channel, client(broker, "own", "max", "secret"):

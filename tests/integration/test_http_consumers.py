@@ -23,7 +23,8 @@ def api(broker: Broker) -> ManagementApi:
     return as_guest(broker)
 
 
-def test_s4_77_a_consumer_tells_whose_it_is_and_how_it_consumes(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_consumer_tells_whose_it_is_and_how_it_consumes(broker: Broker, api: ManagementApi) -> None:
     with client(broker) as channel:
         channel.queue_declare("a")
         channel.basic_qos(prefetch_count=3)
@@ -61,9 +62,8 @@ def test_a_consumer_in_the_process_has_no_connection(broker: Broker, api: Manage
     assert (row["consumer_tag"], row["channel_details"]["peer_host"]) == ("inside", "")
 
 
-def test_s4_72_consumers_are_listed_by_virtual_host_for_those_who_may_see_it(
-    broker: Broker, api: ManagementApi
-) -> None:
+@pytest.mark.feature("S4-72")
+def test_consumers_are_listed_by_virtual_host_for_those_who_may_see_it(broker: Broker, api: ManagementApi) -> None:
     broker.call(lambda: broker.node.broker.add_vhost("other"))
     anna = as_user(broker, "anna", "management", vhosts=("other",))
     with client(broker) as channel:
@@ -76,9 +76,8 @@ def test_s4_72_consumers_are_listed_by_virtual_host_for_those_who_may_see_it(
     assert api.get("consumers/none")[0] == 404
 
 
-def test_s4_72_consumers_of_other_users_are_listed_for_those_who_watch_over_all(
-    broker: Broker, api: ManagementApi
-) -> None:
+@pytest.mark.feature("S4-72")
+def test_consumers_of_other_users_are_listed_for_those_who_watch_over_all(broker: Broker, api: ManagementApi) -> None:
     """As with connections: from where somebody else consumes is nobody's business. In a queue they are counted."""
     anna = as_user(broker, "anna", "management", vhosts=("/",))
     max_ = as_user(broker, "max", "monitoring")

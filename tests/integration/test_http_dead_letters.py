@@ -71,7 +71,8 @@ def brief(group: dict[str, Any]) -> tuple[object, ...]:
 # ---- groups
 
 
-def test_s4_77_dead_letters_are_told_by_cause(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_dead_letters_are_told_by_cause(broker: Broker, api: ObjectsApi) -> None:
     answer = told(api)
     assert sorted(map(brief, answer["groups"])) == [
         ("dead", "expired", "mails", "shop", "mails.3", 1),
@@ -166,7 +167,8 @@ def test_only_those_who_may_read_the_queue_learn_what_is_in_it(broker: Broker, a
 # ---- what is done about them
 
 
-def test_s4_77_a_group_is_looked_at_and_driven_back(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_group_is_looked_at_and_driven_back(broker: Broker, api: ObjectsApi) -> None:
     group = {
         "death.reason": "expired",
         "death.queue": "mails",
@@ -182,7 +184,8 @@ def test_s4_77_a_group_is_looked_at_and_driven_back(broker: Broker, api: Objects
     assert api.payloads("dead") == ['{"n": 3}']
 
 
-def test_s4_77_single_messages_are_driven_back(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_single_messages_are_driven_back(broker: Broker, api: ObjectsApi) -> None:
     messages = api.get(api.at("queues", "dead", "/messages"))[1]["messages"]
     chosen = [messages[0]["id"], messages[2]["id"]]
     assert run(broker, api, "dead", kind="delete", ids=chosen, dry_run=True)["done"] == 2
@@ -192,7 +195,8 @@ def test_s4_77_single_messages_are_driven_back(broker: Broker, api: ObjectsApi) 
     assert run(broker, api, "dead", kind="redrive", ids=chosen)["done"] == 0  # they are gone
 
 
-def test_s4_77_messages_are_moved_by_what_their_body_says(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_are_moved_by_what_their_body_says(broker: Broker, api: ObjectsApi) -> None:
     api.declare_queue("other")
     assert run(broker, api, "dead", kind="move", destination="other", json="n=2")["done"] == 1
     assert run(broker, api, "dead", kind="move", destination="other", contains='"n": 3')["done"] == 1

@@ -47,7 +47,8 @@ def named(rows: list[dict[str, Any]]) -> list[str]:
 # ---- out
 
 
-def test_s4_71_an_export_says_what_it_is_of_and_has_every_section(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_an_export_says_what_it_is_of_and_has_every_section(admin: ManagementApi) -> None:
     found = export(admin)
     assert (found["rabbit_version"], found["rabbitmq_version"]) == ("3.13.7", "3.13.7")
     assert found["product_name"] == "Leveret"
@@ -55,7 +56,8 @@ def test_s4_71_an_export_says_what_it_is_of_and_has_every_section(admin: Managem
     assert named(found["vhosts"]) == ["/"]
 
 
-def test_s4_72_an_export_never_loses_a_password_and_never_tells_one(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_an_export_never_loses_a_password_and_never_tells_one(broker: Broker, admin: ManagementApi) -> None:
     as_user(broker, "anna", "management")  # its password waits for the first login
     user = next(row for row in export(admin)["users"] if row["name"] == "anna")
     assert user["password_hash"].startswith("$argon2id$")
@@ -63,7 +65,8 @@ def test_s4_72_an_export_never_loses_a_password_and_never_tells_one(broker: Brok
     assert ManagementApi(broker.http_url, "anna", "secret").get("whoami")[0] == 200
 
 
-def test_s4_71_an_export_of_a_vhost_has_only_what_is_in_it(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_an_export_of_a_vhost_has_only_what_is_in_it(admin: ManagementApi) -> None:
     admin.post("definitions", rabbitmq_export())
     found = export(admin, "definitions/orders")
     assert found.keys() == {"rabbit_version", "parameters", "policies", "queues", "exchanges", "bindings"}
@@ -75,8 +78,8 @@ def test_s4_71_an_export_of_a_vhost_has_only_what_is_in_it(admin: ManagementApi)
     assert admin.get("definitions/none")[0] == 404
 
 
+@pytest.mark.feature("S4-77")
 def test_an_export_can_be_saved_as_a_file(admin: ManagementApi) -> None:
-    """S4-77."""
     response, _ = admin.http.send("GET", "/api/definitions?download=my%22file%0d.json")
     assert response.getheader("content-disposition") == 'attachment; filename="myfile.json"'
 
@@ -84,7 +87,8 @@ def test_an_export_can_be_saved_as_a_file(admin: ManagementApi) -> None:
 # ---- in
 
 
-def test_s4_71_an_export_of_rabbitmqs_is_taken_whole(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_an_export_of_rabbitmqs_is_taken_whole(broker: Broker, admin: ManagementApi) -> None:
     given = rabbitmq_export()
     assert admin.post("definitions", given) == (204, None)
     found = export(admin)
@@ -99,14 +103,16 @@ def test_s4_71_an_export_of_rabbitmqs_is_taken_whole(broker: Broker, admin: Mana
     assert shop == {**given["users"][0], "limits": {"max-channels": 10}}
 
 
-def test_s4_72_imported_users_log_in_with_the_password_they_had(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_imported_users_log_in_with_the_password_they_had(broker: Broker, admin: ManagementApi) -> None:
     admin.post("definitions", rabbitmq_export())
     assert ManagementApi(broker.http_url, *LOGIN).get("whoami")[0] == 200
     assert ManagementApi(broker.http_url, LOGIN[0], "open").get("whoami")[0] == 401
     assert ManagementApi(broker.http_url, "certificate", "").get("whoami")[0] == 401
 
 
-def test_s4_72_a_password_in_plain_is_hashed(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_password_in_plain_is_hashed(broker: Broker, admin: ManagementApi) -> None:
     users = [{"name": name, "password": f"of {name}", "tags": "management"} for name in ("anna", "berta")]
     assert admin.post("definitions", {"users": users}) == (204, None)
     for name in ("anna", "berta"):
@@ -114,7 +120,8 @@ def test_s4_72_a_password_in_plain_is_hashed(broker: Broker, admin: ManagementAp
     assert "of anna" not in json.dumps(export(admin))
 
 
-def test_s4_71_our_own_export_makes_another_broker_the_same(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_our_own_export_makes_another_broker_the_same(admin: ManagementApi) -> None:
     admin.post("definitions", rabbitmq_export())
     admin.put("vhosts/orders", {"description": "shop", "tags": ["a"], "default_queue_type": "quorum"})
     found = export(admin)
@@ -124,7 +131,8 @@ def test_s4_71_our_own_export_makes_another_broker_the_same(admin: ManagementApi
         assert export(there) == found
 
 
-def test_s4_71_what_was_imported_outlives_the_broker(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-71")
+def test_what_was_imported_outlives_the_broker(tmp_path: Path) -> None:
     settings = replace(QUIET, data_dir=tmp_path)
     with Broker(settings) as broker:
         admin = as_guest(broker)
@@ -134,7 +142,8 @@ def test_s4_71_what_was_imported_outlives_the_broker(tmp_path: Path) -> None:
         assert export(as_guest(broker)) == before
 
 
-def test_s4_71_the_export_of_one_vhost_is_taken_into_another(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_the_export_of_one_vhost_is_taken_into_another(admin: ManagementApi) -> None:
     admin.post("definitions", rabbitmq_export())
     admin.put("vhosts/copy")
     found = export(admin, "definitions/orders")
@@ -144,7 +153,8 @@ def test_s4_71_the_export_of_one_vhost_is_taken_into_another(admin: ManagementAp
     assert admin.post("definitions/none", found)[0] == 404
 
 
-def test_s4_71_into_a_vhost_only_what_belongs_to_one_is_taken(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_into_a_vhost_only_what_belongs_to_one_is_taken(admin: ManagementApi) -> None:
     admin.put("vhosts/copy")
     status, plan = admin.post("definitions/copy", rabbitmq_export(), dry_run="true")
     assert status == 200
@@ -154,8 +164,9 @@ def test_s4_71_into_a_vhost_only_what_belongs_to_one_is_taken(admin: ManagementA
     assert named(export(admin)["users"]) == ["guest"]
 
 
+@pytest.mark.feature("S4-77")
 def test_a_file_is_taken_from_a_form(admin: ManagementApi) -> None:
-    """S4-77: as browsers send it."""
+    """As browsers send it."""
     text = json.dumps(rabbitmq_export(), indent=1).encode()
     head = b'--XX\r\nContent-Disposition: form-data; name="note"\r\n\r\n{}\r\n--XX\r\n'
     head += b'Content-Disposition: form-data; name="file"; filename="a.json"\r\nContent-Type: application/json\r\n\r\n'
@@ -172,7 +183,8 @@ def test_a_file_is_taken_from_a_form(admin: ManagementApi) -> None:
 # ---- dry run
 
 
-def test_s4_71_a_dry_run_tells_the_plan_and_changes_nothing(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_dry_run_tells_the_plan_and_changes_nothing(admin: ManagementApi) -> None:
     before = export(admin)
     status, plan = admin.post("definitions", rabbitmq_export(), dry_run="true")
     assert status == 200
@@ -187,7 +199,8 @@ def test_s4_71_a_dry_run_tells_the_plan_and_changes_nothing(admin: ManagementApi
     assert export(admin) == before
 
 
-def test_s4_71_a_second_import_finds_everything_there(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_second_import_finds_everything_there(admin: ManagementApi) -> None:
     given = rabbitmq_export()
     admin.post("definitions", given)
     plan = admin.post("definitions", given, dry_run="true")[1]
@@ -196,7 +209,8 @@ def test_s4_71_a_second_import_finds_everything_there(admin: ManagementApi) -> N
     assert admin.post("definitions", given) == (204, None)
 
 
-def test_s4_72_what_would_be_changed_is_told(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_what_would_be_changed_is_told(admin: ManagementApi) -> None:
     given = rabbitmq_export()
     admin.post("definitions", given)
     given["users"][0]["tags"] = ["monitoring"]
@@ -281,7 +295,8 @@ def untouched() -> Iterator[ManagementApi]:
 
 
 @pytest.mark.parametrize(("section", "row", "cause"), IMPOSSIBLE)
-def test_s4_71_what_cannot_be_taken_is_told_with_cause_and_remedy(
+@pytest.mark.feature("S4-71")
+def test_what_cannot_be_taken_is_told_with_cause_and_remedy(
     untouched: ManagementApi, section: str, row: object, cause: str
 ) -> None:
     admin = untouched
@@ -298,7 +313,8 @@ def test_s4_71_what_cannot_be_taken_is_told_with_cause_and_remedy(
     assert export(admin) == before
 
 
-def test_s4_71_all_problems_are_told_at_once(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_all_problems_are_told_at_once(admin: ManagementApi) -> None:
     given = {"queues": [{**QUEUE, "name": "amq.a"}, {**QUEUE, "name": "fine"}, {**QUEUE, "name": "amq.b"}]}
     given["bindings"] = [{**BINDING, "source": "none"}]
     answer = admin.post("definitions", given)[1]
@@ -307,7 +323,8 @@ def test_s4_71_all_problems_are_told_at_once(admin: ManagementApi) -> None:
     assert export(admin)["queues"] == []
 
 
-def test_s4_71_a_queue_that_is_defined_twice_must_be_the_same(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_queue_that_is_defined_twice_must_be_the_same(admin: ManagementApi) -> None:
     twice = [{**QUEUE, "name": "q"}, {**QUEUE, "name": "q", "auto_delete": True}]
     answer = admin.post("definitions", {"queues": twice})[1]
     assert "defined twice" in answer["problems"][0]["cause"]
@@ -315,7 +332,8 @@ def test_s4_71_a_queue_that_is_defined_twice_must_be_the_same(admin: ManagementA
     assert named(export(admin)["queues"]) == ["q"]
 
 
-def test_s4_71_more_queues_than_the_vhost_may_have_are_refused(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_more_queues_than_the_vhost_may_have_are_refused(admin: ManagementApi) -> None:
     given = {"queues": [{**QUEUE, "name": f"q{number}"} for number in range(3)]}
     given["parameters"] = [{**PARAMETER, "value": {"max-queues": 2}}]
     answer = admin.post("definitions", given)[1]
@@ -328,14 +346,15 @@ def test_s4_71_more_queues_than_the_vhost_may_have_are_refused(admin: Management
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{", b'{"queues": 5}', b'{"queues": {"a": 1}}', b"\xff", b"[" * 100_000, b'{"a": "\\udfff"}']
 )
+@pytest.mark.feature("S4-77")
 def test_what_is_no_file_of_definitions_is_refused(untouched: ManagementApi, body: bytes) -> None:
-    """S4-77."""
     status, answer = untouched.post("definitions", body)
     assert (status, answer["error"]) == (400, "bad_request")
 
 
 @pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])
-def test_s4_72_only_administrators_export_and_import(broker: Broker, admin: ManagementApi, tag: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_only_administrators_export_and_import(broker: Broker, admin: ManagementApi, tag: str) -> None:
     anna = as_user(broker, "anna", tag, vhosts=("/",))
     for path in ("definitions", "definitions/%2F"):
         assert anna.get(path)[0] == 403
@@ -343,7 +362,8 @@ def test_s4_72_only_administrators_export_and_import(broker: Broker, admin: Mana
     assert named(export(admin)["vhosts"]) == ["/"]
 
 
-def test_s4_71_a_long_import_gives_the_loop_its_turns(
+@pytest.mark.feature("S4-71")
+def test_a_long_import_gives_the_loop_its_turns(
     broker: Broker, admin: ManagementApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)  # every turn is long enough
@@ -368,7 +388,8 @@ def test_s4_71_a_long_import_gives_the_loop_its_turns(
     assert len(export(admin)["bindings"]) == number
 
 
-def test_s4_72_a_user_keeps_its_limits_when_the_file_says_none(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_user_keeps_its_limits_when_the_file_says_none(admin: ManagementApi) -> None:
     admin.put("users/anna", {"tags": "", "limits": {"max-channels": 3}})
     row = {"name": "anna", "tags": "", "password_hash": rabbitmq_hash("x")}
     assert admin.post("definitions", {"users": [row]}) == (204, None)

@@ -31,7 +31,8 @@ def route(api: ObjectsApi, exchange: str, key: str, **headers: object) -> dict[s
     return found
 
 
-def test_s4_77_an_exchange_is_declared_shown_and_deleted(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_an_exchange_is_declared_shown_and_deleted(api: ObjectsApi) -> None:
     path = api.at("exchanges", "made")
     given = {"type": "topic", "durable": True, "arguments": {"alternate-exchange": "amq.fanout"}}
     assert api.put(path, given) == (201, None)
@@ -54,7 +55,8 @@ def test_s4_77_an_exchange_is_declared_shown_and_deleted(api: ObjectsApi) -> Non
     assert api.get(path)[0] == 404
 
 
-def test_s4_77_the_default_exchange_is_listed_and_belongs_to_the_broker(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_default_exchange_is_listed_and_belongs_to_the_broker(api: ObjectsApi) -> None:
     status, rows = api.get("/api/exchanges/%2F")
     assert (status, rows[0]["name"], rows[0]["type"], rows[0]["durable"]) == (200, "", "direct", True)
     assert {"amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match"} <= {row["name"] for row in rows}
@@ -65,12 +67,14 @@ def test_s4_77_the_default_exchange_is_listed_and_belongs_to_the_broker(api: Obj
 
 
 @pytest.mark.parametrize("given", [{"type": "nix"}, {"type": 5}, {"internal": "x"}, {"arguments": "x"}, "text"])
-def test_s4_77_wrong_input_is_400(api: ObjectsApi, given: object) -> None:
+@pytest.mark.feature("S4-77")
+def test_wrong_input_is_400(api: ObjectsApi, given: object) -> None:
     assert api.put(api.at("exchanges", "never"), given)[0] == 400
     assert api.get(api.at("exchanges", "never"))[0] == 404
 
 
-def test_s4_77_an_exchange_in_use_stays(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_an_exchange_in_use_stays(api: ObjectsApi) -> None:
     api.declare_exchange("used")
     api.declare_queue("user")
     api.bind("used", "user", "k")
@@ -79,7 +83,8 @@ def test_s4_77_an_exchange_in_use_stays(api: ObjectsApi) -> None:
     assert api.delete(api.at("exchanges", "used"))[0] == 204
 
 
-def test_s4_77_what_comes_in_and_goes_out_is_counted(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_comes_in_and_goes_out_is_counted(api: ObjectsApi) -> None:
     api.declare_exchange("counted", "fanout")
     api.declare_queue("counts")
     assert api.publish("k", "m", "counted") is False
@@ -89,14 +94,16 @@ def test_s4_77_what_comes_in_and_goes_out_is_counted(api: ObjectsApi) -> None:
     assert (stats["publish_in"], stats["publish_out"]) == (2, 1)
 
 
-def test_s4_77_the_policy_that_holds_is_named(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_policy_that_holds_is_named(api: ObjectsApi, broker: Broker) -> None:
     broker.vhost().set_policy("rest", "^ruled", {"alternate-exchange": "amq.fanout"}, apply_to="exchanges")
     api.declare_exchange("ruled")
     row = api.get(api.at("exchanges", "ruled"))[1]
     assert (row["policy"], row["effective_policy_definition"]) == ("rest", {"alternate-exchange": "amq.fanout"})
 
 
-def test_s4_77_bindings_are_listed_by_either_end(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_bindings_are_listed_by_either_end(api: ObjectsApi) -> None:
     api.declare_exchange("from", "topic")
     api.declare_exchange("to", "topic")
     path = api.at("bindings", "e", "/from/e/to")
@@ -114,7 +121,8 @@ ENDS = (("from", "source"), ("to", "destination"))
 # ---- where would it go
 
 
-def test_s4_77_where_would_it_go_names_queues_and_the_bindings_on_the_way(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_where_would_it_go_names_queues_and_the_bindings_on_the_way(api: ObjectsApi) -> None:
     for name in ("r.one", "r.two", "r.three"):
         api.declare_queue(name)
     api.declare_exchange("r.first", "topic")
@@ -137,7 +145,8 @@ def test_s4_77_where_would_it_go_names_queues_and_the_bindings_on_the_way(api: O
     assert api.payloads("r.one") == []
 
 
-def test_s4_79_where_would_it_go_by_headers_of_their_kinds(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-79")
+def test_where_would_it_go_by_headers_of_their_kinds(api: ObjectsApi) -> None:
     api.declare_queue("h.number")
     api.declare_queue("h.text")
     api.declare_exchange("h", "headers")
@@ -148,7 +157,8 @@ def test_s4_79_where_would_it_go_by_headers_of_their_kinds(api: ObjectsApi) -> N
     assert route(api, "h", "", n="2")["queues"] == []
 
 
-def test_s4_77_where_would_it_go_by_name_and_by_the_alternate(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_where_would_it_go_by_name_and_by_the_alternate(api: ObjectsApi) -> None:
     api.declare_queue("n.queue")
     answer = route(api, "amq.default", "n.queue")
     assert [(row["destination"], row["by"]) for row in answer["bindings"]] == [("n.queue", "name")]
@@ -162,7 +172,8 @@ def test_s4_77_where_would_it_go_by_name_and_by_the_alternate(api: ObjectsApi) -
     assert api.get(api.at("exchanges", "nix", "/route"))[0] == 404
 
 
-def test_s2_06_where_would_it_go_names_one_of_many_and_says_what_is_left_to_chance(api: ObjectsApi) -> None:
+@pytest.mark.feature("S2-06")
+def test_where_would_it_go_names_one_of_many_and_says_what_is_left_to_chance(api: ObjectsApi) -> None:
     for kind in ("x-modulus-hash", "x-random"):
         api.declare_exchange(kind, kind)
         for n in range(4):
@@ -177,7 +188,8 @@ def test_s2_06_where_would_it_go_names_one_of_many_and_says_what_is_left_to_chan
 # ---- who may
 
 
-def test_s4_72_configure_is_asked_for(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_configure_is_asked_for(api: ObjectsApi, broker: Broker) -> None:
     anna = limited_user(broker, "anna", configure="^a")
     api.declare_exchange("b.there")
     assert anna.put(anna.at("exchanges", "a.mine"), {}) == (201, None)
@@ -191,7 +203,8 @@ def test_s4_72_configure_is_asked_for(api: ObjectsApi, broker: Broker) -> None:
     assert anna.delete(anna.at("exchanges", "a.mine")) == (204, None)
 
 
-def test_s4_71_exchanges_of_other_virtual_hosts_stay_hidden(broker: Broker) -> None:
+@pytest.mark.feature("S4-71")
+def test_exchanges_of_other_virtual_hosts_stay_hidden(broker: Broker) -> None:
     broker.call(lambda: broker.node.broker.add_vhost("hidden"))
     berta = limited_user(broker, "berta", ".*", ".*", ".*")
     assert berta.get("/api/exchanges/hidden")[0] == 403

@@ -24,8 +24,9 @@ def admin(broker: Broker) -> ManagementApi:
     return as_guest(broker)
 
 
+@pytest.mark.feature("S4-77")
 def test_an_export_has_what_was_declared_and_is_not_exclusive(broker: Broker, admin: ManagementApi) -> None:
-    """S4-77: transient queues and exchanges too, as RabbitMQ exports them; not the exclusive queue of a connection."""
+    """Transient queues and exchanges too, as RabbitMQ exports them; not the exclusive queue of a connection."""
 
     def declare() -> None:
         vhost = broker.node.broker.vhosts["/"]
@@ -55,7 +56,8 @@ def test_an_export_has_what_was_declared_and_is_not_exclusive(broker: Broker, ad
         assert as_guest(another).get("definitions")[1]["queues"] == found["queues"]
 
 
-def test_s4_71_an_exchange_that_only_exchanges_publish_to_comes_back(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_an_exchange_that_only_exchanges_publish_to_comes_back(admin: ManagementApi) -> None:
     """RabbitMQ exports internal exchanges too: without one, what is bound to it would get nothing after a move."""
     admin.put("exchanges/%2F/outer", {"type": "fanout", "durable": True})
     admin.put("exchanges/%2F/inner", {"type": "direct", "durable": True, "internal": True})
@@ -69,13 +71,15 @@ def test_s4_71_an_exchange_that_only_exchanges_publish_to_comes_back(admin: Mana
         assert len(other.get("bindings/%2F/e/outer/e/inner")[1]) == 1
 
 
-def test_s4_71_definitions_have_their_old_path_too(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_definitions_have_their_old_path_too(admin: ManagementApi) -> None:
     assert admin.get("all-configuration") == admin.get("definitions")
     assert admin.post("all-configuration", {"vhosts": [{"name": "new"}]}) == (204, None)
     assert admin.get("vhosts/new")[0] == 200
 
 
-def test_s4_71_names_of_any_characters_come_back(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_names_of_any_characters_come_back(broker: Broker, admin: ManagementApi) -> None:
     """AMQP takes a zero byte in a name: nobody who declares such a queue can spoil the export of everybody else."""
     names = ["\x00", "a\x00b", "\r\n", "%2F", "a/b", "..", "'\"<x>", "\u202e", " ", "\ufeff", "🐇"]
 
@@ -98,7 +102,8 @@ def test_s4_71_names_of_any_characters_come_back(broker: Broker, admin: Manageme
         assert len(found[section]) == len(names)
 
 
-def test_s4_71_a_durable_queue_whose_name_was_made_up_comes_back(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_durable_queue_whose_name_was_made_up_comes_back(broker: Broker, admin: ManagementApi) -> None:
     """Exports of RabbitMQ have such queues too: to refuse them would refuse the whole file. Nobody but an import may
     name one, so that what a broker makes up stays its own."""
     name = broker.call(lambda: broker.node.broker.vhosts["/"].declare_queue(durable=True).name)
@@ -121,7 +126,8 @@ def test_s4_71_a_durable_queue_whose_name_was_made_up_comes_back(broker: Broker,
 
 @pytest.mark.parametrize("section", ["queues", "exchanges"])
 @pytest.mark.parametrize("name", ["", "\ud800", "x" * 256, "é" * 128, None, 5])
-def test_s4_71_what_amqp_takes_for_no_name_is_told(admin: ManagementApi, section: str, name: object) -> None:
+@pytest.mark.feature("S4-71")
+def test_what_amqp_takes_for_no_name_is_told(admin: ManagementApi, section: str, name: object) -> None:
     status, answer = admin.post("definitions", {section: [{"name": name, "vhost": "/", "type": "direct"}]})
     assert (status, answer["error"]) == (400, "bad_request")
 
@@ -129,9 +135,8 @@ def test_s4_71_what_amqp_takes_for_no_name_is_told(admin: ManagementApi, section
 # ---- what is no export
 
 
-def test_s4_71_a_file_that_is_hopeless_is_not_read_to_its_end(
-    admin: ManagementApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_file_that_is_hopeless_is_not_read_to_its_end(admin: ManagementApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its problems would be an answer of many times its size."""
     monkeypatch.setattr(definitions_import, "MOST_PROBLEMS", 3)
     for query in ("", "?dry_run=true"):
@@ -141,7 +146,8 @@ def test_s4_71_a_file_that_is_hopeless_is_not_read_to_its_end(
         assert len(answer["problems"]) == 3
 
 
-def test_s4_71_a_problem_names_its_object_in_short(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_problem_names_its_object_in_short(admin: ManagementApi) -> None:
     _, answer = admin.post("definitions", {"queues": [{"name": "x" * 5_000, "vhost": ["/"] * 5_000}]})
     (problem,) = answer["problems"]
     assert problem["name"].startswith('"xxx')

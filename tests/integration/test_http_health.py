@@ -33,7 +33,8 @@ def set_alarm(broker: Broker, reason: str | None) -> None:
 
 
 @pytest.mark.parametrize("check", ["health/checks/alarms", "health/checks/local-alarms", "healthchecks/node"])
-def test_s4_77_an_alarm_makes_checks_fail_until_it_is_over(broker: Broker, api: ManagementApi, check: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_an_alarm_makes_checks_fail_until_it_is_over(broker: Broker, api: ManagementApi, check: str) -> None:
     assert api.get(check) == (200, OK)
     set_alarm(broker, "memory mark passed")
     status, answer = api.get(check)
@@ -91,7 +92,8 @@ def test_the_old_check_takes_the_name_of_this_node_only(broker: Broker, api: Man
     assert api.get("healthchecks/node/elsewhere")[0] == 404
 
 
-def test_s4_72_the_old_check_needs_no_more_than_the_others(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_the_old_check_needs_no_more_than_the_others(broker: Broker) -> None:
     """A load balancer that asks RabbitMQ has a user for it with no more than the tag management."""
     assert as_user(broker, "probe", "management").get("healthchecks/node") == (200, OK)
     assert as_user(broker, "nobody").get("healthchecks/node")[0] == 401
@@ -110,7 +112,8 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_s4_77_a_certificate_that_ends_soon_is_reported(certificate: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_certificate_that_ends_soon_is_reported(certificate: Path) -> None:
     settings = Settings(
         amqp_port=0,
         amqps_port=0,
@@ -161,7 +164,8 @@ def test_a_file_without_a_whole_certificate_is_told(text: str) -> None:
 # ---- aliveness
 
 
-def test_s4_77_a_message_goes_through_a_queue_and_back(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_message_goes_through_a_queue_and_back(broker: Broker, api: ManagementApi) -> None:
     for _ in range(2):
         assert api.get("aliveness-test/%2F") == (200, OK)
     queue = broker.node.broker.vhosts["/"].queues["aliveness-test"]
@@ -182,7 +186,8 @@ def test_publishers_that_wait_are_no_sign_of_life(broker: Broker, api: Managemen
     assert (status, answer["reason"]) == (503, "publishers are blocked: memory mark passed")
 
 
-def test_s4_72_the_test_needs_the_permissions_that_it_uses(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_the_test_needs_the_permissions_that_it_uses(broker: Broker) -> None:
     anna = as_user(broker, "anna", "management")
     assert anna.get("aliveness-test/%2F")[0] == 403
     broker.call(lambda: broker.node.broker.permissions.set("anna", "/", "", ".*", ".*"))
@@ -193,7 +198,8 @@ def test_s4_72_the_test_needs_the_permissions_that_it_uses(broker: Broker) -> No
 
 
 @pytest.mark.parametrize("path", ["health/checks/alarms", "health/checks/is-in-service", "aliveness-test/%2F"])
-def test_s4_72_checks_are_for_management_users(broker: Broker, path: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_checks_are_for_management_users(broker: Broker, path: str) -> None:
     assert as_user(broker, "nobody").get(path)[0] == 401
 
 

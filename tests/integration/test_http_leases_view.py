@@ -61,7 +61,8 @@ def leased(broker: Broker, api: ManagementApi, queue: str = "q", consumer: str =
     assert api.post("pipeline/%2F/leases", taking)[1]["messages"] == 3
 
 
-def test_s4_77_a_lease_tells_its_holder_and_its_age(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_lease_tells_its_holder_and_its_age(broker: Broker, api: ManagementApi) -> None:
     assert api.get("leases") == (200, [])
     leased(broker, api)
     broker.clock.advance(90)
@@ -77,7 +78,8 @@ def test_s4_77_a_lease_tells_its_holder_and_its_age(broker: Broker, api: Managem
     assert broker.vhost().message_count("q") == 5
 
 
-def test_s4_72_leases_are_for_those_who_may_see_the_virtual_host(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_leases_are_for_those_who_may_see_the_virtual_host(broker: Broker, api: ManagementApi) -> None:
     leased(broker, api)
     broker.call(lambda: broker.node.broker.add_vhost("other"))
     anna = as_user(broker, "anna", "management", vhosts=("other",))
@@ -92,7 +94,8 @@ def test_s4_72_leases_are_for_those_who_may_see_the_virtual_host(broker: Broker,
 # ---- Spark queries
 
 
-def test_s4_77_a_spark_query_tells_rates_lag_and_where_it_stands(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_spark_query_tells_rates_lag_and_where_it_stands(broker: Broker, api: ManagementApi) -> None:
     assert api.get("spark-queries") == (200, [])
     tell(api, lag=90, rows_per_second=10.0)
     broker.clock.advance(10)
@@ -120,7 +123,8 @@ def test_a_query_that_is_not_heard_of_is_silent_and_then_forgotten(broker: Broke
     assert api.get("spark-queries") == (200, [])
 
 
-def test_s4_72_a_query_is_shown_where_its_user_may_be(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_query_is_shown_where_its_user_may_be(broker: Broker, api: ManagementApi) -> None:
     broker.call(lambda: broker.node.broker.add_vhost("other"))
     lease = {"consumer": "job", "lease": 4, "queue": "q", "vhost": "other"}
     anna = as_user(broker, "anna", "management", vhosts=("other",))
@@ -206,9 +210,8 @@ def reads_of(rows: list[Any]) -> list[Any]:
     return [read for row in rows for source in row["sources"] for read in source["reads"]]
 
 
-def test_s4_72_reports_are_shown_to_those_who_may_see_one_of_their_virtual_hosts(
-    broker: Broker, api: ManagementApi
-) -> None:
+@pytest.mark.feature("S4-72")
+def test_reports_are_shown_to_those_who_may_see_one_of_their_virtual_hosts(broker: Broker, api: ManagementApi) -> None:
     broker.call(lambda: broker.node.broker.add_vhost("other"))
     app = as_user(broker, "app", vhosts=("other",))
     bob = as_user(broker, "bob", vhosts=("/",))
@@ -227,7 +230,8 @@ def test_s4_72_reports_are_shown_to_those_who_may_see_one_of_their_virtual_hosts
     assert seen(watcher) == ["q-1", "own", "placeless"]
 
 
-def test_s4_72_what_a_query_reads_elsewhere_is_told_to_those_who_may_see_it(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_what_a_query_reads_elsewhere_is_told_to_those_who_may_see_it(broker: Broker, api: ManagementApi) -> None:
     core = broker.node.broker
     broker.call(lambda: core.add_vhost("other"))
     broker.call(lambda: core.permissions.set("guest", "other", ".*", ".*", ".*"))
@@ -256,7 +260,8 @@ def metric_lines(api: ManagementApi, start: str, path: str = "/metrics/per-objec
     return [line for line in text.decode().splitlines() if line.startswith(start)]
 
 
-def test_s4_77_metrics_tell_the_lag_of_readers_and_queries(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_metrics_tell_the_lag_of_readers_and_queries(broker: Broker, api: ManagementApi) -> None:
     vhost = broker.vhost()
     vhost.declare_queue("s", durable=True, arguments={"x-queue-type": "stream"})
     vhost.declare_queue("classic", durable=True)

@@ -49,7 +49,8 @@ def found(api: ObjectsApi, queue: str, **query: object) -> list[str]:
 # ---- publish
 
 
-def test_s4_77_a_foreign_client_gets_what_was_published(api: ObjectsApi, broker: Broker, queue: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_foreign_client_gets_what_was_published(api: ObjectsApi, broker: Broker, queue: str) -> None:
     properties: dict[str, Any] = {
         "delivery_mode": 2,
         "headers": {"n": 1, "t": "text", "deep": {"list": [True, None, 2]}},
@@ -70,11 +71,13 @@ def test_s4_77_a_foreign_client_gets_what_was_published(api: ObjectsApi, broker:
     assert got.reply_to is None
 
 
-def test_s4_77_a_message_that_reaches_nobody_says_so(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_message_that_reaches_nobody_says_so(api: ObjectsApi) -> None:
     assert api.publish("no such queue", "m") is False
 
 
-def test_s4_77_bytes_travel_as_base64(api: ObjectsApi, queue: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_bytes_travel_as_base64(api: ObjectsApi, queue: str) -> None:
     body = bytes(range(256))
     message = {"properties": {}, "routing_key": queue, "payload_encoding": "base64"}
     path = api.at("exchanges", "amq.default", "/publish")
@@ -108,7 +111,8 @@ def test_s4_77_bytes_travel_as_base64(api: ObjectsApi, queue: str) -> None:
         ({"properties": {"headers": {"CC": "no list"}}}, "'CC'"),
     ],
 )
-def test_s4_77_wrong_publishes_are_told_by_their_field(
+@pytest.mark.feature("S4-77")
+def test_wrong_publishes_are_told_by_their_field(
     api: ObjectsApi, queue: str, given: dict[str, object], field: str
 ) -> None:
     message = {"properties": {}, "routing_key": queue, "payload": "m", "payload_encoding": "string"}
@@ -124,7 +128,8 @@ def test_a_publish_may_leave_properties_and_encoding_out(api: ObjectsApi, queue:
     assert api.post(api.at("exchanges", "amq.default", "/publish"), message) == (200, {"routed": True})
 
 
-def test_s4_77_publishing_to_what_is_not_there_or_internal_is_refused(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_publishing_to_what_is_not_there_or_internal_is_refused(api: ObjectsApi) -> None:
     message = {"properties": {}, "routing_key": "k", "payload": "m", "payload_encoding": "string"}
     api.declare_exchange("inside", internal=True)
     assert api.post(api.at("exchanges", "nix", "/publish"), message)[0] == 404
@@ -132,7 +137,8 @@ def test_s4_77_publishing_to_what_is_not_there_or_internal_is_refused(api: Objec
     assert api.get(api.at("exchanges", "inside", "/publish"))[0] == 405
 
 
-def test_s4_77_a_full_queue_refuses(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_full_queue_refuses(api: ObjectsApi) -> None:
     api.declare_queue("one", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     assert api.publish("one", "first") is True
     message = {"properties": {}, "routing_key": "one", "payload": "second", "payload_encoding": "string"}
@@ -141,7 +147,8 @@ def test_s4_77_a_full_queue_refuses(api: ObjectsApi) -> None:
     assert api.payloads("one") == ["first"]
 
 
-def test_s4_77_publishers_wait_while_there_is_an_alarm(api: ObjectsApi, broker: Broker, queue: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_publishers_wait_while_there_is_an_alarm(api: ObjectsApi, broker: Broker, queue: str) -> None:
     core = broker.node.broker
     broker.call(lambda: core.set_alarm("test", "low on something"))
     try:
@@ -156,7 +163,8 @@ def test_s4_77_publishers_wait_while_there_is_an_alarm(api: ObjectsApi, broker: 
 # ---- get
 
 
-def test_s4_77_what_is_acked_is_gone_and_what_is_requeued_stays(api: ObjectsApi, queue: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_is_acked_is_gone_and_what_is_requeued_stays(api: ObjectsApi, queue: str) -> None:
     for n in range(3):
         api.publish(queue, str(n), headers={"n": n})
     looked = api.take(queue, 2, "ack_requeue_true")
@@ -173,7 +181,8 @@ def test_s4_77_what_is_acked_is_gone_and_what_is_requeued_stays(api: ObjectsApi,
     assert api.queue(queue)["messages_unacknowledged"] == 0
 
 
-def test_s4_76_what_is_rejected_for_good_is_a_dead_letter(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-76")
+def test_what_is_rejected_for_good_is_a_dead_letter(api: ObjectsApi) -> None:
     api.declare_queue("grave")
     to = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"}
     api.declare_queue("alive", arguments=to)
@@ -183,7 +192,8 @@ def test_s4_76_what_is_rejected_for_good_is_a_dead_letter(api: ObjectsApi) -> No
     assert api.queue("alive")["counters"]["dead_lettered"] == 1
 
 
-def test_s4_77_payloads_are_cut_between_characters(api: ObjectsApi, queue: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_payloads_are_cut_between_characters(api: ObjectsApi, queue: str) -> None:
     api.publish(queue, "aüb")
     (got,) = api.take(queue, ackmode="ack_requeue_true", truncate=2)
     assert (got["payload"], got["payload_bytes"], got["payload_encoding"]) == ("a", 4, "string")
@@ -202,21 +212,24 @@ def test_s4_77_payloads_are_cut_between_characters(api: ObjectsApi, queue: str) 
         {"truncate": -1},
     ],
 )
-def test_s4_77_wrong_gets_are_400_and_take_nothing(api: ObjectsApi, queue: str, given: dict[str, object]) -> None:
+@pytest.mark.feature("S4-77")
+def test_wrong_gets_are_400_and_take_nothing(api: ObjectsApi, queue: str, given: dict[str, object]) -> None:
     api.publish(queue, "m")
     asked = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
     assert api.post(api.at("queues", queue, "/get"), asked | given)[0] == 400
     assert api.payloads(queue) == ["m"]
 
 
-def test_s4_77_streams_and_missing_queues_cannot_be_got_from(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_streams_and_missing_queues_cannot_be_got_from(api: ObjectsApi) -> None:
     api.declare_queue("stream", durable=True, arguments={"x-queue-type": "stream"})
     asked = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
     assert api.post(api.at("queues", "stream", "/get"), asked)[0] == 400
     assert api.post(api.at("queues", "nix", "/get"), asked)[0] == 404
 
 
-def test_s4_77_messages_that_are_on_disk_only_are_got_and_looked_at(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_that_are_on_disk_only_are_got_and_looked_at(tmp_path: Path) -> None:
     body, number = b"x" * 4_000, 400
     with Broker(replace(QUIET, data_dir=tmp_path / "data", durability="os", queue_memory=64 << 10)) as broker:
         api, vhost = ObjectsApi(broker.http_url), broker.vhost()
@@ -237,7 +250,8 @@ def test_s4_77_messages_that_are_on_disk_only_are_got_and_looked_at(tmp_path: Pa
 # ---- browse
 
 
-def test_s4_77_browsing_changes_nothing(api: ObjectsApi, queue: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_browsing_changes_nothing(api: ObjectsApi, queue: str) -> None:
     api.publish(queue, "first", headers={"n": 1}, message_id="m-1")
     api.publish(queue, "second")
     before = api.queue(queue)
@@ -253,7 +267,8 @@ def test_s4_77_browsing_changes_nothing(api: ObjectsApi, queue: str) -> None:
     assert [each["redelivered"] for each in api.take(queue)] == [False, False]
 
 
-def test_s4_77_browsing_decodes_what_it_shows(api: ObjectsApi, queue: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_browsing_decodes_what_it_shows(api: ObjectsApi, queue: str) -> None:
     api.publish(queue, '{"a": [1, 123456789012345678901234567890]}')
     api.publish(queue, "{not json")
     api.publish(queue, "42")
@@ -273,7 +288,8 @@ def test_s4_77_browsing_decodes_what_it_shows(api: ObjectsApi, queue: str) -> No
     )
 
 
-def test_s4_77_browsing_filters_by_selector_headers_text_and_json(api: ObjectsApi, queue: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_browsing_filters_by_selector_headers_text_and_json(api: ObjectsApi, queue: str) -> None:
     for n, colour in enumerate(("red", "green", "red", "blue")):
         order = {"order": {"id": n, "lines": [{"sku": f"S-{n}", "gift": n == 2}]}}
         api.publish(queue, json.dumps(order), headers={"colour": colour, "n": n})
@@ -307,11 +323,13 @@ def test_s4_77_browsing_filters_by_selector_headers_text_and_json(api: ObjectsAp
         {"truncate": "x"},
     ],
 )
-def test_s4_77_wrong_filters_are_400(api: ObjectsApi, queue: str, query: dict[str, object]) -> None:
+@pytest.mark.feature("S4-77")
+def test_wrong_filters_are_400(api: ObjectsApi, queue: str, query: dict[str, object]) -> None:
     assert api.get(api.at("queues", queue, "/messages"), **query)[0] == 400
 
 
-def test_s4_77_streams_are_browsed_with_their_offsets(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_streams_are_browsed_with_their_offsets(api: ObjectsApi) -> None:
     api.declare_queue("flow", durable=True, arguments={"x-queue-type": "stream"})
     for n in range(3):
         api.publish("flow", str(n), headers={"n": n})
@@ -319,7 +337,8 @@ def test_s4_77_streams_are_browsed_with_their_offsets(api: ObjectsApi) -> None:
     assert [(message["payload"], message["offset"]) for message in shown] == [("1", 1), ("2", 2)]
 
 
-def test_s4_77_a_look_has_an_end_even_if_nothing_is_found(
+@pytest.mark.feature("S4-77")
+def test_a_look_has_an_end_even_if_nothing_is_found(
     api: ObjectsApi, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leveret.management.looking.MOST_LOOKED_AT", 3)
@@ -334,7 +353,8 @@ def test_s4_77_a_look_has_an_end_even_if_nothing_is_found(
 # ---- who may
 
 
-def test_s4_72_write_to_publish_and_read_to_get_and_browse(api: ObjectsApi, broker: Broker, queue: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_write_to_publish_and_read_to_get_and_browse(api: ObjectsApi, broker: Broker, queue: str) -> None:
     message = {"properties": {}, "routing_key": queue, "payload": "m", "payload_encoding": "string"}
     asked = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
     writer = limited_user(broker, "writer", write="^amq.default$")
@@ -347,7 +367,8 @@ def test_s4_72_write_to_publish_and_read_to_get_and_browse(api: ObjectsApi, brok
     assert len(reader.take(queue)) == 1
 
 
-def test_s4_72_topics_may_be_closed_to_some_keys(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_topics_may_be_closed_to_some_keys(api: ObjectsApi, broker: Broker) -> None:
     anna = limited_user(broker, "anna", ".*", ".*", ".*")
     broker.call(lambda: broker.node.broker.permissions.set_topic("anna", "/", "amq.topic", "^mine", "^mine"))
     message = {"properties": {}, "payload": "m", "payload_encoding": "string"}

@@ -101,7 +101,8 @@ def scrape(broker: Broker, path: str = "/metrics") -> Scraped:
     return Scraped(body.decode())
 
 
-def test_s4_77_the_overview_dashboard_of_rabbitmq_finds_all_its_metrics(broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_overview_dashboard_of_rabbitmq_finds_all_its_metrics(broker: Broker) -> None:
     seen = scrape(broker)
     assert set(OVERVIEW_DASHBOARD) - seen.names == set()
     assert seen.names >= {"process_resident_memory_bytes", "process_start_time_seconds"}
@@ -111,7 +112,8 @@ def test_s4_77_the_overview_dashboard_of_rabbitmq_finds_all_its_metrics(broker: 
     assert f'rabbitmq_cluster="{node}"' in identity
 
 
-def test_s4_77_sums_are_those_of_everything(broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_sums_are_those_of_everything(broker: Broker) -> None:
     with client(broker) as channel:
         channel.confirm_delivery()
         for queue in ("a", "b"):
@@ -156,7 +158,8 @@ def test_counters_never_shrink(broker: Broker) -> None:
     assert {name: (during[name], after[name]) for name in counters if after[name] < during[name]} == {}
 
 
-def test_s4_77_each_channel_tells_what_it_counted(broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_each_channel_tells_what_it_counted(broker: Broker) -> None:
     with client(broker) as channel:
         channel.confirm_delivery()
         channel.queue_declare("a")
@@ -180,7 +183,8 @@ def test_s4_77_each_channel_tells_what_it_counted(broker: Broker) -> None:
     assert {name.replace("rabbitmq_", "rabbitmq_detailed_") for name in counted} <= detailed.names
 
 
-def test_s4_77_bytes_of_queues_are_those_of_the_json(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_bytes_of_queues_are_those_of_the_json(tmp_path: Path) -> None:
     """Messages that wait for their next try are not ready, and what a stream has in its files counts."""
     with Broker(replace(QUIET, data_dir=tmp_path / "data"), clock=FrozenClock()) as broker:
         api, vhost = ObjectsApi(broker.http_url), broker.vhost()
@@ -212,7 +216,8 @@ def test_alarms_are_told(broker: Broker) -> None:
 # ---- objects
 
 
-def test_s4_77_each_queue_connection_and_channel_has_its_lines(broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_each_queue_connection_and_channel_has_its_lines(broker: Broker) -> None:
     with client(broker) as channel:
         channel.queue_declare("a")
         channel.queue_declare("b")
@@ -284,9 +289,8 @@ def status_of(api: HttpApi, path: str) -> int:
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/per-object", "/metrics/detailed"])
-def test_s4_72_from_elsewhere_it_takes_a_monitoring_user(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+@pytest.mark.feature("S4-72")
+def test_from_elsewhere_it_takes_a_monitoring_user(broker: Broker, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     assert status_of(HttpApi(broker.http_url, None), path) == 200
     monkeypatch.setattr(app, "is_loopback", lambda address: False)
     assert status_of(HttpApi(broker.http_url, None), path) == 401
@@ -294,7 +298,8 @@ def test_s4_72_from_elsewhere_it_takes_a_monitoring_user(
     assert status_of(as_user(broker, "max", "monitoring").http, path) == 200
 
 
-def test_s4_72_a_login_that_is_given_must_be_right(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_login_that_is_given_must_be_right(broker: Broker) -> None:
     assert status_of(HttpApi(broker.http_url, "guest", "wrong"), "/metrics") == 401
 
 

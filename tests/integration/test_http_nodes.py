@@ -24,7 +24,8 @@ def api(broker: Broker) -> ManagementApi:
     return as_guest(broker)
 
 
-def test_s4_77_the_node_tells_what_it_is(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_node_tells_what_it_is(broker: Broker, api: ManagementApi) -> None:
     broker.clock.advance(60)
     status, rows = api.get("nodes")
     assert (status, len(rows)) == (200, 1)
@@ -37,7 +38,8 @@ def test_s4_77_the_node_tells_what_it_is(broker: Broker, api: ManagementApi) -> 
     assert (status, same["name"], same["os_pid"]) == (200, name, row["os_pid"])
 
 
-def test_s4_77_the_node_tells_what_it_uses_and_how_much_it_may(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_node_tells_what_it_uses_and_how_much_it_may(broker: Broker, api: ManagementApi) -> None:
     before = api.get("nodes")[1][0]
     with client(broker):
         after = api.get("nodes")[1][0]
@@ -89,6 +91,7 @@ def test_another_node_is_not_there(api: ManagementApi) -> None:
     assert "no node 'rabbit@elsewhere'" in answer["reason"]
 
 
-def test_s4_72_nodes_are_for_monitoring_users(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_nodes_are_for_monitoring_users(broker: Broker) -> None:
     assert as_user(broker, "anna", "management", vhosts=("/",)).get("nodes")[0] == 403
     assert as_user(broker, "max", "monitoring").get("nodes")[0] == 200

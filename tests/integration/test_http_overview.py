@@ -23,7 +23,8 @@ def api(broker: Broker) -> ManagementApi:
     return as_guest(broker)
 
 
-def test_s4_77_tools_learn_what_they_talk_to(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_tools_learn_what_they_talk_to(broker: Broker, api: ManagementApi) -> None:
     status, told = api.get("overview")
     assert status == 200
     assert (told["product_name"], told["rabbitmq_version"], told["management_version"]) == (
@@ -42,7 +43,8 @@ def test_s4_77_tools_learn_what_they_talk_to(broker: Broker, api: ManagementApi)
     assert told["statistics_db_event_queue"] == 0
 
 
-def test_s4_77_objects_are_counted(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_objects_are_counted(broker: Broker, api: ManagementApi) -> None:
     before = api.get("overview")[1]["object_totals"]
     with client(broker) as channel:
         channel.queue_declare("a")
@@ -59,7 +61,8 @@ def test_s4_77_objects_are_counted(broker: Broker, api: ManagementApi) -> None:
     }
 
 
-def test_s4_77_messages_and_their_rates_are_told(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_and_their_rates_are_told(broker: Broker, api: ManagementApi) -> None:
     with client(broker) as channel:
         channel.confirm_delivery()
         channel.queue_declare("a")
@@ -137,7 +140,8 @@ def test_churn_is_counted(broker: Broker, api: ManagementApi) -> None:
     assert (churn["connection_closed"], churn["channel_closed"]) == (1, 1)
 
 
-def test_s4_72_who_may_not_see_all_is_told_of_its_own_virtual_hosts(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_who_may_not_see_all_is_told_of_its_own_virtual_hosts(broker: Broker) -> None:
     broker.call(lambda: broker.node.broker.add_vhost("own"))
     anna = as_user(broker, "anna", "management", vhosts=("own",))
     with client(broker) as channel:
@@ -151,7 +155,8 @@ def test_s4_72_who_may_not_see_all_is_told_of_its_own_virtual_hosts(broker: Brok
     assert as_user(broker, "max", "monitoring").get("overview")[1]["queue_totals"]["messages"] == 1
 
 
-def test_s4_72_who_may_not_see_all_counts_its_own_connections(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_who_may_not_see_all_counts_its_own_connections(broker: Broker) -> None:
     """As many as it can list."""
     anna = as_user(broker, "anna", "management", vhosts=("/",))
     with client(broker) as channel, client(broker, "another", "anna", "secret"):
@@ -163,7 +168,8 @@ def test_s4_72_who_may_not_see_all_counts_its_own_connections(broker: Broker) ->
         assert (told["connections"], told["channels"]) == (2, 3)
 
 
-def test_s4_77_the_cluster_can_be_given_a_name(broker: Broker, api: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_cluster_can_be_given_a_name(broker: Broker, api: ManagementApi) -> None:
     """As in RabbitMQ: a name for people and dashboards, kept as a global parameter."""
     node = broker.node.broker.node_name
     assert api.put("cluster-name", {"name": "shop"}) == (204, None)
@@ -203,7 +209,8 @@ def test_a_name_of_a_cluster_that_is_no_text_is_passed_over(broker: Broker, api:
         "federation-links/%2F/state/down",
     ],
 )
-def test_s4_77_tools_that_look_for_plugins_find_nothing_in_use(broker: Broker, api: ManagementApi, path: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_tools_that_look_for_plugins_find_nothing_in_use(broker: Broker, api: ManagementApi, path: str) -> None:
     """Exporters and checks ask for shovels and links with everything else; 404 would be an error to them."""
     assert api.get(path) == (200, [])
     assert as_user(broker, "anna", "management", vhosts=("/",)).get(path)[0] == 403
@@ -222,5 +229,6 @@ def test_small_facts_that_tools_ask_for(broker: Broker, api: ManagementApi) -> N
 
 
 @pytest.mark.parametrize("path", ["overview", "cluster-name", "extensions", "feature-flags"])
-def test_s4_72_strangers_are_told_nothing(broker: Broker, path: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_strangers_are_told_nothing(broker: Broker, path: str) -> None:
     assert as_user(broker, "nobody").get(path)[0] == 401

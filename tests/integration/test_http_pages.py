@@ -38,7 +38,8 @@ def log_in(broker: leveret.Broker) -> str:
 # ---- files
 
 
-def test_s4_78_the_front_page_is_open_to_all_and_strict(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-78")
+def test_the_front_page_is_open_to_all_and_strict(broker: leveret.Broker) -> None:
     response, body = api_of(broker).send("GET", "/")
     assert response.status == 200
     assert response.getheader("Content-Type") == "text/html; charset=utf-8"
@@ -95,8 +96,9 @@ def test_files_of_other_kinds_are_left_alone(tmp_path: Path) -> None:
     assert [file.path for file in pages.files(tmp_path)] == ["/", "/web/main.js"]
 
 
+@pytest.mark.feature("S4-78")
 def test_modules_import_only_what_is_there_and_no_code_takes_html() -> None:
-    """S4-78: nothing from elsewhere, no markup made of names, no inline script or style."""
+    """Nothing from elsewhere, no markup made of names, no inline script or style."""
     served = {file.path: file.body.decode() for file in pages.files()}
     for path, text in served.items():
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
@@ -123,7 +125,8 @@ def _resolved(path: Path) -> list[str]:
 # ---- sessions
 
 
-def test_s4_72_a_cookie_stands_for_the_password(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_cookie_stands_for_the_password(broker: leveret.Broker) -> None:
     cookie = log_in(broker)
     assert api_of(broker, Cookie=cookie).get("/api/whoami")[1]["name"] == "guest"
     assert api_of(broker, Cookie=cookie).get("/api/login") == (200, {"name": "guest", "tags": ["administrator"]})
@@ -133,7 +136,8 @@ def test_s4_72_a_cookie_stands_for_the_password(broker: leveret.Broker) -> None:
     assert page.get("/api/whoami")[0] == 401
 
 
-def test_s4_72_another_site_cannot_use_the_cookie(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_another_site_cannot_use_the_cookie(broker: leveret.Broker) -> None:
     cookie = log_in(broker)
     address = "/api/queues/%2F/made"
     status, answer = api_of(broker, Cookie=cookie, Origin="http://evil.example").put(address, {})
@@ -198,7 +202,8 @@ def as_page(broker: leveret.Broker, **headers: str) -> HttpApi:
         {"Sec_Fetch_Site": "same-site"},
     ],
 )
-def test_s4_72_a_form_of_another_site_changes_nothing_though_it_names_a_password(
+@pytest.mark.feature("S4-72")
+def test_a_form_of_another_site_changes_nothing_though_it_names_a_password(
     broker: leveret.Broker, method: str, path: str, headers: dict[str, str]
 ) -> None:
     response, body = as_page(broker, **headers).send(method, path, b'{"queues": []}')

@@ -38,8 +38,9 @@ def parameter(component: str, name: str, value: object, vhost: str = "/") -> dic
 # ---- parameters
 
 
+@pytest.mark.feature("S4-77")
 def test_limits_and_policies_are_parameters(admin: ManagementApi) -> None:
-    """S4-77: policies only for those who ask for their component, as in RabbitMQ."""
+    """Policies only for those who ask for their component, as in RabbitMQ."""
     admin.put("vhost-limits/%2F/max-queues", {"value": 7})
     admin.put("operator-policies/%2F/old", SHORT)
     admin.put("policies/%2F/short", SHORT)
@@ -60,8 +61,8 @@ def test_limits_and_policies_are_parameters(admin: ManagementApi) -> None:
     ("component", "name", "value"),
     [("vhost-limits", "limits", {"max-connections": 3}), ("policy", "p", SHORT), ("operator_policy", "p", SHORT)],
 )
+@pytest.mark.feature("S4-77")
 def test_a_parameter_is_set_and_deleted(admin: ManagementApi, component: str, name: str, value: object) -> None:
-    """S4-77."""
     path = f"parameters/{component}/%2F/{name}"
     assert admin.put(path, {"value": value}) == (201, None)
     assert admin.put(path, {"value": value}) == (204, None)
@@ -83,16 +84,16 @@ def test_a_parameter_is_set_and_deleted(admin: ManagementApi, component: str, na
         ("policy/%2F/p", {"value": {**SHORT, "definition": {"foo": 1}}}, "'foo' is not a recognised policy setting"),
     ],
 )
+@pytest.mark.feature("S4-77")
 def test_a_wrong_parameter_is_refused(admin: ManagementApi, path: str, body: object, said: str) -> None:
-    """S4-77."""
     status, answer = admin.put(f"parameters/{path}", body)
     assert (status, answer["error"]) == (400, "bad_request")
     assert said in answer["reason"]
     assert admin.get("parameters") == admin.get("parameters/policy") == (200, [])
 
 
+@pytest.mark.feature("S4-77")
 def test_what_the_broker_notes_for_itself_is_not_shown_or_changed(broker: Broker, admin: ManagementApi) -> None:
-    """S4-77."""
     own = [("paused", "q"), ("stream-offsets", "s"), ("vhost-metadata", "metadata"), ("global-parameter", "g")]
     parameters = broker.node.broker.vhosts["/"].parameters
 
@@ -110,7 +111,8 @@ def test_what_the_broker_notes_for_itself_is_not_shown_or_changed(broker: Broker
         assert broker.call(partial(parameters.get, component, name)) == b"1"
 
 
-def test_s4_72_policymakers_see_parameters_and_set_policies_only(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_policymakers_see_parameters_and_set_policies_only(broker: Broker, admin: ManagementApi) -> None:
     admin.put("vhost-limits/%2F/max-queues", {"value": 7})
     admin.put("vhost-limits/other/max-queues", {"value": 7})
     paul = as_user(broker, "paul", "policymaker", vhosts=("/",))
@@ -125,7 +127,8 @@ def test_s4_72_policymakers_see_parameters_and_set_policies_only(broker: Broker,
 
 
 @pytest.mark.parametrize("tag", ["management", "monitoring"])
-def test_s4_72_others_do_not_see_parameters(broker: Broker, tag: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_others_do_not_see_parameters(broker: Broker, tag: str) -> None:
     anna = as_user(broker, "anna", tag, vhosts=("/",))
     for path in ("parameters", "parameters/policy", "parameters/policy/%2F", "global-parameters"):
         assert anna.get(path)[0] == 403, path
@@ -148,8 +151,8 @@ def test_the_cluster_has_an_id_that_outlives_a_restart(tmp_path: Path) -> None:
         assert as_guest(another).get("global-parameters")[1] != [found[0]]
 
 
+@pytest.mark.feature("S4-77")
 def test_a_global_parameter_is_set_shown_and_deleted(admin: ManagementApi) -> None:
-    """S4-77."""
     assert admin.put("global-parameters/g", {"value": {"a": [1, None, "ä"]}}) == (201, None)
     assert admin.put("global-parameters/g", {"value": {"a": 2}}) == (204, None)
     assert admin.get("global-parameters/g") == (200, {"name": "g", "value": {"a": 2}})
@@ -159,7 +162,8 @@ def test_a_global_parameter_is_set_shown_and_deleted(admin: ManagementApi) -> No
     assert admin.get("global-parameters/g")[0] == admin.delete("global-parameters/g")[0] == 404
 
 
-def test_s4_71_global_parameters_outlive_the_vhost_and_the_broker(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-71")
+def test_global_parameters_outlive_the_vhost_and_the_broker(tmp_path: Path) -> None:
     settings = replace(QUIET, data_dir=tmp_path)
     with Broker(settings) as broker:
         admin = as_guest(broker)
@@ -174,7 +178,8 @@ def test_s4_71_global_parameters_outlive_the_vhost_and_the_broker(tmp_path: Path
         assert {"name": "g", "value": 2} in admin.get("global-parameters")[1]
 
 
-def test_s4_71_global_parameters_outlive_a_vhost_that_is_deleted_in_the_process(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-71")
+def test_global_parameters_outlive_a_vhost_that_is_deleted_in_the_process(tmp_path: Path) -> None:
     settings = replace(QUIET, data_dir=tmp_path)
     with Broker(settings) as broker:
         as_guest(broker).put("global-parameters/g", {"value": 1})
@@ -190,7 +195,8 @@ def own_parameters(broker: Broker) -> list[object]:
     return [row for row in as_guest(broker).get("global-parameters")[1] if row["name"] != CLUSTER_ID]
 
 
-def test_s4_71_global_parameters_of_earlier_versions_are_moved_out_of_their_vhost(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-71")
+def test_global_parameters_of_earlier_versions_are_moved_out_of_their_vhost(tmp_path: Path) -> None:
     """They were rows of a virtual host. Where both places have a name, the new one counts."""
     settings = replace(QUIET, data_dir=tmp_path)
     with Broker(settings) as broker:
@@ -216,7 +222,8 @@ def test_s4_71_global_parameters_of_earlier_versions_are_moved_out_of_their_vhos
 # ---- limits
 
 
-def test_s4_71_a_limit_of_queues_holds(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_limit_of_queues_holds(broker: Broker, admin: ManagementApi) -> None:
     assert admin.put("vhost-limits/%2F/max-queues", {"value": 1}) == (204, None)
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     connection.channel().queue_declare("a")
@@ -227,7 +234,8 @@ def test_s4_71_a_limit_of_queues_holds(broker: Broker, admin: ManagementApi) -> 
     connection.close()
 
 
-def test_s4_71_limits_of_vhosts_are_shown(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_limits_of_vhosts_are_shown(broker: Broker, admin: ManagementApi) -> None:
     admin.put("vhost-limits/%2F/max-queues", {"value": 9})
     admin.put("vhost-limits/%2F/max-connections", {"value": 5})
     admin.put("vhost-limits/other/max-connections", {"value": 0})
@@ -240,7 +248,8 @@ def test_s4_71_limits_of_vhosts_are_shown(broker: Broker, admin: ManagementApi) 
     assert admin.get("vhost-limits/other") == (200, [])
 
 
-def test_s4_72_a_limit_of_a_user_holds(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_limit_of_a_user_holds(broker: Broker, admin: ManagementApi) -> None:
     as_user(broker, "anna", vhosts=("/",))
     assert admin.put("user-limits/anna/max-connections", {"value": 1}) == (204, None)
     assert admin.put("user-limits/anna/max-channels", {"value": 4}) == (204, None)
@@ -255,7 +264,8 @@ def test_s4_72_a_limit_of_a_user_holds(broker: Broker, admin: ManagementApi) -> 
     assert admin.get("user-limits/anna") == (200, [{"user": "anna", "value": {"max-channels": 4}}])
 
 
-def test_s4_72_users_see_their_own_limits(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_users_see_their_own_limits(broker: Broker, admin: ManagementApi) -> None:
     anna = as_user(broker, "anna", "management")
     for name in ("anna", "guest"):
         admin.put(f"user-limits/{name}/max-channels", {"value": 4})
@@ -280,15 +290,16 @@ def test_s4_72_users_see_their_own_limits(broker: Broker, admin: ManagementApi) 
         ("user-limits/none/max-channels", {"value": 1}, 400, "user 'none' not found"),
     ],
 )
-def test_s4_71_a_wrong_limit_is_refused(admin: ManagementApi, path: str, body: object, status: int, said: str) -> None:
-    """S4-71, S4-72."""
+@pytest.mark.feature("S4-71", "S4-72")
+def test_a_wrong_limit_is_refused(admin: ManagementApi, path: str, body: object, status: int, said: str) -> None:
     got, answer = admin.put(path, body)
     assert got == status
     assert said in answer["reason"]
     assert admin.get("vhost-limits") == admin.get("user-limits") == (200, [])
 
 
-def test_s4_72_only_administrators_set_limits(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_only_administrators_set_limits(broker: Broker, admin: ManagementApi) -> None:
     paul = as_user(broker, "paul", "policymaker", vhosts=("/",))
     for path in ("vhost-limits/%2F/max-queues", "user-limits/paul/max-channels"):
         assert paul.put(path, {"value": 1})[0] == 403

@@ -111,10 +111,11 @@ RULES = (("^mine", "", ""), ("", "^mine", "^mine"), ("mine", "mine|default", "mi
 
 
 @pytest.mark.parametrize("rule", RULES, ids=" ".join)
-def test_s4_72_the_answer_is_the_one_that_amqp_gives(
+@pytest.mark.feature("S4-72")
+def test_the_answer_is_the_one_that_amqp_gives(
     broker: Broker, admin: ManagementApi, rule: tuple[str, str, str]
 ) -> None:
-    """S4-72: every operation, with names inside and outside of what the user may use."""
+    """Every operation, with names inside and outside of what the user may use."""
     permissions = broker.node.broker.permissions
     broker.call(lambda: permissions.set("anna", "/", *rule))
     broker.call(lambda: permissions.set_topic("anna", "/", "mine.topic", "^mine", "^mine"))
@@ -126,7 +127,8 @@ def test_s4_72_the_answer_is_the_one_that_amqp_gives(
     assert differ == []
 
 
-def test_s4_72_the_rule_that_decides_is_named_with_its_remedy(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_the_rule_that_decides_is_named_with_its_remedy(broker: Broker, admin: ManagementApi) -> None:
     permissions = broker.node.broker.permissions
     answer = asked(admin, "consume", "mine.q")
     assert (answer["allowed"], answer["decided_by"]["check"]) == (False, "enter")
@@ -151,7 +153,8 @@ def test_s4_72_the_rule_that_decides_is_named_with_its_remedy(broker: Broker, ad
     assert refusal["reason"].endswith("topic write '^{username}[.]' does not match key 'bert.1'")
 
 
-def test_s4_72_a_name_alone_can_be_asked_about(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_name_alone_can_be_asked_about(broker: Broker, admin: ManagementApi) -> None:
     permissions = broker.node.broker.permissions
     broker.call(lambda: permissions.set("anna", "/", "^c", "^mine", "default"))
     broker.call(lambda: permissions.set_topic("anna", "/", "mine.topic", "^mine", ""))
@@ -162,7 +165,8 @@ def test_s4_72_a_name_alone_can_be_asked_about(broker: Broker, admin: Management
     assert not asked(admin, "write", "mine.topic", routing_key="")["allowed"]
 
 
-def test_s4_72_users_ask_about_themselves_and_administrators_about_all(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_users_ask_about_themselves_and_administrators_about_all(broker: Broker, admin: ManagementApi) -> None:
     broker.call(lambda: broker.node.broker.permissions.set("anna", "/", "", "", ".*"))
     anna = ManagementApi(broker.http_url, "anna", "secret")
     question = {"vhost": "/", "action": "get", "name": "mine.q"}
@@ -189,7 +193,8 @@ def test_s4_72_users_ask_about_themselves_and_administrators_about_all(broker: B
         ({"routing_key": "k" * 256}, 400, "'routing_key' is longer than 255 bytes"),
     ],
 )
-def test_s4_72_a_wrong_question_is_told_what_is_wrong(
+@pytest.mark.feature("S4-72")
+def test_a_wrong_question_is_told_what_is_wrong(
     admin: ManagementApi, change: dict[str, str | None], status: int, words: str
 ) -> None:
     question = {"user": "anna", "vhost": "/", "action": "bind queue", "name": "q", "exchange": "e", **change}
@@ -198,7 +203,8 @@ def test_s4_72_a_wrong_question_is_told_what_is_wrong(
     assert (answered, told["reason"][: len(words)]) == (status, words)
 
 
-def test_s4_72_the_actions_are_listed_with_what_they_take(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_the_actions_are_listed_with_what_they_take(admin: ManagementApi) -> None:
     status, actions = admin.get("permission-check/actions")
     assert status == 200
     by_name = {action["name"]: action for action in actions}

@@ -31,7 +31,8 @@ def connect(broker: Broker) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.URLParameters(broker.amqp_url.replace("guest:guest", "anna:secret")))
 
 
-def test_s4_72_permissions_are_given_changed_and_shown(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_permissions_are_given_changed_and_shown(admin: ManagementApi) -> None:
     assert admin.put("permissions/%2F/anna", ALL) == (201, None)
     assert admin.put("permissions/%2F/anna", {**ALL, "configure": "^a"}) == (204, None)
     row = {"user": "anna", "vhost": "/", "configure": "^a", "write": ".*", "read": ".*"}
@@ -42,7 +43,8 @@ def test_s4_72_permissions_are_given_changed_and_shown(admin: ManagementApi) -> 
     assert admin.get("vhosts/%2F/permissions") == (200, [row, guest])
 
 
-def test_s4_72_what_is_set_over_http_holds_over_amqp(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_what_is_set_over_http_holds_over_amqp(broker: Broker, admin: ManagementApi) -> None:
     admin.put("permissions/%2F/anna", {**ALL, "configure": "^mine"})
     connection = connect(broker)
     connection.channel().queue_declare("mine.q")
@@ -51,7 +53,8 @@ def test_s4_72_what_is_set_over_http_holds_over_amqp(broker: Broker, admin: Mana
     connection.close()
 
 
-def test_s4_72_permissions_taken_away_hold_at_once_and_leave_the_connection_open(
+@pytest.mark.feature("S4-72")
+def test_permissions_taken_away_hold_at_once_and_leave_the_connection_open(
     broker: Broker, admin: ManagementApi
 ) -> None:
     admin.put("permissions/%2F/anna", ALL)
@@ -76,14 +79,16 @@ def test_s4_72_permissions_taken_away_hold_at_once_and_leave_the_connection_open
         ("none/anna", ALL, "vhost 'none' not found"),
     ],
 )
-def test_s4_72_wrong_permissions_are_refused(admin: ManagementApi, path: str, body: object, said: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_wrong_permissions_are_refused(admin: ManagementApi, path: str, body: object, said: str) -> None:
     status, answer = admin.put(f"permissions/{path}", body)
     assert status == 400
     assert said in answer["reason"]
     assert len(admin.get("permissions")[1]) == 1
 
 
-def test_s4_72_topic_permissions_are_by_exchange_and_go_together(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_topic_permissions_are_by_exchange_and_go_together(admin: ManagementApi) -> None:
     path = "topic-permissions/%2F/anna"
     assert admin.get(path)[0] == admin.delete(path)[0] == 404
     assert admin.put(path, {"exchange": "amq.topic", "write": "^a", "read": ".*"}) == (201, None)
@@ -99,7 +104,8 @@ def test_s4_72_topic_permissions_are_by_exchange_and_go_together(admin: Manageme
     assert admin.get("topic-permissions") == (200, [])
 
 
-def test_s4_72_a_topic_permission_of_one_exchange_is_shown_and_deleted_alone(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_topic_permission_of_one_exchange_is_shown_and_deleted_alone(admin: ManagementApi) -> None:
     """rabbit-hole, and with it the topology operator of Kubernetes, deletes them one by one."""
     path = "topic-permissions/%2F/anna"
     for exchange in ("amq.topic", "a/b", ""):
@@ -114,7 +120,8 @@ def test_s4_72_a_topic_permission_of_one_exchange_is_shown_and_deleted_alone(adm
     assert [row["exchange"] for row in admin.get(path)[1]] == ["amq.topic"]
 
 
-def test_s4_72_topic_permissions_hold_over_amqp(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_topic_permissions_hold_over_amqp(broker: Broker, admin: ManagementApi) -> None:
     admin.put("permissions/%2F/anna", ALL)
     admin.put("topic-permissions/%2F/anna", {"exchange": "amq.topic", "write": "^news", "read": ".*"})
     connection = connect(broker)
@@ -134,7 +141,8 @@ def test_s4_72_topic_permissions_hold_over_amqp(broker: Broker, admin: Managemen
         ({"exchange": "e", "write": "(", "read": ""}, "for exchange 'e': pattern '('"),
     ],
 )
-def test_s4_72_wrong_topic_permissions_are_refused(admin: ManagementApi, body: object, said: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_wrong_topic_permissions_are_refused(admin: ManagementApi, body: object, said: str) -> None:
     status, answer = admin.put("topic-permissions/%2F/anna", body)
     assert status == 400
     assert said in answer["reason"]
@@ -142,7 +150,8 @@ def test_s4_72_wrong_topic_permissions_are_refused(admin: ManagementApi, body: o
 
 
 @pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])
-def test_s4_72_only_administrators_see_and_give_permissions(broker: Broker, admin: ManagementApi, tag: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_only_administrators_see_and_give_permissions(broker: Broker, admin: ManagementApi, tag: str) -> None:
     berta = as_user(broker, "berta", tag, vhosts=("/",))
     for kind in ("permissions", "topic-permissions"):
         assert berta.get(kind)[0] == 403

@@ -29,8 +29,8 @@ def admin(broker: Broker) -> ManagementApi:
 
 
 @pytest.mark.parametrize("kind", ["policies", "operator-policies"])
+@pytest.mark.feature("S4-77")
 def test_a_policy_is_set_changed_shown_and_deleted(admin: ManagementApi, kind: str) -> None:
-    """S4-77."""
     assert admin.put(f"{kind}/%2F/short", SHORT) == (201, None)
     assert admin.get(f"{kind}/%2F/short") == (200, SHORT_ROW)
     changed = {**SHORT, "priority": 2, "apply-to": "queues"}
@@ -43,15 +43,15 @@ def test_a_policy_is_set_changed_shown_and_deleted(admin: ManagementApi, kind: s
     assert admin.get(kind) == (200, [])
 
 
+@pytest.mark.feature("S4-77")
 def test_the_two_kinds_are_apart(admin: ManagementApi) -> None:
-    """S4-77."""
     admin.put("policies/%2F/short", SHORT)
     assert admin.get("operator-policies") == (200, [])
     assert admin.delete("operator-policies/%2F/short")[0] == 404
 
 
+@pytest.mark.feature("S4-77")
 def test_a_policy_holds_for_queues_that_are_there(broker: Broker, admin: ManagementApi) -> None:
-    """S4-77."""
     broker.vhost().declare_queue("a.q")
     admin.put("policies/%2F/short", SHORT)
     assert broker.call(lambda: broker.node.broker.vhosts["/"].queues["a.q"].options.max_length) == 5
@@ -72,21 +72,23 @@ def test_a_policy_holds_for_queues_that_are_there(broker: Broker, admin: Managem
         ({**SHORT, "apply-to": ["queues"]}, "apply-to"),
     ],
 )
+@pytest.mark.feature("S4-77")
 def test_a_wrong_policy_is_refused(admin: ManagementApi, body: object, said: str) -> None:
-    """S4-77."""
     status, answer = admin.put("policies/%2F/short", body)
     assert (status, answer["error"]) == (400, "bad_request")
     assert said in answer["reason"]
     assert admin.get("policies") == (200, [])
 
 
-def test_s4_71_an_unknown_vhost_has_no_policies(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_an_unknown_vhost_has_no_policies(admin: ManagementApi) -> None:
     assert admin.get("policies/none")[0] == 404
     assert admin.put("policies/none/short", SHORT)[0] == 404
     assert admin.delete("policies/none/short")[0] == 404
 
 
-def test_s4_72_policymakers_set_policies_where_they_may_enter(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_policymakers_set_policies_where_they_may_enter(broker: Broker, admin: ManagementApi) -> None:
     paul = as_user(broker, "paul", "policymaker", vhosts=("/",))
     assert paul.put("policies/%2F/short", SHORT) == (201, None)
     assert paul.put("policies/other/short", SHORT)[0] == 403
@@ -99,7 +101,8 @@ def test_s4_72_policymakers_set_policies_where_they_may_enter(broker: Broker, ad
 
 
 @pytest.mark.parametrize("tag", ["management", "monitoring"])
-def test_s4_72_others_only_look_at_policies(broker: Broker, admin: ManagementApi, tag: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_others_only_look_at_policies(broker: Broker, admin: ManagementApi, tag: str) -> None:
     admin.put("policies/%2F/short", SHORT)
     anna = as_user(broker, "anna", tag, vhosts=("/",))
     assert anna.get("policies") == (200, [SHORT_ROW])
@@ -107,8 +110,8 @@ def test_s4_72_others_only_look_at_policies(broker: Broker, admin: ManagementApi
     assert anna.delete("policies/%2F/short")[0] == 403
 
 
+@pytest.mark.feature("S4-77")
 def test_policies_outlive_the_broker(tmp_path: Path) -> None:
-    """S4-77."""
     settings = replace(QUIET, data_dir=tmp_path)
     with Broker(settings) as broker:
         as_guest(broker).put("policies/%2F/short", SHORT)
@@ -119,8 +122,9 @@ def test_policies_outlive_the_broker(tmp_path: Path) -> None:
 # ---- explained
 
 
+@pytest.mark.feature("S4-77")
 def test_the_values_of_a_queue_are_explained(broker: Broker, admin: ManagementApi) -> None:
-    """S4-77: the one that holds, where it comes from, and those that lost."""
+    """The one that holds, where it comes from, and those that lost."""
     broker.vhost().declare_queue("a.q", arguments={"x-max-length": 9})
     admin.put("policies/%2F/short", SHORT)
     admin.put("operator-policies/%2F/old", {"pattern": "", "definition": {"message-ttl": 1000}})
@@ -133,16 +137,16 @@ def test_the_values_of_a_queue_are_explained(broker: Broker, admin: ManagementAp
     assert told == [(5, "policy short", True), (9, "argument", False)]
 
 
+@pytest.mark.feature("S4-77")
 def test_the_values_of_an_exchange_are_explained(admin: ManagementApi) -> None:
-    """S4-77."""
     admin.put("policies/%2F/spare", {"pattern": "^amq.topic$", "definition": {"alternate-exchange": "amq.fanout"}})
     found = admin.get("policies-explained/%2F/exchange/amq.topic")[1]
     assert found["effective"] == {"alternate-exchange": "amq.fanout"}
     assert found["values"][0]["source"] == "policy spare"
 
 
+@pytest.mark.feature("S4-72", "S4-77")
 def test_nothing_is_explained_of_what_is_not_there_or_not_seen(broker: Broker, admin: ManagementApi) -> None:
-    """S4-77, S4-72."""
     assert admin.get("policies-explained/%2F/queue/none")[0] == 404
     assert admin.get("policies-explained/none/queue/none")[0] == 404
     assert admin.get("policies-explained/%2F/cow/none")[0] == 400

@@ -23,7 +23,8 @@ def admin(broker: Broker) -> ManagementApi:
     return as_guest(broker)
 
 
-def test_s2_28_every_key_of_policies_is_listed(admin: ManagementApi) -> None:
+@pytest.mark.feature("S2-28")
+def test_every_key_of_policies_is_listed(admin: ManagementApi) -> None:
     status, keys = admin.get("policy-keys")
     assert status == 200
     by_name: dict[str, dict[str, Any]] = {key["name"]: key for key in keys}
@@ -41,7 +42,8 @@ def test_s2_28_every_key_of_policies_is_listed(admin: ManagementApi) -> None:
     assert [key["name"] for key in admin.get("policy-keys", name="max-length-b")[1]] == ["max-length-bytes"]
 
 
-def test_s2_28_what_a_pattern_matches_is_what_the_policy_is_for(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S2-28")
+def test_what_a_pattern_matches_is_what_the_policy_is_for(broker: Broker, admin: ManagementApi) -> None:
     vhost = broker.vhost()
     vhost.declare_queue("orders.eu")
     vhost.declare_queue("Orders.us")
@@ -63,7 +65,8 @@ def test_s2_28_what_a_pattern_matches_is_what_the_policy_is_for(broker: Broker, 
     assert policies == {"orders.eu": "short", "Orders.us": None, "orders.log": "short"}
 
 
-def test_s2_28_only_some_names_are_told(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S2-28")
+def test_only_some_names_are_told(broker: Broker, admin: ManagementApi) -> None:
     for number in range(30):
         broker.vhost().declare_queue(f"q{number}")
     answer = admin.get("policy-matches/%2F", pattern="^q")[1]
@@ -89,7 +92,8 @@ def test_a_pattern_that_takes_too_long_is_refused(broker: Broker, admin: Managem
     assert (status, "takes too long" in answer["reason"]) == (400, True)
 
 
-def test_s4_72_drafts_are_for_those_who_see_the_vhost(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_drafts_are_for_those_who_see_the_vhost(broker: Broker) -> None:
     stranger = as_user(broker, "stranger", "management")
     assert stranger.get("policy-matches/%2F", pattern="")[0] == 403
     assert stranger.get("policy-keys")[0] == 200

@@ -31,7 +31,8 @@ def age_of(api: ObjectsApi, queue: str) -> Any:
     return api.queue(queue)["oldest_message_age"]
 
 
-def test_s4_77_the_age_of_a_plain_message_is_known_to_within_a_sample(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_age_of_a_plain_message_is_known_to_within_a_sample(broker: Broker, api: ObjectsApi) -> None:
     api.declare_queue("plain")
     assert age_of(api, "plain") is None
     api.publish("plain", "first")
@@ -43,7 +44,8 @@ def test_s4_77_the_age_of_a_plain_message_is_known_to_within_a_sample(broker: Br
     assert 90 - TICK <= age_of(api, "plain") <= 90
 
 
-def test_s4_77_the_age_is_that_of_the_first_that_is_left(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_age_is_that_of_the_first_that_is_left(broker: Broker, api: ObjectsApi) -> None:
     api.declare_queue("left")
     for body in ("a", "b", "c"):
         api.publish("left", body)
@@ -59,9 +61,8 @@ def test_s4_77_the_age_is_that_of_the_first_that_is_left(broker: Broker, api: Ob
     assert age_of(api, "left") is None
 
 
-def test_s4_77_an_age_that_samples_do_not_reach_back_to_is_at_least_what_they_show(
-    broker: Broker, api: ObjectsApi
-) -> None:
+@pytest.mark.feature("S4-77")
+def test_an_age_that_samples_do_not_reach_back_to_is_at_least_what_they_show(broker: Broker, api: ObjectsApi) -> None:
     """A queue keeps sixty samples. With a change in each, its first message is older than the first of them."""
     api.declare_queue("busy")
     api.publish("busy", "first")
@@ -71,7 +72,8 @@ def test_s4_77_an_age_that_samples_do_not_reach_back_to_is_at_least_what_they_sh
     assert 55 * TICK <= age_of(api, "busy") <= 70 * TICK
 
 
-def test_s4_77_what_an_earlier_life_left_counts_from_the_start_on_also_on_disk(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_an_earlier_life_left_counts_from_the_start_on_also_on_disk(tmp_path: Path) -> None:
     settings = replace(QUIET, data_dir=tmp_path)
     with Broker(settings, clock=FrozenClock()) as broker:
         api = ObjectsApi(broker.http_url)
@@ -83,9 +85,8 @@ def test_s4_77_what_an_earlier_life_left_counts_from_the_start_on_also_on_disk(t
         assert 100 - TICK <= age_of(api, "durable") <= 100
 
 
-def test_s4_77_of_a_queue_with_priorities_it_is_the_oldest_whichever_comes_next(
-    broker: Broker, api: ObjectsApi
-) -> None:
+@pytest.mark.feature("S4-77")
+def test_of_a_queue_with_priorities_it_is_the_oldest_whichever_comes_next(broker: Broker, api: ObjectsApi) -> None:
     api.declare_queue("ranked", arguments={"x-max-priority": 5})
     for priority in (3, 1, 5, 1):
         api.publish("ranked", "m", priority=priority)
@@ -112,7 +113,8 @@ def pages(api: ObjectsApi, sort: str, reverse: str) -> list[str]:
     return names
 
 
-def test_s4_77_lists_are_sorted_by_age_over_all_pages(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_lists_are_sorted_by_age_over_all_pages(broker: Broker, api: ObjectsApi) -> None:
     api.declare_queue("sorted.empty")
     for name in ("old", "middle", "young"):
         api.declare_queue(f"sorted.{name}")
@@ -122,7 +124,8 @@ def test_s4_77_lists_are_sorted_by_age_over_all_pages(broker: Broker, api: Objec
     assert pages(api, "oldest_message_age", "false") == ["empty", "young", "middle", "old"]
 
 
-def test_s4_77_lists_are_sorted_by_the_time_to_empty_over_all_pages(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_lists_are_sorted_by_the_time_to_empty_over_all_pages(broker: Broker, api: ObjectsApi) -> None:
     """Those of which nobody knows when they will be empty come as if they had no number."""
     for name, number in (("standing", 3), ("slow", 9), ("quick", 4)):
         api.declare_queue(f"sorted.{name}")

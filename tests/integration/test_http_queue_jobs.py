@@ -65,7 +65,8 @@ def run(broker: Broker, api: ObjectsApi, queue: str, kind: str, **given: object)
         broker.call(lambda: None)
 
 
-def test_s4_77_messages_move_by_filter(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_move_by_filter(broker: Broker, api: ObjectsApi) -> None:
     row = run(broker, api, "work", "move", destination="other", selector="n >= 3")
     assert (row["state"], row["looked_at"], row["done"], row["skipped"]) == ("done", 5, 2, 0)
     assert (row["kind"], row["queue"], row["destination"], row["selector"]) == ("move", "work", "other", "n >= 3")
@@ -73,18 +74,21 @@ def test_s4_77_messages_move_by_filter(broker: Broker, api: ObjectsApi) -> None:
     assert api.payloads("other") == ["3", "4"]
 
 
-def test_s4_77_messages_are_copied_up_to_a_limit(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_are_copied_up_to_a_limit(broker: Broker, api: ObjectsApi) -> None:
     assert run(broker, api, "work", "copy", destination="other", limit=2)["done"] == 2
     assert (api.payloads("work"), api.payloads("other")) == (["0", "1", "2", "3", "4"], ["0", "1"])
 
 
-def test_s4_77_messages_are_deleted_by_filter(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_are_deleted_by_filter(broker: Broker, api: ObjectsApi) -> None:
     assert run(broker, api, "work", "delete", selector="n = 1")["done"] == 1
     assert (api.payloads("work"), api.payloads("dead")) == (["0", "2", "3", "4"], [])
 
 
 @pytest.mark.parametrize(("kind", "given"), [("delete", {}), ("move", {"destination": "other"})])
-def test_s4_77_a_dry_run_counts_and_changes_nothing(
+@pytest.mark.feature("S4-77")
+def test_a_dry_run_counts_and_changes_nothing(
     broker: Broker, api: ObjectsApi, kind: str, given: dict[str, object]
 ) -> None:
     row = run(broker, api, "work", kind, dry_run=True, selector="n < 3", **given)
@@ -92,7 +96,8 @@ def test_s4_77_a_dry_run_counts_and_changes_nothing(
     assert (api.payloads("work"), api.payloads("other")) == (["0", "1", "2", "3", "4"], [])
 
 
-def test_s4_76_dead_letters_are_driven_back(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-76")
+def test_dead_letters_are_driven_back(broker: Broker, api: ObjectsApi) -> None:
     api.take("work", 3, "reject_requeue_false")
     assert api.payloads("dead") == ["0", "1", "2"]
     row = run(broker, api, "dead", "redrive", dry_run=True)
@@ -102,7 +107,8 @@ def test_s4_76_dead_letters_are_driven_back(broker: Broker, api: ObjectsApi) -> 
     assert (api.payloads("dead"), api.payloads("work")) == (["1"], ["3", "4", "0", "2"])
 
 
-def test_s4_76_dead_letters_are_driven_back_at_a_rate_and_the_job_is_cancelled(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-76")
+def test_dead_letters_are_driven_back_at_a_rate_and_the_job_is_cancelled(broker: Broker, api: ObjectsApi) -> None:
     api.take("work", 5, "reject_requeue_false")
     id_ = begin(api, "dead", "redrive", rate=1)
     broker.call(lambda: None)
@@ -138,13 +144,15 @@ def test_s4_76_dead_letters_are_driven_back_at_a_rate_and_the_job_is_cancelled(b
         ({"kind": "delete", "dry_run": "perhaps"}, 400, "'dry_run'"),
     ],
 )
-def test_s4_77_wrong_jobs_do_not_begin(api: ObjectsApi, given: object, status: int, words: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_wrong_jobs_do_not_begin(api: ObjectsApi, given: object, status: int, words: str) -> None:
     got, answer = api.post(api.at("queues", "work", "/jobs"), given)
     assert (got, words in answer["reason"]) == (status, True), answer
     assert api.get("/api/queue-jobs") == (200, [])
 
 
-def test_s4_77_nothing_is_taken_out_of_a_stream_but_copies(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_nothing_is_taken_out_of_a_stream_but_copies(broker: Broker, api: ObjectsApi) -> None:
     api.declare_queue("flow", durable=True, arguments={"x-queue-type": "stream"})
     api.publish("flow", "m")
     for kind in ("move", "delete"):
@@ -154,7 +162,8 @@ def test_s4_77_nothing_is_taken_out_of_a_stream_but_copies(broker: Broker, api: 
     assert api.payloads("other") == ["m"]
 
 
-def test_s4_77_jobs_are_listed_and_bounded(broker: Broker, api: ObjectsApi, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.feature("S4-77")
+def test_jobs_are_listed_and_bounded(broker: Broker, api: ObjectsApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leveret.management.api_queue_jobs.MOST_RUNNING", 1)
     monkeypatch.setattr("leveret.management.api_queue_jobs.MOST_KEPT", 2)
     api.take("work", 5, "reject_requeue_false")
@@ -166,7 +175,8 @@ def test_s4_77_jobs_are_listed_and_bounded(broker: Broker, api: ObjectsApi, monk
     assert [row["id"] for row in api.get("/api/queue-jobs")[1]] == ids[1:]
 
 
-def test_s4_77_what_a_job_has_done_is_on_disk_when_it_is_done(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_a_job_has_done_is_on_disk_when_it_is_done(tmp_path: Path) -> None:
     settings = replace(QUIET, data_dir=tmp_path / "data")
     with Broker(settings) as broker:
         api = ObjectsApi(broker.http_url)
@@ -182,7 +192,8 @@ def test_s4_77_what_a_job_has_done_is_on_disk_when_it_is_done(tmp_path: Path) ->
         assert (api.payloads("from"), api.payloads("to")) == ([], ["0", "1", "2"])
 
 
-def test_s4_77_a_paused_queue_gives_nothing_and_can_be_looked_into(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_paused_queue_gives_nothing_and_can_be_looked_into(api: ObjectsApi) -> None:
     assert api.post(api.at("queues", "work", "/pause"), {}) == (204, None)
     assert api.queue("work")["state"] == "paused"
     assert api.take("work") == []
@@ -190,7 +201,8 @@ def test_s4_77_a_paused_queue_gives_nothing_and_can_be_looked_into(api: ObjectsA
     assert api.post(api.at("queues", "nix", "/pause"), {})[0] == 404
 
 
-def test_s4_77_a_resumed_queue_delivers_to_those_who_wait(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_resumed_queue_delivers_to_those_who_wait(broker: Broker, api: ObjectsApi) -> None:
     api.post(api.at("queues", "work", "/pause"), {})
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
         channel = connection.channel()
@@ -205,7 +217,8 @@ def test_s4_77_a_resumed_queue_delivers_to_those_who_wait(broker: Broker, api: O
     assert api.queue("work")["state"] == "running"
 
 
-def test_s4_72_jobs_need_what_they_would_need_over_amqp(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_jobs_need_what_they_would_need_over_amqp(broker: Broker, api: ObjectsApi) -> None:
     reader = limited_user(broker, "reader", read="^work$")
     writer = limited_user(broker, "writer", write="^amq.default$", read="^other$")
     mover = limited_user(broker, "mover", write="^amq.default$", read="^work$")
@@ -218,7 +231,8 @@ def test_s4_72_jobs_need_what_they_would_need_over_amqp(broker: Broker, api: Obj
     assert mover.delete(f"/api/queue-jobs/{id_}") == (204, None)
 
 
-def test_s4_71_jobs_in_other_virtual_hosts_are_not_there(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_jobs_in_other_virtual_hosts_are_not_there(broker: Broker, api: ObjectsApi) -> None:
     core = broker.node.broker
     broker.call(lambda: core.add_vhost("hidden"))
     broker.call(lambda: core.permissions.set("guest", "hidden", ".*", ".*", ".*"))
@@ -231,8 +245,9 @@ def test_s4_71_jobs_in_other_virtual_hosts_are_not_there(broker: Broker, api: Ob
     assert berta.delete(f"/api/queue-jobs/{id_}")[0] == 404
 
 
+@pytest.mark.feature("S4-77")
 def test_a_job_whose_queue_is_deleted_is_not_called_done(broker: Broker, api: ObjectsApi) -> None:
-    """S4-77: whoever reads "done" takes it that all messages are where they should be."""
+    """Whoever reads "done" takes it that all messages are where they should be."""
     api.take("work", 5, "reject_requeue_false")
     id_ = begin(api, "dead", "redrive", rate=1)
     api.delete(api.at("queues", "dead"))

@@ -26,7 +26,8 @@ def api(broker: Broker) -> ObjectsApi:
     return ObjectsApi(broker.http_url)
 
 
-def test_s4_77_a_queue_is_declared_once_and_agreed_upon_later(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_queue_is_declared_once_and_agreed_upon_later(api: ObjectsApi) -> None:
     path, given = api.at("queues", "made"), {"durable": True, "arguments": {"x-message-ttl": 60_000}}
     assert api.put(path, given) == (201, None)
     assert api.put(path, given) == (204, None)
@@ -38,7 +39,8 @@ def test_s4_77_a_queue_is_declared_once_and_agreed_upon_later(api: ObjectsApi) -
     assert (row["arguments"], row["type"], row["state"]) == ({"x-message-ttl": 60_000}, "classic", "running")
 
 
-def test_s4_77_words_for_truth_and_no_body_at_all_are_taken_as_rabbitmq_takes_them(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_words_for_truth_and_no_body_at_all_are_taken_as_rabbitmq_takes_them(api: ObjectsApi) -> None:
     assert api.put(api.at("queues", "words"), {"auto_delete": "true", "arguments": []}) == (201, None)
     assert api.queue("words")["auto_delete"] is True
     response, _ = api.send("PUT", api.at("queues", "bare"))
@@ -57,13 +59,15 @@ def test_s4_77_words_for_truth_and_no_body_at_all_are_taken_as_rabbitmq_takes_th
         ([], "JSON object"),
     ],
 )
-def test_s4_77_wrong_input_is_told_by_its_name(api: ObjectsApi, given: object, field: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_wrong_input_is_told_by_its_name(api: ObjectsApi, given: object, field: str) -> None:
     status, answer = api.put(api.at("queues", "never"), given)
     assert (status, field in answer["reason"]) == (400, True), answer
     assert api.get(api.at("queues", "never"))[0] == 404
 
 
-def test_s4_77_names_are_those_of_amqp(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_names_are_those_of_amqp(api: ObjectsApi) -> None:
     assert api.put(api.at("queues", "amq.mine"), {})[0] == 403
     assert api.put(api.at("queues", "n" * 256), {})[0] == 400
     assert api.put("/api/queues/%2F/%ff%fe", {})[0] == 400
@@ -72,11 +76,13 @@ def test_s4_77_names_are_those_of_amqp(api: ObjectsApi) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/queues/%2F/nix", "/api/queues/nowhere", "/api/queues/nowhere/nix"])
-def test_s4_77_what_is_not_there_is_404(api: ObjectsApi, path: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_is_not_there_is_404(api: ObjectsApi, path: str) -> None:
     assert api.get(path)[0] == 404
 
 
-def test_s4_77_a_queue_is_deleted_if_it_is_as_wanted(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_queue_is_deleted_if_it_is_as_wanted(api: ObjectsApi) -> None:
     path = api.at("queues", "goes")
     api.declare_queue("goes")
     api.publish("goes", "m")
@@ -86,7 +92,8 @@ def test_s4_77_a_queue_is_deleted_if_it_is_as_wanted(api: ObjectsApi) -> None:
     assert api.delete(path)[0] == 404
 
 
-def test_s4_77_a_queue_in_use_stays(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_queue_in_use_stays(api: ObjectsApi, broker: Broker) -> None:
     api.declare_queue("used")
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
         channel = connection.channel()
@@ -101,7 +108,8 @@ def test_s4_77_a_queue_in_use_stays(api: ObjectsApi, broker: Broker) -> None:
         assert consumer["channel_details"]["user"] == "guest"
 
 
-def test_s4_73_an_exclusive_queue_is_shown_and_belongs_to_its_connection(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-73")
+def test_an_exclusive_queue_is_shown_and_belongs_to_its_connection(api: ObjectsApi, broker: Broker) -> None:
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
         connection.channel().queue_declare("own", exclusive=True)
         assert api.queue("own")["exclusive"] is True
@@ -114,7 +122,8 @@ def test_s4_73_an_exclusive_queue_is_shown_and_belongs_to_its_connection(api: Ob
             assert (status, "exclusive access to locked queue 'own'" in answer["reason"]) == (400, True)
 
 
-def test_s4_77_purge_forgets_what_is_ready(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_purge_forgets_what_is_ready(api: ObjectsApi) -> None:
     api.declare_queue("full")
     for n in range(3):
         api.publish("full", str(n))
@@ -125,7 +134,8 @@ def test_s4_77_purge_forgets_what_is_ready(api: ObjectsApi) -> None:
     assert api.delete(api.at("queues", "nix", "/contents"))[0] == 404
 
 
-def test_s4_77_messages_are_counted_by_where_they_are(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_are_counted_by_where_they_are(api: ObjectsApi, broker: Broker) -> None:
     api.declare_queue("counted")
     for n in range(3):
         api.publish("counted", "x" * n)
@@ -139,7 +149,8 @@ def test_s4_77_messages_are_counted_by_where_they_are(api: ObjectsApi, broker: B
         assert row["counters"]["got"] == 1
 
 
-def test_s4_77_actions_of_mirrors_are_accepted(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_actions_of_mirrors_are_accepted(api: ObjectsApi) -> None:
     api.declare_queue("mirrored")
     path = api.at("queues", "mirrored", "/actions")
     assert api.post(path, {"action": "sync"}) == (204, None)
@@ -147,7 +158,8 @@ def test_s4_77_actions_of_mirrors_are_accepted(api: ObjectsApi) -> None:
     assert api.post(path, {"action": "dance"})[0] == 400
 
 
-def test_s4_77_policies_that_hold_are_named(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_policies_that_hold_are_named(api: ObjectsApi, broker: Broker) -> None:
     vhost = broker.vhost()
     vhost.set_policy("short", "^ruled", {"max-length": 10, "message-ttl": 5_000}, apply_to="queues")
     vhost.set_policy("tight", "^ruled", {"max-length": 3}, apply_to="queues", operator=True)
@@ -160,7 +172,8 @@ def test_s4_77_policies_that_hold_are_named(api: ObjectsApi, broker: Broker) -> 
     assert (row["policy"], row["operator_policy"], row["effective_policy_definition"]) == (None, None, {})
 
 
-def test_s4_77_the_age_of_the_first_message_is_known_by_ttl_or_by_timestamp(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_age_of_the_first_message_is_known_by_ttl_or_by_timestamp(api: ObjectsApi, broker: Broker) -> None:
     api.declare_queue("by ttl", arguments={"x-message-ttl": 600_000})
     api.declare_queue("by time")
     now = int(broker.clock.core.wall())
@@ -175,14 +188,16 @@ def test_s4_77_the_age_of_the_first_message_is_known_by_ttl_or_by_timestamp(api:
     assert api.queue("empty")["oldest_message_age"] is None
 
 
-def test_s4_77_a_drain_estimate_needs_a_queue_that_shrinks() -> None:
+@pytest.mark.feature("S4-77")
+def test_a_drain_estimate_needs_a_queue_that_shrinks() -> None:
     assert drain_estimate(100, {"rate": -4.0}) == 25.0
     assert drain_estimate(100, {"rate": 0.0}) is None
     assert drain_estimate(100, {"rate": 4.0}) is None
     assert drain_estimate(0, None) == 0.0
 
 
-def test_s4_77_messages_that_wait_for_a_retry_are_told_apart(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_that_wait_for_a_retry_are_told_apart(api: ObjectsApi) -> None:
     api.declare_queue("tries", durable=True, arguments={"x-retry-delays": [5_000]})
     api.publish("tries", "m")
     assert len(api.take("tries", ackmode="reject_requeue_true")) == 1
@@ -190,7 +205,8 @@ def test_s4_77_messages_that_wait_for_a_retry_are_told_apart(api: ObjectsApi) ->
     assert (row["messages_ready"], row["messages_delayed"]) == (0, 1)
 
 
-def test_s4_77_an_exclusive_queue_tells_whose_it_is(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_an_exclusive_queue_tells_whose_it_is(api: ObjectsApi, broker: Broker) -> None:
     api.declare_queue("everybodys")
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
         connection.channel().queue_declare("own", exclusive=True)
@@ -204,7 +220,8 @@ def test_s4_77_an_exclusive_queue_tells_whose_it_is(api: ObjectsApi, broker: Bro
     assert "owner_pid_details" not in api.queue("inside"), "no connection has it"
 
 
-def test_s4_77_streams_are_queues_too(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_streams_are_queues_too(api: ObjectsApi, broker: Broker) -> None:
     api.declare_queue("flow", durable=True, arguments={"x-queue-type": "stream"})
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
         channel = connection.channel()
@@ -218,7 +235,8 @@ def test_s4_77_streams_are_queues_too(api: ObjectsApi, broker: Broker) -> None:
     assert api.delete(api.at("queues", "flow", "/contents"))[0] == 400
 
 
-def test_s4_77_lists_have_pages_columns_and_order(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_lists_have_pages_columns_and_order(api: ObjectsApi) -> None:
     for n in range(5):
         api.declare_queue(f"page.{n}")
     query = {"name": "page.", "page": 2, "page_size": 2, "sort": "name", "sort_reverse": "true", "columns": "name"}
@@ -227,7 +245,8 @@ def test_s4_77_lists_have_pages_columns_and_order(api: ObjectsApi) -> None:
     assert (page["filtered_count"], page["page_count"]) == (5, 3)
 
 
-def test_s4_72_configure_is_asked_for_and_further_permissions_for_dead_letters(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_configure_is_asked_for_and_further_permissions_for_dead_letters(api: ObjectsApi, broker: Broker) -> None:
     anna = limited_user(broker, "anna", configure="^a", read="^a")
     api.declare_queue("b.there")
     assert anna.put(anna.at("queues", "a.mine"), {}) == (201, None)
@@ -242,7 +261,8 @@ def test_s4_72_configure_is_asked_for_and_further_permissions_for_dead_letters(a
     assert anna.get(anna.at("queues", "b.there"))[0] == 200
 
 
-def test_s4_71_other_virtual_hosts_are_seen_by_those_who_may(api: ObjectsApi, broker: Broker) -> None:
+@pytest.mark.feature("S4-71")
+def test_other_virtual_hosts_are_seen_by_those_who_may(api: ObjectsApi, broker: Broker) -> None:
     broker.call(lambda: broker.node.broker.add_vhost("hidden"))
     broker.call(lambda: broker.node.broker.vhost("hidden").declare_queue("secret"))
     berta = limited_user(broker, "berta", ".*", ".*", ".*")
@@ -255,13 +275,15 @@ def test_s4_71_other_virtual_hosts_are_seen_by_those_who_may(api: ObjectsApi, br
     assert watcher.delete("/api/queues/hidden/secret")[0] == 403
 
 
-def test_s4_72_a_user_without_a_tag_has_no_business_with_queues(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_user_without_a_tag_has_no_business_with_queues(broker: Broker) -> None:
     nobody = limited_user(broker, "plain", ".*", ".*", ".*", "other")
     assert nobody.get("/api/queues")[0] == 401
     assert nobody.put(nobody.at("queues", "x"), {})[0] == 401
 
 
-def test_s4_77_a_message_whose_headers_cannot_be_read_has_no_timestamp(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_message_whose_headers_cannot_be_read_has_no_timestamp(broker: Broker, api: ObjectsApi) -> None:
     """Nobody looks into them when they come; the list of queues must not fail for it."""
     api.declare_queue("unreadable")
     properties = b"\x20\x40" + b"\x00\x00\x00\x05\x03abcZ" + (7).to_bytes(8, "big")  # headers, timestamp

@@ -49,7 +49,8 @@ def listed(api: ObjectsApi, **query: object) -> dict[str, Any]:
     return found
 
 
-def test_s4_77_schedules_are_listed_by_the_moment_they_are_due(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_schedules_are_listed_by_the_moment_they_are_due(broker: Broker, api: ObjectsApi) -> None:
     now = broker.clock.core.wall()
     answer = listed(api)
     assert (answer["count"], answer["next"], answer["now"]) == (3, None, now)
@@ -58,7 +59,8 @@ def test_s4_77_schedules_are_listed_by_the_moment_they_are_due(broker: Broker, a
     assert all(each["size"] > 0 for each in answer["messages"])
 
 
-def test_s4_77_schedules_come_in_pages(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_schedules_come_in_pages(broker: Broker, api: ObjectsApi) -> None:
     first = listed(api, limit=2)
     assert isinstance(first["next"], str)  # a browser could not keep such a number
     rest = listed(api, limit=2, after=first["next"])
@@ -67,7 +69,8 @@ def test_s4_77_schedules_come_in_pages(broker: Broker, api: ObjectsApi) -> None:
     assert together == listed(api)["messages"]
 
 
-def test_s4_77_a_cancelled_message_never_comes(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_cancelled_message_never_comes(broker: Broker, api: ObjectsApi) -> None:
     id_ = listed(api)["messages"][1]["id"]
     assert api.delete(f"{PATH}/{id_}") == (204, None)
     assert api.delete(f"{PATH}/{id_}")[0] == 404
@@ -77,16 +80,19 @@ def test_s4_77_a_cancelled_message_never_comes(broker: Broker, api: ObjectsApi) 
 
 
 @pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 100_000}, {"after": "x"}, {"after": "9" * 50}])
-def test_s4_77_wrong_questions_are_400(api: ObjectsApi, query: dict[str, object]) -> None:
+@pytest.mark.feature("S4-77")
+def test_wrong_questions_are_400(api: ObjectsApi, query: dict[str, object]) -> None:
     assert api.get(PATH, **query)[0] == 400
 
 
-def test_s4_77_what_is_not_there_is_404(api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_is_not_there_is_404(api: ObjectsApi) -> None:
     assert api.delete(f"{PATH}/nix")[0] == 404
     assert api.get("/api/schedules/nowhere")[0] == 404
 
 
-def test_s4_72_the_schedule_is_read_and_configured_by_its_name(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_the_schedule_is_read_and_configured_by_its_name(broker: Broker, api: ObjectsApi) -> None:
     reader = limited_user(broker, "reader", read="schedule$")
     nobody = limited_user(broker, "nobody", configure="^q$", read="^q$")
     id_ = listed(reader)["messages"][0]["id"]

@@ -51,9 +51,8 @@ def listed(api: ObjectsApi, name: str) -> dict[str, Any]:
     return found
 
 
-def test_s4_77_a_queue_to_which_nothing_happens_is_looked_at_once(
-    broker: Broker, api: ObjectsApi, made: list[str]
-) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_queue_to_which_nothing_happens_is_looked_at_once(broker: Broker, api: ObjectsApi, made: list[str]) -> None:
     before = listed(api, "still")
     made.clear()
     broker.vhost().publish("", "busy", b"x")
@@ -61,7 +60,8 @@ def test_s4_77_a_queue_to_which_nothing_happens_is_looked_at_once(
     assert made == ["busy"]
 
 
-def test_s4_77_a_kept_row_follows_every_change(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_kept_row_follows_every_change(broker: Broker, api: ObjectsApi) -> None:
     vhost = broker.vhost()
     assert listed(api, "still")["messages"] == 0
     vhost.publish("", "still", b"x")
@@ -81,7 +81,8 @@ def test_s4_77_a_kept_row_follows_every_change(broker: Broker, api: ObjectsApi) 
     assert [queue["name"] for queue in api.get("/api/queues")[1]] == ["busy"]
 
 
-def test_s4_77_rates_come_to_rest_before_a_row_is_kept(broker: Broker, api: ObjectsApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_rates_come_to_rest_before_a_row_is_kept(broker: Broker, api: ObjectsApi) -> None:
     vhost = broker.vhost()
     broker.clock.advance(TICK)
     vhost.publish("", "still", b"x")
@@ -99,7 +100,8 @@ def at_rest(broker: Broker) -> None:
         broker.clock.advance(TICK)
 
 
-def test_s4_77_messages_that_wait_grow_older_in_a_kept_row(broker: Broker, api: ObjectsApi, made: list[str]) -> None:
+@pytest.mark.feature("S4-77")
+def test_messages_that_wait_grow_older_in_a_kept_row(broker: Broker, api: ObjectsApi, made: list[str]) -> None:
     vhost = broker.vhost()
     vhost.publish("", "still", b"x")
     at_rest(broker)
@@ -114,7 +116,8 @@ def test_s4_77_messages_that_wait_grow_older_in_a_kept_row(broker: Broker, api: 
 
 
 @pytest.mark.parametrize("change", ["get", "requeue", "publish", "expire"])
-def test_s4_77_a_kept_row_with_messages_follows_them(broker: Broker, api: ObjectsApi, change: str) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_kept_row_with_messages_follows_them(broker: Broker, api: ObjectsApi, change: str) -> None:
     with pika.BlockingConnection(pika.URLParameters(broker.amqp_url)) as connection:
         channel = connection.channel()
         for number in range(2):

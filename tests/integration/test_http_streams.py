@@ -50,7 +50,8 @@ def readers(api: ManagementApi, name: str) -> dict[str, Any]:
 # ---- one stream
 
 
-def test_s4_77_a_stream_tells_offsets_size_and_retention(api: ManagementApi, vhost: EmbeddedVhost) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_stream_tells_offsets_size_and_retention(api: ManagementApi, vhost: EmbeddedVhost) -> None:
     arguments = {**STREAM, "x-max-age": "1h", "x-max-length-bytes": 1 << 30, "x-stream-max-segment-size-bytes": 4096}
     vhost.declare_queue("s", durable=True, arguments=arguments)
     (row,) = api.get("streams")[1]
@@ -68,7 +69,8 @@ def test_s4_77_a_stream_tells_offsets_size_and_retention(api: ManagementApi, vho
     assert row["message_stats"]["publish"] == 12
 
 
-def test_s4_77_each_reader_tells_how_far_it_is_behind(broker: Broker, api: ManagementApi, vhost: EmbeddedVhost) -> None:
+@pytest.mark.feature("S4-77")
+def test_each_reader_tells_how_far_it_is_behind(broker: Broker, api: ManagementApi, vhost: EmbeddedVhost) -> None:
     vhost.declare_queue("s", durable=True, arguments=STREAM)
     fill(vhost, "s", 10)
     api.get("pipeline/%2F/offsets", queue="s")
@@ -150,7 +152,8 @@ def test_a_stream_that_cannot_be_read_is_told(
 # ---- several
 
 
-def test_s4_77_a_super_stream_is_one_row_with_its_partitions(api: ManagementApi, vhost: EmbeddedVhost) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_super_stream_is_one_row_with_its_partitions(api: ManagementApi, vhost: EmbeddedVhost) -> None:
     vhost.declare_exchange("orders", "direct", durable=True, arguments={"x-super-stream": True})
     (row,) = api.get("streams")[1]
     assert (row["kind"], row["partitions"]) == ("super stream", 0)
@@ -179,9 +182,8 @@ def test_s4_77_a_super_stream_is_one_row_with_its_partitions(api: ManagementApi,
     assert api.get("streams/%2F/orders/messages")[0] == 404
 
 
-def test_s4_77_shards_tell_what_waits_and_how_even_they_are(
-    broker: Broker, api: ManagementApi, vhost: EmbeddedVhost
-) -> None:
+@pytest.mark.feature("S4-77")
+def test_shards_tell_what_waits_and_how_even_they_are(broker: Broker, api: ManagementApi, vhost: EmbeddedVhost) -> None:
     vhost.set_policy("images", "^images$", {"shards-per-node": 3}, apply_to="exchanges")
     vhost.declare_exchange("images", "x-modulus-hash", durable=True)
     assert api.get("streams")[1][0]["largest_share"] is None
@@ -243,7 +245,8 @@ def test_rates_of_partitions_are_added(broker: Broker, api: ManagementApi, vhost
 # ---- who, and what there is not
 
 
-def test_s4_72_streams_are_for_those_who_may_see_the_virtual_host(
+@pytest.mark.feature("S4-72")
+def test_streams_are_for_those_who_may_see_the_virtual_host(
     broker: Broker, api: ManagementApi, vhost: EmbeddedVhost
 ) -> None:
     vhost.declare_queue("s", durable=True, arguments=STREAM)

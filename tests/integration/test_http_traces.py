@@ -29,7 +29,8 @@ def switch(admin: ManagementApi) -> None:
     assert admin.put("vhosts/%2F", {"tracing": True})[0] == 204
 
 
-def test_s4_77_stories_are_listed_filtered_and_forgotten(broker: leveret.Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_stories_are_listed_filtered_and_forgotten(broker: leveret.Broker, admin: ManagementApi) -> None:
     vhost = broker.vhost()
     vhost.declare_queue("q")
     vhost.declare_queue("p")
@@ -61,7 +62,8 @@ def test_s4_77_stories_are_listed_filtered_and_forgotten(broker: leveret.Broker,
     assert vhost.message_count("q") == 3
 
 
-def test_s4_77_stories_are_for_those_who_may_see_everything(broker: leveret.Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-77")
+def test_stories_are_for_those_who_may_see_everything(broker: leveret.Broker, admin: ManagementApi) -> None:
     switch(admin)
     broker.vhost().declare_queue("q")
     broker.vhost().publish("", "q", b"", Properties(message_id="m"))
@@ -72,7 +74,8 @@ def test_s4_77_stories_are_for_those_who_may_see_everything(broker: leveret.Brok
     assert (watch.delete("traces/%2F")[0], watch.put("vhosts/%2F", {"tracing": False})[0]) == (403, 403)
 
 
-def test_s4_77_the_command_line_follows_a_message(broker: leveret.Broker, tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_command_line_follows_a_message(broker: leveret.Broker, tmp_path: Path) -> None:
     cli = Cli(broker.http_url, tmp_path)
     broker.vhost().declare_queue("q")
     assert "is not traced" in cli.run("trace", "list").output

@@ -45,7 +45,8 @@ def may_log_in(broker: Broker, name: str, password: str) -> bool:
     return ManagementApi(broker.http_url, name, password).get("whoami")[0] == 200
 
 
-def test_s4_72_a_user_is_made_with_a_password_and_can_log_in(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_user_is_made_with_a_password_and_can_log_in(broker: Broker, admin: ManagementApi) -> None:
     assert admin.put("users/anna", {"password": "früh", "tags": "management, other"}) == (201, None)
     assert may_log_in(broker, "anna", "früh")
     assert not may_log_in(broker, "anna", "spät")
@@ -69,7 +70,8 @@ def test_tags_keep_their_order(broker: Broker, admin: ManagementApi) -> None:
     assert exported["tags"] == tags
 
 
-def test_s4_72_a_put_changes_the_password_and_the_tags(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_put_changes_the_password_and_the_tags(broker: Broker, admin: ManagementApi) -> None:
     admin.put("users/anna", {"password": "one", "tags": ["management"]})
     assert may_log_in(broker, "anna", "one")
     assert admin.put("users/anna", {"password": "two", "tags": ["monitoring"]}) == (204, None)
@@ -79,7 +81,8 @@ def test_s4_72_a_put_changes_the_password_and_the_tags(broker: Broker, admin: Ma
 
 
 @pytest.mark.parametrize(("algorithm", "name"), [("sha256", SHA256), ("sha512", SHA512)])
-def test_s4_72_a_hash_of_rabbitmqs_is_taken_and_given_back(
+@pytest.mark.feature("S4-72")
+def test_a_hash_of_rabbitmqs_is_taken_and_given_back(
     broker: Broker, admin: ManagementApi, algorithm: str, name: str
 ) -> None:
     hashed = salted("secret", algorithm)
@@ -91,12 +94,14 @@ def test_s4_72_a_hash_of_rabbitmqs_is_taken_and_given_back(
     assert may_log_in(broker, "anna", "secret")
 
 
-def test_s4_72_a_hash_without_an_algorithm_is_sha256(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_hash_without_an_algorithm_is_sha256(broker: Broker, admin: ManagementApi) -> None:
     admin.put("users/anna", {"password_hash": salted("secret"), "tags": "management"})
     assert may_log_in(broker, "anna", "secret")
 
 
-def test_s4_72_a_password_that_nobody_used_yet_survives_a_change_of_tags(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_password_that_nobody_used_yet_survives_a_change_of_tags(broker: Broker, admin: ManagementApi) -> None:
     broker.call(lambda: broker.node.broker.users.add("anna", password="tea", tags=()))
     status, shown = admin.get("users/anna")
     assert status == 200
@@ -104,7 +109,8 @@ def test_s4_72_a_password_that_nobody_used_yet_survives_a_change_of_tags(broker:
     assert may_log_in(broker, "anna", "tea")
 
 
-def test_s4_72_our_own_hash_moves_a_password_to_another_user(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_our_own_hash_moves_a_password_to_another_user(broker: Broker, admin: ManagementApi) -> None:
     admin.put("users/anna", {"password": "secret", "tags": "management"})
     ours = admin.get("users/anna")[1]
     body = {key: ours[key] for key in ("password_hash", "hashing_algorithm", "tags")}
@@ -113,8 +119,9 @@ def test_s4_72_our_own_hash_moves_a_password_to_another_user(broker: Broker, adm
 
 
 @pytest.mark.parametrize("body", [{"tags": "management"}, {"tags": "management", "password_hash": ""}])
-def test_s4_72_without_a_password_nobody_can_log_in(broker: Broker, admin: ManagementApi, body: object) -> None:
-    """S4-72: and a PUT without one takes it away, as in RabbitMQ."""
+@pytest.mark.feature("S4-72")
+def test_without_a_password_nobody_can_log_in(broker: Broker, admin: ManagementApi, body: object) -> None:
+    """And a PUT without one takes it away, as in RabbitMQ."""
     admin.put("users/anna", {"password": "secret", "tags": "management"})
     assert admin.put("users/anna", body) == (204, None)
     assert admin.get("users/anna")[1]["password_hash"] == ""
@@ -138,19 +145,22 @@ def test_s4_72_without_a_password_nobody_can_log_in(broker: Broker, admin: Manag
         ({"password": "x", "tags": "", "limits": {"max-channels": "many"}}, "'max-channels' must be a whole number"),
     ],
 )
-def test_s4_72_a_wrong_user_is_refused_with_its_cause(admin: ManagementApi, body: object, said: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_wrong_user_is_refused_with_its_cause(admin: ManagementApi, body: object, said: str) -> None:
     status, answer = admin.put("users/anna", body)
     assert (status, answer["error"]) == (400, "bad_request")
     assert said in answer["reason"]
     assert admin.get("users/anna")[0] == 404
 
 
-def test_s4_72_a_refused_password_is_not_told(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_refused_password_is_not_told(admin: ManagementApi) -> None:
     answer = admin.put("users/anna", {"password": ["hush"], "password_hash": None, "tags": ""})[1]
     assert "hush" not in str(answer)
 
 
-def test_s4_72_a_deleted_user_loses_connections_and_permissions(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_deleted_user_loses_connections_and_permissions(broker: Broker, admin: ManagementApi) -> None:
     as_user(broker, "anna", vhosts=("/",))
     other = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
     url = broker.amqp_url.replace("guest:guest", "anna:secret")
@@ -165,7 +175,8 @@ def test_s4_72_a_deleted_user_loses_connections_and_permissions(broker: Broker, 
     assert [rule["user"] for rule in admin.get("permissions")[1]] == ["guest"]
 
 
-def test_s4_72_users_are_deleted_together_or_not_at_all(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_users_are_deleted_together_or_not_at_all(admin: ManagementApi) -> None:
     for name in ("anna", "berta", "clara"):
         admin.put(f"users/{name}", {"tags": ""})
     status, answer = admin.post("users/bulk-delete", {"users": ["anna", "nobody"]})
@@ -177,21 +188,24 @@ def test_s4_72_users_are_deleted_together_or_not_at_all(admin: ManagementApi) ->
     assert admin.post("users/bulk-delete", {"users": "clara"})[0] == 400
 
 
-def test_s4_72_users_without_permissions_are_found(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_users_without_permissions_are_found(admin: ManagementApi) -> None:
     admin.put("users/anna", {"tags": ""})
     assert names(admin.get("users/without-permissions")) == ["anna"]
     admin.put("permissions/%2F/anna", {"configure": "", "write": "", "read": ""})
     assert names(admin.get("users/without-permissions")) == []
 
 
-def test_s4_72_a_new_password_leaves_the_limits_of_a_user(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_new_password_leaves_the_limits_of_a_user(admin: ManagementApi) -> None:
     admin.put("users/anna", {"password": "one", "tags": "", "limits": {"max-channels": 3, "max-connections": -1}})
     admin.put("users/anna", {"password": "two", "tags": ""})
     assert admin.get("users/anna")[1]["limits"] == {"max-channels": 3}
 
 
 @pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])
-def test_s4_72_only_administrators_see_and_change_users(broker: Broker, admin: ManagementApi, tag: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_only_administrators_see_and_change_users(broker: Broker, admin: ManagementApi, tag: str) -> None:
     anna = as_user(broker, "anna", tag, vhosts=("/",))
     for path in ("users", "users/anna", "users/without-permissions", "users/anna/permissions"):
         assert anna.get(path)[0] == 403, path
@@ -201,7 +215,8 @@ def test_s4_72_only_administrators_see_and_change_users(broker: Broker, admin: M
     assert admin.get("users/anna")[1]["tags"] == [tag]
 
 
-def test_s4_72_users_outlive_the_broker(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-72")
+def test_users_outlive_the_broker(tmp_path: Path) -> None:
     settings = replace(QUIET, data_dir=tmp_path)
     with Broker(settings) as broker:
         admin = as_guest(broker)
@@ -212,7 +227,8 @@ def test_s4_72_users_outlive_the_broker(tmp_path: Path) -> None:
         assert may_log_in(broker, "berta", "two")
 
 
-def test_s4_72_a_user_of_an_unknown_name_is_not_found(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_user_of_an_unknown_name_is_not_found(admin: ManagementApi) -> None:
     for path in ("users/none", "users/none/permissions", "users/none/topic-permissions"):
         status, answer = admin.get(path)
         assert (status, answer["error"]) == (404, "Object Not Found"), path

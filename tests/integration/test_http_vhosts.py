@@ -33,7 +33,8 @@ def names(answer: tuple[int, list[dict[str, str]]]) -> list[str]:
     return [row["name"] for row in answer[1]]
 
 
-def test_s4_71_a_vhost_is_made_once_and_shown(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_vhost_is_made_once_and_shown(broker: Broker, admin: ManagementApi) -> None:
     assert admin.put("vhosts/orders") == (201, None)
     assert admin.put("vhosts/orders", {"description": "shop", "tags": "b,a"}) == (204, None)
     status, shown = admin.get("vhosts/orders")
@@ -51,7 +52,8 @@ def test_s4_71_a_vhost_is_made_once_and_shown(broker: Broker, admin: ManagementA
     assert names(admin.get("vhosts")) == ["/", "orders"]
 
 
-def test_s4_71_a_vhost_tells_how_many_messages_wait_in_it(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_vhost_tells_how_many_messages_wait_in_it(broker: Broker, admin: ManagementApi) -> None:
     admin.put("vhosts/orders")
     session = broker.vhost()
     session.declare_queue("q")
@@ -61,20 +63,23 @@ def test_s4_71_a_vhost_tells_how_many_messages_wait_in_it(broker: Broker, admin:
     assert admin.get("vhosts/%2F")[1]["messages_ready"] == 3
 
 
-def test_s4_71_the_slash_is_a_name_like_others(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_the_slash_is_a_name_like_others(admin: ManagementApi) -> None:
     assert admin.get("vhosts/%2F")[1]["name"] == "/"
     assert admin.put("vhosts/a%2Fb%20c%C3%A4") == (201, None)
     assert names(admin.get("vhosts")) == ["/", "a/b cä"]
 
 
-def test_s4_71_whoever_makes_a_vhost_may_use_it(broker: Broker, admin: ManagementApi) -> None:
-    """S4-71: as in RabbitMQ."""
+@pytest.mark.feature("S4-71")
+def test_whoever_makes_a_vhost_may_use_it(broker: Broker, admin: ManagementApi) -> None:
+    """As in RabbitMQ."""
     admin.put("vhosts/orders")
     assert admin.get("vhosts/orders/permissions") == (200, [{"user": "guest", "vhost": "orders", **ALL}])
     pika.BlockingConnection(pika.URLParameters(f"{broker.amqp_url.rpartition('/')[0]}/orders")).close()
 
 
-def test_s4_71_a_put_that_says_nothing_takes_the_description_away(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_put_that_says_nothing_takes_the_description_away(admin: ManagementApi) -> None:
     admin.put("vhosts/orders", {"description": "shop", "tags": ["a"], "default_queue_type": "quorum"})
     assert admin.get("vhosts/orders")[1]["default_queue_type"] == "quorum"
     assert admin.put("vhosts/orders") == (204, None)
@@ -82,7 +87,8 @@ def test_s4_71_a_put_that_says_nothing_takes_the_description_away(admin: Managem
     assert (shown["description"], shown["tags"], shown["default_queue_type"]) == ("", [], "undefined")
 
 
-def test_s4_71_deleting_a_vhost_closes_its_connections(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_deleting_a_vhost_closes_its_connections(broker: Broker, admin: ManagementApi) -> None:
     admin.put("vhosts/orders")
     connection = pika.BlockingConnection(pika.URLParameters(f"{broker.amqp_url.rpartition('/')[0]}/orders"))
     assert admin.delete("vhosts/orders") == (204, None)
@@ -92,7 +98,8 @@ def test_s4_71_deleting_a_vhost_closes_its_connections(broker: Broker, admin: Ma
     assert admin.get("permissions")[1] == [{"user": "guest", "vhost": "/", **ALL}]
 
 
-def test_s4_71_what_is_not_there_is_not_found(admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_what_is_not_there_is_not_found(admin: ManagementApi) -> None:
     for ask in (admin.get, admin.delete):
         status, answer = ask("vhosts/none")
         assert (status, answer["error"]) == (404, "Object Not Found")
@@ -116,7 +123,8 @@ def test_s4_71_what_is_not_there_is_not_found(admin: ManagementApi) -> None:
         ({"x": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}, "nested deeper"),
     ],
 )
-def test_s4_71_a_wrong_body_makes_nothing(admin: ManagementApi, body: object, field: str) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_wrong_body_makes_nothing(admin: ManagementApi, body: object, field: str) -> None:
     status, answer = admin.put("vhosts/orders", body)
     assert status == 400
     assert field in answer["reason"]
@@ -124,14 +132,16 @@ def test_s4_71_a_wrong_body_makes_nothing(admin: ManagementApi, body: object, fi
 
 
 @pytest.mark.parametrize("name", ["a" * 256, "a%00b"])
-def test_s4_71_a_name_that_cannot_be_kept_is_refused(admin: ManagementApi, name: str) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_name_that_cannot_be_kept_is_refused(admin: ManagementApi, name: str) -> None:
     status, answer = admin.put(f"vhosts/{name}")
     assert status == 400
     assert "'vhost' must be a text of 1 to 255 bytes" in answer["reason"]
 
 
 @pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])
-def test_s4_71_only_administrators_change_vhosts(broker: Broker, admin: ManagementApi, tag: str) -> None:
+@pytest.mark.feature("S4-71")
+def test_only_administrators_change_vhosts(broker: Broker, admin: ManagementApi, tag: str) -> None:
     anna = as_user(broker, "anna", tag, vhosts=("/",))
     assert anna.put("vhosts/orders")[0] == 403
     assert anna.delete("vhosts/%2F")[0] == 403
@@ -139,7 +149,8 @@ def test_s4_71_only_administrators_change_vhosts(broker: Broker, admin: Manageme
     assert names(admin.get("vhosts")) == ["/"]
 
 
-def test_s4_71_users_see_the_vhosts_that_they_may_enter(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_users_see_the_vhosts_that_they_may_enter(broker: Broker, admin: ManagementApi) -> None:
     admin.put("vhosts/orders")
     admin.put("vhosts/other")
     anna = as_user(broker, "anna", "management", vhosts=("orders",))
@@ -149,7 +160,8 @@ def test_s4_71_users_see_the_vhosts_that_they_may_enter(broker: Broker, admin: M
     assert names(as_user(broker, "mona", "monitoring").get("vhosts")) == ["/", "orders", "other"]
 
 
-def test_s4_71_a_vhost_and_its_description_outlive_the_broker(tmp_path: Path) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_vhost_and_its_description_outlive_the_broker(tmp_path: Path) -> None:
     settings = replace(QUIET, data_dir=tmp_path)
     with Broker(settings) as broker:
         admin = as_guest(broker)
@@ -162,6 +174,7 @@ def test_s4_71_a_vhost_and_its_description_outlive_the_broker(tmp_path: Path) ->
         assert admin.get("vhosts/orders")[1]["metadata"] == {"description": "shop", "tags": ["a"]}
 
 
-def test_s4_71_a_vhost_that_is_there_runs_on_this_node_only(broker: Broker, admin: ManagementApi) -> None:
+@pytest.mark.feature("S4-71")
+def test_a_vhost_that_is_there_runs_on_this_node_only(broker: Broker, admin: ManagementApi) -> None:
     assert admin.post(f"vhosts/%2F/start/{broker.node.broker.node_name}") == (204, None)
     assert admin.post("vhosts/%2F/start/rabbit@elsewhere")[0] == 404

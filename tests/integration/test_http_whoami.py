@@ -22,12 +22,14 @@ def add_user(broker: Broker, name: str, *tags: str) -> HttpApi:
 
 
 @pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring", "administrator"])
-def test_s4_72_whoever_has_a_tag_of_the_management_is_told_who_it_is(broker: Broker, tag: str) -> None:
+@pytest.mark.feature("S4-72")
+def test_whoever_has_a_tag_of_the_management_is_told_who_it_is(broker: Broker, tag: str) -> None:
     status, answer = add_user(broker, "anna", tag, "other").get("/api/whoami")
     assert (status, answer) == (200, {"name": "anna", "tags": [tag, "other"], "is_internal_user": True})
 
 
-def test_s4_72_a_user_without_a_tag_has_no_business_here(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_user_without_a_tag_has_no_business_here(broker: Broker) -> None:
     status, answer = add_user(broker, "anna", "impersonator").get("/api/whoami")
     assert status == 401
     assert answer["error"] == "not_authorised"

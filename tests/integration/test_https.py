@@ -55,7 +55,8 @@ def ask(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
     return answer.status, answer.read()
 
 
-def test_s4_77_the_api_is_there_over_tls_beside_the_plain_port(broker: leveret.Broker, papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_api_is_there_over_tls_beside_the_plain_port(broker: leveret.Broker, papers: Papers) -> None:
     answers = []
     for url in (broker.http_url, broker.https_url):
         connection = connection_to(url, papers.client())
@@ -65,7 +66,8 @@ def test_s4_77_the_api_is_there_over_tls_beside_the_plain_port(broker: leveret.B
     assert answers[0][0] == 200
 
 
-def test_s4_77_it_is_listed_as_a_listener(broker: leveret.Broker, papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_it_is_listed_as_a_listener(broker: leveret.Broker, papers: Papers) -> None:
     connection = connection_to(broker.https_url, papers.client())
     overview = json.loads(ask(connection, "/api/overview")[1])
     ports = {row["protocol"]: row["port"] for row in overview["listeners"]}
@@ -74,7 +76,8 @@ def test_s4_77_it_is_listed_as_a_listener(broker: leveret.Broker, papers: Papers
     connection.close()
 
 
-def test_s4_77_plain_http_can_be_left_out(papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_plain_http_can_be_left_out(papers: Papers) -> None:
     with leveret.Broker(papers.settings(https_port=0)) as broker:
         assert set(broker.node.endpoints) == {"amqps", "https"}
         connection = connection_to(broker.https_url, papers.client())
@@ -82,13 +85,15 @@ def test_s4_77_plain_http_can_be_left_out(papers: Papers) -> None:
         connection.close()
 
 
-def test_s4_77_no_certificate_no_port(papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_no_certificate_no_port(papers: Papers) -> None:
     without = replace(papers.settings(amqp_port=0, https_port=0), tls_cert=None, tls_key=None, tls_ca=None)
     with leveret.Broker(without) as broker:
         assert set(broker.node.endpoints) == {"amqp"}
 
 
-def test_s4_77_nobody_is_asked_for_a_certificate(broker: leveret.Broker, papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_nobody_is_asked_for_a_certificate(broker: leveret.Broker, papers: Papers) -> None:
     """A browser would ask its user. A listener that asks, as the one of AMQP, refuses one of another authority."""
     stranger = papers.client("ann", trustme.CA())
     connection = connection_to(broker.https_url, stranger)
@@ -114,14 +119,16 @@ def cookie_of(url: str, papers: Papers, headers: dict[str, str] = BY_PAGE) -> st
     return answer.headers["set-cookie"].lower()
 
 
-def test_s4_78_the_cookie_of_an_encrypted_login_stays_on_encrypted_ways(broker: leveret.Broker, papers: Papers) -> None:
+@pytest.mark.feature("S4-78")
+def test_the_cookie_of_an_encrypted_login_stays_on_encrypted_ways(broker: leveret.Broker, papers: Papers) -> None:
     assert "; secure" in cookie_of(broker.https_url, papers)
     plain = cookie_of(broker.http_url, papers)
     assert "; secure" not in plain
     assert "; httponly" in plain
 
 
-def test_s4_77_a_renewed_certificate_is_met_on_both_ports_and_requests_go_on(
+@pytest.mark.feature("S4-77")
+def test_a_renewed_certificate_is_met_on_both_ports_and_requests_go_on(
     broker: leveret.Broker, papers: Papers, caplog: pytest.LogCaptureFixture
 ) -> None:
     early = connection_to(broker.https_url, papers.client())
@@ -138,7 +145,8 @@ def test_s4_77_a_renewed_certificate_is_met_on_both_ports_and_requests_go_on(
     early.close()
 
 
-def test_s4_77_who_speaks_plain_http_to_it_harms_nobody(broker: leveret.Broker, papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_who_speaks_plain_http_to_it_harms_nobody(broker: leveret.Broker, papers: Papers) -> None:
     where = urlsplit(broker.https_url)
     with socket.create_connection((where.hostname or "", where.port or 0), 5) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -152,7 +160,8 @@ def test_s4_77_who_speaks_plain_http_to_it_harms_nobody(broker: leveret.Broker, 
     connection.close()
 
 
-def test_s4_77_an_unfinished_handshake_ends(papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_an_unfinished_handshake_ends(papers: Papers) -> None:
     with leveret.Broker(papers.settings(https_port=0, handshake_timeout=0.1)) as broker:
         where = urlsplit(broker.https_url)
         with socket.create_connection((where.hostname or "", where.port or 0), 10) as silent:
@@ -162,19 +171,22 @@ def test_s4_77_an_unfinished_handshake_ends(papers: Papers) -> None:
                 pass
 
 
-def test_s4_77_files_that_cannot_be_used_are_named(papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_files_that_cannot_be_used_are_named(papers: Papers) -> None:
     papers.certificate.write_text("nothing of the kind")
     with pytest.raises(ConfigError, match="check --tls-cert and --tls-key"):
         leveret.Broker(papers.settings(amqps_port=None, https_port=0)).start()
 
 
-def test_s4_77_a_taken_port_names_the_flag(broker: leveret.Broker, papers: Papers) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_taken_port_names_the_flag(broker: leveret.Broker, papers: Papers) -> None:
     taken = urlsplit(broker.https_url).port
     with pytest.raises(ConfigError, match="--https-port"):
         leveret.Broker(papers.settings(https_port=taken)).start()
 
 
-def test_s4_77_serve_names_it_in_the_banner(papers: Papers, tmp_path: Path) -> None:
+@pytest.mark.feature("S4-77")
+def test_serve_names_it_in_the_banner(papers: Papers, tmp_path: Path) -> None:
     with Serving(tmp_path, *papers.flags(), "--https-port", "0") as serving:
         connection = connection_to(serving.url("https"), papers.client())
         assert ask(connection, "/api/whoami")[0] == 200
@@ -184,9 +196,8 @@ def test_s4_77_serve_names_it_in_the_banner(papers: Papers, tmp_path: Path) -> N
 # ---- the command line
 
 
-def test_s4_77_the_command_line_trusts_the_file_it_is_given(
-    broker: leveret.Broker, papers: Papers, tmp_path: Path
-) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_command_line_trusts_the_file_it_is_given(broker: leveret.Broker, papers: Papers, tmp_path: Path) -> None:
     cli = Cli(broker.https_url, tmp_path)
     assert "--ca-file" in cli.refused("queues", "list", code=3)
     assert cli.json("vhosts", "list", "--ca-file", str(papers.clients))[0]["name"] == "/"
@@ -196,7 +207,8 @@ def test_s4_77_the_command_line_trusts_the_file_it_is_given(
     assert "it holds no certificate" in cli.refused("queues", "list", "--ca-file", str(empty), code=2)
 
 
-def test_s4_77_a_context_remembers_the_authority(
+@pytest.mark.feature("S4-77")
+def test_a_context_remembers_the_authority(
     broker: leveret.Broker, papers: Papers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli = Cli(broker.https_url, tmp_path)

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from errno import EIO
 from pathlib import Path
 
+import pytest
+
 import leveret
 from leveret.errors import LeveretError
 from leveret.queues.stream import StreamQueue
@@ -24,8 +26,9 @@ def settings(path: Path) -> leveret.Settings:
     return leveret.Settings(data_dir=path, amqp_port=0, http_port=None, stomp_port=None, shutdown_timeout=SECONDS)
 
 
+@pytest.mark.feature("S4-62")
 def test_a_stop_does_not_wait_for_a_disk_that_hangs(tmp_path: Path) -> None:
-    """S4-62: what was not confirmed is lost, and whoever waits for it is told."""
+    """What was not confirmed is lost, and whoever waits for it is told."""
     broker = leveret.Broker(settings(tmp_path)).start()
     vhost = broker.vhost()
     vhost.declare_queue("q", durable=True)
@@ -41,8 +44,8 @@ def test_a_stop_does_not_wait_for_a_disk_that_hangs(tmp_path: Path) -> None:
         disk.let.set()
 
 
+@pytest.mark.feature("S4-62")
 def test_whoever_waits_for_a_message_that_cannot_be_read_is_told_when_the_broker_stops(tmp_path: Path) -> None:
-    """S4-62."""
     with leveret.Broker(settings(tmp_path)) as broker:
         vhost = broker.vhost()
         vhost.declare_queue("q", durable=True)

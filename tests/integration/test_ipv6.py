@@ -27,8 +27,9 @@ def names(broker: leveret.Broker) -> list[str]:
     return broker.call(lambda: [each.name for each in broker.node.broker.registry.connections])
 
 
+@pytest.mark.feature("S4-56")
 def test_ipv6_alone_and_its_url_and_names() -> None:
-    """S4-56: addresses stand in brackets, in the URL and in the connection's name; guest may come from ::1."""
+    """Addresses stand in brackets, in the URL and in the connection's name; guest may come from ::1."""
     with leveret.Broker(replace(QUIET, host=("::1",))) as broker:
         assert "@[::1]:" in broker.amqp_url
         with RawClient.open(broker.amqp_url) as client:

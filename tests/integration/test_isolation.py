@@ -18,8 +18,9 @@ from leveret.errors import NotFound
 from tests.support.peers import PATIENCE, NetworkPeer
 
 
+@pytest.mark.feature("S4-62")
 def test_twenty_brokers_in_one_process_know_nothing_of_each_other() -> None:
-    """S4-62: the same names in each, and every message stays where it was published."""
+    """The same names in each, and every message stays where it was published."""
     with ExitStack() as stack:
         brokers = [stack.enter_context(leveret.Broker()) for _ in range(20)]
         assert len({broker.amqp_url for broker in brokers}) == 20
@@ -46,8 +47,9 @@ def test_twenty_brokers_in_one_process_know_nothing_of_each_other() -> None:
             assert box.empty()
 
 
+@pytest.mark.feature("S4-62")
 def test_brokers_can_be_driven_at_once_and_stopped_one_by_one() -> None:
-    """S4-62: the end of one is not noticed by another."""
+    """The end of one is not noticed by another."""
     brokers = [leveret.Broker().start() for _ in range(4)]
 
     def work(broker: leveret.Broker) -> None:
@@ -72,8 +74,9 @@ def test_brokers_can_be_driven_at_once_and_stopped_one_by_one() -> None:
             assert broker.vhost().publish("", "q", b"m")
 
 
+@pytest.mark.feature("S4-62")
 def test_each_broker_has_a_clock_of_its_own() -> None:
-    """S4-62: an hour in one is no time at all in the other."""
+    """An hour in one is no time at all in the other."""
     with leveret.Broker(clock=leveret.FrozenClock()) as fast, leveret.Broker(clock=leveret.FrozenClock()) as slow:
         for broker in (fast, slow):
             broker.vhost().declare_queue("q", arguments={"x-expires": 1000})
@@ -83,8 +86,9 @@ def test_each_broker_has_a_clock_of_its_own() -> None:
             fast.vhost().message_count("q")
 
 
+@pytest.mark.feature("S4-62")
 def test_a_callback_may_call_into_another_broker() -> None:
-    """S4-62: a bridge between two."""
+    """A bridge between two."""
     with leveret.Broker() as left, leveret.Broker() as right:
         here, there = left.vhost(), right.vhost()
         came: SimpleQueue[Delivered] = SimpleQueue()
@@ -120,8 +124,9 @@ WORK = """
 """
 
 
+@pytest.mark.feature("S4-62")
 def test_a_broker_changes_nothing_in_the_process_around_it() -> None:
-    """S4-62: garbage collector, signal handlers, logging, loop policy, hooks, threads and files are as they were."""
+    """Garbage collector, signal handlers, logging, loop policy, hooks, threads and files are as they were."""
     code = """
     import asyncio, faulthandler, gc, logging, os, queue, resource, signal, sys, threading, warnings
     import leveret, leveret.embedded
@@ -160,8 +165,9 @@ def test_a_broker_changes_nothing_in_the_process_around_it() -> None:
     assert run_apart(code.replace("\n    WORK", textwrap.indent(textwrap.dedent(WORK), "        "))) == "unchanged\n"
 
 
+@pytest.mark.feature("S4-62")
 def test_a_broker_works_without_uvloop() -> None:
-    """S4-62: where there is none, the loop of the standard library serves."""
+    """Where there is none, the loop of the standard library serves."""
     code = """
     import sys
     sys.modules["uvloop"] = None  # as if it were not installed
@@ -181,13 +187,15 @@ def test_a_broker_works_without_uvloop() -> None:
     assert run_apart(text) == "over the wire\n"
 
 
+@pytest.mark.feature("S4-62")
 def test_a_program_may_end_without_stopping_its_broker() -> None:
-    """S4-62: no thread of ours keeps the process alive."""
+    """No thread of ours keeps the process alive."""
     assert run_apart("import leveret; print(leveret.Broker().start().amqp_url[:7])") == "amqp://\n"
 
 
+@pytest.mark.feature("S4-62")
 def test_a_broker_does_not_disturb_a_running_loop_of_the_same_thread() -> None:
-    """S4-62: it may even be used as a plain with statement there, at the price of blocking meanwhile."""
+    """It may even be used as a plain with statement there, at the price of blocking meanwhile."""
 
     async def main() -> bool:
         loop = asyncio.get_running_loop()

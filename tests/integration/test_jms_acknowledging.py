@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 import leveret
 from leveret.client import Properties
 from leveret.client.jms import AckMode, Message, Queue
@@ -13,8 +15,9 @@ from tests.support.jms_world import JmsWorld, play
 Broker = leveret.Broker
 
 
-def test_s1_08_auto_acks_as_receive_hands_over(leveret_broker: Broker) -> None:
-    """S1-06, S1-08, S1-13: STANDARD."""
+@pytest.mark.feature("S1-06", "S1-08", "S1-13")
+def test_auto_acks_as_receive_hands_over(leveret_broker: Broker) -> None:
+    """STANDARD."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b")
@@ -27,8 +30,9 @@ def test_s1_08_auto_acks_as_receive_hands_over(leveret_broker: Broker) -> None:
     play(leveret_broker, scene)
 
 
-def test_s4_51_auto_acks_after_the_listener_has_returned(leveret_broker: Broker) -> None:
-    """S4-51, S3-14: until then the message is on the delivered list."""
+@pytest.mark.feature("S3-14", "S4-51")
+def test_auto_acks_after_the_listener_has_returned(leveret_broker: Broker) -> None:
+    """Until then the message is on the delivered list."""
 
     async def scene(world: JmsWorld) -> None:
         entered, leave = asyncio.Event(), asyncio.Event()
@@ -50,7 +54,8 @@ def test_s4_51_auto_acks_after_the_listener_has_returned(leveret_broker: Broker)
     play(leveret_broker, scene)
 
 
-def test_s1_09_client_acks_everything_that_the_session_has_delivered(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S1-09")
+def test_client_acks_everything_that_the_session_has_delivered(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         session = await world.session(AckMode.CLIENT)
         await world.put("a1", "a2", "a3", queue="a")
@@ -71,7 +76,8 @@ def test_s1_09_client_acks_everything_that_the_session_has_delivered(leveret_bro
     play(leveret_broker, scene)
 
 
-def test_s1_10_dups_ok_acks_many_at_once_at_half_the_prefetch(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S1-10")
+def test_dups_ok_acks_many_at_once_at_half_the_prefetch(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcdefgh")
         consumer = await world.consumer(AckMode.DUPS_OK, prefetch=6)
@@ -87,7 +93,8 @@ def test_s1_10_dups_ok_acks_many_at_once_at_half_the_prefetch(leveret_broker: Br
     play(leveret_broker, scene)
 
 
-def test_s1_15_individual_acks_just_this_one_message(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S1-15")
+def test_individual_acks_just_this_one_message(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b", "c")
         consumer = await world.consumer(AckMode.INDIVIDUAL)
@@ -102,8 +109,9 @@ def test_s1_15_individual_acks_just_this_one_message(leveret_broker: Broker) -> 
     play(leveret_broker, scene)
 
 
-def test_s1_11_the_window_moves_on_when_the_application_has_all_of_it(leveret_broker: Broker) -> None:
-    """S1-11: DELIVERED. The messages stay unacked; others come; never more than the prefetch waits in the client."""
+@pytest.mark.feature("S1-11")
+def test_the_window_moves_on_when_the_application_has_all_of_it(leveret_broker: Broker) -> None:
+    """DELIVERED. The messages stay unacked; others come; never more than the prefetch waits in the client."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcdefghij")
@@ -124,8 +132,9 @@ def test_s1_11_the_window_moves_on_when_the_application_has_all_of_it(leveret_br
     play(leveret_broker, scene)
 
 
-def test_s1_17_what_expired_in_the_client_is_not_handed_over(leveret_broker: Broker) -> None:
-    """S1-17: EXPIRED. The persistent one goes to the dead letters, the other one is gone."""
+@pytest.mark.feature("S1-17")
+def test_what_expired_in_the_client_is_not_handed_over(leveret_broker: Broker) -> None:
+    """EXPIRED. The persistent one goes to the dead letters, the other one is gone."""
 
     async def scene(world: JmsWorld) -> None:
         dead: Table = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}

@@ -45,8 +45,9 @@ def ready(broker: leveret.Broker, name: str = "orders") -> tuple[int, int]:
 # ---- receive
 
 
-def test_s1_01_receive_blocks_until_a_message_comes(connection: jms.Connection) -> None:
-    """S1-01 S1-05."""
+@pytest.mark.feature("S1-01", "S1-05")
+def test_receive_blocks_until_a_message_comes(connection: jms.Connection) -> None:
+    """S1-05."""
     consumer = connection.create_session().create_consumer(ORDERS)
     connection.start()
     came: queue.SimpleQueue[object] = queue.SimpleQueue()
@@ -106,8 +107,9 @@ def test_a_loop_over_a_consumer_ends_when_it_is_closed(connection: jms.Connectio
     assert seen == ["1", "2", "3"]
 
 
-def test_s1_09_acknowledge_from_another_thread(connection: jms.Connection, leveret_broker: leveret.Broker) -> None:
-    """S1-09 S1-15: of a received message, in the modes that leave it to the application. Whoever calls, it is done on
+@pytest.mark.feature("S1-09", "S1-15")
+def test_acknowledge_from_another_thread(connection: jms.Connection, leveret_broker: leveret.Broker) -> None:
+    """S1-15: of a received message, in the modes that leave it to the application. Whoever calls, it is done on
     the thread of the loop."""
     acked_on: set[str] = set()
     session = connection.create_session(jms.AckMode.CLIENT)
@@ -136,7 +138,8 @@ def test_s1_09_acknowledge_from_another_thread(connection: jms.Connection, lever
     assert acked_on == {LOOP}
 
 
-def test_s3_16_transactions_of_a_session(connection: jms.Connection, leveret_broker: leveret.Broker) -> None:
+@pytest.mark.feature("S3-16")
+def test_transactions_of_a_session(connection: jms.Connection, leveret_broker: leveret.Broker) -> None:
     session = connection.create_session(jms.AckMode.SESSION_TRANSACTED)
     assert session.is_transacted
     producer = session.create_producer(ORDERS)
@@ -152,10 +155,11 @@ def test_s3_16_transactions_of_a_session(connection: jms.Connection, leveret_bro
 # ---- listeners
 
 
-def test_s1_03_what_was_pushed_is_handed_over_once_the_connection_starts(
+@pytest.mark.feature("S1-03")
+def test_what_was_pushed_is_handed_over_once_the_connection_starts(
     connection: jms.Connection, leveret_broker: leveret.Broker
 ) -> None:
-    """S1-03: the receiver takes pushed messages by itself; nobody has to ask for them."""
+    """The receiver takes pushed messages by itself; nobody has to ask for them."""
     came: queue.SimpleQueue[object] = queue.SimpleQueue()
     send(connection, "1", "2")
     session = connection.create_session()
@@ -172,8 +176,9 @@ def test_s1_03_what_was_pushed_is_handed_over_once_the_connection_starts(
     assert came.get(timeout=PATIENCE) == "3"
 
 
-def test_s1_04_each_consumer_has_its_own_line(connection: jms.Connection) -> None:
-    """S1-04 S3-23: sessions work at the same time, in threads of their own; a listener that is stuck holds up its own
+@pytest.mark.feature("S1-04", "S3-23")
+def test_each_consumer_has_its_own_line(connection: jms.Connection) -> None:
+    """S3-23: sessions work at the same time, in threads of their own; a listener that is stuck holds up its own
     session only."""
     connection.start()
     stuck, released = threading.Event(), threading.Event()
@@ -206,7 +211,8 @@ def test_s1_04_each_consumer_has_its_own_line(connection: jms.Connection) -> Non
     assert threading.get_ident() not in threads["slow"] | threads["quick"]
 
 
-def test_s4_51_a_message_is_acked_after_its_listener_returned(
+@pytest.mark.feature("S4-51")
+def test_a_message_is_acked_after_its_listener_returned(
     connection: jms.Connection, leveret_broker: leveret.Broker
 ) -> None:
     during: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
@@ -222,8 +228,9 @@ def test_s4_51_a_message_is_acked_after_its_listener_returned(
     assert ready(leveret_broker) == (0, 0)
 
 
+@pytest.mark.feature("S3-15", "S3-21")
 def test_a_listener_that_raises_gets_its_message_again(leveret_broker: leveret.Broker) -> None:
-    """S3-15 S3-21."""
+    """S3-21."""
     policy = jms.RedeliveryPolicy(initial_delay=0)
     counts: queue.SimpleQueue[int] = queue.SimpleQueue()
 
@@ -266,7 +273,8 @@ def test_a_listener_may_send_and_acknowledge_but_not_close_its_own_session(conne
     assert body(answers.receive(PATIENCE)) == "re: x"
 
 
-def test_s1_02_receive_and_a_listener_exclude_each_other(connection: jms.Connection) -> None:
+@pytest.mark.feature("S1-02")
+def test_receive_and_a_listener_exclude_each_other(connection: jms.Connection) -> None:
     session = connection.create_session()
     listening, receiving = session.create_consumer(ORDERS, listener=print), session.create_consumer(ORDERS)
     connection.start()
@@ -358,8 +366,9 @@ def test_closing_wakes_who_waits_and_ends_the_threads(leveret_broker: leveret.Br
     assert not [name for name in names if name.startswith(("leveret-client", "leveret-session"))]
 
 
+@pytest.mark.feature("S3-09")
 def test_the_exception_listener_hears_of_a_lost_connection(leveret_broker: leveret.Broker) -> None:
-    """S3-09: listeners are told; in a thread where they may call anything."""
+    """Listeners are told; in a thread where they may call anything."""
     told: queue.SimpleQueue[Exception] = queue.SimpleQueue()
     connection = jms.ConnectionFactory(leveret_broker.amqp_url).create_connection()
 
@@ -374,7 +383,8 @@ def test_the_exception_listener_hears_of_a_lost_connection(leveret_broker: lever
     assert isinstance(told.get(timeout=PATIENCE), AmqpError | ConnectionLost)
 
 
-def test_s4_63_a_factory_takes_parts_of_an_address(leveret_broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-63")
+def test_a_factory_takes_parts_of_an_address(leveret_broker: leveret.Broker) -> None:
     uri = leveret_broker.amqp_url
     factory = jms.ConnectionFactory(uri, user="nobody", password="wrong")
     with pytest.raises(AmqpError):

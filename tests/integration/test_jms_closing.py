@@ -12,8 +12,9 @@ from tests.support.jms_world import JmsWorld, play
 
 
 @pytest.mark.parametrize("what", ["consumer", "session"])
-def test_s3_17_a_close_that_was_given_up_is_finished_by_the_next(leveret_broker: leveret.Broker, what: str) -> None:
-    """S3-17: then everything is back in the queue, and nobody is subscribed."""
+@pytest.mark.feature("S3-17")
+def test_a_close_that_was_given_up_is_finished_by_the_next(leveret_broker: leveret.Broker, what: str) -> None:
+    """Then everything is back in the queue, and nobody is subscribed."""
 
     async def scene(world: JmsWorld) -> None:
         entered, leave = asyncio.Event(), asyncio.Event()
@@ -42,8 +43,9 @@ def test_s3_17_a_close_that_was_given_up_is_finished_by_the_next(leveret_broker:
     play(leveret_broker, scene)
 
 
-def test_s1_10_a_lazy_session_says_what_it_owes_as_its_connection_closes(leveret_broker: leveret.Broker) -> None:
-    """S1-10: what the application had does not come again; what it had not does, in its order."""
+@pytest.mark.feature("S1-10")
+def test_a_lazy_session_says_what_it_owes_as_its_connection_closes(leveret_broker: leveret.Broker) -> None:
+    """What the application had does not come again; what it had not does, in its order."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcd")
@@ -81,8 +83,9 @@ def test_a_connection_does_not_remember_each_topic_that_it_sent_to(leveret_broke
     play(leveret_broker, scene, layout=Layout(topic_exchange="news"))
 
 
+@pytest.mark.feature("S1-02")
 def test_a_consumer_that_cannot_have_its_listener_is_closed(leveret_broker: leveret.Broker) -> None:
-    """S1-02: a pull is for receive()."""
+    """A pull is for receive()."""
     with blocking.ConnectionFactory(leveret_broker.amqp_url).create_connection() as connection:
         session = connection.create_session()
         with pytest.raises(IllegalState, match="prefetch 0"):

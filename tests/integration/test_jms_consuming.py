@@ -20,8 +20,9 @@ Broker = leveret.Broker
 # ---- from the factory to the message
 
 
-def test_s3_01_a_factory_makes_connections_which_make_sessions_which_make_the_rest(leveret_broker: Broker) -> None:
-    """S3-01, S3-02: what a producer sends is stored, and a consumer of another session gets it."""
+@pytest.mark.feature("S3-01", "S3-02")
+def test_a_factory_makes_connections_which_make_sessions_which_make_the_rest(leveret_broker: Broker) -> None:
+    """What a producer sends is stored, and a consumer of another session gets it."""
 
     async def scene(world: JmsWorld) -> None:
         sender = await world.session()
@@ -35,7 +36,8 @@ def test_s3_01_a_factory_makes_connections_which_make_sessions_which_make_the_re
     play(leveret_broker, scene)
 
 
-def test_s4_63_a_factory_takes_a_uri_or_its_parts() -> None:
+@pytest.mark.feature("S4-63")
+def test_a_factory_takes_a_uri_or_its_parts() -> None:
     bootstrap = Bootstrap(
         vhosts=(BootstrapVhost("red"),),
         users=(BootstrapUser("ann", "secret"),),
@@ -67,8 +69,9 @@ def test_s4_63_a_factory_takes_a_uri_or_its_parts() -> None:
 # ---- receive and listener
 
 
-def test_s1_01_messages_come_by_receive_or_by_a_listener(leveret_broker: Broker) -> None:
-    """S1-01, S1-04: each consumer has its own line, whatever the others do."""
+@pytest.mark.feature("S1-01", "S1-04")
+def test_messages_come_by_receive_or_by_a_listener(leveret_broker: Broker) -> None:
+    """Each consumer has its own line, whatever the others do."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session()
@@ -92,7 +95,8 @@ def test_s1_01_messages_come_by_receive_or_by_a_listener(leveret_broker: Broker)
     play(leveret_broker, scene)
 
 
-def test_s1_02_receive_and_listener_exclude_each_other(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S1-02")
+def test_receive_and_listener_exclude_each_other(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         listening = await world.consumer(listener=print)
         with pytest.raises(IllegalState, match="has a listener"):
@@ -135,8 +139,9 @@ def test_receive_returns_nothing_when_its_time_is_over(leveret_broker: Broker) -
     play(leveret_broker, scene)
 
 
-def test_s1_03_nothing_is_dispatched_before_the_connection_is_started(leveret_broker: Broker) -> None:
-    """S1-03, S3-12, S3-13: pushed messages wait in the session's line, then in the line of their consumer."""
+@pytest.mark.feature("S1-03", "S3-12", "S3-13")
+def test_nothing_is_dispatched_before_the_connection_is_started(leveret_broker: Broker) -> None:
+    """Pushed messages wait in the session's line, then in the line of their consumer."""
 
     async def scene(world: JmsWorld) -> None:
         await world.connection.stop()
@@ -188,7 +193,8 @@ def test_stop_waits_for_the_listener_that_runs(leveret_broker: Broker) -> None:
 # ---- ends
 
 
-def test_s3_17_an_idle_session_keeps_its_messages_and_a_closed_one_gives_them_back(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S3-17")
+def test_an_idle_session_keeps_its_messages_and_a_closed_one_gives_them_back(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b", "c")
         idle = await world.consumer(AckMode.CLIENT)
@@ -218,8 +224,9 @@ def test_a_closed_consumer_gives_back_what_it_did_not_hand_over(leveret_broker: 
 
 
 @pytest.mark.parametrize("what", ["consumer", "session", "connection"])
+@pytest.mark.feature("S1-08")
 def test_a_close_waits_for_the_listener_that_runs(leveret_broker: Broker, what: str) -> None:
-    """S1-08: its message is acked, since it returns; the next one is not handed over."""
+    """Its message is acked, since it returns; the next one is not handed over."""
 
     async def scene(world: JmsWorld) -> None:
         entered, leave = asyncio.Event(), asyncio.Event()
@@ -258,7 +265,8 @@ def test_a_consumer_closed_while_the_connection_is_stopped_gives_everything_back
     play(leveret_broker, scene)
 
 
-def test_s3_23_sessions_of_one_connection_do_not_interfere(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S3-23")
+def test_sessions_of_one_connection_do_not_interfere(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         await world.put("a", queue="a")
         await world.put("b", queue="b")

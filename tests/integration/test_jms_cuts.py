@@ -23,8 +23,9 @@ def failover(broker: Broker) -> str:
 
 
 @pytest.mark.parametrize("ids", [True, False], ids=["with ids", "without ids"])
-def test_s3_08_what_waited_in_the_client_comes_once_after_a_cut(leveret_broker: Broker, ids: bool) -> None:
-    """S3-08: known by their ids, or forgotten by the client and delivered again."""
+@pytest.mark.feature("S3-08")
+def test_what_waited_in_the_client_comes_once_after_a_cut(leveret_broker: Broker, ids: bool) -> None:
+    """Known by their ids, or forgotten by the client and delivered again."""
 
     async def scene(world: JmsWorld) -> None:
         await world.channel.declare_queue("q", durable=True)
@@ -42,8 +43,9 @@ def test_s3_08_what_waited_in_the_client_comes_once_after_a_cut(leveret_broker: 
 
 
 @pytest.mark.parametrize("looks", [True, False], ids=["asked meanwhile", "asked later"])
-def test_s3_08_what_a_connection_brought_that_fell_at_once_comes_once(leveret_broker: Broker, looks: bool) -> None:
-    """S3-08: it was lost again while the other channels were opened; nobody was told that it had been there."""
+@pytest.mark.feature("S3-08")
+def test_what_a_connection_brought_that_fell_at_once_comes_once(leveret_broker: Broker, looks: bool) -> None:
+    """It was lost again while the other channels were opened; nobody was told that it had been there."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a")
@@ -75,7 +77,8 @@ def test_s3_08_what_a_connection_brought_that_fell_at_once_comes_once(leveret_br
     play(leveret_broker, scene, failover(leveret_broker) + "&checkForDuplicates=false")
 
 
-def test_s3_08_a_pull_that_waits_goes_on_after_a_cut(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S3-08")
+def test_a_pull_that_waits_goes_on_after_a_cut(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         consumer = await world.consumer(prefetch=0)
         asked = asyncio.ensure_future(consumer.receive())
@@ -92,8 +95,9 @@ def test_s3_08_a_pull_that_waits_goes_on_after_a_cut(leveret_broker: Broker) -> 
 
 
 @pytest.mark.parametrize("is_leveret", [True, False], ids=["x-pull-one", "qos 1 and cancel"])
-def test_s3_08_a_pull_goes_on_after_a_cut_though_a_message_is_in_hand(leveret_broker: Broker, is_leveret: bool) -> None:
-    """S3-19: the broker answers the request by what the application has; so the client has to ask again."""
+@pytest.mark.feature("S3-08", "S3-19")
+def test_a_pull_goes_on_after_a_cut_though_a_message_is_in_hand(leveret_broker: Broker, is_leveret: bool) -> None:
+    """The broker answers the request by what the application has; so the client has to ask again."""
 
     async def scene(world: JmsWorld) -> None:
         world.connection.registrar.is_leveret = is_leveret
@@ -126,8 +130,9 @@ def test_a_pull_whose_queue_is_deleted_after_a_cut_is_told_so(leveret_broker: Br
 
 @pytest.mark.parametrize("mode", [AckMode.CLIENT, AckMode.INDIVIDUAL])
 @pytest.mark.parametrize("held", [1, 2, 5])
-def test_s1_11_the_window_moves_on_after_a_cut(leveret_broker: Broker, mode: AckMode, held: int) -> None:
-    """S1-11, S3-08: what is in hand comes again unseen, uses up windows of the broker, and so counts."""
+@pytest.mark.feature("S1-11", "S3-08")
+def test_the_window_moves_on_after_a_cut(leveret_broker: Broker, mode: AckMode, held: int) -> None:
+    """What is in hand comes again unseen, uses up windows of the broker, and so counts."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcdefghi")
@@ -146,8 +151,9 @@ def test_s1_11_the_window_moves_on_after_a_cut(leveret_broker: Broker, mode: Ack
     play(leveret_broker, scene, failover(leveret_broker))
 
 
-def test_s1_11_acks_after_a_cut_make_room(leveret_broker: Broker) -> None:
-    """S1-11, S3-08: of what was in hand, some of it not even delivered again yet."""
+@pytest.mark.feature("S1-11", "S3-08")
+def test_acks_after_a_cut_make_room(leveret_broker: Broker) -> None:
+    """Of what was in hand, some of it not even delivered again yet."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcdefgh")
@@ -161,7 +167,8 @@ def test_s1_11_acks_after_a_cut_make_room(leveret_broker: Broker) -> None:
     play(leveret_broker, scene, failover(leveret_broker))
 
 
-def test_s3_08_a_listener_goes_on_after_a_cut(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S3-08")
+def test_a_listener_goes_on_after_a_cut(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         got: list[object] = []
 
@@ -182,8 +189,9 @@ def test_s3_08_a_listener_goes_on_after_a_cut(leveret_broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("ends_with", ["commit", "rollback"])
+@pytest.mark.feature("S1-18", "S3-08")
 def test_a_transaction_that_was_cut_is_rolled_back_as_a_whole(leveret_broker: Broker, ends_with: str) -> None:
-    """S1-18, S3-08: its messages come again, its sends are forgotten, and the next transaction is sound."""
+    """Its messages come again, its sends are forgotten, and the next transaction is sound."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b", "c")
@@ -211,8 +219,9 @@ def test_a_transaction_that_was_cut_is_rolled_back_as_a_whole(leveret_broker: Br
     play(leveret_broker, scene, failover(leveret_broker), redelivery=AT_ONCE)
 
 
+@pytest.mark.feature("S1-18")
 def test_what_came_after_the_cut_is_not_lost_with_the_transaction(leveret_broker: Broker) -> None:
-    """S1-18: messages of both lives in one transaction."""
+    """Messages of both lives in one transaction."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b")
@@ -229,8 +238,9 @@ def test_what_came_after_the_cut_is_not_lost_with_the_transaction(leveret_broker
     play(leveret_broker, scene, failover(leveret_broker), redelivery=AT_ONCE)
 
 
+@pytest.mark.feature("S1-18")
 def test_what_was_received_after_the_sends_were_lost_comes_again(leveret_broker: Broker) -> None:
-    """S1-18: the sends of the transaction went with the connection; the messages are of the new one."""
+    """The sends of the transaction went with the connection; the messages are of the new one."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session(TRANSACTED)
@@ -250,8 +260,9 @@ def test_what_was_received_after_the_sends_were_lost_comes_again(leveret_broker:
     play(leveret_broker, scene, failover(leveret_broker), redelivery=AT_ONCE)
 
 
+@pytest.mark.feature("S1-17", "S1-18")
 def test_what_a_lost_commit_had_settled_aside_is_settled_nevertheless(leveret_broker: Broker) -> None:
-    """S1-17, S1-18: the expired one of the new connection does not stay with the session."""
+    """The expired one of the new connection does not stay with the session."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session(TRANSACTED)
@@ -275,8 +286,9 @@ def test_what_a_lost_commit_had_settled_aside_is_settled_nevertheless(leveret_br
 
 
 @pytest.mark.parametrize("ends_with", ["commit", "rollback"])
+@pytest.mark.feature("S1-17", "S1-18")
 def test_what_was_to_be_settled_aside_and_was_cut_comes_again(leveret_broker: Broker, ends_with: str) -> None:
-    """S1-17, S1-18: nothing can be said to it; the transaction that had nothing else is sound."""
+    """Nothing can be said to it; the transaction that had nothing else is sound."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("old", expiration="60000")

@@ -32,8 +32,9 @@ async def text(consumer: MessageConsumer) -> str:
     return message.text
 
 
-def test_s3_08_producers_consumers_and_subscriptions_live_on(leveret_broker: leveret.Broker) -> None:
-    """S3-08: also temporary destinations keep their names, and a message that was received is not seen twice."""
+@pytest.mark.feature("S3-08")
+def test_producers_consumers_and_subscriptions_live_on(leveret_broker: leveret.Broker) -> None:
+    """Also temporary destinations keep their names, and a message that was received is not seen twice."""
 
     async def work() -> None:
         async with through(leveret_broker) as (connection, proxy):

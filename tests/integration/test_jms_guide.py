@@ -10,8 +10,8 @@ import pytest
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "client-jms.md"
 
 
+@pytest.mark.feature("S3-01")
 def test_every_example_of_the_guide_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    """S3-01."""
     blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, object] = {}
     try:

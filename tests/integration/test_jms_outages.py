@@ -32,7 +32,8 @@ async def send(session: Session, *texts: str) -> None:
 # ---- receive
 
 
-def test_s3_19_a_pull_keeps_its_time_in_an_outage(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S3-19")
+def test_a_pull_keeps_its_time_in_an_outage(leveret_broker: Broker) -> None:
     async def work() -> None:
         async with before_an_outage(leveret_broker) as outage:
             session = await outage.connection.create_session()
@@ -48,7 +49,8 @@ def test_s3_19_a_pull_keeps_its_time_in_an_outage(leveret_broker: Broker) -> Non
     asyncio.run(work())
 
 
-def test_s3_19_a_pull_that_an_outage_overtakes_is_over(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S3-19")
+def test_a_pull_that_an_outage_overtakes_is_over(leveret_broker: Broker) -> None:
     """The broker was asked, and will not answer."""
 
     async def work() -> None:
@@ -69,8 +71,9 @@ def test_s3_19_a_pull_that_an_outage_overtakes_is_over(leveret_broker: Broker) -
     asyncio.run(work())
 
 
+@pytest.mark.feature("S3-08")
 def test_who_waits_for_a_pull_is_told_that_there_is_no_broker(leveret_broker: Broker) -> None:
-    """S3-08: after the time that the address gives; the next receive() is another matter."""
+    """After the time that the address gives; the next receive() is another matter."""
 
     async def work() -> None:
         async with before_an_outage(leveret_broker, "&timeout=20") as outage:
@@ -88,7 +91,8 @@ def test_who_waits_for_a_pull_is_told_that_there_is_no_broker(leveret_broker: Br
     asyncio.run(work())
 
 
-def test_s1_11_a_window_that_could_not_move_in_an_outage_moves_after_it(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S1-11")
+def test_a_window_that_could_not_move_in_an_outage_moves_after_it(leveret_broker: Broker) -> None:
     async def work() -> None:
         async with before_an_outage(leveret_broker, "&timeout=20") as outage:
             await send(await outage.connection.create_session(), *"abcd")

@@ -13,8 +13,9 @@ from tests.support.jms_world import JmsWorld, body_of, play
 Broker = leveret.Broker
 
 
-def test_s3_18_at_most_the_prefetch_is_pushed_ahead(leveret_broker: Broker) -> None:
-    """S3-18: 1000 unless told otherwise; more come only after acks."""
+@pytest.mark.feature("S3-18")
+def test_at_most_the_prefetch_is_pushed_ahead(leveret_broker: Broker) -> None:
+    """1000 unless told otherwise; more come only after acks."""
 
     async def scene(world: JmsWorld) -> None:
         await world.channel.declare_queue("q", durable=True)
@@ -42,8 +43,9 @@ def test_prefetch_is_chosen_by_call_destination_or_factory(leveret_broker: Broke
     play(leveret_broker, scene, prefetch=7)
 
 
-def test_s3_19_pull_takes_one_message_per_request(leveret_broker: Broker) -> None:
-    """S3-19, S3-20, S1-05: nothing waits in the client, so who comes later finds the whole backlog."""
+@pytest.mark.feature("S1-05", "S3-19", "S3-20")
+def test_pull_takes_one_message_per_request(leveret_broker: Broker) -> None:
+    """Nothing waits in the client, so who comes later finds the whole backlog."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcd")
@@ -60,8 +62,9 @@ def test_s3_19_pull_takes_one_message_per_request(leveret_broker: Broker) -> Non
     play(leveret_broker, scene)
 
 
-def test_s1_05_pull_waits_at_the_broker_when_the_queue_is_empty(leveret_broker: Broker) -> None:
-    """S1-05: one message answers the request; what follows it stays in the queue. Nobody polls."""
+@pytest.mark.feature("S1-05")
+def test_pull_waits_at_the_broker_when_the_queue_is_empty(leveret_broker: Broker) -> None:
+    """One message answers the request; what follows it stays in the queue. Nobody polls."""
 
     async def scene(world: JmsWorld) -> None:
         consumer = await world.consumer(prefetch=0)
@@ -76,8 +79,9 @@ def test_s1_05_pull_waits_at_the_broker_when_the_queue_is_empty(leveret_broker: 
 
 
 @pytest.mark.parametrize("is_leveret", [True, False], ids=["x-pull-one", "qos 1 and cancel"])
+@pytest.mark.feature("S3-19")
 def test_pull_works_without_the_brokers_help_too(leveret_broker: Broker, is_leveret: bool) -> None:
-    """S3-19: against a broker that does not know x-pull-one the consumer is cancelled after its message."""
+    """Against a broker that does not know x-pull-one the consumer is cancelled after its message."""
 
     async def scene(world: JmsWorld) -> None:
         world.connection.registrar.is_leveret = is_leveret
@@ -109,8 +113,9 @@ def test_a_pull_that_is_given_up_is_taken_back(leveret_broker: Broker) -> None:
     play(leveret_broker, scene)
 
 
-def test_s1_28_a_selector_chooses_from_a_queue(leveret_broker: Broker) -> None:
-    """S1-28: pushed and pulled; what is not wanted stays for others."""
+@pytest.mark.feature("S1-28")
+def test_a_selector_chooses_from_a_queue(leveret_broker: Broker) -> None:
+    """Pushed and pulled; what is not wanted stays for others."""
 
     async def scene(world: JmsWorld) -> None:
         for colour in ("red", "blue", "red"):

@@ -26,8 +26,9 @@ async def sent_and_received(world: JmsWorld, message: Message, **terms: float) -
     return back
 
 
-def test_s3_01_messages_of_a_session_reach_a_consumer(leveret_broker: leveret.Broker) -> None:
-    """S3-01 S3-02: factory, connection, session, producer and consumer; the broker stores and delivers."""
+@pytest.mark.feature("S3-01", "S3-02")
+def test_messages_of_a_session_reach_a_consumer(leveret_broker: leveret.Broker) -> None:
+    """S3-02: factory, connection, session, producer and consumer; the broker stores and delivers."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session()
@@ -257,8 +258,9 @@ def test_a_message_that_the_broker_does_not_take_is_an_error(leveret_broker: lev
     play(leveret_broker, scene, layout=layout)
 
 
+@pytest.mark.feature("S1-05")
 def test_a_map_without_fields_is_a_message(leveret_broker: leveret.Broker) -> None:
-    """S1-05: it has no length, and is received all the same."""
+    """It has no length, and is received all the same."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session()
@@ -281,8 +283,9 @@ def test_many_messages_can_be_sent_at_once(leveret_broker: leveret.Broker) -> No
     play(leveret_broker, scene)
 
 
-def test_s3_16_sends_of_a_transaction_are_there_at_its_commit(leveret_broker: leveret.Broker) -> None:
-    """S3-16 S1-07: and what was rolled back never is."""
+@pytest.mark.feature("S1-07", "S3-16")
+def test_sends_of_a_transaction_are_there_at_its_commit(leveret_broker: leveret.Broker) -> None:
+    """S1-07: and what was rolled back never is."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session(AckMode.SESSION_TRANSACTED)

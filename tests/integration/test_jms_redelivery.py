@@ -41,8 +41,9 @@ class Stumbler:
             raise RuntimeError(f"stumbled over {body}")
 
 
-def test_s1_19_recover_brings_back_what_was_not_acknowledged_in_its_order(leveret_broker: Broker) -> None:
-    """S1-14, S1-19, S3-15: REDELIVERED; the whole delivered list, before what was behind it."""
+@pytest.mark.feature("S1-14", "S1-19", "S3-15")
+def test_recover_brings_back_what_was_not_acknowledged_in_its_order(leveret_broker: Broker) -> None:
+    """REDELIVERED; the whole delivered list, before what was behind it."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcd")
@@ -63,7 +64,8 @@ def test_s1_19_recover_brings_back_what_was_not_acknowledged_in_its_order(levere
     play(leveret_broker, scene, redelivery=AT_ONCE)
 
 
-def test_s1_19_what_was_never_acknowledged_comes_again_elsewhere(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S1-19")
+def test_what_was_never_acknowledged_comes_again_elsewhere(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         await world.put("a")
         consumer = await world.consumer(AckMode.CLIENT)
@@ -76,7 +78,8 @@ def test_s1_19_what_was_never_acknowledged_comes_again_elsewhere(leveret_broker:
     play(leveret_broker, scene)
 
 
-def test_s3_22_the_clients_count_starts_anew_and_the_brokers_does_not(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S3-22")
+def test_the_clients_count_starts_anew_and_the_brokers_does_not(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         await world.channel.declare_queue("q", durable=True, arguments={"x-delivery-limit": 10})
         await world.channel.publish(b"a", "", "q")
@@ -94,8 +97,9 @@ def test_s3_22_the_clients_count_starts_anew_and_the_brokers_does_not(leveret_br
     play(leveret_broker, scene, redelivery=AT_ONCE)
 
 
+@pytest.mark.feature("S3-15", "S3-21")
 def test_a_listener_that_raises_gets_its_message_again_first(leveret_broker: Broker) -> None:
-    """S3-15, S3-21: counted; nothing is acked before it succeeds, and the order stays."""
+    """Counted; nothing is acked before it succeeds, and the order stays."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abc")
@@ -116,8 +120,9 @@ def test_a_listener_that_raises_gets_its_message_again_first(leveret_broker: Bro
     play(leveret_broker, scene, redelivery=AT_ONCE)
 
 
-def test_s3_21_retries_wait_longer_and_longer_and_hold_up_what_is_behind(leveret_broker: Broker) -> None:
-    """S3-15, S3-21: the delays of the policy, by the scheduler."""
+@pytest.mark.feature("S3-15", "S3-21")
+def test_retries_wait_longer_and_longer_and_hold_up_what_is_behind(leveret_broker: Broker) -> None:
+    """The delays of the policy, by the scheduler."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b")
@@ -152,8 +157,9 @@ def test_a_retry_that_does_not_block_lets_others_pass(leveret_broker: Broker) ->
     play(leveret_broker, scene, redelivery=RedeliveryPolicy(non_blocking=True))
 
 
-def test_s1_20_after_six_redeliveries_a_message_is_poison(leveret_broker: Broker) -> None:
-    """S1-12, S1-20: seven deliveries; then it is rejected, so that the broker's dead letters have it."""
+@pytest.mark.feature("S1-12", "S1-20")
+def test_after_six_redeliveries_a_message_is_poison(leveret_broker: Broker) -> None:
+    """Seven deliveries; then it is rejected, so that the broker's dead letters have it."""
 
     async def scene(world: JmsWorld) -> None:
         await world.channel.declare_queue("dead")
@@ -257,8 +263,9 @@ def test_closing_gives_back_what_waits_for_its_retry(leveret_broker: Broker, non
     play(leveret_broker, scene, redelivery=RedeliveryPolicy(non_blocking=non_blocking))
 
 
+@pytest.mark.feature("S1-12")
 def test_a_message_that_cannot_be_read_is_poison(leveret_broker: Broker) -> None:
-    """S1-12: whose headers are no table; nobody could ever consume it, and it must not stand in the way."""
+    """Whose headers are no table; nobody could ever consume it, and it must not stand in the way."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("first")

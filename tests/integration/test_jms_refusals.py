@@ -44,8 +44,9 @@ def test_a_durable_subscription_in_use_is_refused_and_the_session_lives(leveret_
     play(leveret_broker, scene, client_id="me")
 
 
+@pytest.mark.feature("S3-19")
 def test_a_durable_subscription_that_is_pulled_from_is_in_use_too(leveret_broker: Broker) -> None:
-    """S3-19: the broker sees no consumer between two receives; the connection does."""
+    """The broker sees no consumer between two receives; the connection does."""
 
     async def scene(world: JmsWorld) -> None:
         session, other = await world.session(), await world.session()
@@ -82,8 +83,9 @@ def test_a_subscription_that_could_not_be_made_is_not_in_use(leveret_broker: Bro
     play(leveret_broker, scene, client_id="me")
 
 
+@pytest.mark.feature("S3-19")
 def test_an_exclusive_pull_is_refused(leveret_broker: Broker) -> None:
-    """S3-19: it is no consumer between two receives, so others could be served then."""
+    """It is no consumer between two receives, so others could be served then."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session()
@@ -139,8 +141,9 @@ def test_a_long_name_of_a_subscription_is_refused_by_name(leveret_broker: Broker
     play(leveret_broker, scene, client_id="me")
 
 
+@pytest.mark.feature("S1-07", "S1-09")
 def test_a_mode_may_be_a_plain_number(leveret_broker: Broker) -> None:
-    """S1-07, S1-09: as ActiveMQ's users write them."""
+    """As ActiveMQ's users write them."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.connection.create_session(0)  # type: ignore[arg-type]
@@ -154,8 +157,8 @@ def test_a_mode_may_be_a_plain_number(leveret_broker: Broker) -> None:
     play(leveret_broker, scene)
 
 
+@pytest.mark.feature("S1-06", "S1-08")
 def test_a_listener_to_acks_that_raises_stops_nothing(leveret_broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
-    """S1-06, S1-08."""
 
     async def scene(world: JmsWorld) -> None:
         caplog.set_level(logging.CRITICAL, "leveret.client.jms")
@@ -170,10 +173,10 @@ def test_a_listener_to_acks_that_raises_stops_nothing(leveret_broker: Broker, ca
     play(leveret_broker, scene)
 
 
+@pytest.mark.feature("S3-09")
 def test_an_exception_listener_that_raises_keeps_the_news_from_nobody(
     leveret_broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S3-09."""
 
     async def scene(world: JmsWorld) -> None:
         caplog.set_level(logging.CRITICAL, "leveret.client.jms")
@@ -188,8 +191,9 @@ def test_an_exception_listener_that_raises_keeps_the_news_from_nobody(
     play(leveret_broker, scene)
 
 
+@pytest.mark.feature("S1-08", "S3-14")
 def test_a_consumer_that_its_listener_closes_is_forgotten(leveret_broker: Broker) -> None:
-    """S1-08, S3-14: its message is acked as the listener returns; what was behind it goes back."""
+    """Its message is acked as the listener returns; what was behind it goes back."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session()
@@ -208,8 +212,9 @@ def test_a_consumer_that_its_listener_closes_is_forgotten(leveret_broker: Broker
 
 
 @pytest.mark.parametrize("reply_to", ["topic://", "queue://"])
+@pytest.mark.feature("S3-21")
 def test_a_place_for_answers_without_a_name_is_none(leveret_broker: Broker, reply_to: str) -> None:
-    """S3-21: whatever another client has written there, the listener gets the message and those behind it."""
+    """Whatever another client has written there, the listener gets the message and those behind it."""
 
     async def scene(world: JmsWorld) -> None:
         got: list[tuple[object, object]] = []

@@ -17,8 +17,9 @@ Broker = leveret.Broker
 AHEAD = "?jms.useAsyncSend=true"
 
 
+@pytest.mark.feature("S3-05")
 def test_async_sends_are_not_waited_for_and_all_arrive(leveret_broker: Broker) -> None:
-    """S3-05: confirms are awaited beside; the close of the session waits for them."""
+    """Confirms are awaited beside; the close of the session waits for them."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session()
@@ -90,8 +91,8 @@ def test_an_async_send_to_a_queue_that_was_deleted_makes_it_again(leveret_broker
     play(leveret_broker, scene, sending=Sending(is_async=True))
 
 
+@pytest.mark.feature("S1-07")
 def test_a_transaction_sends_as_ever(leveret_broker: Broker) -> None:
-    """S1-07."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session(AckMode.SESSION_TRANSACTED)
@@ -133,8 +134,9 @@ def test_what_makes_no_sense_is_refused() -> None:
             Sending(**terms)  # type: ignore[arg-type]
 
 
+@pytest.mark.feature("S3-08", "S4-63")
 def test_a_login_beside_several_brokers(leveret_broker: Broker) -> None:
-    """S3-08, S4-63: as ActiveMQ's users give it, to the factory or with each connection."""
+    """As ActiveMQ's users give it, to the factory or with each connection."""
 
     async def scene(world: JmsWorld) -> None:
         assert world.connection.client.address.user == "guest"

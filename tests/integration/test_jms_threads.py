@@ -33,8 +33,9 @@ def test_a_thread_that_has_the_number_of_a_listeners_is_no_listener(leveret_brok
         assert connection.is_closed
 
 
-def test_s3_23_threads_share_a_session_and_a_connection(leveret_broker: leveret.Broker) -> None:
-    """S1-04, S3-23: producers and consumers of many threads; each message is received once."""
+@pytest.mark.feature("S1-04", "S3-23")
+def test_threads_share_a_session_and_a_connection(leveret_broker: leveret.Broker) -> None:
+    """Producers and consumers of many threads; each message is received once."""
     with jms.ConnectionFactory(leveret_broker.amqp_url, prefetch=5).create_connection() as connection:
         connection.start()
         shared = connection.create_session(jms.AckMode.CLIENT)
@@ -100,15 +101,17 @@ begun.wait(15)
 
 
 @pytest.mark.parametrize(("program", "says"), [(GOES_ON, "one two\n"), (FINISHES, "to its end\n")])
+@pytest.mark.feature("S3-23")
 def test_listeners_outlive_the_main_thread(leveret_broker: leveret.Broker, program: str, says: str) -> None:
-    """S3-23: as long as another thread lives; and one that runs as the program ends is let finish."""
+    """As long as another thread lives; and one that runs as the program ends is let finish."""
     command = [sys.executable, "-c", program, leveret_broker.amqp_url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.stdout, done.returncode) == (says, 0), done.stderr
 
 
+@pytest.mark.feature("S3-21")
 def test_what_a_listener_could_not_be_called_with_was_not_tried(leveret_broker: leveret.Broker) -> None:
-    """S3-21: as at the end of a program, whose threads end before its connections."""
+    """As at the end of a program, whose threads end before its connections."""
     with jms.ConnectionFactory(leveret_broker.amqp_url).create_connection() as connection:
         connection.start()
         counts: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -122,8 +125,9 @@ def test_what_a_listener_could_not_be_called_with_was_not_tried(leveret_broker: 
         assert counts.get(timeout=PATIENCE) == 1
 
 
+@pytest.mark.feature("S3-21")
 def test_a_listener_that_exits_has_failed_and_no_more(leveret_broker: leveret.Broker) -> None:
-    """S3-21: sys.exit() in its thread ends neither the client nor the session."""
+    """Sys.exit() in its thread ends neither the client nor the session."""
     policy = jms.RedeliveryPolicy(initial_delay=0)
     with jms.ConnectionFactory(leveret_broker.amqp_url, redelivery=policy).create_connection() as connection:
         connection.start()
@@ -140,8 +144,9 @@ def test_a_listener_that_exits_has_failed_and_no_more(leveret_broker: leveret.Br
         assert [counts.get(timeout=PATIENCE) for _ in range(2)] == [1, 2]
 
 
+@pytest.mark.feature("S3-17")
 def test_closing_what_is_closed_is_no_error(leveret_broker: leveret.Broker) -> None:
-    """S3-17: nor with the connection, whether or not another one keeps the client's loop alive."""
+    """Nor with the connection, whether or not another one keeps the client's loop alive."""
     factory = jms.ConnectionFactory(leveret_broker.amqp_url)
     for keeps in (True, False):
         keeper = factory.create_connection() if keeps else None

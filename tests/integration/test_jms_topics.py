@@ -174,8 +174,9 @@ def test_a_durable_subscription_needs_a_client_id(client_id: str, problem: str, 
 # ---- selectors and noLocal
 
 
-def test_s1_16_what_a_selector_does_not_match_is_never_stored(leveret_broker: leveret.Broker) -> None:
-    """S1-16 S1-28: the broker selects at the binding."""
+@pytest.mark.feature("S1-16", "S1-28")
+def test_what_a_selector_does_not_match_is_never_stored(leveret_broker: leveret.Broker) -> None:
+    """S1-28: the broker selects at the binding."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session()
@@ -191,10 +192,11 @@ def test_s1_16_what_a_selector_does_not_match_is_never_stored(leveret_broker: le
 
 
 @pytest.mark.parametrize("mode", [AckMode.AUTO, AckMode.CLIENT])
-def test_s1_16_without_selectors_at_the_broker_the_stored_copy_is_removed(
+@pytest.mark.feature("S1-16")
+def test_without_selectors_at_the_broker_the_stored_copy_is_removed(
     mode: AckMode, leveret_broker: leveret.Broker
 ) -> None:
-    """S1-16: an ack of type UNMATCHED; the application sees nothing of it."""
+    """An ack of type UNMATCHED; the application sees nothing of it."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session(mode)

@@ -30,8 +30,8 @@ async def send(session: Session, text: str, queue: str = "out") -> None:
     await producer.send(session.create_text_message(text))
 
 
-def test_s1_07_acks_and_sends_take_effect_at_the_commit(leveret_broker: Broker) -> None:
-    """S1-07, S3-16."""
+@pytest.mark.feature("S1-07", "S3-16")
+def test_acks_and_sends_take_effect_at_the_commit(leveret_broker: Broker) -> None:
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b")
@@ -50,8 +50,8 @@ def test_s1_07_acks_and_sends_take_effect_at_the_commit(leveret_broker: Broker) 
     play(leveret_broker, scene)
 
 
-def test_s1_18_a_rollback_forgets_the_sends_and_delivers_again_in_order(leveret_broker: Broker) -> None:
-    """S1-14, S1-18, S3-15."""
+@pytest.mark.feature("S1-14", "S1-18", "S3-15")
+def test_a_rollback_forgets_the_sends_and_delivers_again_in_order(leveret_broker: Broker) -> None:
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abc")
@@ -72,7 +72,8 @@ def test_s1_18_a_rollback_forgets_the_sends_and_delivers_again_in_order(leveret_
     play(leveret_broker, scene, redelivery=AT_ONCE)
 
 
-def test_s1_18_what_was_not_committed_comes_again_elsewhere(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S1-18")
+def test_what_was_not_committed_comes_again_elsewhere(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         await world.put("a")
         consumer = await world.consumer(TRANSACTED)
@@ -86,8 +87,9 @@ def test_s1_18_what_was_not_committed_comes_again_elsewhere(leveret_broker: Brok
     play(leveret_broker, scene)
 
 
+@pytest.mark.feature("S3-15")
 def test_a_rollback_waits_for_the_delay_of_the_policy(leveret_broker: Broker) -> None:
-    """S3-15: by the scheduler; one second unless told otherwise."""
+    """By the scheduler; one second unless told otherwise."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b")
@@ -101,8 +103,9 @@ def test_a_rollback_waits_for_the_delay_of_the_policy(leveret_broker: Broker) ->
     play(leveret_broker, scene)
 
 
-def test_s3_16_transactions_are_per_session(leveret_broker: Broker) -> None:
-    """S3-16, S3-23: two consumers of one session share its transaction; another session has its own."""
+@pytest.mark.feature("S3-16", "S3-23")
+def test_transactions_are_per_session(leveret_broker: Broker) -> None:
+    """Two consumers of one session share its transaction; another session has its own."""
 
     async def scene(world: JmsWorld) -> None:
         for queue in ("one", "two", "three"):
@@ -120,8 +123,9 @@ def test_s3_16_transactions_are_per_session(leveret_broker: Broker) -> None:
     play(leveret_broker, scene, redelivery=AT_ONCE)
 
 
+@pytest.mark.feature("S1-12", "S1-20")
 def test_poison_leaves_in_a_transaction_of_its_own(leveret_broker: Broker) -> None:
-    """S1-12, S1-20: after the rollback, and not undone by the next one."""
+    """After the rollback, and not undone by the next one."""
 
     async def scene(world: JmsWorld) -> None:
         await world.channel.declare_queue("dead")
@@ -181,8 +185,9 @@ def test_a_transacted_listener_commits_and_rolls_back(leveret_broker: Broker) ->
     play(leveret_broker, scene, redelivery=AT_ONCE)
 
 
+@pytest.mark.feature("S1-11")
 def test_a_transaction_may_be_larger_than_the_prefetch(leveret_broker: Broker) -> None:
-    """S1-11: the window moves on, and all of it can be rolled back, and committed."""
+    """The window moves on, and all of it can be rolled back, and committed."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcdefg")
@@ -208,8 +213,9 @@ def test_sessions_without_transactions_have_no_commit(leveret_broker: Broker) ->
     play(leveret_broker, scene)
 
 
-def test_s1_07_a_commit_makes_a_queue_again_that_was_deleted(leveret_broker: Broker) -> None:
-    """S1-07: what was received is acked by then, so what was sent must not be lost."""
+@pytest.mark.feature("S1-07")
+def test_a_commit_makes_a_queue_again_that_was_deleted(leveret_broker: Broker) -> None:
+    """What was received is acked by then, so what was sent must not be lost."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("order")

@@ -17,8 +17,9 @@ AT_ONCE = RedeliveryPolicy(initial_delay=0)
 TRANSACTED = AckMode.SESSION_TRANSACTED
 
 
-def test_s1_16_unmatched_messages_of_a_transaction_do_not_use_up_the_window(leveret_broker: Broker) -> None:
-    """S1-11, S1-16: their acks wait for the commit, and what the selector wants is behind them."""
+@pytest.mark.feature("S1-11", "S1-16")
+def test_unmatched_messages_of_a_transaction_do_not_use_up_the_window(leveret_broker: Broker) -> None:
+    """Their acks wait for the commit, and what the selector wants is behind them."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session(TRANSACTED)
@@ -37,8 +38,8 @@ def test_s1_16_unmatched_messages_of_a_transaction_do_not_use_up_the_window(leve
     play(leveret_broker, scene, layout=Layout(broker_selects=False))
 
 
-def test_s1_17_expired_messages_of_a_transaction_do_not_use_up_the_window(leveret_broker: Broker) -> None:
-    """S1-11, S1-17."""
+@pytest.mark.feature("S1-11", "S1-17")
+def test_expired_messages_of_a_transaction_do_not_use_up_the_window(leveret_broker: Broker) -> None:
 
     async def scene(world: JmsWorld) -> None:
         await world.put("old", "older", expiration="60000")
@@ -55,8 +56,9 @@ def test_s1_17_expired_messages_of_a_transaction_do_not_use_up_the_window(levere
 
 @pytest.mark.parametrize("mode", [AckMode.CLIENT, TRANSACTED])
 @pytest.mark.parametrize("prefetch", [1, 3])
-def test_s1_11_a_listener_that_raises_gets_the_next_one(leveret_broker: Broker, mode: AckMode, prefetch: int) -> None:
-    """S1-11: where the application says what becomes of all of them, what it failed on uses up the window, too."""
+@pytest.mark.feature("S1-11")
+def test_a_listener_that_raises_gets_the_next_one(leveret_broker: Broker, mode: AckMode, prefetch: int) -> None:
+    """Where the application says what becomes of all of them, what it failed on uses up the window, too."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcde")
@@ -73,8 +75,9 @@ def test_s1_11_a_listener_that_raises_gets_the_next_one(leveret_broker: Broker, 
     play(leveret_broker, scene)
 
 
-def test_s1_11_the_window_is_known_after_a_commit_that_was_not_to_be(leveret_broker: Broker) -> None:
-    """S1-11, S1-18: what the lost transaction had acked is unacked again, and counts."""
+@pytest.mark.feature("S1-11", "S1-18")
+def test_the_window_is_known_after_a_commit_that_was_not_to_be(leveret_broker: Broker) -> None:
+    """What the lost transaction had acked is unacked again, and counts."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session(TRANSACTED)
@@ -95,8 +98,9 @@ def test_s1_11_the_window_is_known_after_a_commit_that_was_not_to_be(leveret_bro
 
 
 @pytest.mark.parametrize("mode", [AckMode.CLIENT, TRANSACTED])
+@pytest.mark.feature("S1-19", "S3-08")
 def test_what_a_lost_connection_had_brought_is_forgotten(leveret_broker: Broker, mode: AckMode) -> None:
-    """S1-19, S3-08: without ids the broker brings it again; nothing of it stays in the client for ever."""
+    """Without ids the broker brings it again; nothing of it stays in the client for ever."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a", "b")
@@ -120,8 +124,9 @@ def test_what_a_lost_connection_had_brought_is_forgotten(leveret_broker: Broker,
     play(leveret_broker, scene, uri, redelivery=AT_ONCE)
 
 
-def test_s3_19_a_pull_that_is_given_up_as_its_message_comes_gives_it_back(leveret_broker: Broker) -> None:
-    """S3-19, S3-20: nothing piles up in the client, so that others can have it."""
+@pytest.mark.feature("S3-19", "S3-20")
+def test_a_pull_that_is_given_up_as_its_message_comes_gives_it_back(leveret_broker: Broker) -> None:
+    """Nothing piles up in the client, so that others can have it."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put("a")
@@ -138,8 +143,9 @@ def test_s3_19_a_pull_that_is_given_up_as_its_message_comes_gives_it_back(levere
     play(leveret_broker, scene)
 
 
+@pytest.mark.feature("S3-17")
 def test_a_consumer_whose_making_is_given_up_holds_nothing(leveret_broker: Broker) -> None:
-    """S3-17: what was pushed to it meanwhile goes back."""
+    """What was pushed to it meanwhile goes back."""
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abc")
@@ -159,8 +165,8 @@ def test_a_consumer_whose_making_is_given_up_holds_nothing(leveret_broker: Broke
 
 
 @pytest.mark.parametrize("delay", [0.0, 1.0])
-def test_s3_15_retries_that_do_not_block_come_in_their_order_too(leveret_broker: Broker, delay: float) -> None:
-    """S1-19, S3-15."""
+@pytest.mark.feature("S1-19", "S3-15")
+def test_retries_that_do_not_block_come_in_their_order_too(leveret_broker: Broker, delay: float) -> None:
 
     async def scene(world: JmsWorld) -> None:
         await world.put(*"abcd")
@@ -173,8 +179,9 @@ def test_s3_15_retries_that_do_not_block_come_in_their_order_too(leveret_broker:
     play(leveret_broker, scene, redelivery=RedeliveryPolicy(initial_delay=delay, non_blocking=True))
 
 
-def test_s3_18_each_kind_of_destination_has_its_own_prefetch(leveret_broker: Broker) -> None:
-    """S3-18: as the address says; a number of the destination or the call stands above it."""
+@pytest.mark.feature("S3-18")
+def test_each_kind_of_destination_has_its_own_prefetch(leveret_broker: Broker) -> None:
+    """As the address says; a number of the destination or the call stands above it."""
 
     async def scene(world: JmsWorld) -> None:
         session = await world.session()
@@ -189,7 +196,8 @@ def test_s3_18_each_kind_of_destination_has_its_own_prefetch(leveret_broker: Bro
     play(leveret_broker, scene, f"{leveret_broker.amqp_url}?{query}&jms.clientID=me")
 
 
-def test_s1_28_a_selector_may_stand_in_the_name(leveret_broker: Broker) -> None:
+@pytest.mark.feature("S1-28")
+def test_a_selector_may_stand_in_the_name(leveret_broker: Broker) -> None:
     async def scene(world: JmsWorld) -> None:
         for colour in ("red", "blue"):
             await world.channel.declare_queue("q", durable=True)

@@ -32,8 +32,9 @@ def ready(peer: Peer, queue: str) -> list[bytes]:
 # ---- messages
 
 
+@pytest.mark.feature("S4-07")
 def test_a_message_dies_when_the_ttl_of_its_queue_is_over(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-07: not a moment before."""
+    """Not a moment before."""
     peer.declare_queue("q", arguments={"x-message-ttl": 1000})
     peer.publish("", "q", b"first")
     leveret_broker.clock.advance(0.6)
@@ -46,8 +47,8 @@ def test_a_message_dies_when_the_ttl_of_its_queue_is_over(peer: Peer, leveret_br
     assert inside(leveret_broker, "q").counters.expired == 1
 
 
+@pytest.mark.feature("S4-07", "S4-09")
 def test_the_smaller_of_queue_ttl_and_expiration_wins(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-07, S4-09."""
     peer.declare_queue("q", arguments={"x-message-ttl": 1000})
     peer.publish("", "q", b"sooner", expiration="500")
     peer.publish("", "q", b"queue's")
@@ -58,8 +59,9 @@ def test_the_smaller_of_queue_ttl_and_expiration_wins(peer: Peer, leveret_broker
     assert peer.count("q") == 0
 
 
+@pytest.mark.feature("S4-09")
 def test_a_message_expires_in_the_middle_of_the_queue(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-09: wherever it stands, not only at the head."""
+    """Wherever it stands, not only at the head."""
     peer.declare_queue("q")
     for number in range(5):
         properties = {"expiration": "1000"} if number in (1, 3) else {}
@@ -69,10 +71,11 @@ def test_a_message_expires_in_the_middle_of_the_queue(peer: Peer, leveret_broker
     assert ready(peer, "q") == [b"0", b"2", b"4"]
 
 
+@pytest.mark.feature("S4-07")
 def test_what_expired_at_the_end_of_one_priority_does_not_hide_the_next(
     peer: Peer, leveret_broker: leveret.Broker
 ) -> None:
-    """S4-07: get looks on into the lower priorities."""
+    """Get looks on into the lower priorities."""
     peer.declare_queue("q", arguments={"x-max-priority": 5})
     peer.publish("", "q", b"low", priority=1)
     peer.publish("", "q", b"high", priority=5)
@@ -82,8 +85,9 @@ def test_what_expired_at_the_end_of_one_priority_does_not_hide_the_next(
     assert ready(peer, "q") == [b"high", b"low"]
 
 
+@pytest.mark.feature("S0-16")
 def test_an_expiration_of_zero_means_now_or_never(peer: Peer) -> None:
-    """S0-16: a consumer that is ready gets it, a queue does not keep it."""
+    """A consumer that is ready gets it, a queue does not keep it."""
     peer.declare_queue("q")
     peer.publish("", "q", b"never", expiration="0")
     assert peer.count("q") == 0
@@ -98,8 +102,9 @@ def test_an_expiration_of_zero_means_now_or_never(peer: Peer) -> None:
     assert other.bodies(1) == [b"now"]
 
 
+@pytest.mark.feature("S4-81")
 def test_a_bad_expiration_is_refused(peer: Peer) -> None:
-    """S4-81: with the value it had."""
+    """With the value it had."""
     peer.declare_queue("q")
     for value in ("soon", "-1", "1.5", "", " 1", "99999999999999999999"):
         with refused(406, "invalid expiration", repr(value)):
@@ -107,8 +112,9 @@ def test_a_bad_expiration_is_refused(peer: Peer) -> None:
     assert peer.count("q") == 0
 
 
+@pytest.mark.feature("S4-55")
 def test_an_unacked_message_does_not_expire_until_it_comes_back(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-55: its time goes on meanwhile."""
+    """Its time goes on meanwhile."""
     peer.declare_queue("q", arguments={"x-message-ttl": 1000})
     for body in (b"a", b"b"):
         peer.publish("", "q", body)
@@ -120,8 +126,8 @@ def test_an_unacked_message_does_not_expire_until_it_comes_back(peer: Peer, leve
     peer.ack(held[1].tag)
 
 
+@pytest.mark.feature("S4-55")
 def test_a_message_that_came_back_in_time_dies_in_time(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-55."""
     peer.declare_queue("q", arguments={"x-message-ttl": 1000})
     peer.publish("", "q", b"m")
     held = peer.get("q", auto_ack=False)
@@ -133,8 +139,8 @@ def test_a_message_that_came_back_in_time_dies_in_time(peer: Peer, leveret_broke
     assert peer.count("q") == 0
 
 
+@pytest.mark.feature("S4-39")
 def test_one_message_lives_as_long_as_each_of_its_queues_lets_it(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-39."""
     for name, ttl in (("short", 1000), ("long", 3000)):
         peer.declare_queue(name, arguments={"x-message-ttl": ttl})
         peer.bind(name, "amq.fanout")
@@ -148,8 +154,8 @@ def test_one_message_lives_as_long_as_each_of_its_queues_lets_it(peer: Peer, lev
     assert counts == [[0, 1, 1], [0, 0, 1], [0, 0, 1]]
 
 
+@pytest.mark.feature("S4-47")
 def test_a_consumer_gets_only_what_is_still_alive(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-47."""
     peer.declare_queue("q")
     peer.publish("", "q", b"dead", expiration="100")
     peer.publish("", "q", b"alive")
@@ -162,8 +168,9 @@ def test_a_consumer_gets_only_what_is_still_alive(peer: Peer, leveret_broker: le
 # ---- queues
 
 
+@pytest.mark.feature("S4-07")
 def test_an_unused_queue_expires(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-07: with the messages in it; publishing is no use of it."""
+    """With the messages in it; publishing is no use of it."""
     peer.declare_queue("q", arguments={"x-expires": 1000})
     leveret_broker.clock.advance(0.9)
     assert peer.publish("", "q", b"m")
@@ -173,8 +180,9 @@ def test_an_unused_queue_expires(peer: Peer, leveret_broker: leveret.Broker) -> 
         peer.get("q")
 
 
+@pytest.mark.feature("S4-07")
 def test_a_queue_in_use_does_not_expire(new_peer: NewPeer, leveret_broker: leveret.Broker) -> None:
-    """S4-07: a consumer holds it, declare and get start its time again."""
+    """A consumer holds it, declare and get start its time again."""
     peer = new_peer()
     arguments = {"x-expires": 1000}
     peer.declare_queue("q", arguments=arguments)
@@ -191,10 +199,10 @@ def test_a_queue_in_use_does_not_expire(new_peer: NewPeer, leveret_broker: lever
     assert not peer.publish("", "q")
 
 
+@pytest.mark.feature("S4-07")
 def test_a_queue_that_was_declared_anew_does_not_die_of_its_namesakes_age(
     peer: Peer, leveret_broker: leveret.Broker
 ) -> None:
-    """S4-07."""
     arguments = {"x-expires": 1000, "x-message-ttl": 500}
     peer.declare_queue("q", arguments=arguments)
     peer.publish("", "q", b"old")
@@ -211,8 +219,9 @@ def test_a_queue_that_was_declared_anew_does_not_die_of_its_namesakes_age(
 # ---- travelling
 
 
+@pytest.mark.feature("S4-62")
 def test_time_travel_visits_every_moment_in_order(leveret_broker: leveret.Broker) -> None:
-    """S4-62: a message that dies after one second and a queue that dies after two, in one jump of ten."""
+    """A message that dies after one second and a queue that dies after two, in one jump of ten."""
     local = leveret_broker.vhost()
     happened: list[tuple[str, float]] = []
     local.declare_queue("short", arguments={"x-message-ttl": 1000})
@@ -238,8 +247,9 @@ def test_time_travel_visits_every_moment_in_order(leveret_broker: leveret.Broker
     assert leveret_broker.clock.now() == start + 10
 
 
+@pytest.mark.feature("S4-62")
 def test_time_travel_takes_no_time() -> None:
-    """S4-62: years pass at once, and on a clock that runs, too."""
+    """Years pass at once, and on a clock that runs, too."""
     with leveret.Broker() as broker:
         local = broker.vhost()
         local.declare_queue("q", arguments={"x-message-ttl": 3_600_000})
@@ -256,8 +266,9 @@ def test_time_travel_takes_no_time() -> None:
         assert time.monotonic() - began < 2
 
 
+@pytest.mark.feature("S4-07")
 def test_on_a_clock_that_runs_messages_die_by_themselves() -> None:
-    """S4-07: nobody asks, nobody moves the clock: the timer of the loop fires."""
+    """Nobody asks, nobody moves the clock: the timer of the loop fires."""
     with leveret.Broker() as broker:
         local = broker.vhost()
         local.declare_queue("q")
@@ -273,8 +284,9 @@ def test_on_a_clock_that_runs_messages_die_by_themselves() -> None:
         assert gone.get(timeout=5) - began < 2
 
 
+@pytest.mark.feature("S4-62")
 def test_a_frozen_clock_stands_still(leveret_broker: leveret.Broker) -> None:
-    """S4-62: what would die in a millisecond lives as long as the test likes."""
+    """What would die in a millisecond lives as long as the test likes."""
     local = LocalPeer(leveret_broker)
     local.declare_queue("q")
     local.publish("", "q", b"m", expiration="1")
@@ -290,8 +302,9 @@ def test_a_frozen_clock_stands_still(leveret_broker: leveret.Broker) -> None:
     assert local.count("q") == 0
 
 
+@pytest.mark.feature("S4-62")
 def test_heartbeats_stay_on_real_time(leveret_broker: leveret.Broker) -> None:
-    """S4-62: a year of message time does not make a peer silent, nor a handshake late."""
+    """A year of message time does not make a peer silent, nor a handshake late."""
     peer = NetworkPeer(f"{leveret_broker.amqp_url}?heartbeat=1")
     leveret_broker.clock.advance(366 * 86400)
     peer.declare_queue("q")
@@ -301,8 +314,9 @@ def test_heartbeats_stay_on_real_time(leveret_broker: leveret.Broker) -> None:
     peer.close()
 
 
+@pytest.mark.feature("S4-62")
 def test_a_silent_peer_is_dropped_although_message_time_stands_still(leveret_broker: leveret.Broker) -> None:
-    """S4-62: the pulse does not read the frozen clock."""
+    """The pulse does not read the frozen clock."""
     peer = NetworkPeer(f"{leveret_broker.amqp_url}?heartbeat=1")
     dropped: SimpleQueue[None] = SimpleQueue()
 
@@ -316,8 +330,8 @@ def test_a_silent_peer_is_dropped_although_message_time_stands_still(leveret_bro
     peer.close()
 
 
+@pytest.mark.feature("S4-62", "S4-81")
 def test_the_clock_of_a_stopped_broker_cannot_be_moved() -> None:
-    """S4-62, S4-81."""
     with leveret.Broker(clock=leveret.FrozenClock()) as broker:
         before = broker.clock.now()
         broker.clock.advance(1)

@@ -36,18 +36,21 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
             yield f"{method.upper()} {path}", operation
 
 
-def test_s4_77_every_endpoint_is_described(document: dict[str, Any]) -> None:
+@pytest.mark.feature("S4-77")
+def test_every_endpoint_is_described(document: dict[str, Any]) -> None:
     untold = [key for key, operation in operations(document) if operation["tags"] == [UNTOLD]]
     assert not untold, f"not described: {', '.join(untold)}; {HOW}"
 
 
-def test_s4_77_nothing_is_described_that_is_not_there(document: dict[str, Any]) -> None:
+@pytest.mark.feature("S4-77")
+def test_nothing_is_described_that_is_not_there(document: dict[str, Any]) -> None:
     there = {key for key, _ in operations(document)}
     gone = sorted(DESCRIBED.keys() - there)
     assert not gone, f"described, but no route answers: {', '.join(gone)}; remove them from openapi_*.py"
 
 
-def test_s4_77_the_document_knows_the_routes_of_every_room(document: dict[str, Any]) -> None:
+@pytest.mark.feature("S4-77")
+def test_the_document_knows_the_routes_of_every_room(document: dict[str, Any]) -> None:
     paths = document["paths"]
     assert document["openapi"] == "3.1.0"
     assert {"get", "put", "delete"} <= paths["/api/queues/{vhost}/{name}"].keys()
@@ -57,13 +60,15 @@ def test_s4_77_the_document_knows_the_routes_of_every_room(document: dict[str, A
     assert not [path for path in paths if path == "/" or path.startswith("/web/")]
 
 
-def test_s4_77_what_a_handler_says_of_itself_and_who_may_is_told(document: dict[str, Any]) -> None:
+@pytest.mark.feature("S4-77")
+def test_what_a_handler_says_of_itself_and_who_may_is_told(document: dict[str, Any]) -> None:
     told = document["paths"]["/api/definitions"]["post"]["description"]
     assert "nothing is changed, and the answer says what would be" in told
     assert told.endswith("Needs the tag administrator.")
 
 
-def test_s4_77_each_operation_has_what_a_reader_needs(document: dict[str, Any]) -> None:
+@pytest.mark.feature("S4-77")
+def test_each_operation_has_what_a_reader_needs(document: dict[str, Any]) -> None:
     ids = [operation["operationId"] for _, operation in operations(document)]
     assert len(ids) == len(set(ids))
     for key, operation in operations(document):
@@ -74,7 +79,8 @@ def test_s4_77_each_operation_has_what_a_reader_needs(document: dict[str, Any]) 
         assert named == re.findall(r"\{(\w+)\}", key), key
 
 
-def test_s4_77_lists_can_be_paged_and_bodies_say_what_is_required(document: dict[str, Any]) -> None:
+@pytest.mark.feature("S4-77")
+def test_lists_can_be_paged_and_bodies_say_what_is_required(document: dict[str, Any]) -> None:
     listing = document["paths"]["/api/queues"]["get"]["parameters"]
     assert {"page", "page_size", "name", "use_regex", "sort", "sort_reverse", "columns"} <= {
         each["name"] for each in listing
@@ -84,7 +90,8 @@ def test_s4_77_lists_can_be_paged_and_bodies_say_what_is_required(document: dict
     assert rule["content"]["application/json"]["schema"]["required"] == ["configure", "write", "read"]
 
 
-def test_s4_72_the_document_is_for_users_of_the_management(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_the_document_is_for_users_of_the_management(broker: Broker) -> None:
     status, answer = as_user(broker, "plain").get("openapi.json")
     assert (status, answer["error"]) == (401, "not_authorised")
     assert as_user(broker, "viewer", "management").get("openapi.json")[0] == 200

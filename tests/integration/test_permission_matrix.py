@@ -38,7 +38,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.mark.parametrize("key", HTTP)
-def test_s4_72_over_http(key: str, broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_over_http(key: str, broker: Broker) -> None:
     operation = DESCRIBED[key]
     sample, asked = sample_of(key, operation), request_of(key, operation, broker.node.broker.node_name)
     needs = sample.needs or operation.needs
@@ -64,7 +65,8 @@ def test_s4_72_over_http(key: str, broker: Broker) -> None:
         assert status in ends, (user.name, status, answer)
 
 
-def test_s4_72_without_a_login_nothing_but_the_login_answers(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_without_a_login_nothing_but_the_login_answers(broker: Broker) -> None:
     arrange(broker)
     before = snapshot(broker)
     for key in HTTP:
@@ -76,7 +78,8 @@ def test_s4_72_without_a_login_nothing_but_the_login_answers(broker: Broker) -> 
     assert snapshot(broker) == before
 
 
-def test_s4_72_every_endpoint_has_a_row(broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_every_endpoint_has_a_row(broker: Broker) -> None:
     _, document = HttpApi(broker.http_url).get("/api/openapi.json")
     there = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
     missing = sorted(there - set(HTTP))
@@ -87,7 +90,8 @@ def test_s4_72_every_endpoint_has_a_row(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("tag", TAGS, ids=lambda tag: tag or "untagged")
-def test_s4_72_over_amqp(tag: str, broker: Broker) -> None:
+@pytest.mark.feature("S4-72")
+def test_over_amqp(tag: str, broker: Broker) -> None:
     """Tags open no door here: the same rules hold for all."""
     for user in (user for user in USERS if user.tag == tag and user.may_enter):
         with RawClient(broker.amqp_url) as client:
@@ -102,7 +106,8 @@ def test_s4_72_over_amqp(tag: str, broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("tag", TAGS, ids=lambda tag: tag or "untagged")
-def test_s4_02_no_tag_opens_another_virtual_host_over_amqp(tag: str, broker: Broker) -> None:
+@pytest.mark.feature("S4-02")
+def test_no_tag_opens_another_virtual_host_over_amqp(tag: str, broker: Broker) -> None:
     stranger = next(user for user in USERS if user.tag == tag and not user.may_enter)
     with RawClient(broker.amqp_url) as client:
         client.login(response=plain(stranger.name, PASSWORD))
@@ -112,6 +117,7 @@ def test_s4_02_no_tag_opens_another_virtual_host_over_amqp(tag: str, broker: Bro
         assert f"access to vhost '{VHOST}' refused for user '{stranger.name}'" in closed.reply_text
 
 
-def test_s4_72_the_page_says_what_the_rules_say() -> None:
+@pytest.mark.feature("S4-72")
+def test_the_page_says_what_the_rules_say() -> None:
     written = Path(PAGE).read_text(encoding="utf-8")
     assert written == render(), f"{PAGE.name} is not what the rules give: run make permissions-page"

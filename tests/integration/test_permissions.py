@@ -122,10 +122,11 @@ OPERATIONS: dict[str, tuple[Method | bytes, set[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.feature("S4-72", "S4-81")
 def test_each_operation_takes_its_permissions_and_no_others(
     operation: str, broker: leveret.Broker, ann: RawClient
 ) -> None:
-    """S4-72, S4-81: every combination of the kinds on the resources that matter; only the right ones open the door."""
+    """Every combination of the kinds on the resources that matter; only the right ones open the door."""
     said, needed = OPERATIONS[operation]
     resources = sorted({resource for _, resource in needed})
     places = [(kind, resource) for kind in KINDS for resource in resources]
@@ -210,8 +211,9 @@ def test_topic_permissions_narrow_keys_of_topic_exchanges(
     assert outcome(ann, said) == 0
 
 
+@pytest.mark.feature("S4-02")
 def test_virtual_hosts_are_apart(broker: leveret.Broker) -> None:
-    """S4-02: the same names in two vhosts are two things, and permissions in one say nothing about the other."""
+    """The same names in two vhosts are two things, and permissions in one say nothing about the other."""
     with (
         RawClient.open(broker.amqp_url, virtual_host="/") as here,
         RawClient.open(broker.amqp_url, virtual_host="other") as there,
@@ -239,10 +241,10 @@ OF_ANOTHER = [
 
 
 @pytest.mark.parametrize("said", OF_ANOTHER, ids=lambda said: said.NAME)
+@pytest.mark.feature("S4-73")
 def test_an_exclusive_queue_is_locked_to_others_for_everything_but_publishing(
     said: Method, broker: leveret.Broker, ann: RawClient
 ) -> None:
-    """S4-73."""
     grant(broker, ".*", ".*", ".*")
     with RawClient.open(broker.amqp_url) as owner:
         owner.call(QueueDeclare("own", exclusive=True), QueueDeclareOk)

@@ -58,10 +58,11 @@ class Publisher:
 # ---- straight to a consumer
 
 
+@pytest.mark.feature("S0-16", "S0-20")
 def test_a_ready_consumer_gets_a_message_straight_and_it_goes_no_further(
     peer: Peer, leveret_broker: leveret.Broker
 ) -> None:
-    """S0-16, S0-20: the queue's observers never see it ready, and it is not enqueued besides."""
+    """The queue's observers never see it ready, and it is not enqueued besides."""
     peer.declare_queue("q")
     inbox = peer.consume("q")
     seen: list[tuple[int, int]] = []
@@ -82,8 +83,9 @@ def test_a_ready_consumer_gets_a_message_straight_and_it_goes_no_further(
     assert (queue.counters.received, queue.counters.delivered, queue.counters.acked) == (1, 1, 1)
 
 
+@pytest.mark.feature("S0-20")
 def test_without_a_ready_consumer_a_message_is_enqueued(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S0-20: the other branch; a consumer whose prefetch is used up is not ready."""
+    """The other branch; a consumer whose prefetch is used up is not ready."""
     peer.declare_queue("q")
     inbox = peer.consume("q", prefetch=1)
     for body in (b"1", b"2"):
@@ -94,8 +96,9 @@ def test_without_a_ready_consumer_a_message_is_enqueued(peer: Peer, leveret_brok
     assert inbox.bodies(1) == [b"2"]
 
 
+@pytest.mark.feature("S0-01")
 def test_a_queue_that_vanished_is_skipped(peer: Peer) -> None:
-    """S0-01: the others on the route get the message."""
+    """The others on the route get the message."""
     for queue in ("a", "b"):
         peer.declare_queue(queue)
         peer.bind(queue, "amq.fanout")
@@ -110,16 +113,18 @@ def test_a_queue_that_vanished_is_skipped(peer: Peer) -> None:
 # ---- mandatory and confirms
 
 
+@pytest.mark.feature("S0-08", "S0-10", "S0-13", "S4-74")
 def test_unroutable_is_returned_if_mandatory_and_confirmed_after_that(network: NetworkPeer) -> None:
-    """S0-08, S0-13, S0-10, S4-74: return, then ack; without mandatory only the ack."""
+    """Return, then ack; without mandatory only the ack."""
     publisher = Publisher(network)
     publisher.publish("", "nobody", b"back to me", mandatory=True)
     publisher.publish("", "nobody", b"dropped")
     assert publisher.hears(3) == [("return", b"back to me"), ("ack", 1), ("ack", 2)]
 
 
+@pytest.mark.feature("S0-12", "S4-74")
 def test_transient_messages_and_queues_are_confirmed_at_once(network: NetworkPeer) -> None:
-    """S0-12, S4-74: every publish has its number, and each is confirmed once."""
+    """Every publish has its number, and each is confirmed once."""
     network.declare_queue("q")
     publisher = Publisher(network)
     for number in range(100):
@@ -151,10 +156,11 @@ def let_in(broker: leveret.Broker, waiting: list[Callable[[], None]]) -> None:
     broker.call(handle)
 
 
+@pytest.mark.feature("S0-09")
 def test_a_mandatory_message_whose_queues_die_first_is_returned(
     network: NetworkPeer, leveret_broker: leveret.Broker, local: LocalPeer
 ) -> None:
-    """S0-09: all of them; then it is confirmed, since nothing is owed any more."""
+    """All of them; then it is confirmed, since nothing is owed any more."""
     for name in ("a", "b"):
         network.declare_queue(name)
         network.bind(name, "amq.fanout")
@@ -169,10 +175,11 @@ def test_a_mandatory_message_whose_queues_die_first_is_returned(
     assert publisher.hears(2) == [("return", b"nobody's"), ("ack", 1)]
 
 
+@pytest.mark.feature("S0-07", "S0-09")
 def test_a_mandatory_message_that_one_queue_received_is_not_returned(
     network: NetworkPeer, leveret_broker: leveret.Broker, local: LocalPeer
 ) -> None:
-    """S0-07, S0-09: the channel has forgotten it by then."""
+    """The channel has forgotten it by then."""
     for name in ("a", "b"):
         network.declare_queue(name)
         network.bind(name, "amq.fanout")
@@ -186,10 +193,11 @@ def test_a_mandatory_message_that_one_queue_received_is_not_returned(
     assert local.count("a") == 1
 
 
+@pytest.mark.feature("S0-26", "S0-27")
 def test_a_dying_queue_settles_what_it_owed(
     network: NetworkPeer, leveret_broker: leveret.Broker, local: LocalPeer
 ) -> None:
-    """S0-27, S0-26: a nack for what never arrived, and the publisher is not held up."""
+    """A nack for what never arrived, and the publisher is not held up."""
     network.declare_queue("q")
     slow_queue(leveret_broker, "q")
     publisher = Publisher(network)
@@ -200,10 +208,11 @@ def test_a_dying_queue_settles_what_it_owed(
     assert publisher.hears(1) == [("nack", 1)]
 
 
+@pytest.mark.feature("S0-14", "S4-74")
 def test_a_message_is_confirmed_once_every_queue_has_it(
     network: NetworkPeer, leveret_broker: leveret.Broker, local: LocalPeer
 ) -> None:
-    """S0-14, S4-74: the slowest of three decides, a replica among them."""
+    """The slowest of three decides, a replica among them."""
     mirror = Mirror()
     for name in ("quick", "slow", "mirrored"):
         network.declare_queue(name)
@@ -226,8 +235,9 @@ def test_a_message_is_confirmed_once_every_queue_has_it(
 # ---- statistics
 
 
+@pytest.mark.feature("S0-28")
 def test_exchanges_and_queues_count_every_publish(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S0-28: in, routed, unroutable per exchange; received, delivered, acked and more per queue."""
+    """In, routed, unroutable per exchange; received, delivered, acked and more per queue."""
     peer.declare_exchange("x", "direct")
     for name in ("a", "b"):
         peer.declare_queue(name)
@@ -251,10 +261,11 @@ def test_exchanges_and_queues_count_every_publish(peer: Peer, leveret_broker: le
     assert inside(leveret_broker, "b").counters.purged == 1
 
 
+@pytest.mark.feature("S0-28")
 def test_the_memory_that_messages_hold_is_counted_and_given_back(
     new_peer: NewPeer, leveret_broker: leveret.Broker
 ) -> None:
-    """S0-28: by ack, purge, delete and expiry; nothing drifts."""
+    """By ack, purge, delete and expiry; nothing drifts."""
 
     def held() -> int:
         return leveret_broker.call(lambda: leveret_broker.node.broker.gauge.used)
@@ -276,8 +287,9 @@ def test_the_memory_that_messages_hold_is_counted_and_given_back(
     assert held() == 0
 
 
+@pytest.mark.feature("S0-19")
 def test_observers_of_a_queue_hear_of_every_change(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S0-19: empty, not empty, consumers."""
+    """Empty, not empty, consumers."""
     peer.declare_queue("q")
     seen: list[tuple[int, int]] = []
 
@@ -294,8 +306,9 @@ def test_observers_of_a_queue_hear_of_every_change(peer: Peer, leveret_broker: l
     assert order == [(1, 0), (0, 1), (0, 0)]
 
 
+@pytest.mark.feature("S0-01")
 def test_order_holds_from_one_publisher_to_one_consumer_whatever_the_path(leveret_broker: leveret.Broker) -> None:
-    """S0-01: small and large, with and without properties, in one stream."""
+    """Small and large, with and without properties, in one stream."""
     peer = NetworkPeer(leveret_broker.amqp_url)
     inbox = peer.consume(peer.declare_queue("q"), auto_ack=True)
     shapes: list[tuple[int, pika.BasicProperties | None]] = [
@@ -316,8 +329,9 @@ def test_order_holds_from_one_publisher_to_one_consumer_whatever_the_path(levere
 
 @pytest.mark.parametrize("kind", ["transient", "persistent"])
 @pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.feature("S4-09", "S4-74")
 def test_persistent_and_transient_messages_go_through_every_kind_of_queue(peer: Peer, kind: str, durable: bool) -> None:
-    """S4-09, S4-74: in memory all four are alike; pika's publish waits for the confirm."""
+    """In memory all four are alike; pika's publish waits for the confirm."""
     peer.declare_queue("q", durable=durable)
     assert peer.publish("", "q", b"m", delivery_mode=2 if kind == "persistent" else 1)
     got = peer.get("q")

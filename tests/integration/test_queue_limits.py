@@ -40,16 +40,16 @@ def is_refused(peer: Peer, queue: str, body: bytes) -> bool:
     return False
 
 
-def test_s0_24_the_oldest_go_when_there_are_too_many(peer: Peer) -> None:
-    """S0-24."""
+@pytest.mark.feature("S0-24")
+def test_the_oldest_go_when_there_are_too_many(peer: Peer) -> None:
     peer.declare_queue("q", arguments={"x-max-length": 2})
     publish_all(peer, "q", b"a", b"b", b"c")
     assert peer.count("q") == 2
     assert ready(peer, "q") == [b"b", b"c"]
 
 
-def test_s0_24_they_go_to_the_dead_letters(peer: Peer) -> None:
-    """S0-24."""
+@pytest.mark.feature("S0-24")
+def test_they_go_to_the_dead_letters(peer: Peer) -> None:
     peer.declare_queue("dead")
     arguments = {"x-max-length": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
     peer.declare_queue("q", arguments=arguments)
@@ -103,8 +103,8 @@ def test_a_pipeline_of_publishes_is_answered_one_by_one(network: NetworkPeer, le
     assert ready(network, "q") == [b"%d" % number for number in range(10)]
 
 
-def test_s1_26_older_messages_of_a_slow_subscriber_are_discarded(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S1-26."""
+@pytest.mark.feature("S1-26")
+def test_older_messages_of_a_slow_subscriber_are_discarded(peer: Peer, leveret_broker: leveret.Broker) -> None:
     peer.declare_queue("q", arguments={"x-pending-message-limit": 10})
     publish_all(peer, "q", *[b"%d" % number for number in range(25)])
     assert ready(peer, "q") == [b"%d" % number for number in range(15, 25)]

@@ -21,8 +21,9 @@ def bodies(peer: Peer, queue: str) -> list[bytes]:
 # ---- names and attributes
 
 
+@pytest.mark.feature("S4-07")
 def test_the_server_names_a_queue_that_has_no_name(peer: Peer) -> None:
-    """S4-07: each time another."""
+    """Each time another."""
     names = {peer.declare_queue("") for _ in range(3)}
     assert len(names) == 3
     assert all(name.startswith("amq.gen-") for name in names)
@@ -30,8 +31,9 @@ def test_the_server_names_a_queue_that_has_no_name(peer: Peer) -> None:
         assert peer.publish("", name)
 
 
+@pytest.mark.feature("S4-07")
 def test_an_empty_name_stands_for_the_queue_declared_last_on_the_channel(network: NetworkPeer) -> None:
-    """S4-07: for bind, get, purge, consume and delete; without one it is 404."""
+    """For bind, get, purge, consume and delete; without one it is 404."""
     with refused(404, "no previously declared queue"):
         network.purge_queue("")
     first = network.declare_queue("")
@@ -50,8 +52,9 @@ def test_an_empty_name_stands_for_the_queue_declared_last_on_the_channel(network
     assert network.count("second") == 0
 
 
+@pytest.mark.feature("S4-07")
 def test_a_passive_declare_tells_of_a_queue_and_makes_none(network: NetworkPeer) -> None:
-    """S4-07: whatever flags it carries."""
+    """Whatever flags it carries."""
     with refused(404, "no queue 'q' in vhost '/'"):
         network.declare_queue("q", passive=True)
     network.declare_queue("q")
@@ -62,8 +65,8 @@ def test_a_passive_declare_tells_of_a_queue_and_makes_none(network: NetworkPeer)
     assert (declared.queue, declared.message_count, declared.consumer_count) == ("q", 1, 1)
 
 
+@pytest.mark.feature("S4-07", "S4-81")
 def test_declaring_again_agrees_or_says_what_differs(peer: Peer) -> None:
-    """S4-07, S4-81."""
     arguments = {"x-message-ttl": 60000, "x-note": "kept"}
     peer.declare_queue("q", durable=True, arguments=arguments)
     peer.declare_queue("q", durable=True, arguments=arguments)
@@ -80,8 +83,9 @@ def test_declaring_again_agrees_or_says_what_differs(peer: Peer) -> None:
         peer.declare_queue("q", durable=True, arguments={**arguments, "x-max-priority": 2})
 
 
+@pytest.mark.feature("S4-07")
 def test_unknown_arguments_are_kept_and_never_refused(peer: Peer, leveret_broker: leveret.Broker) -> None:
-    """S4-07: clients of newer brokers must be able to declare."""
+    """Clients of newer brokers must be able to declare."""
     arguments = {
         "x-queue-mode": "lazy",
         "x-queue-version": 2,
@@ -109,8 +113,9 @@ BAD_ARGUMENTS = [
 ]
 
 
+@pytest.mark.feature("S4-07", "S4-81")
 def test_a_bad_argument_is_refused_by_its_name_and_value(peer: Peer) -> None:
-    """S4-07, S4-81: and nothing is declared."""
+    """And nothing is declared."""
     for name, value, shown in BAD_ARGUMENTS:
         with refused(406, f"invalid arg '{name}'", shown):
             peer.declare_queue("q", arguments={name: value})
@@ -118,8 +123,9 @@ def test_a_bad_argument_is_refused_by_its_name_and_value(peer: Peer) -> None:
             peer.count("q")
 
 
+@pytest.mark.feature("S4-07")
 def test_the_two_queue_types_are_accepted(peer: Peer) -> None:
-    """S4-07: quorum queues must be durable and are shared."""
+    """Quorum queues must be durable and are shared."""
     peer.declare_queue("c", arguments={"x-queue-type": "classic"})
     peer.declare_queue("q", durable=True, arguments={"x-queue-type": "quorum"})
     with refused(406, "durable"):
@@ -131,8 +137,9 @@ def test_the_two_queue_types_are_accepted(peer: Peer) -> None:
 # ---- exclusive and auto-delete
 
 
+@pytest.mark.feature("S4-73")
 def test_an_exclusive_queue_belongs_to_one_peer_and_goes_with_it(new_peer: NewPeer) -> None:
-    """S4-73: others may not touch it (405), though anybody may publish to it."""
+    """Others may not touch it (405), though anybody may publish to it."""
     owner, other = new_peer(), new_peer()
     name = owner.declare_queue("mine", exclusive=True)
     for attempt in (
@@ -156,10 +163,10 @@ def test_an_exclusive_queue_belongs_to_one_peer_and_goes_with_it(new_peer: NewPe
         other.count(name)
 
 
+@pytest.mark.feature("S4-73")
 def test_an_exclusive_queue_of_the_process_is_closed_to_the_network_and_the_reverse(
     network: NetworkPeer, local: LocalPeer
 ) -> None:
-    """S4-73."""
     local.declare_queue("inside", exclusive=True)
     network.declare_queue("outside", exclusive=True)
     with refused(405):
@@ -170,15 +177,16 @@ def test_an_exclusive_queue_of_the_process_is_closed_to_the_network_and_the_reve
     assert local.publish("", "outside")
 
 
+@pytest.mark.feature("S4-73")
 def test_a_shared_queue_cannot_be_declared_exclusive_later(new_peer: NewPeer) -> None:
-    """S4-73."""
     new_peer().declare_queue("q")
     with refused(405, "'q'"):
         new_peer().declare_queue("q", exclusive=True)
 
 
+@pytest.mark.feature("S4-73")
 def test_all_channels_of_a_connection_share_its_exclusive_queues(network: NetworkPeer) -> None:
-    """S4-73: they live as long as the connection, not the channel."""
+    """They live as long as the connection, not the channel."""
     name = network.declare_queue("", exclusive=True)
     network.channel.close()
     network.channel = network.connection.channel()
@@ -186,8 +194,9 @@ def test_all_channels_of_a_connection_share_its_exclusive_queues(network: Networ
     assert network.count(name) == 1
 
 
+@pytest.mark.feature("S4-73")
 def test_an_auto_delete_queue_goes_with_its_last_consumer(new_peer: NewPeer) -> None:
-    """S4-73: not before it had one."""
+    """Not before it had one."""
     peer, watcher = new_peer(), new_peer()
     peer.declare_queue("q", auto_delete=True)
     peer.publish("", "q", b"waits")
@@ -200,8 +209,8 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer(new_peer: NewPeer) -> 
         watcher.count("q")
 
 
+@pytest.mark.feature("S4-61", "S4-73")
 def test_an_auto_delete_queue_goes_when_its_consumer_vanishes(new_peer: NewPeer) -> None:
-    """S4-73, S4-61."""
     peer, watcher = new_peer(), new_peer()
     peer.declare_queue("q", auto_delete=True)
     peer.consume("q")
@@ -213,8 +222,8 @@ def test_an_auto_delete_queue_goes_when_its_consumer_vanishes(new_peer: NewPeer)
 # ---- purge and delete
 
 
+@pytest.mark.feature("S4-07")
 def test_purge_empties_what_is_ready_and_spares_what_is_unacked(peer: Peer) -> None:
-    """S4-07."""
     peer.declare_queue("q")
     for number in range(5):
         peer.publish("", "q", str(number).encode())
@@ -226,16 +235,16 @@ def test_purge_empties_what_is_ready_and_spares_what_is_unacked(peer: Peer) -> N
     assert bodies(peer, "q") == [b"0"]
 
 
+@pytest.mark.feature("S4-07")
 def test_delete_tells_how_many_messages_went(peer: Peer) -> None:
-    """S4-07."""
     peer.declare_queue("q")
     for _ in range(3):
         peer.publish("", "q")
     assert peer.delete_queue("q") == 3
 
 
+@pytest.mark.feature("S4-81")
 def test_delete_can_spare_a_queue_in_use_or_with_messages(new_peer: NewPeer) -> None:
-    """S4-81."""
     peer, other = new_peer(), new_peer()
     peer.declare_queue("q")
     peer.publish("", "q")
@@ -249,8 +258,9 @@ def test_delete_can_spare_a_queue_in_use_or_with_messages(new_peer: NewPeer) -> 
     assert peer.delete_queue("q", if_unused=True, if_empty=True) == 0
 
 
+@pytest.mark.feature("S4-46")
 def test_a_consumer_is_told_that_its_queue_was_deleted(network: NetworkPeer) -> None:
-    """S4-46: basic.cancel from the broker."""
+    """Basic.cancel from the broker."""
     told: list[str] = []
     network.declare_queue("q")
     network.channel.add_on_cancel_callback(lambda method: told.append(method.method.consumer_tag))
@@ -266,8 +276,8 @@ def test_a_consumer_is_told_that_its_queue_was_deleted(network: NetworkPeer) -> 
 # ---- order
 
 
+@pytest.mark.feature("S4-47")
 def test_messages_come_in_the_order_they_were_published(peer: Peer) -> None:
-    """S4-47."""
     peer.declare_queue("q")
     sent = [str(number).encode() for number in range(50)]
     for body in sent:
@@ -275,8 +285,9 @@ def test_messages_come_in_the_order_they_were_published(peer: Peer) -> None:
     assert peer.consume("q", auto_ack=True).bodies(50) == sent
 
 
+@pytest.mark.feature("S4-55")
 def test_a_requeued_message_returns_to_its_place(peer: Peer) -> None:
-    """S4-55: in front of those behind it, marked redelivered."""
+    """In front of those behind it, marked redelivered."""
     peer.declare_queue("q")
     for body in (b"a", b"b", b"c", b"d"):
         peer.publish("", "q", body)
@@ -288,8 +299,9 @@ def test_a_requeued_message_returns_to_its_place(peer: Peer) -> None:
     assert [(got.body, got.redelivered) for got in again if got] == [(b"a", True), (b"b", True), (b"d", False)]
 
 
+@pytest.mark.feature("S4-07")
 def test_higher_priorities_go_first_and_equals_keep_their_order(peer: Peer) -> None:
-    """S4-07: none counts as 0, and too high as the highest."""
+    """None counts as 0, and too high as the highest."""
     peer.declare_queue("q", arguments={"x-max-priority": 5})
     for name, priority in (("a", None), ("b", 1), ("c", 5), ("d", 0), ("e", 200), ("f", 1)):
         peer.publish("", "q", name.encode(), **({} if priority is None else {"priority": priority}))
@@ -297,8 +309,8 @@ def test_higher_priorities_go_first_and_equals_keep_their_order(peer: Peer) -> N
     assert bodies(peer, "q") == [b"c", b"e", b"b", b"f", b"a", b"d"]
 
 
+@pytest.mark.feature("S4-07", "S4-55")
 def test_a_requeued_message_keeps_its_priority_and_its_place(peer: Peer) -> None:
-    """S4-07, S4-55."""
     peer.declare_queue("q", arguments={"x-max-priority": 9})
     for name, priority in (("low", 1), ("high", 8), ("high2", 8)):
         peer.publish("", "q", name.encode(), priority=priority)
@@ -317,8 +329,8 @@ def test_priority_means_nothing_to_a_queue_without_it(peer: Peer) -> None:
     assert bodies(peer, "q") == [b"1", b"2"]
 
 
+@pytest.mark.feature("S4-47")
 def test_a_consumer_of_a_priority_queue_gets_the_highest_first(peer: Peer) -> None:
-    """S4-47."""
     peer.declare_queue("q", arguments={"x-max-priority": 3})
     for priority in (0, 1, 2, 3):
         peer.publish("", "q", str(priority).encode(), priority=priority)
@@ -334,8 +346,8 @@ def test_a_consumer_of_a_priority_queue_gets_the_highest_first(peer: Peer) -> No
 # ---- limits of one connection's frame size
 
 
+@pytest.mark.feature("S4-09")
 def test_large_messages_cross_between_peers_with_different_frame_sizes(leveret_broker: leveret.Broker) -> None:
-    """S4-09."""
     url = leveret_broker.amqp_url
     small = NetworkPeer(f"{url}?frame_max=4096")
     large = NetworkPeer(url)
@@ -353,8 +365,9 @@ def test_large_messages_cross_between_peers_with_different_frame_sizes(leveret_b
 
 
 @pytest.mark.parametrize("size", [0, 1, 4088, 4089, 131064, 131065])
+@pytest.mark.feature("S4-09")
 def test_a_body_of_any_size_arrives_whole(network: NetworkPeer, size: int) -> None:
-    """S4-09: also just at and over the edge of a frame."""
+    """Also just at and over the edge of a frame."""
     network.declare_queue("q")
     body = b"\xce" * size
     channel = network.connection.channel()

@@ -70,7 +70,8 @@ def test_a_caller_in_the_process_lists_and_cancels(tmp_path: Path) -> None:
         assert [each.body for each in got if each is not None] == [b"1", b"3"]
 
 
-def test_s0_15_every_peer_may_repeat_itself(new_peer: NewPeer) -> None:
+@pytest.mark.feature("S0-15")
+def test_every_peer_may_repeat_itself(new_peer: NewPeer) -> None:
     peer: Peer = new_peer()
     peer.declare_queue("q", arguments={"x-message-deduplication": True})
     for _ in range(3):

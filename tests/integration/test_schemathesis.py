@@ -80,7 +80,8 @@ def requests_of(key: str) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("key", sorted(DESCRIBED))
-def test_s4_77_each_field_right_and_wrong(key: str, asking: Asking) -> None:
+@pytest.mark.feature("S4-77")
+def test_each_field_right_and_wrong(key: str, asking: Asking) -> None:
     method, path = key.split(" ")
     modes = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]
     made = SCHEMA.iter_coverage_cases(
@@ -96,7 +97,8 @@ def test_s4_77_each_field_right_and_wrong(key: str, asking: Asking) -> None:
 
 @pytest.mark.timeout(0 if EXAMPLES else 60)
 @pytest.mark.parametrize("key", sorted(DESCRIBED))
-def test_s4_77_by_chance(key: str, asking: Asking) -> None:
+@pytest.mark.feature("S4-77")
+def test_by_chance(key: str, asking: Asking) -> None:
     @BOUNDS
     @given(case=requests_of(key), is_known=st.booleans())
     def ask(case: Any, is_known: bool) -> None:

@@ -60,8 +60,9 @@ def settle(connection: Connection) -> None:
 # ---- selectors
 
 
-def test_s1_28_a_selector_leaves_what_does_not_match_to_others(connection: Connection) -> None:
-    """S1-16: the consumer's side."""
+@pytest.mark.feature("S1-16", "S1-28")
+def test_a_selector_leaves_what_does_not_match_to_others(connection: Connection) -> None:
+    """The consumer's side."""
     channel = connection.channel()
     channel.queue_declare("q")
     red = Inbox(channel, "q", selector="colour = 'red' AND weight > 2")
@@ -76,7 +77,8 @@ def test_s1_28_a_selector_leaves_what_does_not_match_to_others(connection: Conne
     assert red.bodies == ["heavy"]
 
 
-def test_s1_28_a_selector_that_is_wrong_closes_the_channel(connection: Connection) -> None:
+@pytest.mark.feature("S1-28")
+def test_a_selector_that_is_wrong_closes_the_channel(connection: Connection) -> None:
     channel = connection.channel()
     channel.queue_declare("q")
     with pytest.raises(ChannelClosedByBroker) as caught:

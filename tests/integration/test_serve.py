@@ -30,8 +30,9 @@ from tests.support.serving import Serving
 pytestmark = pytest.mark.timeout(40)
 
 
+@pytest.mark.feature("S4-56", "S4-62")
 def test_the_banner_names_the_url_of_a_picked_port_and_the_data(tmp_path: Path) -> None:
-    """S4-62, S4-56: what it says can be used as it is."""
+    """What it says can be used as it is."""
     with Serving(tmp_path) as serving:
         url = serving.url()
         assert url.startswith("amqp://guest:guest@127.0.0.1:")

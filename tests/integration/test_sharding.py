@@ -89,7 +89,8 @@ def test_resized_4_8_2_under_load_without_loss_duplicate_or_inversion(
     assert bound == set(names[:2])
 
 
-def test_s2_04_s2_14_s2_20_s2_23_the_pseudo_queue_as_pika_sees_it(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S2-04", "S2-14", "S2-20", "S2-23")
+def test_the_pseudo_queue_as_pika_sees_it(broker: leveret.Broker) -> None:
     broker.vhost().declare_exchange("images", "x-modulus-hash", durable=True)
     shard(broker, 3, ordered=False)
     connection = pika.BlockingConnection(pika.URLParameters(broker.amqp_url))
@@ -108,7 +109,8 @@ def test_s2_04_s2_14_s2_20_s2_23_the_pseudo_queue_as_pika_sees_it(broker: levere
     connection.close()
 
 
-def test_s2_02_s2_27_a_node_that_starts_again_has_its_shards(tmp_path: Path) -> None:
+@pytest.mark.feature("S2-02", "S2-27")
+def test_a_node_that_starts_again_has_its_shards(tmp_path: Path) -> None:
     settings = leveret.Settings(data_dir=tmp_path, amqp_port=0, http_port=None, stomp_port=None)
     with leveret.Broker(settings) as broker:
         broker.vhost().declare_exchange("images", "x-modulus-hash", durable=True)

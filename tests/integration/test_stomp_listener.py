@@ -32,8 +32,9 @@ def client(stomp_broker: leveret.Broker) -> Iterator[StompClient]:
         yield made
 
 
+@pytest.mark.feature("S3-02")
 def test_messages_cross_between_stomp_and_amqp(stomp_broker: leveret.Broker, client: StompClient) -> None:
-    """S3-02: one broker, two languages."""
+    """One broker, two languages."""
     client.sure("SEND", b"from stomp", destination="/queue/crossing", colour="red")
     vhost = stomp_broker.vhost()
     got = vhost.get("crossing", auto_ack=True)
@@ -67,15 +68,16 @@ def test_what_is_no_stomp_is_refused_and_harms_nobody(stomp_broker: leveret.Brok
     client.sure("SEND", b"m", destination="/queue/unharmed")
 
 
+@pytest.mark.feature("S3-10")
 def test_heart_beats_come_when_nothing_else_does(stomp_broker: leveret.Broker) -> None:
-    """S3-10."""
     with StompClient.open(stomp_broker.stomp_url, heart_beat="0,200") as client:
         assert client.socket.recv(1) == b"\n"
         assert client.socket.recv(1) == b"\n"
 
 
+@pytest.mark.feature("S3-09")
 def test_a_peer_that_breaks_its_promise_to_beat_is_cut_off(stomp_broker: leveret.Broker) -> None:
-    """S3-09: and what it had not acked goes to somebody else."""
+    """And what it had not acked goes to somebody else."""
     with (
         StompClient.open(stomp_broker.stomp_url, heart_beat="100,0") as client,
         StompClient.open(stomp_broker.stomp_url) as other,
@@ -89,8 +91,9 @@ def test_a_peer_that_breaks_its_promise_to_beat_is_cut_off(stomp_broker: leveret
         assert client.is_closed()
 
 
+@pytest.mark.feature("S3-09")
 def test_a_peer_that_beats_lives(stomp_broker: leveret.Broker) -> None:
-    """S3-09: line ends are enough."""
+    """Line ends are enough."""
     with StompClient.open(stomp_broker.stomp_url, heart_beat="100,100") as client:
         for _ in range(12):  # our own beats tell the time
             assert client.socket.recv(1) == b"\n"
@@ -99,8 +102,8 @@ def test_a_peer_that_beats_lives(stomp_broker: leveret.Broker) -> None:
         assert client.read().command == "RECEIPT"
 
 
+@pytest.mark.feature("S3-11")
 def test_who_does_not_log_in_in_time_is_cut_off() -> None:
-    """S3-11."""
     hasty = Settings(amqp_port=None, http_port=None, stomp_port=0, handshake_timeout=0.2, shutdown_timeout=0.5)
     with leveret.Broker(hasty) as broker, StompClient(broker.stomp_url) as client:
         client.socket.sendall(b"CONNECT\nlogin:guest\n")
@@ -160,8 +163,9 @@ def test_the_shutdown_is_told() -> None:
         assert client.is_closed()
 
 
+@pytest.mark.feature("S4-30")
 def test_what_was_sent_with_a_receipt_survives(tmp_path: Path) -> None:
-    """S4-30: queue, message and the place of what was not acked."""
+    """Queue, message and the place of what was not acked."""
     settings = Settings(data_dir=tmp_path, amqp_port=None, http_port=None, stomp_port=0, shutdown_timeout=2.0)
     with leveret.Broker(settings) as broker, StompClient.open(broker.stomp_url) as client:
         client.sure("SEND", b"1", destination="/queue/kept", persistent="true")
@@ -179,7 +183,8 @@ def test_what_was_sent_with_a_receipt_survives(tmp_path: Path) -> None:
         assert client.bodies(1) == [b"news"]
 
 
-def test_s4_77_management_shows_the_peer_and_closes_it() -> None:
+@pytest.mark.feature("S4-77")
+def test_management_shows_the_peer_and_closes_it() -> None:
     settings = Settings(amqp_port=None, http_port=0, stomp_port=0, shutdown_timeout=0.5, login_failure_delay=0.0)
     with leveret.Broker(settings) as broker, StompClient.open(broker.stomp_url) as client:
         client.sure("SUBSCRIBE", destination="/queue/shown", id="mine")
@@ -217,8 +222,8 @@ def test_too_many_peers_are_refused() -> None:
             assert second.is_closed()
 
 
+@pytest.mark.feature("S4-61")
 def test_a_half_closed_peer_is_let_go(stomp_broker: leveret.Broker) -> None:
-    """S4-61."""
     with StompClient.open(stomp_broker.stomp_url) as client:
         client.sure("SUBSCRIBE", destination="/queue/half", id=0, ack="client")
         client.say("SEND", b"m", destination="/queue/half")

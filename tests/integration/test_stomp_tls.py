@@ -46,8 +46,9 @@ class SealedClient(StompClient):
         return self.socket.getpeercert(binary_form=True)
 
 
+@pytest.mark.feature("S4-56")
 def test_a_password_works_over_tls(broker: leveret.Broker, papers: Papers) -> None:
-    """S4-56: the same protocol inside; large messages pass both ways."""
+    """The same protocol inside; large messages pass both ways."""
     assert broker.stomps_url.startswith("stomps://127.0.0.1:")
     with SealedClient(broker.stomps_url, papers.client()) as client:
         assert client.connect()["version"] == "1.2"

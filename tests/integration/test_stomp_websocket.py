@@ -44,7 +44,8 @@ def read(socket: ClientConnection) -> StompFrame:
 
 
 @pytest.mark.parametrize("subprotocol", ["v10.stomp", "v11.stomp", "v12.stomp"])
-def test_s3_03_stomp_is_spoken_over_websocket(broker: leveret.Broker, subprotocol: str) -> None:
+@pytest.mark.feature("S3-03")
+def test_stomp_is_spoken_over_websocket(broker: leveret.Broker, subprotocol: str) -> None:
     with opened(broker, subprotocol) as socket:
         assert socket.subprotocol == subprotocol
         socket.send(made("CONNECT", LOGIN).decode())
@@ -55,7 +56,8 @@ def test_s3_03_stomp_is_spoken_over_websocket(broker: leveret.Broker, subprotoco
         assert read(socket).body == body
 
 
-def test_s4_77_management_shows_who_came_over_websocket(broker: leveret.Broker) -> None:
+@pytest.mark.feature("S4-77")
+def test_management_shows_who_came_over_websocket(broker: leveret.Broker) -> None:
     with opened(broker) as socket:
         socket.send(made("CONNECT", LOGIN))
         assert read(socket).command == "CONNECTED"

@@ -69,8 +69,9 @@ def broker(papers: Papers) -> Iterator[leveret.Broker]:
         yield running
 
 
+@pytest.mark.feature("S4-56")
 def test_a_password_works_over_tls(broker: leveret.Broker, papers: Papers) -> None:
-    """S4-56: the same protocol inside; large messages pass both ways."""
+    """The same protocol inside; large messages pass both ways."""
     assert broker.amqps_url.startswith("amqps://guest:guest@127.0.0.1:")
     with RawClient.open(broker.amqps_url, tls=papers.client()) as client:
         assert client.start is not None

@@ -73,8 +73,9 @@ def home(broker: leveret.Broker) -> Vhost:
 # ---- a whole life
 
 
-def test_s4_77_the_story_of_a_message(broker: leveret.Broker, admin: ManagementApi, channel: BlockingChannel) -> None:
-    """S4-77: published, routed by a topic binding, delivered, nacked, redelivered, dead-lettered, acked."""
+@pytest.mark.feature("S4-77")
+def test_the_story_of_a_message(broker: leveret.Broker, admin: ManagementApi, channel: BlockingChannel) -> None:
+    """Published, routed by a topic binding, delivered, nacked, redelivered, dead-lettered, acked."""
     switch(admin)
     channel.exchange_declare("orders", "topic")
     channel.queue_declare("q", arguments=TO_DEAD)
@@ -124,7 +125,8 @@ def test_s4_77_the_story_of_a_message(broker: leveret.Broker, admin: ManagementA
     assert (broker.vhost().message_count("q"), broker.vhost().message_count("dead")) == (0, 0)
 
 
-def test_s4_77_a_story_begins_where_a_message_is_found(admin: ManagementApi, channel: BlockingChannel) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_story_begins_where_a_message_is_found(admin: ManagementApi, channel: BlockingChannel) -> None:
     channel.queue_declare("q")
     publish(channel, "before")
     channel.queue_declare("q", passive=True)
@@ -133,8 +135,9 @@ def test_s4_77_a_story_begins_where_a_message_is_found(admin: ManagementApi, cha
     assert told(admin, "before") == ["found", "delivered", "acked"]
 
 
+@pytest.mark.feature("S4-77")
 def test_how_messages_end(broker: leveret.Broker, admin: ManagementApi, channel: BlockingChannel) -> None:
-    """S4-77: expired, too many, purged, rejected, unroutable, returned, refused, and with their queue."""
+    """Expired, too many, purged, rejected, unroutable, returned, refused, and with their queue."""
     switch(admin)
     channel.confirm_delivery()
     channel.queue_declare("short", arguments={"x-max-length": 1})
@@ -238,10 +241,11 @@ def test_messages_of_the_process_and_over_http_are_told_too(broker: leveret.Brok
 # ---- the firehose
 
 
-def test_s4_77_the_firehose_copies_what_comes_and_goes(
+@pytest.mark.feature("S4-77")
+def test_the_firehose_copies_what_comes_and_goes(
     admin: ManagementApi, channel: BlockingChannel, broker: leveret.Broker
 ) -> None:
-    """S4-77: keys and headers as RabbitMQ has them; copies are not copied themselves."""
+    """Keys and headers as RabbitMQ has them; copies are not copied themselves."""
     channel.queue_declare("taps")
     channel.queue_bind("taps", "amq.rabbitmq.trace", "#")
     channel.queue_declare("q")
@@ -281,10 +285,11 @@ def test_nobody_publishes_to_the_trace_exchange(channel: BlockingChannel) -> Non
 # ---- on and off
 
 
-def test_s4_77_without_tracing_nothing_is_in_the_way(
+@pytest.mark.feature("S4-77")
+def test_without_tracing_nothing_is_in_the_way(
     broker: leveret.Broker, admin: ManagementApi, channel: BlockingChannel
 ) -> None:
-    """S4-77: queues and routes are of the classes they were before, also after it was on."""
+    """Queues and routes are of the classes they were before, also after it was on."""
 
     def ways() -> tuple[set[type], set[type], object]:
         vhost = home(broker)
@@ -330,8 +335,9 @@ def test_counters_are_the_same_with_tracing(
     assert broker.vhost().message_count("q") == 5
 
 
-def test_s4_77_tracing_outlives_the_process(tmp_path: Path) -> None:
-    """S4-77: the switch does, the stories do not; what is on disk is said to be."""
+@pytest.mark.feature("S4-77")
+def test_tracing_outlives_the_process(tmp_path: Path) -> None:
+    """The switch does, the stories do not; what is on disk is said to be."""
     with leveret.Broker(replace(QUIET, data_dir=tmp_path)) as broker:
         admin = as_guest(broker)
         admin.put("vhosts/other", {"tracing": True, "description": "mine"})

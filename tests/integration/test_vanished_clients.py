@@ -9,8 +9,9 @@ from tests.compat.waiting import until
 from tests.support.peers import LocalPeer, NetworkPeer, inside, refused
 
 
+@pytest.mark.feature("S4-61")
 def test_a_vanished_client_leaves_nothing_behind(leveret_broker: leveret.Broker, local: LocalPeer) -> None:
-    """S4-61: its consumers, exclusive queues and channels go, its unacked messages are there again."""
+    """Its consumers, exclusive queues and channels go, its unacked messages are there again."""
     gone = NetworkPeer(leveret_broker.amqp_url)
     local.declare_queue("shared")
     for number in range(4):
@@ -40,8 +41,9 @@ def test_a_vanished_client_leaves_nothing_behind(leveret_broker: leveret.Broker,
     gone.close()
 
 
+@pytest.mark.feature("S4-61")
 def test_a_message_of_a_vanished_client_goes_to_those_who_wait(leveret_broker: leveret.Broker) -> None:
-    """S4-61: at once, without anybody asking."""
+    """At once, without anybody asking."""
     gone, there = NetworkPeer(leveret_broker.amqp_url), NetworkPeer(leveret_broker.amqp_url)
     there.declare_queue("q")
     held = gone.consume("q")
@@ -55,8 +57,9 @@ def test_a_message_of_a_vanished_client_goes_to_those_who_wait(leveret_broker: l
     gone.close()
 
 
+@pytest.mark.feature("S4-61")
 def test_a_vanished_publisher_harms_nobody(leveret_broker: leveret.Broker, local: LocalPeer) -> None:
-    """S4-61: in the middle of a message, too; what was whole is there."""
+    """In the middle of a message, too; what was whole is there."""
     gone = NetworkPeer(leveret_broker.amqp_url)
     local.declare_queue("q")
     gone.publish("", "q", b"whole")
@@ -72,8 +75,8 @@ def test_a_vanished_publisher_harms_nobody(leveret_broker: leveret.Broker, local
 
 
 @pytest.mark.parametrize("by", ["channel", "connection"])
+@pytest.mark.feature("S4-61")
 def test_closing_properly_gives_back_too(leveret_broker: leveret.Broker, local: LocalPeer, by: str) -> None:
-    """S4-61."""
     peer = NetworkPeer(leveret_broker.amqp_url)
     local.declare_queue("q")
     local.publish("", "q", b"m")

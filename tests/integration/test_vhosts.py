@@ -36,8 +36,9 @@ def enter(broker: leveret.Broker, user: str, password: str, vhost: str) -> Netwo
     return NetworkPeer(f"amqp://{user}:{password}@{authority}/{vhost}")
 
 
+@pytest.mark.feature("S4-02")
 def test_virtual_hosts_keep_exchanges_queues_bindings_and_messages_apart() -> None:
-    """S4-02: the same names live in two virtual hosts and know nothing of each other."""
+    """The same names live in two virtual hosts and know nothing of each other."""
     with leveret.Broker(TENANTS) as broker:
         red, blue = enter(broker, "ann", "secret", "red"), enter(broker, "ann", "secret", "blue")
         for peer in (red, blue):
@@ -60,8 +61,9 @@ def test_virtual_hosts_keep_exchanges_queues_bindings_and_messages_apart() -> No
             peer.close()
 
 
+@pytest.mark.feature("S4-02", "S4-81")
 def test_a_user_enters_only_where_permitted_and_touches_only_what_the_patterns_allow() -> None:
-    """S4-02, S4-81: users, permissions and limits of virtual hosts come from the bootstrap section."""
+    """Users, permissions and limits of virtual hosts come from the bootstrap section."""
     with leveret.Broker(TENANTS) as broker:
         with pytest.raises(pika.exceptions.ProbableAccessDeniedError) as caught:
             enter(broker, "bob", "hidden", "red")
@@ -75,8 +77,8 @@ def test_a_user_enters_only_where_permitted_and_touches_only_what_the_patterns_a
         bob.close()
 
 
+@pytest.mark.feature("S4-81")
 def test_an_unknown_virtual_host_is_refused_alike_by_both_ways(leveret_broker: leveret.Broker) -> None:
-    """S4-81."""
     with pytest.raises(pika.exceptions.ProbableAccessDeniedError) as over_network:
         NetworkPeer(leveret_broker.amqp_url.removesuffix("%2F") + "nowhere")
     with pytest.raises(AmqpError) as in_process:
@@ -88,8 +90,8 @@ def test_an_unknown_virtual_host_is_refused_alike_by_both_ways(leveret_broker: l
 # ---- rules of the virtual host
 
 
+@pytest.mark.feature("S4-33")
 def test_deleting_what_is_not_there_is_no_error(peer: Peer) -> None:
-    """S4-33."""
     assert peer.delete_queue("never-was") == 0
     peer.delete_exchange("never-was")
     peer.declare_queue("q")
@@ -102,8 +104,8 @@ def test_deleting_what_is_not_there_is_no_error(peer: Peer) -> None:
     peer.unbind("q", "x", "never bound")
 
 
+@pytest.mark.feature("S4-34")
 def test_bind_needs_both_ends(peer: Peer) -> None:
-    """S4-34."""
     peer.declare_queue("q")
     peer.declare_exchange("x")
     with refused(404, "no exchange 'nowhere' in vhost '/'"):
@@ -112,8 +114,9 @@ def test_bind_needs_both_ends(peer: Peer) -> None:
         peer.bind("nobody", "x", "k")
 
 
+@pytest.mark.feature("S4-34")
 def test_binding_twice_is_binding_once(peer: Peer) -> None:
-    """S4-34: one unbind undoes it."""
+    """One unbind undoes it."""
     peer.declare_queue("q")
     peer.declare_exchange("x")
     peer.bind("q", "x", "k")
@@ -124,8 +127,9 @@ def test_binding_twice_is_binding_once(peer: Peer) -> None:
     assert not peer.publish("x", "k")
 
 
+@pytest.mark.feature("S4-36")
 def test_no_exchange_name_means_the_default_exchange(peer: Peer) -> None:
-    """S4-36: every queue is bound to it by its name, from its first moment to its last."""
+    """Every queue is bound to it by its name, from its first moment to its last."""
     assert not peer.publish("", "later", b"too early")
     peer.declare_queue("later")
     assert peer.publish("", "later", b"now")
@@ -137,8 +141,8 @@ def test_no_exchange_name_means_the_default_exchange(peer: Peer) -> None:
     assert peer.count("later") == 1
 
 
+@pytest.mark.feature("S4-37")
 def test_publishing_to_a_missing_exchange_is_404_and_costs_the_channel_only(peer: Peer) -> None:
-    """S4-37."""
     peer.declare_queue("q")
     for _ in range(2):
         with refused(404, "no exchange 'nowhere' in vhost '/'"):
@@ -190,8 +194,9 @@ def outcome(act: Callable[[], object]) -> tuple[int, str]:
     return caught.value.code, caught.value.text
 
 
+@pytest.mark.feature("S4-81")
 def test_errors_are_typed_and_read_the_same_by_both_ways() -> None:
-    """S4-81: each misuse has its own code and says what is wrong, with the names and values it is about."""
+    """Each misuse has its own code and says what is wrong, with the names and values it is about."""
     heard: dict[str, dict[str, tuple[int, str]]] = {}
     for way in ("network", "process"):
         with leveret.Broker() as broker:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,16 +36,17 @@ def choices(exchange: Exchange) -> list[str]:
 
 @settings(max_examples=30)
 @given(sets, st.sampled_from(["x-modulus-hash", "x-consistent-hash", "x-random"]), st.integers(0, (1 << 64) - 1))
+@pytest.mark.feature("S2-10")
 def test_three_queues_get_about_a_third_each(names: list[str], kind: str, seed: int) -> None:
-    """S2-10: each of 3,000 keys by itself; 150 is more than five times the deviation to be expected."""
+    """Each of 3,000 keys by itself; 150 is more than five times the deviation to be expected."""
     counts = Counter(choices(bound(kind, dict.fromkeys(names, 1), seed)))
     assert all(abs(counts[name] - 1_000) < 150 for name in names)
 
 
 @settings(max_examples=30)
 @given(weighted)
+@pytest.mark.feature("S2-10")
 def test_shares_follow_the_weights(weights: dict[str, int]) -> None:
-    """S2-10."""
     counts = Counter(choices(bound("x-consistent-hash", weights)))
     for name, weight in weights.items():
         share = Fraction(weight, sum(weights.values()))
@@ -54,8 +56,9 @@ def test_shares_follow_the_weights(weights: dict[str, int]) -> None:
 
 @settings(max_examples=30)
 @given(weighted, names, st.integers(1, 5))
+@pytest.mark.feature("S2-10")
 def test_one_more_queue_moves_only_its_own_share(weights: dict[str, int], name: str, weight: int) -> None:
-    """S2-10: no key moves between queues that were there before."""
+    """No key moves between queues that were there before."""
     weights.pop(name, None)
     exchange = bound("x-consistent-hash", weights)
     if not weights:
@@ -73,8 +76,8 @@ def test_one_more_queue_moves_only_its_own_share(weights: dict[str, int], name: 
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abcd"), st.sampled_from("123")), max_size=25))
+@pytest.mark.feature("S2-08")
 def test_what_was_bound_and_unbound_before_leaves_no_trace(steps: list[tuple[bool, str, str]]) -> None:
-    """S2-08."""
     exchanges = [ExchangeTypes().make(kind, "x") for kind in ("x-modulus-hash", "x-consistent-hash")]
     live: dict[Binding, None] = {}
     for is_bind, name, key in steps:

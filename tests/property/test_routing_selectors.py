@@ -135,8 +135,9 @@ def fits(text: str) -> bool:
 
 
 @given(conditions, messages)
+@pytest.mark.feature("S1-28")
 def test_selector_agrees_with_its_tree(tree: Tree, fields: dict[str, object]) -> None:
-    """S1-28: TRUE, FALSE and unknown alike."""
+    """TRUE, FALSE and unknown alike."""
     text = written(tree)
     if not fits(text):
         return
@@ -148,8 +149,8 @@ def test_selector_agrees_with_its_tree(tree: Tree, fields: dict[str, object]) ->
 
 @given(st.text("ab%_!'\n", max_size=8), st.text("ab%_!'\n", max_size=10))
 @example("%a%a%", "aa")
+@pytest.mark.feature("S1-28")
 def test_like_agrees_with_trying_everything(pattern: str, text: str) -> None:
-    """S1-28."""
 
     @cache
     def takes(at: int, place: int) -> bool:
@@ -180,8 +181,9 @@ def test_like_agrees_with_trying_everything(pattern: str, text: str) -> None:
     ),
     st.dictionaries(st.sampled_from(["a", "b"]), values),
 )
+@pytest.mark.feature("S1-28")
 def test_any_text_is_refused_in_words_or_never_fails(text: str, fields: dict[str, object]) -> None:
-    """S1-28: at match time there is no error."""
+    """At match time there is no error."""
     refusal = refusal_of(text)
     if refusal:
         assert refusal.startswith("invalid arg 'x-selector': expected")
@@ -195,10 +197,10 @@ def test_any_text_is_refused_in_words_or_never_fails(text: str, fields: dict[str
     st.sampled_from(["k", "l"]),
     st.sampled_from([1, 2, 3]),
 )
+@pytest.mark.feature("S1-16")
 def test_exchange_with_selectors_reaches_what_each_binding_reaches_alone(
     kind: str, links: list[tuple[str, str, str]], key: str, value: int
 ) -> None:
-    """S1-16."""
     together = make_exchange(kind, "x")
     fields = selectable(Properties(headers={"a": value}))
     expected: set[Destination] = set()

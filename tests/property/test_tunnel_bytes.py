@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +75,8 @@ class Peer:
 
 @given(steps=STEPS)
 @settings(deadline=None)
-def test_s3_03_both_ways_of_a_tunnel_are_streams(steps: list[tuple[str, bytes, Fate]]) -> None:
+@pytest.mark.feature("S3-03")
+def test_both_ways_of_a_tunnel_are_streams(steps: list[tuple[str, bytes, Fate]]) -> None:
     async def run() -> None:
         peer, said_up, said_down = Peer(), b"", b""
         for way, data, fate in steps:

@@ -85,7 +85,8 @@ def shaken() -> tuple[WebSocketPeer, Wire, Ear]:
 
 @given(pieces=PIECES, cuts=CUTS, pings=st.sets(st.integers(0, 12)))
 @settings(deadline=None)
-def test_s3_03_a_stream_comes_out_of_its_frames_whole(pieces: list[bytes], cuts: list[int], pings: set[int]) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_stream_comes_out_of_its_frames_whole(pieces: list[bytes], cuts: list[int], pings: set[int]) -> None:
     peer, wire, ear = shaken()
     sent = b""
     for number, piece in enumerate(pieces):

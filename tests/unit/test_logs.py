@@ -128,9 +128,8 @@ def test_an_embedding_process_that_configures_nothing_sees_and_loses_nothing() -
         ("127.0.0.1:5 -> 127.0.0.1:6", "127.0.0.1:5 -> 127.0.0.1:6"),
     ],
 )
-def test_s4_72_the_password_in_an_address_is_never_written(
-    out: io.StringIO, format: str, text: str, shown: str
-) -> None:
+@pytest.mark.feature("S4-72")
+def test_the_password_in_an_address_is_never_written(out: io.StringIO, format: str, text: str, shown: str) -> None:
     """A client may call its connection by the address that it connects to."""
     configure_logs(format, "info", out)
     get_log("x").info("connection open", client=text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leveret.message import NEVER, PERSISTENT, TRANSIENT, Address, Traits
 from leveret.wire.frames import decode_method
 from leveret.wire.methods import BasicDeliver
@@ -20,8 +22,8 @@ def test_a_death_can_only_be_brought_forward() -> None:
     assert traits.deadline == 50.0
 
 
+@pytest.mark.feature("S4-09")
 def test_an_address_holds_the_end_of_every_deliver_frame() -> None:
-    """S4-09."""
     address = Address("exchänge", "key", 7, 4096)
     head = b"\x00\x3c\x00\x3c" + b"\x03tag" + (5).to_bytes(8, "big")
     assert decode_method(head + address.tail[:-1]) == BasicDeliver("tag", 5, False, "exchänge", "key")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
 from playwright.sync_api import Page, Route, expect
 
 import leveret
@@ -37,7 +38,8 @@ def user_of(broker: leveret.Broker, name: str) -> User:
 # ---- users
 
 
-def test_s4_78_a_user_is_made_and_given_permissions(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_a_user_is_made_and_given_permissions(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     core = broker.node.broker
     broker.vhost().declare_exchange("shop", "topic")
     page = log_in()
@@ -84,7 +86,8 @@ def test_s4_78_a_user_is_made_and_given_permissions(broker: leveret.Broker, log_
     picture("admin-user")
 
 
-def test_s4_78_tags_and_passwords_are_changed_alone(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_tags_and_passwords_are_changed_alone(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     core = broker.node.broker
     add_user(broker, "anna", "management", "own", configure=".*")
     add_user(broker, "idle")
@@ -117,7 +120,8 @@ def test_s4_78_tags_and_passwords_are_changed_alone(broker: leveret.Broker, log_
     assert core.users.authenticate("anna", "secret", 0.0) is None
 
 
-def test_s4_78_what_is_deleted_waits_for_an_undo(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+@pytest.mark.feature("S4-78")
+def test_what_is_deleted_waits_for_an_undo(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
     core = broker.node.broker
     add_user(broker, "anna", configure=".*")
     broker.call(lambda: core.permissions.set_topic("anna", "/", "amq.topic", "a", "b"))
@@ -152,9 +156,8 @@ def test_s4_78_what_is_deleted_waits_for_an_undo(broker: leveret.Broker, log_in:
 # ---- virtual hosts, limits
 
 
-def test_s4_78_a_virtual_host_from_its_creation_to_its_end(
-    broker: leveret.Broker, log_in: LogIn, picture: Picture
-) -> None:
+@pytest.mark.feature("S4-78")
+def test_a_virtual_host_from_its_creation_to_its_end(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     core = broker.node.broker
     page = log_in(address="/#/admin/vhosts")
     press(page, "Add a virtual host")
@@ -205,7 +208,8 @@ def test_s4_78_a_virtual_host_from_its_creation_to_its_end(
 # ---- for others
 
 
-def test_s4_72_everybody_finds_what_the_tags_allow(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+@pytest.mark.feature("S4-72")
+def test_everybody_finds_what_the_tags_allow(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
     add_user(broker, "maker", "policymaker", read="^orders")
     broker.vhost().set_policy("short", ".*", {"max-length": 1})
     operator_policy(broker, "cap", {"max-length": 50})
@@ -272,7 +276,8 @@ def furnish_with_canaries(broker: leveret.Broker) -> None:
     broker.vhost(CANARY).declare_queue(CANARY)
 
 
-def test_s4_78_a_canary_in_every_field_shows_as_text_and_fits(
+@pytest.mark.feature("S4-78")
+def test_a_canary_in_every_field_shows_as_text_and_fits(
     broker: leveret.Broker, log_in: LogIn, complaints: Complaints
 ) -> None:
     furnish_with_canaries(broker)

@@ -33,7 +33,8 @@ def till(broker: leveret.Broker) -> Iterator[BlockingChannel]:
         yield channel
 
 
-def test_s4_78_connections_are_listed_filtered_and_found(
+@pytest.mark.feature("S4-78")
+def test_connections_are_listed_filtered_and_found(
     broker: leveret.Broker, log_in: LogIn, till: BlockingChannel, picture: Picture
 ) -> None:
     broker.call(lambda: broker.node.broker.users.add("ann", password="secret"))
@@ -63,7 +64,8 @@ def test_s4_78_connections_are_listed_filtered_and_found(
         expect(page.locator(".tile").filter(has_text="User")).to_contain_text("ann")
 
 
-def test_s4_78_a_connection_shows_its_channels_and_their_consumers(
+@pytest.mark.feature("S4-78")
+def test_a_connection_shows_its_channels_and_their_consumers(
     broker: leveret.Broker, log_in: LogIn, till: BlockingChannel, picture: Picture
 ) -> None:
     page = log_in(address="/#/connections")

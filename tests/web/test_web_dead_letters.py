@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
@@ -43,7 +44,8 @@ def open_cause(page: Page, text: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_contain_text(text)
 
 
-def test_s4_78_dead_letters_are_shown_by_cause_and_a_group_is_retried(
+@pytest.mark.feature("S4-78")
+def test_dead_letters_are_shown_by_cause_and_a_group_is_retried(
     broker: leveret.Broker, log_in: LogIn, picture: Picture
 ) -> None:
     bury(broker)
@@ -68,7 +70,8 @@ def test_s4_78_dead_letters_are_shown_by_cause_and_a_group_is_retried(
     assert (vhost.message_count("mails"), vhost.message_count("dead")) == (2, 6)
 
 
-def test_s4_78_single_dead_letters_are_retried_and_the_rest_at_a_rate(
+@pytest.mark.feature("S4-78")
+def test_single_dead_letters_are_retried_and_the_rest_at_a_rate(
     broker: leveret.Broker, log_in: LogIn, picture: Picture
 ) -> None:
     bury(broker)
@@ -102,7 +105,8 @@ def test_s4_78_single_dead_letters_are_retried_and_the_rest_at_a_rate(
     assert (vhost.message_count("orders"), vhost.message_count("dead")) == (2, 4)
 
 
-def test_s4_78_a_group_is_deleted_and_it_can_be_undone(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+@pytest.mark.feature("S4-78")
+def test_a_group_is_deleted_and_it_can_be_undone(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
     bury(broker)
     stand_still(page)
     log_in(address="/#/dead-letters")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 import leveret
@@ -56,7 +57,8 @@ def keys_from(broker: leveret.Broker, exchange: str) -> set[tuple[str, str]]:
 # ---- the list
 
 
-def test_s4_78_exchanges_are_listed_and_one_is_added(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_exchanges_are_listed_and_one_is_added(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     furnish_shop(broker)
     broker.call(lambda: broker.node.broker.add_vhost("other"))
     page = log_in(address="/#/exchanges")
@@ -115,9 +117,8 @@ def test_the_topology_of_a_virtual_host_is_drawn_as_far_as_it_fits(
 # ---- one exchange
 
 
-def test_s4_78_the_picture_shows_where_an_exchange_leads(
-    broker: leveret.Broker, log_in: LogIn, picture: Picture
-) -> None:
+@pytest.mark.feature("S4-78")
+def test_the_picture_shows_where_an_exchange_leads(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     furnish_shop(broker)
     page = log_in(address="/#/exchanges/%2F/shop")
     for name in ("web", "orders", "audit", "billing", "invoices", "lost", "unrouted", "dead", "graveyard"):

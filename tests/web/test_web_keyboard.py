@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
 from tests.support.web_page import LogIn, stand_still
 
 
-def test_s4_78_one_escape_closes_the_search_and_focus_goes_back(broker: leveret.Broker, log_in: LogIn) -> None:
+@pytest.mark.feature("S4-78")
+def test_one_escape_closes_the_search_and_focus_goes_back(broker: leveret.Broker, log_in: LogIn) -> None:
     broker.vhost().declare_queue("orders")
     page = log_in(address="/#/queues/%2F/orders")
     publish = page.get_by_role("button", name="Publish …")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
@@ -22,7 +23,8 @@ def add_vhost(broker: leveret.Broker, name: str) -> None:
     broker.call(lambda: core.permissions.set("guest", name, ".*", ".*", ".*"))
 
 
-def test_s4_78_a_list_is_full_at_first_sight(broker: leveret.Broker, page: Page, log_in: LogIn) -> None:
+@pytest.mark.feature("S4-78")
+def test_a_list_is_full_at_first_sight(broker: leveret.Broker, page: Page, log_in: LogIn) -> None:
     """Before, it was as long as a list of no height can be, until the next question five seconds later."""
     for number in range(60):
         broker.vhost().declare_queue(f"q{number:02}")

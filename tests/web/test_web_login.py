@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
@@ -9,7 +10,8 @@ from leveret.management.sessions import IDLE
 from tests.support.web_page import Complaints, LogIn, Picture, stand_still
 
 
-def test_s4_78_a_user_logs_in_and_lands_where_it_wanted(log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_a_user_logs_in_and_lands_where_it_wanted(log_in: LogIn, picture: Picture) -> None:
     page = log_in(address="/#/queues")
     expect(page.get_by_role("heading", name="Queues", exact=True)).to_be_visible()
     page.reload()  # the session goes on

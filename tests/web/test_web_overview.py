@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
@@ -10,7 +11,8 @@ from tests.support.web_page import Complaints, LogIn, Picture, does_not_fit, fur
 INTERVAL = 5_000  # milliseconds between two questions of the page
 
 
-def test_s4_78_the_overview_shows_what_moves(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_the_overview_shows_what_moves(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     furnish(broker)
     page = log_in()
     ready = broker.call(lambda: sum(queue.ready for queue in broker.node.broker.vhosts["/"].queues.values()))
@@ -54,7 +56,8 @@ def test_an_alarm_is_seen_at_once(broker: leveret.Broker, page: Page, log_in: Lo
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
-def test_s4_72_a_user_who_may_see_little_sees_that_without_errors(broker: leveret.Broker, log_in: LogIn) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_user_who_may_see_little_sees_that_without_errors(broker: leveret.Broker, log_in: LogIn) -> None:
     core = broker.node.broker
 
     def prepare() -> None:

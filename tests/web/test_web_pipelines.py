@@ -58,9 +58,8 @@ def furnish(broker: leveret.Broker) -> None:
     tell(broker, "q-3", name=None, lag=None, state="failed")
 
 
-def test_s4_78_queries_and_leases_are_shown(
-    broker: leveret.Broker, log_in: LogIn, picture: Picture, page: Page
-) -> None:
+@pytest.mark.feature("S4-78")
+def test_queries_and_leases_are_shown(broker: leveret.Broker, log_in: LogIn, picture: Picture, page: Page) -> None:
     furnish(broker)
     stand_still(page)
     log_in(address="/#/pipelines")

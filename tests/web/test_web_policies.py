@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import expect
 
 import leveret
@@ -24,7 +25,8 @@ def policy_of(broker: leveret.Broker, name: str) -> Policy:
 # ---- policies
 
 
-def test_s2_28_a_policy_is_written_and_explained(
+@pytest.mark.feature("S2-28")
+def test_a_policy_is_written_and_explained(
     broker: leveret.Broker, log_in: LogIn, picture: Picture, complaints: Complaints
 ) -> None:
     complaints.expect("400")
@@ -79,7 +81,8 @@ def test_s2_28_a_policy_is_written_and_explained(
 # ---- definitions
 
 
-def test_s4_77_definitions_are_looked_at_before_they_are_taken(
+@pytest.mark.feature("S4-77")
+def test_definitions_are_looked_at_before_they_are_taken(
     broker: leveret.Broker, log_in: LogIn, picture: Picture, tmp_path: Path
 ) -> None:
     core = broker.node.broker

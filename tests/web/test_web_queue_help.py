@@ -13,7 +13,8 @@ from leveret.errors import LeveretError
 from tests.support.web_page import Complaints, LogIn
 
 
-def test_s4_78_why_a_queue_is_slow_is_told_without_a_manual(broker: leveret.Broker, log_in: LogIn) -> None:
+@pytest.mark.feature("S4-78")
+def test_why_a_queue_is_slow_is_told_without_a_manual(broker: leveret.Broker, log_in: LogIn) -> None:
     vhost = broker.vhost()
     for name in ("orders", "mails", "calm"):
         vhost.declare_queue(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
@@ -26,7 +27,8 @@ def counts(broker: leveret.Broker) -> tuple[int, int]:
     return broker.vhost().message_count("orders"), broker.vhost().message_count("other")
 
 
-def test_s4_78_messages_are_searched_by_json_and_moved(
+@pytest.mark.feature("S4-78")
+def test_messages_are_searched_by_json_and_moved(
     broker: leveret.Broker, log_in: LogIn, picture: Picture, complaints: Complaints
 ) -> None:
     complaints.expect("404")
@@ -59,7 +61,8 @@ def test_s4_78_messages_are_searched_by_json_and_moved(
     assert counts(broker) == (7, 3)
 
 
-def test_s4_78_messages_are_copied_and_deleted(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+@pytest.mark.feature("S4-78")
+def test_messages_are_copied_and_deleted(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
     stock(broker)
     log_in(address="/#/queues/%2F/orders")
     page.get_by_role("button", name="Copy …").click()
@@ -85,7 +88,8 @@ def test_s4_78_messages_are_copied_and_deleted(broker: leveret.Broker, log_in: L
     assert counts(broker) == (9, 4)
 
 
-def test_s4_78_dead_letters_are_driven_back_at_a_rate_and_the_job_is_cancelled(
+@pytest.mark.feature("S4-78")
+def test_dead_letters_are_driven_back_at_a_rate_and_the_job_is_cancelled(
     broker: leveret.Broker, log_in: LogIn, picture: Picture
 ) -> None:
     stock(broker)

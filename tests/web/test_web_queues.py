@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
@@ -18,7 +19,8 @@ def names(page: Page) -> list[str]:
 # ---- the list
 
 
-def test_s4_78_queues_are_listed_sorted_and_filtered(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_queues_are_listed_sorted_and_filtered(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     furnish(broker)
     page = log_in(address="/#/queues")
     rows = page.locator(".rows tr")
@@ -66,7 +68,8 @@ def test_a_queue_is_added(broker: leveret.Broker, log_in: LogIn) -> None:
 # ---- one queue
 
 
-def test_s4_78_a_queue_shows_its_messages_decoded(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_a_queue_shows_its_messages_decoded(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     furnish(broker)
     page = log_in(address="/#/queues/%2F/invoices")
     first = page.locator("details.message").first

@@ -20,7 +20,8 @@ def schedule(broker: leveret.Broker, exchange: str, key: str, seconds: float, vh
     broker.vhost(vhost).publish(exchange, key, b"x" * 2000, Properties(headers={"x-deliver-at": due}))
 
 
-def test_s4_78_scheduled_messages_are_counted_down(
+@pytest.mark.feature("S4-78")
+def test_scheduled_messages_are_counted_down(
     broker: leveret.Broker, log_in: LogIn, page: Page, picture: Picture
 ) -> None:
     """Whatever the browser's clock says: that of the broker counts."""
@@ -48,7 +49,8 @@ def test_s4_78_scheduled_messages_are_counted_down(
     expect(rows).to_have_count(1)
 
 
-def test_s4_78_a_scheduled_message_is_cancelled(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
+@pytest.mark.feature("S4-78")
+def test_a_scheduled_message_is_cancelled(broker: leveret.Broker, log_in: LogIn, page: Page) -> None:
     vhost = broker.vhost()
     vhost.declare_queue("reminders")
     schedule(broker, "", "reminders", 60)

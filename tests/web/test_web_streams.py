@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
@@ -41,7 +42,8 @@ def rows(page: Page, region: str) -> list[list[str]]:
     return [line.locator("td").all_inner_texts() for line in lines.all()]
 
 
-def test_s4_78_streams_their_partitions_and_readers_are_shown(
+@pytest.mark.feature("S4-78")
+def test_streams_their_partitions_and_readers_are_shown(
     broker: leveret.Broker, log_in: LogIn, picture: Picture, page: Page
 ) -> None:
     furnish(broker)
@@ -86,7 +88,8 @@ def test_s4_78_streams_their_partitions_and_readers_are_shown(
     assert sorted(names) == ["audit", "fraud"]
 
 
-def test_s4_78_shards_show_how_even_they_are(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_shards_show_how_even_they_are(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     furnish(broker)
     page = log_in(address="/#/streams/%2F/images")
     shards = page.get_by_role("region", name="shards")

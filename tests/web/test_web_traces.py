@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pika
+import pytest
 from playwright.sync_api import expect
 
 import leveret
@@ -39,7 +40,8 @@ def trace_a_life(broker: leveret.Broker) -> None:
     connection.close()
 
 
-def test_s4_78_a_message_is_followed_through_its_life(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
+@pytest.mark.feature("S4-78")
+def test_a_message_is_followed_through_its_life(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     page = log_in(address="/#/traces")
     expect(page.get_by_role("heading", name="Virtual host / is not traced")).to_be_visible()
     picture("traces-off")

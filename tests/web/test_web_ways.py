@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 import pika
+import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
@@ -23,7 +24,8 @@ def at(page: Page, heading: str) -> None:
     expect(page.get_by_role("heading", level=1, name=heading, exact=True)).to_be_visible()
 
 
-def test_s4_78_a_queue_leads_to_its_exchange_its_consumers_connection_and_the_stories_of_its_messages(
+@pytest.mark.feature("S4-78")
+def test_a_queue_leads_to_its_exchange_its_consumers_connection_and_the_stories_of_its_messages(
     broker: leveret.Broker, log_in: LogIn
 ) -> None:
     core = broker.node.broker
@@ -114,7 +116,8 @@ def test_names_stay_in_sight_on_a_laptop_and_the_whole_menu_on_a_phone(broker: l
             expect(page.get_by_role("navigation").get_by_role("link", name=entry)).to_be_in_viewport(ratio=1)
 
 
-def test_s4_78_ctrl_k_finds_objects_of_every_kind(broker: leveret.Broker, log_in: LogIn) -> None:
+@pytest.mark.feature("S4-78")
+def test_ctrl_k_finds_objects_of_every_kind(broker: leveret.Broker, log_in: LogIn) -> None:
     core = broker.node.broker
     broker.call(lambda: core.add_vhost("lunar-vhost"))
     broker.call(lambda: core.users.add("lunar-user", password="secret"))

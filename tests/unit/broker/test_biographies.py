@@ -26,7 +26,8 @@ def begun(book: Biographies, message_id: str | None = None, size: int = 0) -> St
 # ---- bounds
 
 
-def test_s4_77_the_oldest_story_is_forgotten_first() -> None:
+@pytest.mark.feature("S4-77")
+def test_the_oldest_story_is_forgotten_first() -> None:
     book = Biographies(most=2)
     stories = [begun(book, name) for name in ("a", "b", "c")]
     book.put(stories[0], (1, 0, 1), "q")
@@ -36,7 +37,8 @@ def test_s4_77_the_oldest_story_is_forgotten_first() -> None:
     assert book.bytes == stories[1].size + stories[2].size
 
 
-def test_s4_77_stories_are_forgotten_by_their_weight_too() -> None:
+@pytest.mark.feature("S4-77")
+def test_stories_are_forgotten_by_their_weight_too() -> None:
     book = Biographies(most_bytes=10_000)
     for number in range(20):
         begun(book, str(number), 1_500)
@@ -131,7 +133,8 @@ def steps(house: House, exchange: str, key: str, *queues: str, **headers: object
     return [(step["source"], step["destination"], step["routing_key"], step["by"]) for step in found]
 
 
-def test_s4_77_the_bindings_that_took_a_message_are_named() -> None:
+@pytest.mark.feature("S4-77")
+def test_the_bindings_that_took_a_message_are_named() -> None:
     house = House()
     vhost = house.vhost
     vhost.declare_queue("q")

@@ -25,8 +25,8 @@ def house() -> House:
     return House()
 
 
+@pytest.mark.feature("S4-02")
 def test_a_vhost_is_made_once_and_found_by_its_name(house: House) -> None:
-    """S4-02."""
     shop = house.broker.add_vhost("shop", max_queues=5)
     assert house.broker.add_vhost("shop") is shop
     assert house.broker.vhost("shop") is shop
@@ -34,8 +34,8 @@ def test_a_vhost_is_made_once_and_found_by_its_name(house: House) -> None:
         house.broker.vhost("nowhere")
 
 
+@pytest.mark.feature("S4-02")
 def test_the_same_name_may_exist_in_two_vhosts(house: House) -> None:
-    """S4-02."""
     shop = house.broker.add_vhost("shop")
     one, two = house.vhost.declare_queue("q"), shop.declare_queue("q")
     assert one is not two

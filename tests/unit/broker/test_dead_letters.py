@@ -59,8 +59,8 @@ def first_death(content: Content) -> tuple[object, ...]:
 # ---- the story
 
 
-def test_s4_76_a_rejected_message_tells_its_story(house: House, client: Client) -> None:
-    """S4-76."""
+@pytest.mark.feature("S4-76")
+def test_a_rejected_message_tells_its_story(house: House, client: Client) -> None:
     client.ask(ExchangeDeclare("ex", "topic"))
     client.declare("q", arguments=TO_DEAD)
     client.ask(QueueBind("q", "ex", "#"))
@@ -87,8 +87,9 @@ def test_s4_76_a_rejected_message_tells_its_story(house: House, client: Client) 
     assert (letter.properties.content_type, letter.properties.delivery_mode) == ("text/plain", 2)
 
 
-def test_s0_25_an_expired_message_says_what_its_expiration_was(house: House, client: Client) -> None:
-    """S0-25: and has none any more, or it would die in the next queue as well."""
+@pytest.mark.feature("S0-25")
+def test_an_expired_message_says_what_its_expiration_was(house: House, client: Client) -> None:
+    """And has none any more, or it would die in the next queue as well."""
     client.declare("q", arguments=TO_DEAD)
     client.publish("q", b"m", expiration="1000")
     house.advance(1)
@@ -108,8 +109,8 @@ def test_the_expiration_goes_whatever_the_reason(house: House, client: Client) -
     assert taken(client).properties.expiration is None
 
 
-def test_s0_22_ttl_zero_is_expired(client: Client) -> None:
-    """S0-22."""
+@pytest.mark.feature("S0-22")
+def test_ttl_zero_is_expired(client: Client) -> None:
     client.declare("q", arguments={"x-message-ttl": 0, **TO_DEAD})
     client.publish("q", b"m")
     assert deaths(taken(client)) == [("q", "expired", 1)]

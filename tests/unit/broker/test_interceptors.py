@@ -32,7 +32,8 @@ def test_interceptors_of_a_method_run_in_the_order_of_their_registration() -> No
     assert interceptors.apply(CONTEXT, BasicAck(1)) == BasicAck(1)
 
 
-def test_s2_25_those_registered_as_last_run_after_all_others() -> None:
+@pytest.mark.feature("S2-25")
+def test_those_registered_as_last_run_after_all_others() -> None:
     interceptors = Interceptors()
     out = {}
     for letter, last in (("y", True), ("a", False), ("z", True), ("b", False)):
@@ -62,8 +63,8 @@ def house() -> House:
     return House()
 
 
+@pytest.mark.feature("S2-25")
 def test_an_interceptor_rewrites_a_method_before_the_channel_handles_it(house: House) -> None:
-    """S2-25."""
     seen: list[InterceptContext] = []
 
     def rename(context: InterceptContext, method: Method) -> Method:
@@ -81,7 +82,8 @@ def test_an_interceptor_rewrites_a_method_before_the_channel_handles_it(house: H
 
 
 @pytest.mark.parametrize("method", sorted(HANDLERS | {BasicAck.id: None, BasicPublish.id: None}))
-def test_s2_26_every_method_of_a_channel_can_be_refused(house: House, method: tuple[int, int]) -> None:
+@pytest.mark.feature("S2-26")
+def test_every_method_of_a_channel_can_be_refused(house: House, method: tuple[int, int]) -> None:
     def refuse(context: InterceptContext, method: Method) -> Method:
         raise PreconditionFailed("not with me")
 
@@ -92,8 +94,9 @@ def test_s2_26_every_method_of_a_channel_can_be_refused(house: House, method: tu
     assert client.error() == (406, "PRECONDITION_FAILED - not with me")
 
 
+@pytest.mark.feature("S2-26")
 def test_an_interceptor_refuses_a_method_with_a_channel_error(house: House) -> None:
-    """S2-26: other channels live on."""
+    """Other channels live on."""
 
     def refuse(context: InterceptContext, method: Method) -> Method:
         raise PreconditionFailed("not with me")
@@ -107,8 +110,9 @@ def test_an_interceptor_refuses_a_method_with_a_channel_error(house: House) -> N
     client.declare("q", channel=2)
 
 
+@pytest.mark.feature("S2-25")
 def test_an_interceptor_rewrites_publishes_also_on_a_remembered_route(house: House) -> None:
-    """S2-25: exchange and routing key; the route that was remembered before it came is forgotten, and after."""
+    """Exchange and routing key; the route that was remembered before it came is forgotten, and after."""
     client = house.client()
     client.declare("a")
     client.declare("b")
@@ -126,8 +130,8 @@ def test_an_interceptor_rewrites_publishes_also_on_a_remembered_route(house: Hou
     assert got.method.routing_key == "b"  # type: ignore[union-attr]
 
 
+@pytest.mark.feature("S2-26")
 def test_an_interceptor_refuses_publishes(house: House) -> None:
-    """S2-26."""
 
     def refuse(context: InterceptContext, method: Method) -> Method:
         raise AccessRefused("no publishing today")
@@ -141,8 +145,9 @@ def test_an_interceptor_refuses_publishes(house: House) -> None:
     assert house.queue("q").ready == 1
 
 
+@pytest.mark.feature("S2-25")
 def test_an_interceptor_sees_every_ack_of_a_run(house: House) -> None:
-    """S2-25: acks in order are folded into one, but not past an interceptor."""
+    """Acks in order are folded into one, but not past an interceptor."""
     client = house.client()
     client.declare("q")
     client.publish("q", b"1", b"2", b"3")

@@ -47,16 +47,16 @@ def desk(house: House) -> Desk:
     return Desk(house)
 
 
+@pytest.mark.feature("S0-10", "S0-28", "S4-04")
 def test_publish_says_whether_it_reached_a_queue(house: House, desk: Desk) -> None:
-    """S4-04, S0-10, S0-28."""
     assert desk.session.publish("", "q", b"a")
     assert not desk.session.publish("", "nowhere", b"b")
     counters = house.vhost.counters_of("")
     assert (counters.published, counters.routed, counters.unroutable) == (2, 1, 1)
 
 
+@pytest.mark.feature("S4-37", "S4-81")
 def test_publishing_follows_the_rules_of_a_channel(house: House) -> None:
-    """S4-37, S4-81."""
     desk = Desk(house, max_message_bytes=3)
     house.vhost.declare_exchange("inner", internal=True)
     with pytest.raises(NotFound, match="no exchange 'x'"):
@@ -73,8 +73,8 @@ def test_publishing_follows_the_rules_of_a_channel(house: House) -> None:
         desk.publish(b"a", expiration="x")
 
 
+@pytest.mark.feature("S4-09", "S4-10")
 def test_a_delivery_is_complete_and_has_the_brokers_own_id(house: House, desk: Desk) -> None:
-    """S4-09, S4-10."""
     desk.session.consume("q", "mine")
     desk.publish(b"body", content_type="text/plain", message_id="app-1")
     (got,) = desk.given
@@ -99,8 +99,9 @@ def test_blind_copies_reach_their_queues_unseen(house: House, desk: Desk) -> Non
         assert got.properties.headers == {"CC": ["copy"], "kept": 1}
 
 
+@pytest.mark.feature("S4-50", "S4-52")
 def test_a_message_is_unacked_before_its_callback_runs(house: House) -> None:
-    """S4-50, S4-52: and an ack may be sent inside the callback."""
+    """And an ack may be sent inside the callback."""
     seen: list[int] = []
 
     def callback(tag: str, delivered: Delivered) -> None:
@@ -115,8 +116,8 @@ def test_a_message_is_unacked_before_its_callback_runs(house: House) -> None:
     assert house.queue("q").unacked == 0
 
 
+@pytest.mark.feature("S4-52")
 def test_only_an_ack_removes(house: House, desk: Desk) -> None:
-    """S4-52."""
     desk.session.consume("q")
     desk.publish(b"a", b"b", b"c")
     assert house.queue("q").unacked == 3
@@ -127,8 +128,8 @@ def test_only_an_ack_removes(house: House, desk: Desk) -> None:
     assert (house.queue("q").unacked, house.broker.gauge.used) == (0, 0)
 
 
+@pytest.mark.feature("S4-55", "S4-75")
 def test_nack_gives_back_or_drops(house: House, desk: Desk) -> None:
-    """S4-55, S4-75."""
     tag = desk.session.consume("q")
     desk.publish(b"a", b"b")
     desk.session.nack(1, requeue=False)
@@ -209,8 +210,8 @@ def test_getting_by_hand(house: House, desk: Desk) -> None:
     assert house.broker.gauge.used == 0
 
 
+@pytest.mark.feature("S4-46")
 def test_consuming_follows_the_rules_of_a_channel(house: House, desk: Desk) -> None:
-    """S4-46."""
     with pytest.raises(NotFound, match="no queue 'p'"):
         desk.session.consume("p")
     desk.session.consume("q", "mine")
@@ -240,8 +241,8 @@ def test_a_consumer_of_a_deleted_queue_is_told(house: House, desk: Desk) -> None
     assert (desk.left, desk.session.consumers) == ([tag], {})
 
 
+@pytest.mark.feature("S4-61")
 def test_closing_gives_everything_back(house: House, desk: Desk) -> None:
-    """S4-61."""
     house.vhost.declare_queue("own", exclusive=True, owner=desk.session)
     desk.session.consume("q")
     desk.publish(b"a", b"b")
@@ -268,8 +269,9 @@ def test_durable_queues_have_it_written_once() -> None:
     assert [placement.queue for placement in placements] == [1, 2]
 
 
+@pytest.mark.feature("S0-30")
 def test_a_guarded_queue_gets_it_by_way_of_its_guard(house: House, desk: Desk) -> None:
-    """S0-30: replicas have a copy of what is published in the process too."""
+    """Replicas have a copy of what is published in the process too."""
     guard, mirror = house.vhost.guard_queue(house.queue("q")), Mirror()
     guard.replicas.append(mirror)
     desk.publish(b"a")

@@ -52,8 +52,9 @@ def settled(house: StoredHouse) -> bool:
 
 
 @pytest.mark.parametrize("expiring", [range(0, MANY, 3), range(200, 300), range(MANY)], ids=["some", "middle", "all"])
-def test_s0_25_expired_ones_on_disk_go_to_the_dead_letters(expiring: range) -> None:
-    """S0-25: each once, and the others stay where they are."""
+@pytest.mark.feature("S0-25")
+def test_expired_ones_on_disk_go_to_the_dead_letters(expiring: range) -> None:
+    """Each once, and the others stay where they are."""
     house, client = stocked(DEAD, expiring=expiring)
     assert on_disk_only(house) > 200
     house.advance(10)
@@ -166,8 +167,9 @@ def test_what_expired_while_nobody_ran_is_sent_on_at_the_start() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, DEAD], ids=["no exchange", "an exchange"])
-def test_s0_24_a_limit_reaches_what_is_on_disk(arguments: dict[str, object]) -> None:
-    """S0-24: the head is dropped wherever it is, in order."""
+@pytest.mark.feature("S0-24")
+def test_a_limit_reaches_what_is_on_disk(arguments: dict[str, object]) -> None:
+    """The head is dropped wherever it is, in order."""
     house, client = stocked({"x-max-length": MANY, **arguments})
     for number in range(MANY, MANY + 250):
         client.publish("q", body(number), delivery_mode=2)

@@ -125,7 +125,8 @@ def test_policy_keeps_a_definition_of_its_own(policies: Policies) -> None:
 # ---- queues that are there, and those that come
 
 
-def test_s0_29_live_queue_follows_a_policy_without_being_declared_again(policies: Policies, vhost: Vhost) -> None:
+@pytest.mark.feature("S0-29")
+def test_live_queue_follows_a_policy_without_being_declared_again(policies: Policies, vhost: Vhost) -> None:
     live, other = vhost.declare_queue("orders"), vhost.declare_queue("other")
     policies.set("/", "p", "^orders", {"message-ttl": 60_000, "max-length": 10})
     assert (live.options.ttl, live.options.max_length) == (60.0, 10)
@@ -136,7 +137,8 @@ def test_s0_29_live_queue_follows_a_policy_without_being_declared_again(policies
     assert live.options == other.options
 
 
-def test_s0_29_queue_that_no_longer_matches_goes_back_to_what_it_was(policies: Policies, vhost: Vhost) -> None:
+@pytest.mark.feature("S0-29")
+def test_queue_that_no_longer_matches_goes_back_to_what_it_was(policies: Policies, vhost: Vhost) -> None:
     one, two = vhost.declare_queue("one"), vhost.declare_queue("two")
     policies.set("/", "p", "^one", {"max-length": 5})
     policies.set("/", "p", "^two", {"max-length": 5})
@@ -145,7 +147,8 @@ def test_s0_29_queue_that_no_longer_matches_goes_back_to_what_it_was(policies: P
     assert two.options.max_length is None
 
 
-def test_s0_29_messages_in_a_live_queue_die_by_the_new_limit(house: House, policies: Policies) -> None:
+@pytest.mark.feature("S0-29")
+def test_messages_in_a_live_queue_die_by_the_new_limit(house: House, policies: Policies) -> None:
     client = house.client()
     client.declare("q")
     client.publish("q", b"1", b"2", b"3")
@@ -158,7 +161,8 @@ def test_s0_29_messages_in_a_live_queue_die_by_the_new_limit(house: House, polic
     assert client.count("q") == 3
 
 
-def test_s0_29_messages_published_under_a_policy_expire(house: House, policies: Policies) -> None:
+@pytest.mark.feature("S0-29")
+def test_messages_published_under_a_policy_expire(house: House, policies: Policies) -> None:
     client = house.client()
     client.declare("q")
     policies.set("/", "p", "^q$", {"message-ttl": 5_000})
@@ -290,7 +294,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-def test_s0_29_change_of_one_policy_asks_ten_thousand_queues_once(
+@pytest.mark.feature("S0-29")
+def test_change_of_one_policy_asks_ten_thousand_queues_once(
     policies: Policies, vhost: Vhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A match per name, and one per policy for the names that match: well below a second of work."""
@@ -321,7 +326,8 @@ def test_queues_without_policies_are_asked_nothing(vhost: Vhost, monkeypatch: py
     assert tried == []
 
 
-def test_s0_29_live_queue_follows_a_policy_of_durability(policies: Policies, vhost: Vhost) -> None:
+@pytest.mark.feature("S0-29")
+def test_live_queue_follows_a_policy_of_durability(policies: Policies, vhost: Vhost) -> None:
     queue = vhost.declare_queue("q", durable=True)
     assert queue.synced
     policies.set("/", "p", "", {"durability": "os"})

@@ -58,7 +58,8 @@ def hearing(policies: Policies) -> Hearing:
     return made
 
 
-def test_s0_29_live_exchange_gets_its_alternate_by_policy(house: House, policies: Policies) -> None:
+@pytest.mark.feature("S0-29")
+def test_live_exchange_gets_its_alternate_by_policy(house: House, policies: Policies) -> None:
     """Also for publishers that have been told before that there is no route."""
     client = house.client()
     house.vhost.declare_exchange("x")

@@ -155,8 +155,9 @@ def test_explain_tells_defaults_that_matter(policies: Policies, vhost: Vhost) ->
     assert found["queue-type"] == ("quorum", "argument")
 
 
-def test_s1_20_explain_tells_the_defaults_of_activemqs_strategies(policies: Policies, vhost: Vhost) -> None:
-    """S1-20, S1-21, S1-22, S1-24: six redeliveries, the names, and what is processed."""
+@pytest.mark.feature("S1-20", "S1-21", "S1-22", "S1-24")
+def test_explain_tells_the_defaults_of_activemqs_strategies(policies: Policies, vhost: Vhost) -> None:
+    """Six redeliveries, the names, and what is processed."""
     queue = vhost.declare_queue("q")
     policies.set("/", "dead", "activemq:>", {"dead-letter-strategy": "shared"})
     assert effective(policies.explain("/", queue)) == {
@@ -173,8 +174,9 @@ def test_s1_20_explain_tells_the_defaults_of_activemqs_strategies(policies: Poli
     assert "dead-letter-queue" not in found
 
 
-def test_s1_23_strategies_of_activemq_reach_the_queue(policies: Policies, vhost: Vhost) -> None:
-    """S1-23, S1-24, S1-26: the names can be chosen, and the limit for slow consumers."""
+@pytest.mark.feature("S1-23", "S1-24", "S1-26")
+def test_strategies_of_activemq_reach_the_queue(policies: Policies, vhost: Vhost) -> None:
+    """The names can be chosen, and the limit for slow consumers."""
     queue = vhost.declare_queue("q")
     policies.set("/", "dead", "activemq:>", {"dead-letter-strategy": "shared", "dead-letter-queue": "Dead"})
     assert queue.options.dead_letter is not None

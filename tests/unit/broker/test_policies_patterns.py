@@ -49,7 +49,8 @@ def policies(house: House) -> Policies:
         ("activemq:a*", ["a*"], ["ab"]),
     ],
 )
-def test_s1_25_pattern_matches_these_names_and_not_those(pattern: str, matching: list[str], others: list[str]) -> None:
+@pytest.mark.feature("S1-25")
+def test_pattern_matches_these_names_and_not_those(pattern: str, matching: list[str], others: list[str]) -> None:
     matches = name_matcher(pattern)
     assert [name for name in matching if not matches(name)] == []
     assert [name for name in others if matches(name)] == []
@@ -61,7 +62,8 @@ def test_pattern_that_is_no_destination_is_refused(pattern: str) -> None:
         name_matcher(pattern)
 
 
-def test_s1_25_wildcard_policy_holds_for_all_queues_or_for_one(policies: Policies, vhost: Vhost) -> None:
+@pytest.mark.feature("S1-25")
+def test_wildcard_policy_holds_for_all_queues_or_for_one(policies: Policies, vhost: Vhost) -> None:
     one, two = vhost.declare_queue("orders.eu"), vhost.declare_queue("prices")
     policies.set("/", "all", "activemq:>", {"max-length": 100})
     policies.set("/", "exact", "activemq:prices", {"max-length": 5}, priority=1)

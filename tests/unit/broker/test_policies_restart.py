@@ -21,7 +21,8 @@ def house() -> StoredHouse:
     return StoredHouse()
 
 
-def test_s0_29_policies_and_what_they_mean_survive_a_restart(house: StoredHouse) -> None:
+@pytest.mark.feature("S0-29")
+def test_policies_and_what_they_mean_survive_a_restart(house: StoredHouse) -> None:
     policies = house.broker.policies
     policies.set("/", "p", "^q", {"max-length": 5, "durability": "os"}, apply_to="queues", priority=2)
     policies.set("/", "cap", "", {"max-length": 3}, operator=True)
@@ -94,10 +95,11 @@ def parameter(component: str = "policy", vhost: str = "/", **facts: object) -> P
         ParameterRow("/", "policy", "bad", b"{}"),
     ],
 )
+@pytest.mark.feature("S4-30")
 def test_parameter_that_cannot_be_used_costs_itself_and_is_said(
     row: ParameterRow, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S4-30: a broker always starts."""
+    """A broker always starts."""
     good = row._replace(vhost="/", component="policy", name="good", value=json.dumps(GOOD).encode())
     empty = encode_table({})
     rows = Definitions(

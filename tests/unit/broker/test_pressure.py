@@ -19,8 +19,9 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "SQUEEZED", 2_000)
 
 
+@pytest.mark.feature("S4-26")
 def test_publishers_go_on_when_what_they_published_is_on_disk() -> None:
-    """S4-26: the disk was slower than the publisher; once all is written, nothing need be held in memory."""
+    """The disk was slower than the publisher; once all is written, nothing need be held in memory."""
     house = StoredHouse(queue_memory=10_000, memory_mark=40_000)
     client = house.client()
     client.declare("q", durable=True)
@@ -36,8 +37,9 @@ def test_publishers_go_on_when_what_they_published_is_on_disk() -> None:
     assert client.count("q") == 60
 
 
+@pytest.mark.feature("S4-26")
 def test_a_queue_over_its_limit_pages_out_as_soon_as_the_disk_has_it() -> None:
-    """S4-26: without waiting for the next publish."""
+    """Without waiting for the next publish."""
     house = StoredHouse(queue_memory=10_000)
     client = house.client()
     client.declare("q", durable=True)
@@ -46,8 +48,8 @@ def test_a_queue_over_its_limit_pages_out_as_soon_as_the_disk_has_it() -> None:
     assert house.broker.gauge.used < 20_000
 
 
+@pytest.mark.feature("S4-26")
 def test_publishers_of_transient_messages_go_on_when_these_are_spilled() -> None:
-    """S4-26."""
     house = StoredHouse(memory_mark=40_000)
     client = house.client()
     client.declare("q")
@@ -59,8 +61,9 @@ def test_publishers_of_transient_messages_go_on_when_these_are_spilled() -> None
     assert client.bodies() == [BODY] * 60
 
 
+@pytest.mark.feature("S4-26")
 def test_what_cannot_be_spilled_still_counts_as_memory() -> None:
-    """S4-26: the disk takes nothing, so the messages stay; publishers must not go on as if they had left."""
+    """The disk takes nothing, so the messages stay; publishers must not go on as if they had left."""
     house = StoredHouse(memory_mark=40_000)
     client = house.client()
     client.declare("q")

@@ -10,8 +10,8 @@ from leveret.message import NEVER
 from leveret.wire.properties import Properties
 
 
+@pytest.mark.feature("S4-11")
 def test_a_message_without_properties_is_transient_and_lives_for_ever() -> None:
-    """S4-11."""
     traits = traits_of(Properties(), 5.0)
     assert (traits.persistent, traits.deadline, traits.priority) == (False, NEVER, 0)
 
@@ -23,8 +23,8 @@ def test_mode_priority_and_expiration_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.5", "soon", "٣", "1 ", "99999999999999999", str(MAX_EXPIRATION + 1)])
+@pytest.mark.feature("S4-81")
 def test_an_expiration_that_is_no_number_of_milliseconds_is_refused(text: str) -> None:
-    """S4-81."""
     with pytest.raises(PreconditionFailed, match="must be a whole number of milliseconds") as refusal:
         traits_of(Properties(expiration=text), 0.0)
     assert f"'{text}'" in refusal.value.text

@@ -174,8 +174,9 @@ def bury_some(house: BrokerHouse) -> None:
     house.rest()
 
 
+@pytest.mark.feature("S1-27")
 def test_dead_letters_go_back_to_where_they_died_first(house: BrokerHouse) -> None:
-    """S1-27: a dead letter queue is a queue like others."""
+    """A dead letter queue is a queue like others."""
     bury_some(house)
     job = Redrive(house.broker.vhost("/"), house.queue("dead"), house.broker.errands, house.broker.timers)
     run(house, job)

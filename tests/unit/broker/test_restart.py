@@ -38,7 +38,8 @@ def durable(house: StoredHouse, **arguments: object) -> Client:
 # ---- a clean stop
 
 
-def test_s4_30_everything_comes_back_after_a_clean_stop(house: StoredHouse) -> None:
+@pytest.mark.feature("S4-30")
+def test_everything_comes_back_after_a_clean_stop(house: StoredHouse) -> None:
     client = durable(house)
     put(client, "q", b"a", b"b", b"c")
     house = house.stopped().again()
@@ -47,8 +48,9 @@ def test_s4_30_everything_comes_back_after_a_clean_stop(house: StoredHouse) -> N
     assert taken(house, "q") == [(b"a", False), (b"b", False), (b"c", False)]
 
 
+@pytest.mark.feature("S4-30")
 def test_exactly_those_delivered_before_are_marked_after_a_clean_stop(house: StoredHouse) -> None:
-    """S4-30: delivered and unacked, got, or returned; those behind were never seen."""
+    """Delivered and unacked, got, or returned; those behind were never seen."""
     client = durable(house)
     put(client, "q", *[b"%d" % number for number in range(8)])
     client.qos(4)
@@ -61,8 +63,9 @@ def test_exactly_those_delivered_before_are_marked_after_a_clean_stop(house: Sto
     assert marks == [(b"0", True), (b"2", True), (b"3", True), (b"4", True), *[(b"%d" % n, False) for n in (5, 6, 7)]]
 
 
+@pytest.mark.feature("S4-30")
 def test_marks_last_through_lives_in_which_nothing_is_delivered(house: StoredHouse) -> None:
-    """S4-30: also when the messages were never loaded."""
+    """Also when the messages were never loaded."""
     client = durable(house)
     put(client, "q", b"a", b"b", b"c")
     assert client.get("q") is not None
@@ -81,8 +84,9 @@ def test_marks_of_a_crash_last_through_clean_stops(house: StoredHouse) -> None:
     assert taken(house, "q") == [(b"a", True), (b"b", True), (b"c", False)]
 
 
+@pytest.mark.feature("S4-30")
 def test_marks_last_although_the_messages_stay_on_disk(house: StoredHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S4-30: delivered in no life since the crash, and read in none."""
+    """Delivered in no life since the crash, and read in none."""
     monkeypatch.setattr(paging, "LOAD_BYTES", 100)
     put(durable(house), "q", *[b"%02d" % number for number in range(20)])
     house = house.crashed().again()
@@ -138,8 +142,9 @@ def test_a_returned_message_comes_back_in_its_place(house: StoredHouse) -> None:
     assert taken(house, "q") == [(b"a", True), (b"c", False)]
 
 
+@pytest.mark.feature("S4-30")
 def test_a_queue_that_was_emptied_goes_on(house: StoredHouse) -> None:
-    """S4-30: sequences are not used twice, so nothing old settles anything new."""
+    """Sequences are not used twice, so nothing old settles anything new."""
     client = durable(house)
     for life in range(4):
         put(client, "q", *[b"%d-%d" % (life, number) for number in range(5)])
@@ -153,8 +158,9 @@ def test_a_queue_that_was_emptied_goes_on(house: StoredHouse) -> None:
     assert taken(house, "q") == [(b"last", True)]
 
 
+@pytest.mark.feature("S4-15", "S4-73")
 def test_durable_auto_delete_queues_survive_a_stop(house: StoredHouse) -> None:
-    """S4-15, S4-73: their consumers leave because the broker goes; in the next life they live on."""
+    """Their consumers leave because the broker goes; in the next life they live on."""
     client = house.client()
     client.declare("auto", durable=True, auto_delete=True)
     put(client, "auto", b"a")
@@ -241,7 +247,8 @@ def test_queues_that_expire_unused_begin_anew(house: StoredHouse) -> None:
 # ---- a crash
 
 
-def test_s4_30_what_was_confirmed_comes_back_after_a_crash_and_is_marked(house: StoredHouse) -> None:
+@pytest.mark.feature("S4-30")
+def test_what_was_confirmed_comes_back_after_a_crash_and_is_marked(house: StoredHouse) -> None:
     client = durable(house)
     client.ask(ConfirmSelect())
     put(client, "q", b"a", b"b")
@@ -292,8 +299,9 @@ def test_a_transaction_comes_back_whole_or_not_at_all(house: StoredHouse) -> Non
     assert (taken(after, "q"), taken(after, "out")) == ([], [(b"b", True)])
 
 
+@pytest.mark.feature("S4-26")
 def test_what_is_restored_waits_on_disk_until_it_is_wanted(house: StoredHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S4-26: a million messages must not be read before the doors open."""
+    """A million messages must not be read before the doors open."""
     monkeypatch.setattr(paging, "LOAD_BYTES", 200)
     client = durable(house)
     put(client, "q", *[b"%02d" % number for number in range(50)])

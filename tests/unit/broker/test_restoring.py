@@ -78,7 +78,8 @@ def joined(source: str, exchange: str, key: str = "") -> Binding:
 # ---- round trips
 
 
-def test_s4_15_queues_come_back_as_they_were(life: Life) -> None:
+@pytest.mark.feature("S4-15")
+def test_queues_come_back_as_they_were(life: Life) -> None:
     before = life.vhost.declare_queue("q", durable=True, auto_delete=True, arguments=NESTED)
     after = life.next().vhost.queue("q")
     assert (after.id, after.durable, after.auto_delete, after.owner) == (before.id, True, True, None)
@@ -89,7 +90,8 @@ def test_s4_15_queues_come_back_as_they_were(life: Life) -> None:
     assert after.stored
 
 
-def test_s4_15_exchanges_come_back_as_they_were(life: Life) -> None:
+@pytest.mark.feature("S4-15")
+def test_exchanges_come_back_as_they_were(life: Life) -> None:
     for kind in ("direct", "fanout", "topic", "headers"):
         life.vhost.declare_exchange(kind, kind, durable=True, arguments={"alternate-exchange": "amq.fanout", **NESTED})
     life.vhost.declare_exchange("inner", "fanout", durable=True, internal=True, auto_delete=True)
@@ -103,7 +105,8 @@ def test_s4_15_exchanges_come_back_as_they_were(life: Life) -> None:
     assert (inner.internal, inner.auto_delete) == (True, True)
 
 
-def test_s4_15_bindings_come_back_and_route(life: Life) -> None:
+@pytest.mark.feature("S4-15")
+def test_bindings_come_back_and_route(life: Life) -> None:
     vhost = life.vhost
     vhost.declare_queue("q", durable=True)
     vhost.declare_queue("h", durable=True)
@@ -127,8 +130,9 @@ def test_s4_15_bindings_come_back_and_route(life: Life) -> None:
     assert vhost.route(vhost.exchange("amq.direct"), ["key"], {}).queues == ["q"]
 
 
-def test_s4_15_what_is_not_durable_does_not_come_back(life: Life) -> None:
-    """S4-73: neither an exclusive queue, durable or not; nor a binding of which one end does not last."""
+@pytest.mark.feature("S4-15", "S4-73")
+def test_what_is_not_durable_does_not_come_back(life: Life) -> None:
+    """Neither an exclusive queue, durable or not; nor a binding of which one end does not last."""
     vhost, owner = life.vhost, object()
     vhost.declare_queue("d", durable=True)
     vhost.declare_queue("t")
@@ -153,8 +157,9 @@ def test_s4_15_what_is_not_durable_does_not_come_back(life: Life) -> None:
     assert "z" not in vhost.exchanges
 
 
-def test_s4_14_exchanges_that_are_always_there_are_no_rows(life: Life) -> None:
-    """S4-14: the default exchange and amq.*; but bindings from amq.* last."""
+@pytest.mark.feature("S4-14")
+def test_exchanges_that_are_always_there_are_no_rows(life: Life) -> None:
+    """The default exchange and amq.*; but bindings from amq.* last."""
     life.vhost.declare_queue("q", durable=True)
     life.vhost.bind(bound("amq.topic", "q", "k"))
     found = life.definitions()
@@ -224,8 +229,8 @@ def test_a_pending_password_of_somebody_else_is_not_taken_from_the_default_user(
     assert again.broker.users.authenticate("ann", "secret", 0.0) is None
 
 
+@pytest.mark.feature("S4-72")
 def test_permissions_come_back(life: Life) -> None:
-    """S4-72."""
     for vhost in ("/", "shop"):
         life.broker.add_vhost(vhost)
     permissions = life.broker.permissions
@@ -283,8 +288,8 @@ def test_an_exchange_that_lived_for_its_binding_goes_with_it(life: Life) -> None
     assert life.definitions()[4:7] == ([], [], [])
 
 
+@pytest.mark.feature("S4-71")
 def test_a_deleted_vhost_takes_its_rows_along(life: Life) -> None:
-    """S4-71."""
     shop = life.broker.add_vhost("shop")
     life.broker.users.add("ann")
     life.broker.permissions.set("ann", "shop", "", "", "")
@@ -300,8 +305,9 @@ def test_a_deleted_vhost_takes_its_rows_along(life: Life) -> None:
     assert [row.name for row in found.users] == ["ann"]
 
 
+@pytest.mark.feature("S4-30")
 def test_a_queue_that_is_declared_again_is_another_one(life: Life) -> None:
-    """S4-30: ids are never used twice, or old messages would be taken for new ones."""
+    """Ids are never used twice, or old messages would be taken for new ones."""
     ids = []
     for _ in range(3):
         ids.append(life.vhost.declare_queue("q", durable=True).id)
@@ -359,10 +365,11 @@ BAD: dict[str, list[object]] = {
 
 
 @pytest.mark.parametrize(("kind", "row"), [(kind, row) for kind, rows in BAD.items() for row in rows])
+@pytest.mark.feature("S4-30")
 def test_a_row_that_cannot_be_used_costs_itself_and_is_said(
     kind: str, row: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S4-30: a broker always starts."""
+    """A broker always starts."""
     rows = GOOD._replace(**{kind: [row, *getattr(GOOD, kind)]})
     broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_mark=1 << 30)
     restore_definitions(broker, rows, "guest", "guest")

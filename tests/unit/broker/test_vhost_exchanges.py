@@ -53,8 +53,8 @@ def test_declaring_again_just_so_gives_the_same_exchange(vhost: Vhost) -> None:
         ),
     ],
 )
+@pytest.mark.feature("S4-81")
 def test_declaring_otherwise_is_refused_with_both_values(vhost: Vhost, second: dict[str, object], text: str) -> None:
-    """S4-81."""
     vhost.declare_exchange("x")
     with pytest.raises(PreconditionFailed) as refusal:
         vhost.declare_exchange("x", **second)  # type: ignore[arg-type]
@@ -78,8 +78,8 @@ def test_reserved_names_and_the_default_exchange_are_not_to_be_touched(vhost: Vh
             attempt()
 
 
+@pytest.mark.feature("S4-34")
 def test_binding_needs_both_ends(vhost: Vhost) -> None:
-    """S4-34."""
     vhost.declare_queue("q")
     with pytest.raises(NotFound, match="no exchange 'x' in vhost '/'"):
         vhost.bind(to_queue("x", "q"))
@@ -89,8 +89,8 @@ def test_binding_needs_both_ends(vhost: Vhost) -> None:
         vhost.bind(to_exchange("amq.direct", "x"))
 
 
+@pytest.mark.feature("S4-34")
 def test_binding_twice_is_idempotent(vhost: Vhost) -> None:
-    """S4-34."""
     vhost.declare_queue("q")
     assert vhost.bind(to_queue("amq.direct", "q", "k"))
     before = vhost.epoch
@@ -120,8 +120,8 @@ def test_exchanges_lead_to_exchanges(vhost: Vhost) -> None:
     assert len(vhost.bindings) == 0
 
 
+@pytest.mark.feature("S0-10")
 def test_an_alternate_exchange_takes_what_nobody_wanted(vhost: Vhost) -> None:
-    """S0-10."""
     vhost.declare_exchange("rest", "fanout")
     vhost.declare_exchange("x", arguments={"alternate-exchange": "rest"})
     vhost.declare_queue("q")
@@ -140,8 +140,9 @@ def test_an_exchange_in_use_can_be_kept_from_deletion(vhost: Vhost) -> None:
     assert "x" not in vhost.exchanges
 
 
+@pytest.mark.feature("S4-73")
 def test_an_auto_delete_exchange_goes_with_its_last_binding(vhost: Vhost) -> None:
-    """S4-73: by unbinding, by the death of the queue, and along a chain."""
+    """By unbinding, by the death of the queue, and along a chain."""
     vhost.declare_queue("q")
     vhost.declare_queue("p")
     vhost.declare_exchange("x", auto_delete=True)
@@ -173,8 +174,9 @@ def test_auto_delete_exchanges_in_a_circle_can_be_deleted(vhost: Vhost) -> None:
     assert len(vhost.bindings) == 0
 
 
+@pytest.mark.feature("S4-38")
 def test_implicit_bindings_reach_a_queue_by_its_name(vhost: Vhost) -> None:
-    """S4-38: from when it is declared, without a binding; and that ends what channels remember."""
+    """From when it is declared, without a binding; and that ends what channels remember."""
     vhost.declare_exchange("x", arguments={"x-implicit-bindings": True})
     before = vhost.epoch
     assert routed(vhost, "x", "q") == []
@@ -190,8 +192,8 @@ def test_queues_that_only_the_default_exchange_reaches_end_no_epoch(vhost: Vhost
     assert (vhost.epoch, vhost.deaths) == (before, 1)
 
 
+@pytest.mark.feature("S0-28")
 def test_counters_of_an_exchange_go_with_it(vhost: Vhost) -> None:
-    """S0-28."""
     vhost.declare_exchange("x")
     counters = vhost.counters_of("x")
     counters.published += 3

@@ -58,8 +58,8 @@ def test_an_empty_name_gets_one_made_up(vhost: Vhost) -> None:
         ),
     ],
 )
+@pytest.mark.feature("S4-81")
 def test_declaring_otherwise_is_refused_with_both_values(vhost: Vhost, second: dict[str, object], text: str) -> None:
-    """S4-81."""
     vhost.declare_queue("q", arguments={"x-expires": 1000})
     with pytest.raises(PreconditionFailed) as refusal:
         vhost.declare_queue("q", **({"arguments": {"x-expires": 1000}} | second))  # type: ignore[arg-type]
@@ -67,15 +67,16 @@ def test_declaring_otherwise_is_refused_with_both_values(vhost: Vhost, second: d
 
 
 @pytest.mark.parametrize("first", [True, False])
+@pytest.mark.feature("S4-73")
 def test_exclusiveness_must_match_even_for_its_owner(vhost: Vhost, first: bool) -> None:
-    """S4-73: RESOURCE_LOCKED in either direction, as RabbitMQ answers."""
+    """RESOURCE_LOCKED in either direction, as RabbitMQ answers."""
     vhost.declare_queue("q", exclusive=first, owner=ME)
     with pytest.raises(ResourceLocked, match=r"locked queue 'q' in vhost '/'\. It could be originally declared"):
         vhost.declare_queue("q", exclusive=not first, owner=ME)
 
 
+@pytest.mark.feature("S4-73")
 def test_an_exclusive_queue_is_for_its_owner_alone_and_goes_with_it(vhost: Vhost) -> None:
-    """S4-73."""
     made = vhost.declare_queue("q", exclusive=True, owner=ME)
     vhost.declare_queue("shared", owner=ME)
     assert vhost.queue("q", ME) is made
@@ -116,8 +117,8 @@ def test_deleting_tells_how_many_messages_went(vhost: Vhost) -> None:
     assert "q" not in vhost.queues
 
 
+@pytest.mark.feature("S4-33")
 def test_deleting_what_is_not_there_is_no_error(vhost: Vhost) -> None:
-    """S4-33."""
     assert vhost.delete_queue("nothing") == 0
     vhost.delete_exchange("nothing")
     assert not vhost.unbind(Binding("nothing", Destination("queue", "q"), ""))
@@ -137,8 +138,9 @@ def test_deleting_only_if_unused_or_empty(vhost: Vhost) -> None:
     assert vhost.delete_queue("q", if_unused=True, if_empty=True) == 0
 
 
+@pytest.mark.feature("S0-16")
 def test_what_is_on_its_way_to_a_consumer_is_not_counted(vhost: Vhost) -> None:
-    """S0-16: whoever counts lets due deliveries happen first."""
+    """Whoever counts lets due deliveries happen first."""
     queue = vhost.declare_queue("q")
     consumer = SpyConsumer(queue=queue, credit=1)
     queue.add_consumer(consumer)
@@ -156,8 +158,8 @@ def test_removing_a_queue_twice_is_harmless(vhost: Vhost) -> None:
     assert vhost.queues["q"] is new
 
 
+@pytest.mark.feature("S4-73")
 def test_an_auto_delete_queue_goes_with_its_last_consumer(house: House, vhost: Vhost) -> None:
-    """S4-73."""
     queue = vhost.declare_queue("q", auto_delete=True)
     consumer = SpyConsumer(queue=queue)
     queue.add_consumer(consumer)
@@ -178,15 +180,16 @@ def test_a_missing_queue_is_named(vhost: Vhost) -> None:
         vhost.queue("q")
 
 
+@pytest.mark.feature("S0-01")
 def test_live_queues_leave_out_what_has_vanished(vhost: Vhost) -> None:
-    """S0-01."""
     kept = vhost.declare_queue("kept")
     assert vhost.live_queues(["gone", "kept"]) == [kept]
     assert not vhost.has_queue("gone")
 
 
+@pytest.mark.feature("S0-30")
 def test_guarding_a_queue_ends_the_epoch(vhost: Vhost) -> None:
-    """S0-30: routes that were remembered before must notice."""
+    """Routes that were remembered before must notice."""
     queue = vhost.declare_queue("q")
     before = vhost.epoch
     guard = vhost.guard_queue(queue)

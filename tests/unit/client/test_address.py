@@ -12,7 +12,8 @@ from leveret.client.address import Address, parsed
 from leveret.client.errors import AddressError
 
 
-def test_s4_63_a_uri_names_host_port_vhost_user_and_password() -> None:
+@pytest.mark.feature("S4-63")
+def test_a_uri_names_host_port_vhost_user_and_password() -> None:
     address = parsed("amqp://ann:s%2Fcret@example.org:5673/the%2Fvhost?heartbeat=5&connection_timeout=3&name=me")
     assert (address.host, address.port, address.vhost) == ("example.org", 5673, "the/vhost")
     assert (address.user, address.password) == ("ann", "s/cret")
@@ -33,7 +34,8 @@ def test_s4_63_a_uri_names_host_port_vhost_user_and_password() -> None:
         ("https://h", "http", True, 15671),
     ],
 )
-def test_s3_03_a_scheme_stands_for_a_transport_and_its_port(uri: str, transport: str, is_tls: bool, port: int) -> None:
+@pytest.mark.feature("S3-03")
+def test_a_scheme_stands_for_a_transport_and_its_port(uri: str, transport: str, is_tls: bool, port: int) -> None:
     address = parsed(uri)
     assert (address.transport, address.is_tls, address.port) == (transport, is_tls, port)
 

@@ -24,8 +24,9 @@ class Wire:
         pass
 
 
+@pytest.mark.feature("S3-05")
 def test_close_ok_may_overtake_the_answer_to_a_cancel() -> None:
-    """S3-05: RabbitMQ's queues answer basic.cancel, and not any more when the channel is gone."""
+    """RabbitMQ's queues answer basic.cancel, and not any more when the channel is gone."""
 
     async def work() -> None:
         channel = Channel(Wire(), 1)  # type: ignore[arg-type]

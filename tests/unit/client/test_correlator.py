@@ -20,7 +20,8 @@ def correlator() -> Iterator[Correlator]:
     loop.close()
 
 
-def test_s3_05_answers_go_to_questions_in_their_order(correlator: Correlator) -> None:
+@pytest.mark.feature("S3-05")
+def test_answers_go_to_questions_in_their_order(correlator: Correlator) -> None:
     first, second = correlator.expect(QueueDeclareOk), correlator.expect(QueueDeclareOk)
     correlator.answer(QueueDeclareOk("a", 1, 0))
     assert first.result().queue == "a"
@@ -61,7 +62,8 @@ def test_answers_that_nobody_asked_for_are_refused(correlator: Correlator) -> No
         correlator.answer(BasicQosOk())
 
 
-def test_s3_05_answers_of_different_kinds_may_overtake_each_other(correlator: Correlator) -> None:
+@pytest.mark.feature("S3-05")
+def test_answers_of_different_kinds_may_overtake_each_other(correlator: Correlator) -> None:
     declared, limited = correlator.expect(QueueDeclareOk), correlator.expect(BasicQosOk)
     correlator.answer(BasicQosOk())
     assert limited.done()

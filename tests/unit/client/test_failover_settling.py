@@ -197,8 +197,9 @@ def test_what_is_delivered_to_another_channel_is_acked_there() -> None:
     assert (here.said(), there.said()) == ([], [m.BasicAck(1, False)])
 
 
+@pytest.mark.feature("S3-08")
 def test_what_another_channel_settles_together_leaves_out_what_is_in_hand_here() -> None:
-    """S3-08: or it would be lost if it is then given back here."""
+    """Or it would be lost if it is then given back here."""
     audit = Audit(10)
     here, there = Wire(audit), Wire(audit)
     first = here.given(1, "a")
@@ -219,8 +220,9 @@ def test_what_another_channel_settles_together_leaves_out_what_is_in_hand_here()
     assert there.said() == [m.BasicAck(7, True)]
 
 
+@pytest.mark.feature("S3-08")
 def test_what_is_to_be_seen_again_has_no_tag_any_more() -> None:
-    """S3-08: a channel recovers, with a second delivery among what it was given."""
+    """A channel recovers, with a second delivery among what it was given."""
     audit = Audit(10)
     here, there = Wire(audit), Wire(audit)
     first = here.given(1, "a")

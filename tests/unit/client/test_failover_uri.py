@@ -11,8 +11,9 @@ from leveret.client.errors import AddressError
 from leveret.client.failover_uri import AUDITED, FOR_EVER, plan_of
 
 
-def test_s3_08_the_addresses_in_the_parentheses_are_read_with_their_own_options() -> None:
-    """S3-08: several URIs in one."""
+@pytest.mark.feature("S3-08")
+def test_the_addresses_in_the_parentheses_are_read_with_their_own_options() -> None:
+    """Several URIs in one."""
     plan = plan_of("failover:(amqp://a:1/v?heartbeat=5, amqps://u:p@b)")
     assert [(each.host, each.port, each.vhost, each.heartbeat) for each in plan.addresses] == [
         ("a", 1, "v", 5),
@@ -51,8 +52,8 @@ def test_a_single_address_needs_no_parentheses() -> None:
     assert plan_of("failover:amqp://a?heartbeat=3").addresses[0].heartbeat == 3
 
 
-def test_s3_07_a_fanout_says_how_many_must_confirm() -> None:
-    """S3-07."""
+@pytest.mark.feature("S3-07")
+def test_a_fanout_says_how_many_must_confirm() -> None:
     assert plan_of("fanout:(amqp://a,amqp://b,amqp://c)").confirmations == 2
     assert plan_of("fanout:(amqp://a,amqp://b,amqp://c)?minAckCount=3").confirmations == 3
     assert plan_of("fanout:(amqp://a)").confirmations == 1

@@ -57,7 +57,8 @@ def loop(monkeypatch: pytest.MonkeyPatch) -> HandLoop:
     return made
 
 
-def test_s3_09_two_intervals_without_a_read_are_the_end(loop: HandLoop) -> None:
+@pytest.mark.feature("S3-09")
+def test_two_intervals_without_a_read_are_the_end(loop: HandLoop) -> None:
     watched = Watched(10)
     loop.advance(19.9)
     assert "dead" not in watched.told
@@ -67,7 +68,8 @@ def test_s3_09_two_intervals_without_a_read_are_the_end(loop: HandLoop) -> None:
     assert watched.told.count("dead") == 1
 
 
-def test_s3_09_whatever_is_read_begins_the_time_anew(loop: HandLoop) -> None:
+@pytest.mark.feature("S3-09")
+def test_whatever_is_read_begins_the_time_anew(loop: HandLoop) -> None:
     watched = Watched(10)
     for _ in range(10):
         loop.advance(14)
@@ -75,7 +77,8 @@ def test_s3_09_whatever_is_read_begins_the_time_anew(loop: HandLoop) -> None:
     assert "dead" not in watched.told
 
 
-def test_s3_10_half_an_interval_without_a_write_brings_a_heartbeat(loop: HandLoop) -> None:
+@pytest.mark.feature("S3-10")
+def test_half_an_interval_without_a_write_brings_a_heartbeat(loop: HandLoop) -> None:
     watched = Watched(10)
     for _ in range(4):
         watched.checker.reads += 1  # the answers of the broker, which refresh the reads
@@ -83,7 +86,8 @@ def test_s3_10_half_an_interval_without_a_write_brings_a_heartbeat(loop: HandLoo
     assert watched.told == ["beat"] * 4
 
 
-def test_s3_10_who_writes_needs_no_heartbeats(loop: HandLoop) -> None:
+@pytest.mark.feature("S3-10")
+def test_who_writes_needs_no_heartbeats(loop: HandLoop) -> None:
     watched = Watched(10)
     for _ in range(20):
         watched.checker.reads += 1

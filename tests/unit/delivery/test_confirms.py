@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leveret.delivery.confirms import GRANTED, Confirms, Verdict
 
 
@@ -13,8 +15,9 @@ def nack(tag: int) -> Verdict:
     return Verdict(tag, multiple=False, ack=False)
 
 
+@pytest.mark.feature("S0-12", "S4-74")
 def test_what_waits_for_nothing_is_confirmed_at_once() -> None:
-    """S0-12: no receipt to wait for. S4-74."""
+    """No receipt to wait for. S4-74."""
     confirms = Confirms()
     assert confirms.published(1, GRANTED) == [ack(1)]
     assert confirms.published(3, GRANTED) == [ack(4, multiple=True)]
@@ -66,8 +69,8 @@ def test_reserved_numbers_are_resolved_one_by_one_in_either_way() -> None:
     assert confirms.published(2, GRANTED) == [ack(5, multiple=True)]
 
 
+@pytest.mark.feature("S4-75")
 def test_refused_publishes_are_nacked_by_their_own_numbers() -> None:
-    """S4-75."""
     confirms = Confirms()
     confirms.published(1, 10)
     assert confirms.refused(2) == [nack(2), nack(3)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leveret.delivery.consumer_ring import ConsumerRing
 from tests.support.spies import SpyConsumer
 
@@ -23,8 +25,8 @@ def test_an_empty_ring_serves_nobody() -> None:
     assert len(ring) == 0
 
 
+@pytest.mark.feature("S4-48")
 def test_equals_take_turns_one_message_each() -> None:
-    """S4-48."""
     ring = ring_of(SpyConsumer("a"), SpyConsumer("b"), SpyConsumer("c"))
     assert turns(ring, 7) == "abcabca"
     assert ring.stretch == 1

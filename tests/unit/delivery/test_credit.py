@@ -20,8 +20,8 @@ def valve() -> Valve:
     return Valve()
 
 
+@pytest.mark.feature("S0-02")
 def test_spending_adds_up_by_queue(valve: Valve) -> None:
-    """S0-02."""
     ledger = valve.ledger(10)
     ledger.spend("q", 2)
     ledger.spend("q", 3)
@@ -30,8 +30,8 @@ def test_spending_adds_up_by_queue(valve: Valve) -> None:
     assert ledger.queues() == ["q", "p"]
 
 
+@pytest.mark.feature("S0-04")
 def test_owing_too_much_to_one_queue_blocks_once(valve: Valve) -> None:
-    """S0-04."""
     ledger = valve.ledger(4)
     ledger.spend("q", 3)
     ledger.spend("p", 3)
@@ -42,8 +42,8 @@ def test_owing_too_much_to_one_queue_blocks_once(valve: Valve) -> None:
     assert valve.news == ["block"]
 
 
+@pytest.mark.feature("S0-03", "S0-04")
 def test_half_of_the_debt_must_be_paid_before_reading_goes_on(valve: Valve) -> None:
-    """S0-03, S0-04."""
     ledger = valve.ledger(4)
     ledger.spend("q", 4)
     ledger.grant("q", 1)
@@ -72,8 +72,8 @@ def test_a_paid_debt_leaves_no_entry(valve: Valve) -> None:
     assert ledger.owed("q") == 0
 
 
+@pytest.mark.feature("S0-26")
 def test_a_dead_queue_holds_nobody_back(valve: Valve) -> None:
-    """S0-26."""
     ledger = valve.ledger(2)
     ledger.spend("q", 7)
     ledger.forget("q")

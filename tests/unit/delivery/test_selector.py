@@ -70,8 +70,8 @@ def verdict(text: str, fields: dict[str, object] = FIELDS) -> bool | None:
         ("colour='red'and weight>(1)or old", True),
     ],
 )
+@pytest.mark.feature("S1-28")
 def test_comparisons_and_literals(text: str, expected: bool) -> None:
-    """S1-28."""
     assert verdict(text) is expected
 
 
@@ -114,8 +114,9 @@ def test_comparisons_and_literals(text: str, expected: bool) -> None:
         "weight LIKE '%'",
     ],
 )
+@pytest.mark.feature("S1-28")
 def test_what_cannot_be_known_is_unknown(text: str) -> None:
-    """S1-28: absent fields, unlike types and impossible arithmetic neither match nor fail to match."""
+    """Absent fields, unlike types and impossible arithmetic neither match nor fail to match."""
     assert verdict(text) is None
 
 
@@ -185,8 +186,8 @@ def test_order_of_operators(text: str, expected: bool) -> None:
         ("missing IS NOT NULL", False),
     ],
 )
+@pytest.mark.feature("S1-28")
 def test_between_in_and_is_null(text: str, expected: bool | None) -> None:
-    """S1-28."""
     assert verdict(text) is expected
 
 
@@ -223,8 +224,8 @@ def test_between_in_and_is_null(text: str, expected: bool | None) -> None:
         ("'!a_' ESCAPE '!'", "ab", True),
     ],
 )
+@pytest.mark.feature("S1-28")
 def test_like(pattern: str, text: str, expected: bool) -> None:
-    """S1-28."""
     assert verdict(f"name LIKE {pattern}", {"name": text}) is expected
     assert verdict(f"name NOT LIKE {pattern}", {"name": text}) is (not expected)
 
@@ -265,8 +266,8 @@ def test_argument_must_be_a_string(wrong: object) -> None:
 # ---- the fields of a message
 
 
+@pytest.mark.feature("S1-28")
 def test_jms_names_are_the_properties() -> None:
-    """S1-28."""
     fields = selectable(
         Properties(
             headers={"colour": "red"},
@@ -315,7 +316,8 @@ def test_a_header_wins_over_a_property_of_its_name() -> None:
     assert selectable(Properties(headers={"JMSType": "header"}, type="property"))["JMSType"] == "header"
 
 
-def test_s1_28_the_group_is_selected_by_its_name_in_jms() -> None:
+@pytest.mark.feature("S1-28")
+def test_the_group_is_selected_by_its_name_in_jms() -> None:
     assert selectable(Properties(headers={"x-group-id": "g"}))["JMSXGroupID"] == "g"
     assert selectable(Properties())["JMSXGroupID"] is None
 

@@ -63,8 +63,8 @@ def refusal(text: str) -> str:
         ("a = 1 'much longer than twenty characters'", "expected AND, OR or the end, found 'much longer than twe...'"),
     ],
 )
+@pytest.mark.feature("S1-28")
 def test_error_says_where_and_what_was_expected(text: str, expected: str) -> None:
-    """S1-28."""
     assert refusal(text).startswith(expected)
 
 

@@ -65,7 +65,8 @@ def job_of(kind: str, house: BrokerHouse, scope: Scope) -> Job:
 
 
 @pytest.mark.parametrize("kind", ["browse", "redrive", "copy", "delete"])
-def test_s4_77_a_step_ends_when_its_sieve_has_taken_its_time(
+@pytest.mark.feature("S4-77")
+def test_a_step_ends_when_its_sieve_has_taken_its_time(
     house: BrokerHouse, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     job = job_of(kind, house, scope_of(TimedSieve(SlowSieve(monkeypatch))))

@@ -57,7 +57,8 @@ def pass_by(clock: FrozenClock, seconds: float) -> None:
 # ---- how long they live
 
 
-def test_s4_72_an_id_has_256_bits_and_leads_to_its_user(sessions: Sessions, users: Users) -> None:
+@pytest.mark.feature("S4-72")
+def test_an_id_has_256_bits_and_leads_to_its_user(sessions: Sessions, users: Users) -> None:
     ids = {sessions.open(known(users, "ann")) for _ in range(10)}
     assert len(ids) == 10
     assert all(len(token) == 43 for token in ids)  # 32 bytes in base64
@@ -125,7 +126,8 @@ def test_sessions_that_are_over_take_no_room(sessions: Sessions, users: Users, c
 # ---- what happens to the user meanwhile
 
 
-def test_s4_72_a_deleted_user_and_an_old_password_are_out_at_once(sessions: Sessions, users: Users) -> None:
+@pytest.mark.feature("S4-72")
+def test_a_deleted_user_and_an_old_password_are_out_at_once(sessions: Sessions, users: Users) -> None:
     ann, bob = sessions.open(known(users, "ann")), sessions.open(known(users, "bob"))
     users.delete("ann")
     users.set_password("bob", password="other")
@@ -257,7 +259,8 @@ def test_a_user_of_this_machine_only_takes_its_cookie_nowhere(desk: Desk) -> Non
     "headers",
     [{"x_requested_with": "leveret"}, {"origin": f"http://{HOST}"}, {"origin": f"https://{HOST}"}],
 )
-def test_s4_72_our_own_page_may_change_things(desk: Desk, headers: dict[str, str]) -> None:
+@pytest.mark.feature("S4-72")
+def test_our_own_page_may_change_things(desk: Desk, headers: dict[str, str]) -> None:
     cookie = log_in(desk).partition(";")[0]
     refuse_unless_own_page(request_of("POST", **headers))
     refuse_other_sites(request_of("POST", **headers))
@@ -268,7 +271,8 @@ def test_s4_72_our_own_page_may_change_things(desk: Desk, headers: dict[str, str
     "origin",
     [None, "null", "", "http://evil.example", f"http://{HOST}.evil.example", "http://broker.example", "http://["],
 )
-def test_s4_72_another_site_changes_nothing(desk: Desk, origin: str | None) -> None:
+@pytest.mark.feature("S4-72")
+def test_another_site_changes_nothing(desk: Desk, origin: str | None) -> None:
     cookie = log_in(desk).partition(";")[0]
     headers = {} if origin is None else {"origin": origin}
     for method in ("POST", "PUT", "DELETE", "PATCH"):

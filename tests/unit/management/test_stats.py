@@ -62,7 +62,8 @@ def samples_of(detail: dict[str, Any]) -> list[int]:
 # ---- rates
 
 
-def test_s4_77_a_rate_is_the_difference_of_the_last_two_samples(house: House) -> None:
+@pytest.mark.feature("S4-77")
+def test_a_rate_is_the_difference_of_the_last_two_samples(house: House) -> None:
     queue = house.queue("a")
     house.publish("a", 50)
     house.pass_by(INTERVAL)
@@ -132,7 +133,8 @@ def test_exchanges_have_rates_too(house: House) -> None:
 # ---- samples
 
 
-def test_s4_77_samples_are_told_newest_first_at_round_times(house: House) -> None:
+@pytest.mark.feature("S4-77")
+def test_samples_are_told_newest_first_at_round_times(house: House) -> None:
     queue = house.queue("a")
     for number in (10, 20, 0):
         house.publish("a", number)

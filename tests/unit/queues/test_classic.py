@@ -26,8 +26,9 @@ def consumer_of(queue: ClassicQueue, credit: int = 1 << 60, **more: object) -> S
 # ---- in and out
 
 
+@pytest.mark.feature("S0-16", "S0-20")
 def test_a_ready_consumer_gets_the_message_straight(house: QueueHouse) -> None:
-    """S0-16, S0-20: within the turn of its publish it never counts as ready, and goes no further."""
+    """Within the turn of its publish it never counts as ready, and goes no further."""
     queue = house.queue()
     seen: list[int] = []
     queue.observers.append(lambda queue: seen.append(queue.ready))
@@ -38,8 +39,8 @@ def test_a_ready_consumer_gets_the_message_straight(house: QueueHouse) -> None:
     assert (queue.ready, queue.unacked, set(seen)) == (0, 1, {0})
 
 
+@pytest.mark.feature("S0-23")
 def test_without_a_ready_consumer_it_is_enqueued(house: QueueHouse) -> None:
-    """S0-23."""
     queue = house.queue()
     consumer_of(queue, credit=0)
     house.publish(queue, *messages(b"a", b"b"))
@@ -47,8 +48,9 @@ def test_without_a_ready_consumer_it_is_enqueued(house: QueueHouse) -> None:
     assert (ready(queue), queue.unacked) == ([b"a", b"b"], 0)
 
 
+@pytest.mark.feature("S4-47")
 def test_consume_then_publish_and_publish_then_consume_give_the_same(house: QueueHouse) -> None:
-    """S4-47: the backlog first, then what is new."""
+    """The backlog first, then what is new."""
     queue = house.queue()
     house.publish(queue, *messages(b"a", b"b"))
     house.turn()
@@ -59,8 +61,9 @@ def test_consume_then_publish_and_publish_then_consume_give_the_same(house: Queu
     assert consumer.bodies == [b"a", b"b", b"c"]
 
 
+@pytest.mark.feature("S0-16", "S0-20", "S0-21", "S0-23", "S0-25")
 def test_the_pipeline_runs_in_its_order(house: QueueHouse) -> None:
-    """S0-16, S0-20, S0-21, S0-23, S0-25: attempt, TTL 0, enqueue, expiry, and only then the observers."""
+    """Attempt, TTL 0, enqueue, expiry, and only then the observers."""
     queue = house.queue()
     steps: list[str] = []
     consumer = consumer_of(queue, credit=1)
@@ -73,8 +76,9 @@ def test_the_pipeline_runs_in_its_order(house: QueueHouse) -> None:
     assert steps == ["1 delivered, 1 expired, [b'c']"]
 
 
+@pytest.mark.feature("S0-19")
 def test_observers_hear_after_every_attempt_whether_it_delivered_or_not(house: QueueHouse) -> None:
-    """S0-19: empty, filled, and consumers that come and go."""
+    """Empty, filled, and consumers that come and go."""
     queue = house.queue()
     news: list[tuple[int, int]] = []
     queue.observers.append(lambda queue: news.append((queue.ready, len(queue.consumers))))
@@ -87,8 +91,8 @@ def test_observers_hear_after_every_attempt_whether_it_delivered_or_not(house: Q
     assert news == [(1, 0), (0, 1), (0, 0)]
 
 
+@pytest.mark.feature("S4-48")
 def test_consumers_take_turns(house: QueueHouse) -> None:
-    """S4-48."""
     queue = house.queue()
     one, two = consumer_of(queue, tag="one"), consumer_of(queue, tag="two")
     house.publish(queue, *[message(b"%d" % number) for number in range(5)])
@@ -211,8 +215,8 @@ def test_getting_comes_after_consumers_that_were_there_first(house: QueueHouse) 
 # ---- back to its place
 
 
+@pytest.mark.feature("S4-55")
 def test_a_requeued_message_returns_to_its_original_place(house: QueueHouse) -> None:
-    """S4-55."""
     queue = house.queue()
     consumer = consumer_of(queue, credit=3)
     house.publish(queue, *messages(b"a", b"b", b"c", b"d"))
@@ -241,8 +245,8 @@ def test_every_return_counts_one_delivery_more(house: QueueHouse) -> None:
 # ---- the books
 
 
+@pytest.mark.feature("S0-28")
 def test_counters_tell_everything_that_happened(house: QueueHouse) -> None:
-    """S0-28."""
     queue = house.queue()
     consumer = consumer_of(queue, credit=4)
     house.publish(queue, *messages(b"a", b"b", b"c", b"d", b"e"))

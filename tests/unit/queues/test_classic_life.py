@@ -26,8 +26,8 @@ def test_an_exclusive_consumer_wants_the_queue_for_itself(house: QueueHouse) -> 
         queue.add_consumer(SpyConsumer(queue=queue))
 
 
+@pytest.mark.feature("S4-73")
 def test_an_auto_delete_queue_asks_to_go_with_its_last_consumer(house: QueueHouse) -> None:
-    """S4-73."""
     queue = house.queue(auto_delete=True)
     house.turn()
     assert house.retired == [], "never consumed: it stays"
@@ -116,8 +116,9 @@ def test_a_dirty_queue_that_dies_delivers_nothing(house: QueueHouse) -> None:
     assert house.gauge.used == 0
 
 
+@pytest.mark.feature("S0-01")
 def test_what_reaches_a_dead_queue_is_not_kept(house: QueueHouse) -> None:
-    """S0-01: vanished destinations are skipped, and cost no memory."""
+    """Vanished destinations are skipped, and cost no memory."""
     queue = house.queue()
     queue.die()
     house.publish(queue, message(b"late"))
@@ -126,8 +127,8 @@ def test_what_reaches_a_dead_queue_is_not_kept(house: QueueHouse) -> None:
     assert (queue.ready, queue.bytes, house.gauge.used, house.surroundings.dirty) == (0, 0, 0, [])
 
 
+@pytest.mark.feature("S0-27")
 def test_death_settles_accounts_with_the_guard(house: QueueHouse) -> None:
-    """S0-27."""
     queue = house.queue()
     queue.guard = Guard(queue, gate=lambda handle: None)
     sender = SpySender()
@@ -144,8 +145,9 @@ def test_a_touched_queue_is_on_the_list_once(house: QueueHouse) -> None:
     assert house.surroundings.dirty == [queue]
 
 
+@pytest.mark.feature("S4-49")
 def test_no_thread_serves_a_queue(house: QueueHouse) -> None:
-    """S4-49: queues are plain objects; a thousand of them cost no thread."""
+    """Queues are plain objects; a thousand of them cost no thread."""
     import threading
 
     before = threading.active_count()

@@ -52,16 +52,17 @@ def test_the_earlier_of_own_expiration_and_ttl_decides(house: QueueHouse, own: f
     assert b"m" not in ready(queue)
 
 
+@pytest.mark.feature("S0-21")
 def test_ttl_zero_without_a_ready_consumer_is_discarded(house: QueueHouse) -> None:
-    """S0-21."""
     queue = house.queue(message_ttl=0)
     house.publish(queue, message())
     house.turn()
     assert (queue.ready, queue.counters.expired, house.gauge.used) == (0, 1, 0)
 
 
+@pytest.mark.feature("S0-21")
 def test_ttl_zero_with_a_ready_consumer_is_delivered(house: QueueHouse) -> None:
-    """S0-21: attempt delivery comes before the TTL-0 shortcut."""
+    """Attempt delivery comes before the TTL-0 shortcut."""
     queue = house.queue(message_ttl=0)
     consumer = SpyConsumer(queue=queue, credit=2)
     queue.add_consumer(consumer)
@@ -71,8 +72,9 @@ def test_ttl_zero_with_a_ready_consumer_is_delivered(house: QueueHouse) -> None:
     assert (queue.ready, queue.unacked, queue.counters.expired) == (0, 2, 1)
 
 
+@pytest.mark.feature("S0-21")
 def test_ttl_zero_is_delivered_however_many_come_at_once(house: QueueHouse) -> None:
-    """S0-21: a burst that needs several turns must not cost messages for which a consumer has room."""
+    """A burst that needs several turns must not cost messages for which a consumer has room."""
     queue = house.queue(message_ttl=0)
     consumer = SpyConsumer(queue=queue, no_ack=True)
     queue.add_consumer(consumer)

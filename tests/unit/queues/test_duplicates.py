@@ -48,7 +48,8 @@ def remembered(house: House, queue: str = "q") -> int:
     return len(seen)
 
 
-def test_s0_15_a_duplicate_is_confirmed_and_not_enqueued(house: House, client: Client) -> None:
+@pytest.mark.feature("S0-15")
+def test_a_duplicate_is_confirmed_and_not_enqueued(house: House, client: Client) -> None:
     client.declare("q", arguments=UNIQUE)
     client.ask(ConfirmSelect())
     send(client, "a", b"first")
@@ -58,7 +59,8 @@ def test_s0_15_a_duplicate_is_confirmed_and_not_enqueued(house: House, client: C
     assert house.queue("q").counters.duplicates == 1
 
 
-def test_s0_15_a_duplicate_of_what_was_consumed_is_not_delivered_again(client: Client) -> None:
+@pytest.mark.feature("S0-15")
+def test_a_duplicate_of_what_was_consumed_is_not_delivered_again(client: Client) -> None:
     client.declare("q", arguments=UNIQUE)
     send(client, "a")
     assert len(bodies(client)) == 1

@@ -43,7 +43,8 @@ def trace_on_disk(house: StoredHouse) -> int:
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_s0_15_a_duplicate_is_one_after_a_restart(is_clean: bool) -> None:
+@pytest.mark.feature("S0-15")
+def test_a_duplicate_is_one_after_a_restart(is_clean: bool) -> None:
     house = new_house()
     send(house, "a", body=b"first")
     house = (house.stopped() if is_clean else house.crashed()).again()
@@ -53,7 +54,8 @@ def test_s0_15_a_duplicate_is_one_after_a_restart(is_clean: bool) -> None:
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_s0_15_a_duplicate_of_what_was_consumed_is_one_after_a_restart(is_clean: bool) -> None:
+@pytest.mark.feature("S0-15")
+def test_a_duplicate_of_what_was_consumed_is_one_after_a_restart(is_clean: bool) -> None:
     house = new_house()
     send(house, "a", body=b"first")
     assert bodies(house) == [b"first"]
@@ -63,7 +65,8 @@ def test_s0_15_a_duplicate_of_what_was_consumed_is_one_after_a_restart(is_clean:
     assert b"again" not in bodies(house)
 
 
-def test_s0_15_a_duplicate_is_one_after_many_restarts() -> None:
+@pytest.mark.feature("S0-15")
+def test_a_duplicate_is_one_after_many_restarts() -> None:
     house = new_house()
     for number in range(6):
         send(house, number, body=b"%d" % number)

@@ -47,16 +47,16 @@ def consumer_of(queue: ClassicQueue, credit: int = 1 << 60) -> SpyConsumer:
 # ---- what dies, and of what
 
 
-def test_s0_21_ttl_zero_without_a_dead_letter_exchange_is_discarded(morgue: Morgue) -> None:
-    """S0-21."""
+@pytest.mark.feature("S0-21")
+def test_ttl_zero_without_a_dead_letter_exchange_is_discarded(morgue: Morgue) -> None:
     queue = morgue.queue(message_ttl=0)
     morgue.publish(queue, message())
     morgue.turn()
     assert (queue.ready, queue.bytes, morgue.dead, queue.counters.expired) == (0, 0, [], 1)
 
 
-def test_s0_22_ttl_zero_with_a_dead_letter_exchange_is_sent_on(morgue: Morgue) -> None:
-    """S0-22."""
+@pytest.mark.feature("S0-22")
+def test_ttl_zero_with_a_dead_letter_exchange_is_sent_on(morgue: Morgue) -> None:
     queue = morgue.queue(message_ttl=0, **DLX)
     morgue.publish(queue, *messages(b"a", b"b"))
     morgue.turn()
@@ -93,8 +93,9 @@ def test_ttl_zero_that_is_given_back_dies(morgue: Morgue) -> None:
     assert morgue.dead == [("expired", [b"a"])]
 
 
-def test_s0_25_the_limit_comes_before_age(morgue: Morgue) -> None:
-    """S0-25: what is over the limit has gone already when age is looked at."""
+@pytest.mark.feature("S0-25")
+def test_the_limit_comes_before_age(morgue: Morgue) -> None:
+    """What is over the limit has gone already when age is looked at."""
     queue = morgue.queue(message_ttl=0, max_length=1, **DLX)
     morgue.publish(queue, *messages(b"a", b"b", b"c"))
     morgue.turn()
@@ -134,8 +135,9 @@ def test_what_is_unacked_does_not_die_of_age(morgue: Morgue) -> None:
     assert morgue.dead == [("expired", [b"a"])]
 
 
-def test_s1_12_a_refusal_for_good_is_a_death(morgue: Morgue) -> None:
-    """S1-12: poison, given up."""
+@pytest.mark.feature("S1-12")
+def test_a_refusal_for_good_is_a_death(morgue: Morgue) -> None:
+    """Poison, given up."""
     queue = morgue.queue(**DLX)
     consumer = consumer_of(queue)
     morgue.publish(queue, *messages(b"a", b"b"))
@@ -145,8 +147,8 @@ def test_s1_12_a_refusal_for_good_is_a_death(morgue: Morgue) -> None:
     assert (queue.counters.dropped, queue.counters.dead_lettered, queue.unacked) == (1, 1, 1)
 
 
-def test_s1_12_without_a_dead_letter_exchange_it_is_deleted(morgue: Morgue) -> None:
-    """S1-12."""
+@pytest.mark.feature("S1-12")
+def test_without_a_dead_letter_exchange_it_is_deleted(morgue: Morgue) -> None:
     queue = morgue.queue(durable=True)
     consumer = consumer_of(queue)
     morgue.publish(queue, message(b"a", persistent=True))
@@ -186,8 +188,9 @@ def spoil(client: Client, queue: str, times: int) -> list[int | None]:
     return counts
 
 
-def test_s1_20_seven_deliveries_and_the_next_failure_is_the_end(client: Client) -> None:
-    """S1-20, S1-21: six redeliveries; then it lies in ActiveMQ.DLQ and is never given again."""
+@pytest.mark.feature("S1-20", "S1-21")
+def test_seven_deliveries_and_the_next_failure_is_the_end(client: Client) -> None:
+    """Six redeliveries; then it lies in ActiveMQ.DLQ and is never given again."""
     client.declare("q", arguments={"x-dead-letter-strategy": "shared"})
     client.publish("q", b"m", delivery_mode=2)
     assert spoil(client, "q", 7) == [None, 1, 2, 3, 4, 5, 6]
@@ -197,8 +200,9 @@ def test_s1_20_seven_deliveries_and_the_next_failure_is_the_end(client: Client) 
     assert dead.properties.headers["x-first-death-reason"] == "delivery_limit"  # type: ignore[index]
 
 
-def test_s1_21_the_queue_of_the_dead_is_made_when_it_is_needed(client: Client) -> None:
-    """S1-21: durable, and for all."""
+@pytest.mark.feature("S1-21")
+def test_the_queue_of_the_dead_is_made_when_it_is_needed(client: Client) -> None:
+    """Durable, and for all."""
     house = client.house
     for name in ("one", "two"):
         client.declare(name, arguments={"x-dead-letter-strategy": "shared"})
@@ -212,8 +216,8 @@ def test_s1_21_the_queue_of_the_dead_is_made_when_it_is_needed(client: Client) -
     assert [client.get("ActiveMQ.DLQ", no_ack=True).body for _ in range(2)] == [b"one", b"two"]  # type: ignore[union-attr]
 
 
-def test_s1_23_the_shared_queue_may_have_another_name(client: Client) -> None:
-    """S1-23."""
+@pytest.mark.feature("S1-23")
+def test_the_shared_queue_may_have_another_name(client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-strategy": "shared", "x-dead-letter-queue": "graveyard"})
     client.publish("q", b"m", delivery_mode=2)
     got = client.get("q")
@@ -223,8 +227,8 @@ def test_s1_23_the_shared_queue_may_have_another_name(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("more", "name"), [({}, "DLQ.q"), ({"x-dead-letter-queue-prefix": "Dead."}, "Dead.q")])
-def test_s1_24_each_queue_may_have_its_own(client: Client, more: dict[str, object], name: str) -> None:
-    """S1-24."""
+@pytest.mark.feature("S1-24")
+def test_each_queue_may_have_its_own(client: Client, more: dict[str, object], name: str) -> None:
     client.declare("q", arguments={"x-dead-letter-strategy": "individual", **more})
     client.publish("q", b"m", delivery_mode=2)
     got = client.get("q")
@@ -233,8 +237,8 @@ def test_s1_24_each_queue_may_have_its_own(client: Client, more: dict[str, objec
     assert client.count(name) == 1
 
 
-def test_s1_22_expired_persistent_messages_go_there_and_others_do_not(client: Client) -> None:
-    """S1-22, S1-17."""
+@pytest.mark.feature("S1-17", "S1-22")
+def test_expired_persistent_messages_go_there_and_others_do_not(client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-strategy": "shared"})
     client.publish("q", b"kept", delivery_mode=2, expiration="1000")
     client.publish("q", b"passing", delivery_mode=1, expiration="1000")
@@ -244,16 +248,16 @@ def test_s1_22_expired_persistent_messages_go_there_and_others_do_not(client: Cl
     assert client.house.queue("q").bytes == 0
 
 
-def test_s1_22_unless_it_is_configured(client: Client) -> None:
-    """S1-22."""
+@pytest.mark.feature("S1-22")
+def test_unless_it_is_configured(client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-strategy": "shared", "x-process-non-persistent": True})
     client.publish("q", b"passing", expiration="1000")
     client.house.advance(1)
     assert client.count("ActiveMQ.DLQ") == 1
 
 
-def test_s1_22_expired_ones_may_be_left_out(client: Client) -> None:
-    """S1-22."""
+@pytest.mark.feature("S1-22")
+def test_expired_ones_may_be_left_out(client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-strategy": "shared", "x-process-expired": False})
     client.publish("q", b"old", delivery_mode=2, expiration="1000")
     client.house.advance(1)
@@ -272,8 +276,9 @@ def test_poison_that_is_not_persistent_is_dropped(client: Client) -> None:
     assert client.house.queue("q").bytes == 0
 
 
-def test_s1_27_the_queue_of_the_dead_is_an_ordinary_one(client: Client) -> None:
-    """S1-27: what lies in it can be consumed, given back and sent again; what dies in it stays dead."""
+@pytest.mark.feature("S1-27")
+def test_the_queue_of_the_dead_is_an_ordinary_one(client: Client) -> None:
+    """What lies in it can be consumed, given back and sent again; what dies in it stays dead."""
     client.declare("ActiveMQ.DLQ", durable=True, arguments={"x-dead-letter-strategy": "shared"})
     client.declare("q", arguments={"x-dead-letter-strategy": "shared"})
     client.publish("q", b"m", delivery_mode=2)

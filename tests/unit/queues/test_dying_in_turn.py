@@ -21,8 +21,9 @@ def client(house: House) -> Client:
     return client
 
 
-def test_s0_29_a_ttl_that_comes_later_counts_behind_messages_without_one(house: House, client: Client) -> None:
-    """S0-29: those that were there before live on, in front."""
+@pytest.mark.feature("S0-29")
+def test_a_ttl_that_comes_later_counts_behind_messages_without_one(house: House, client: Client) -> None:
+    """Those that were there before live on, in front."""
     client.publish("q", b"old")
     house.queue("q").apply(QueueOptions(ttl=5.0))
     client.publish("q", b"new", b"newer")

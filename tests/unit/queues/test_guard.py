@@ -47,8 +47,9 @@ def sender() -> SpySender:
     return SpySender()
 
 
+@pytest.mark.feature("S0-03", "S0-07")
 def test_without_a_gate_a_message_is_handled_at_once(house: QueueHouse, sender: SpySender) -> None:
-    """S0-03, S0-07: the credit goes back and mandatory is answered before the message is enqueued."""
+    """The credit goes back and mandatory is answered before the message is enqueued."""
     queue = house.queue()
     guard = Guard(queue)
     guard.receive(sender.delivery(*messages(b"a", b"b")))
@@ -57,8 +58,8 @@ def test_without_a_gate_a_message_is_handled_at_once(house: QueueHouse, sender: 
     assert guard.pending == {}
 
 
+@pytest.mark.feature("S0-03")
 def test_credit_is_given_back_before_storing(house: QueueHouse) -> None:
-    """S0-03."""
     queue = house.queue()
     seen: list[int] = []
 
@@ -81,8 +82,8 @@ def test_a_gate_decides_when_the_leader_handles(house: QueueHouse, sender: SpySe
     assert len(guard.pending[sender]) == 1
 
 
+@pytest.mark.feature("S0-02")
 def test_a_message_costs_one_credit_for_the_leader_and_one_per_replica(house: QueueHouse, sender: SpySender) -> None:
-    """S0-02."""
     guard = Guard(house.queue())
     assert guard.price == 1
     guard.replicas += [Mirror(), Mirror()]
@@ -91,8 +92,8 @@ def test_a_message_costs_one_credit_for_the_leader_and_one_per_replica(house: Qu
     assert [news for news in sender.news if news[0] == "credited"] == [("credited", 1)] * 3
 
 
+@pytest.mark.feature("S0-30")
 def test_a_delivery_is_stored_once_leader_and_all_replicas_have_it(house: QueueHouse, sender: SpySender) -> None:
-    """S0-30."""
     guard, slow = Guard(house.queue()), SlowReplica()
     guard.replicas += [slow, Mirror()]
     guard.receive(sender.delivery(message()))
@@ -104,8 +105,8 @@ def test_a_delivery_is_stored_once_leader_and_all_replicas_have_it(house: QueueH
     assert sender.news.count(("credited", 1)) == 3
 
 
+@pytest.mark.feature("S0-05")
 def test_replicas_hear_that_they_were_replicas_when_it_was_published(house: QueueHouse, sender: SpySender) -> None:
-    """S0-05."""
     guard, slow = Guard(house.queue()), SlowReplica()
     guard.replicas.append(slow)
     guard.receive(sender.delivery(message()))
@@ -113,8 +114,9 @@ def test_replicas_hear_that_they_were_replicas_when_it_was_published(house: Queu
     assert slow.envelopes[0].delivery.places == [(0, 1)]
 
 
+@pytest.mark.feature("S0-26")
 def test_a_replica_that_leaves_is_not_waited_for(house: QueueHouse, sender: SpySender) -> None:
-    """S0-26: neither a confirm nor credit hangs on a replica that is gone."""
+    """Neither a confirm nor credit hangs on a replica that is gone."""
     gate, slow = Gate(), SlowReplica()
     guard = Guard(house.queue(), gate)
     guard.replicas.append(slow)
@@ -140,8 +142,8 @@ def test_a_replica_that_joins_gets_copies_but_is_not_waited_for(house: QueueHous
     assert len(sender.news) == 3
 
 
+@pytest.mark.feature("S0-06")
 def test_a_dead_sender_is_forgotten_but_its_messages_arrive(house: QueueHouse, sender: SpySender) -> None:
-    """S0-06."""
     queue, gate, slow = house.queue(), Gate(), SlowReplica()
     guard = Guard(queue, gate)
     guard.replicas.append(slow)
@@ -153,8 +155,8 @@ def test_a_dead_sender_is_forgotten_but_its_messages_arrive(house: QueueHouse, s
     assert (sender.news, guard.pending, ready(queue)) == ([], {}, [b"a"])
 
 
+@pytest.mark.feature("S0-26", "S0-27")
 def test_a_dying_queue_tells_every_sender_of_every_pending_delivery(house: QueueHouse, sender: SpySender) -> None:
-    """S0-26, S0-27."""
     queue, gate, other = house.queue(), Gate(), SpySender()
     queue.guard = Guard(queue, gate)
     queue.guard.receive(sender.delivery(*messages(b"a", b"b")))
@@ -174,8 +176,8 @@ def mirrored(house: QueueHouse, **arguments: object) -> tuple[Guard, Mirror]:
     return guard, mirror
 
 
+@pytest.mark.feature("S0-30")
 def test_a_promoted_mirror_takes_over_what_was_not_settled(house: QueueHouse, sender: SpySender) -> None:
-    """S0-30."""
     guard, mirror = mirrored(house)
     guard.receive(sender.delivery(*messages(b"a", b"b", b"c")))
     mirror.settled(0, 2, 1)
@@ -186,8 +188,9 @@ def test_a_promoted_mirror_takes_over_what_was_not_settled(house: QueueHouse, se
 
 
 @pytest.mark.parametrize("settled", [0, 1, 3])
+@pytest.mark.feature("S0-05")
 def test_a_promoted_mirror_does_not_enqueue_twice(house: QueueHouse, sender: SpySender, settled: int) -> None:
-    """S0-05: also when the first or all of the messages were settled before it took over."""
+    """Also when the first or all of the messages were settled before it took over."""
     guard, mirror = mirrored(house)
     delivery = sender.delivery(*messages(b"a", b"b", b"c"))
     guard.receive(delivery)
@@ -198,8 +201,9 @@ def test_a_promoted_mirror_does_not_enqueue_twice(house: QueueHouse, sender: Spy
     assert ready(heir) == [b"a", b"b", b"c"][settled:]
 
 
+@pytest.mark.feature("S0-05")
 def test_a_promoted_mirror_enqueues_what_it_did_not_have(house: QueueHouse, sender: SpySender) -> None:
-    """S0-05: the leader never handled it, or it was published after the promotion."""
+    """The leader never handled it, or it was published after the promotion."""
     guard, mirror = mirrored(house)
     guard.receive(sender.delivery(message(b"a")))
     heir = house.queue("heir")
@@ -220,8 +224,9 @@ def test_a_mirror_of_nothing_can_be_promoted(house: QueueHouse) -> None:
     assert ready(heir) == []
 
 
+@pytest.mark.feature("S0-30")
 def test_copies_of_a_priority_queue_keep_apart(house: QueueHouse, sender: SpySender) -> None:
-    """S0-30: messages of one run stand in several lanes; no copy may take another's place."""
+    """Messages of one run stand in several lanes; no copy may take another's place."""
     guard, mirror = mirrored(house, max_priority=2)
     run: list[Message] = [message(b"a"), message(b"high", priority=9), message(b"b")]
     guard.receive(sender.delivery(*run))

@@ -41,8 +41,8 @@ def lives(client: Client, channel: int = 1) -> bool:
 # ---- what comes back
 
 
-def test_s4_53_a_message_kept_too_long_comes_back_marked_and_its_channel_lives(house: House, client: Client) -> None:
-    """S4-53."""
+@pytest.mark.feature("S4-53")
+def test_a_message_kept_too_long_comes_back_marked_and_its_channel_lives(house: House, client: Client) -> None:
     client.qos(1)
     client.consume("q")
     client.publish("q", b"m")
@@ -264,8 +264,9 @@ def test_an_extension_that_comes_too_late_closes_nothing(house: House, client: C
 # ---- with the other rules of a queue
 
 
-def test_s4_53_a_timeout_counts_as_a_delivery_and_ends_in_the_dead_letters(house: House) -> None:
-    """S4-53: by the queue's delivery limit."""
+@pytest.mark.feature("S4-53")
+def test_a_timeout_counts_as_a_delivery_and_ends_in_the_dead_letters(house: House) -> None:
+    """By the queue's delivery limit."""
     client = house.client()
     client.declare("dead")
     arguments = {"x-delivery-limit": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}

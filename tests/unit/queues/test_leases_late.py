@@ -45,8 +45,9 @@ def late(house: House, client: Client, number: int = 1) -> None:
 
 
 @pytest.mark.parametrize("requeue", [None, True, False], ids=["ack", "requeue", "drop"])
+@pytest.mark.feature("S4-53")
 def test_a_late_answer_is_ignored_and_counted(house: House, client: Client, requeue: bool | None) -> None:
-    """S4-53: whoever has the message now keeps it."""
+    """Whoever has the message now keeps it."""
     late(house, client)
     if requeue is None:
         client.ack(1)

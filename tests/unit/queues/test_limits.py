@@ -63,8 +63,8 @@ def verdicts(client: Client) -> list[tuple[str, int]]:
 # ---- drop-head
 
 
-def test_s0_24_too_many_are_dropped_from_the_head(house: House, client: Client) -> None:
-    """S0-24."""
+@pytest.mark.feature("S0-24")
+def test_too_many_are_dropped_from_the_head(house: House, client: Client) -> None:
     client.declare("q", arguments={"x-max-length": 3})
     client.publish("q", *[b"%d" % number for number in range(10)])
     assert house.queue("q").counters.dropped == 7
@@ -73,8 +73,9 @@ def test_s0_24_too_many_are_dropped_from_the_head(house: House, client: Client) 
     assert house.broker.gauge.used == 0
 
 
-def test_s0_24_dropped_heads_go_to_the_dead_letters_in_order(house: House, client: Client) -> None:
-    """S0-24: reason maxlen."""
+@pytest.mark.feature("S0-24")
+def test_dropped_heads_go_to_the_dead_letters_in_order(house: House, client: Client) -> None:
+    """Reason maxlen."""
     client.declare("q", arguments={"x-max-length": 1, **DEAD})
     client.publish("q", b"a", b"b", b"c")
     assert reasons(client) == [(b"a", "maxlen"), (b"b", "maxlen")]
@@ -204,8 +205,9 @@ def test_holes_in_the_middle_do_not_count(house: House, client: Client) -> None:
 # ---- S1-26
 
 
-def test_s1_26_a_slow_subscriber_keeps_at_most_so_many_and_the_older_are_discarded(house: House) -> None:
-    """S1-26: they are no dead letters."""
+@pytest.mark.feature("S1-26")
+def test_a_slow_subscriber_keeps_at_most_so_many_and_the_older_are_discarded(house: House) -> None:
+    """They are no dead letters."""
     client = house.client()
     client.declare("dead")
     client.declare("sub", arguments={"x-pending-message-limit": 1000, **DEAD})

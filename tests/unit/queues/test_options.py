@@ -12,8 +12,8 @@ def test_no_arguments_ask_for_nothing() -> None:
     assert QueueOptions.of({}) == QueueOptions(ttl=None, expires=None, max_priority=None, kind="classic")
 
 
+@pytest.mark.feature("S4-07")
 def test_milliseconds_become_seconds() -> None:
-    """S4-07."""
     options = QueueOptions.of({"x-message-ttl": 1500, "x-expires": 1, "x-max-priority": 10})
     assert options == QueueOptions(ttl=1.5, expires=0.001, max_priority=10)
 
@@ -24,8 +24,9 @@ def test_a_ttl_of_zero_is_legal() -> None:
 
 @pytest.mark.parametrize("name", ["x-message-ttl", "x-expires", "x-max-priority"])
 @pytest.mark.parametrize("value", ["soon", 1.5, True, False, b"1", [1], {"a": 1}, -1])
+@pytest.mark.feature("S4-81")
 def test_a_bad_value_is_refused_by_name_and_value(name: str, value: object) -> None:
-    """S4-81: the text says which argument is wrong, and what it was."""
+    """The text says which argument is wrong, and what it was."""
     with pytest.raises(PreconditionFailed) as refusal:
         QueueOptions.of({name: value})
     assert refusal.value.code == 406

@@ -50,7 +50,8 @@ def on_disk(house: PagedHouse, queue: ClassicQueue) -> None:
 # ---- out
 
 
-def test_s4_26_what_is_beyond_the_limit_and_on_disk_leaves_memory(house: PagedHouse) -> None:
+@pytest.mark.feature("S4-26")
+def test_what_is_beyond_the_limit_and_on_disk_leaves_memory(house: PagedHouse) -> None:
     queue = backlog(house)
     assert_counted(house, queue, ready=10, on_disk_only=6)
 
@@ -60,8 +61,9 @@ def test_within_the_limit_everything_stays(house: PagedHouse) -> None:
     assert_counted(house, queue, ready=4, on_disk_only=0)
 
 
+@pytest.mark.feature("S4-26")
 def test_what_is_not_on_disk_yet_stays(house: PagedHouse) -> None:
-    """S4-26: a message in memory only must not be forgotten."""
+    """A message in memory only must not be forgotten."""
     queue = house.queue(durable=True)
     house.put(queue, *kept(*range(10)))
     assert_counted(house, queue, ready=10, on_disk_only=0)
@@ -71,8 +73,9 @@ def test_what_is_not_on_disk_yet_stays(house: PagedHouse) -> None:
     assert house.shelf.next_sequence(queue.id, 0, 11) is None
 
 
+@pytest.mark.feature("S4-26")
 def test_transient_messages_stay_although_persistent_ones_go(house: PagedHouse) -> None:
-    """S4-26: they are on no disk."""
+    """They are on no disk."""
     queue = house.queue(durable=True)
     house.put(queue, *kept(*range(8)), message(b"08"), *kept(9, 10, 11))
     on_disk(house, queue)
@@ -112,8 +115,9 @@ def test_a_hole_alone_is_no_reason_to_page_out(house: PagedHouse) -> None:
     assert consumer.bodies == bodies(0, 1, 2, 3, 4, 5, 6, 8, 9, 10)
 
 
+@pytest.mark.feature("S4-26")
 def test_what_is_published_behind_paged_messages_follows_them(house: PagedHouse) -> None:
-    """S4-26: fresh messages are in memory until they are on disk too."""
+    """Fresh messages are in memory until they are on disk too."""
     queue = backlog(house)
     house.put(queue, *kept(10, 11))
     assert_counted(house, queue, ready=12, on_disk_only=6)
@@ -121,8 +125,8 @@ def test_what_is_published_behind_paged_messages_follows_them(house: PagedHouse)
     assert_counted(house, queue, ready=12, on_disk_only=8)
 
 
+@pytest.mark.feature("S4-29")
 def test_unacked_messages_count_as_memory_and_never_leave_it(house: PagedHouse) -> None:
-    """S4-29."""
     queue = house.queue(durable=True)
     consumer = consumer_of(queue, credit=4)
     house.put(queue, *kept(*range(10)))
@@ -146,8 +150,9 @@ def test_a_message_larger_than_the_limit_is_paged_out_too(house: PagedHouse) -> 
 # ---- in
 
 
+@pytest.mark.feature("S4-26")
 def test_a_consumer_gets_all_in_order(house: PagedHouse) -> None:
-    """S4-26: load by load; what is new comes behind."""
+    """Load by load; what is new comes behind."""
     queue = backlog(house)
     consumer = consumer_of(queue, no_ack=True)
     house.turn()
@@ -164,8 +169,9 @@ def test_a_consumer_gets_all_in_order(house: PagedHouse) -> None:
     assert house.shelf.on_disk(queue.id, 0) == {}
 
 
+@pytest.mark.feature("S4-26")
 def test_the_next_stretch_is_asked_for_before_the_front_runs_dry(house: PagedHouse) -> None:
-    """S4-26: nobody waits for the disk as long as reading is faster than consuming."""
+    """Nobody waits for the disk as long as reading is faster than consuming."""
     queue = backlog(house)
     consumer = consumer_of(queue, credit=4)
     house.answer_all()
@@ -224,8 +230,9 @@ def test_a_consumer_that_comes_while_a_load_is_under_way_gets_its_share(house: P
     assert two.bodies == bodies(*range(4, 10))
 
 
+@pytest.mark.feature("S4-26", "S4-55")
 def test_a_returned_message_goes_before_what_is_on_disk(house: PagedHouse) -> None:
-    """S4-26, S4-55: to its old place."""
+    """To its old place."""
     queue = backlog(house)
     consumer = consumer_of(queue, credit=4)
     house.turn()
@@ -270,8 +277,9 @@ def test_a_load_of_a_queue_that_paged_out_again_meanwhile(house: PagedHouse) -> 
 # ---- priorities
 
 
+@pytest.mark.feature("S4-26")
 def test_every_lane_pages_out_and_the_highest_stays_longest(house: PagedHouse) -> None:
-    """S4-26: memory is kept for those that go out first."""
+    """Memory is kept for those that go out first."""
     queue = house.queue(durable=True, max_priority=2)
     house.put(queue, *kept(*range(3)), *kept(*range(20, 26), priority=2), *kept(*range(10, 13), priority=1))
     on_disk(house, queue)
@@ -279,8 +287,9 @@ def test_every_lane_pages_out_and_the_highest_stays_longest(house: PagedHouse) -
     assert_counted(house, queue, ready=12, on_disk_only=8)
 
 
+@pytest.mark.feature("S4-26")
 def test_a_higher_lane_on_disk_goes_before_a_lower_one_in_memory(house: PagedHouse) -> None:
-    """S4-26: order is by priority first, wherever the messages are."""
+    """Order is by priority first, wherever the messages are."""
     queue = house.queue(durable=True, max_priority=1)
     house.put(queue, *kept(*range(10, 20), priority=1))
     on_disk(house, queue)
@@ -307,8 +316,9 @@ def test_a_message_of_higher_priority_overtakes_a_load_that_is_under_way(house: 
 # ---- by hand
 
 
+@pytest.mark.feature("S4-26")
 def test_get_takes_in_order_and_says_when_the_first_is_on_disk(house: PagedHouse) -> None:
-    """S4-26: ``needs_load`` and ``when_loaded``."""
+    """``needs_load`` and ``when_loaded``."""
     queue = backlog(house)
     calls: list[int] = []
     got = []

@@ -49,7 +49,8 @@ def drain(house: DiskHouse, queue: ClassicQueue) -> SpyConsumer:
     return consumer
 
 
-def test_s4_26_a_backlog_is_read_back_from_the_journal(house: DiskHouse) -> None:
+@pytest.mark.feature("S4-26")
+def test_a_backlog_is_read_back_from_the_journal(house: DiskHouse) -> None:
     queue = backlog(house)
     assert_counted(house, queue, ready=10, on_disk_only=6)
     assert drain(house, queue).bodies == bodies(*range(10))
@@ -71,8 +72,9 @@ def test_what_was_published_in_one_run_is_read_back_in_parts(house: DiskHouse) -
     assert drain(house, queue).bodies == bodies(*range(20))
 
 
+@pytest.mark.feature("S4-26")
 def test_messages_come_back_unaltered(house: DiskHouse) -> None:
-    """S4-26: content, address, priority and deadline."""
+    """Content, address, priority and deadline."""
     deadline = house.clock.now() + 60
     address = Address("amq.topic", "a.b", 7, 4096)
     run = [message(b"%02d" % n, persistent=True, priority=n % 3, deadline=deadline, address=address) for n in range(12)]
@@ -138,16 +140,16 @@ def test_get_and_settle_of_loaded_messages_reach_the_journal(house: DiskHouse) -
     assert house.store.pages.tries(queue.id, 0, 6) == 1
 
 
+@pytest.mark.feature("S4-26")
 def test_a_purge_of_a_paged_queue_reaches_the_journal(house: DiskHouse) -> None:
-    """S4-26."""
     queue = backlog(house)
     assert queue.purge() == 10
     house.turn()
     assert_gone(house, queue)
 
 
+@pytest.mark.feature("S4-24")
 def test_a_deleted_queue_has_nothing_in_the_journal(house: DiskHouse) -> None:
-    """S4-24."""
     queue = backlog(house)
     consumer_of(queue, credit=4)
     house.turn()
@@ -173,7 +175,8 @@ def damage(house: DiskHouse, body: bytes) -> None:
 
 
 @pytest.mark.parametrize("lost", [[4], [6], [9], [4, 5, 6], [4, 5, 6, 7, 8, 9]])
-def test_s4_21_a_damaged_record_costs_only_itself(
+@pytest.mark.feature("S4-21")
+def test_a_damaged_record_costs_only_itself(
     house: DiskHouse, lost: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = backlog(house)
@@ -214,8 +217,9 @@ def between_others(number: int) -> tuple[DiskHouse, ClassicQueue]:
     return house, queue
 
 
+@pytest.mark.feature("S4-22")
 def test_a_message_that_moves_while_we_go_to_read_it_is_found_in_its_new_place() -> None:
-    """S4-22: its segment was reclaimed between the asking and the reading."""
+    """Its segment was reclaimed between the asking and the reading."""
     house, queue = between_others(20)
     consumer = consumer_of(queue, no_ack=True)
     house.turn()
@@ -231,8 +235,9 @@ def test_a_message_that_moves_while_we_go_to_read_it_is_found_in_its_new_place()
     assert consumer.bodies == bodies(*range(20))
 
 
+@pytest.mark.feature("S4-22")
 def test_a_message_whose_new_place_is_not_written_yet_is_waited_for() -> None:
-    """S4-22: reclaim has given it a place, and the writer is not that far."""
+    """Reclaim has given it a place, and the writer is not that far."""
     house, queue = between_others(20)
     (home,) = house.log.lanes[queue.id << 8].index.live(5, 1)
     while house.log.lanes[queue.id << 8].index.live(5, 1) == [home]:

@@ -66,8 +66,8 @@ def drained(house: PagedHouse, queue: ClassicQueue) -> list[bytes]:
 # ---- purge and delete
 
 
+@pytest.mark.feature("S4-26")
 def test_a_purge_counts_what_is_on_disk_and_leaves_what_is_unacked(house: PagedHouse) -> None:
-    """S4-26."""
     queue = backlog(house)
     consumer = consumer_of(queue, credit=2)
     house.put(queue, *kept(house, 10))
@@ -109,8 +109,8 @@ def test_a_purge_and_a_new_backlog_while_a_load_is_under_way(house: PagedHouse) 
     assert consumer.bodies == bodies(*range(20, 30))
 
 
+@pytest.mark.feature("S4-24", "S4-26")
 def test_a_deleted_queue_leaves_nothing_behind(house: PagedHouse) -> None:
-    """S4-24, S4-26."""
     queue = backlog(house)
     consumer_of(queue, credit=1)
     house.turn()
@@ -147,8 +147,8 @@ def test_whoever_waits_for_a_load_hears_of_the_queues_end(house: PagedHouse) -> 
 # ---- damage
 
 
+@pytest.mark.feature("S4-21", "S4-26")
 def test_a_damaged_message_costs_only_itself(house: PagedHouse) -> None:
-    """S4-21, S4-26."""
     queue = backlog(house)
     house.shelf.damaged = {6}
     assert drained(house, queue) == bodies(0, 1, 2, 3, 4, 6, 7, 8, 9)
@@ -193,8 +193,9 @@ def test_get_goes_past_a_lost_stretch(house: PagedHouse) -> None:
 # ---- expiration of their own
 
 
+@pytest.mark.feature("S4-26")
 def test_a_message_dies_on_disk_on_time(house: PagedHouse) -> None:
-    """S4-26: its own expiration counts in the paged middle as anywhere."""
+    """Its own expiration counts in the paged middle as anywhere."""
     queue = timed_backlog(house, 6)
     house.advance(5)
     assert_counted(house, queue, ready=9, on_disk_only=5)
@@ -347,8 +348,8 @@ def found_by_get(house: PagedHouse, queue: ClassicQueue) -> bytes | None:
 # ---- the queue's TTL
 
 
+@pytest.mark.feature("S4-26")
 def test_the_queues_ttl_counts_from_the_publish_through_the_disk(house: PagedHouse) -> None:
-    """S4-26."""
     queue = house.queue(durable=True, message_ttl=10_000)
     for number in range(10):
         house.put(queue, *kept(house, number))

@@ -57,8 +57,8 @@ def drained(house: PagedHouse, queue: ClassicQueue) -> list[bytes]:
 # ---- out
 
 
+@pytest.mark.feature("S4-26")
 def test_transient_messages_stay_until_the_broker_is_short_of_memory(house: PagedHouse) -> None:
-    """S4-26."""
     queue = house.queue()
     house.put(queue, *passing(*range(10)))
     assert_counted(house, queue, ready=10, on_disk_only=0)
@@ -68,8 +68,8 @@ def test_transient_messages_stay_until_the_broker_is_short_of_memory(house: Page
     assert_counted(house, queue, ready=10, on_disk_only=8)
 
 
+@pytest.mark.feature("S4-26")
 def test_spilled_messages_come_back_in_order_and_leave_the_disk(house: PagedHouse) -> None:
-    """S4-26."""
     queue = squeezed(house, *passing(*range(10)))
     relieve(house)
     assert drained(house, queue) == bodies(*range(10))
@@ -82,10 +82,11 @@ def test_they_come_back_also_while_memory_is_short(house: PagedHouse) -> None:
 
 @pytest.mark.parametrize("load", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize("prefetch", [1, 2, 3, 4, 7])
+@pytest.mark.feature("S4-26")
 def test_a_backlog_survives_any_mix_of_squeezes_and_loads(
     house: PagedHouse, monkeypatch: pytest.MonkeyPatch, load: int, prefetch: int
 ) -> None:
-    """S4-26: loaded, acked, published and squeezed out again, round after round; nothing is lost or out of order."""
+    """Loaded, acked, published and squeezed out again, round after round; nothing is lost or out of order."""
     monkeypatch.setattr(paging, "LOAD_BYTES", load * SIZE)
     queue = squeezed(house, *passing(*range(20)))
     consumer, expected, published = consumer_of(queue, credit=prefetch), [], 20
@@ -112,8 +113,9 @@ def test_a_backlog_survives_any_mix_of_squeezes_and_loads(
     assert house.shelf.spilled == []
 
 
+@pytest.mark.feature("S4-26")
 def test_what_was_loaded_and_is_squeezed_again_is_not_lost(house: PagedHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """S4-26: once loaded, a transient message is on no disk any more."""
+    """Once loaded, a transient message is on no disk any more."""
     monkeypatch.setattr(paging, "LOAD_BYTES", 100 * SIZE)
     queue = squeezed(house, *passing(*range(10)))
     relieve(house)
@@ -138,8 +140,9 @@ def test_what_comes_while_memory_is_short_follows_what_is_on_disk(house: PagedHo
     assert drained(house, queue) == bodies(*range(12))
 
 
+@pytest.mark.feature("S4-26")
 def test_persistent_messages_of_a_transient_queue_are_spilled_too(house: PagedHouse) -> None:
-    """S4-26: no journal keeps them, and many clients mark everything persistent."""
+    """No journal keeps them, and many clients mark everything persistent."""
     queue = squeezed(house, *kept(*range(10)))
     assert_counted(house, queue, ready=10, on_disk_only=8)
     relieve(house)
@@ -155,8 +158,9 @@ def test_a_mix_of_both_kinds_keeps_its_order(house: PagedHouse) -> None:
     assert drained(house, queue) == bodies(*range(10))
 
 
+@pytest.mark.feature("S4-26")
 def test_transient_messages_in_front_of_a_paged_stretch_are_spilled_too(house: PagedHouse) -> None:
-    """S4-26: the front must not keep more than it may because what is behind it went first."""
+    """The front must not keep more than it may because what is behind it went first."""
     queue = house.queue(durable=True)
     house.put(queue, *passing(*range(10)), *kept(*range(10, 20)))
     house.shelf.sync()
@@ -172,8 +176,8 @@ def test_transient_messages_in_front_of_a_paged_stretch_are_spilled_too(house: P
 # ---- unaltered
 
 
+@pytest.mark.feature("S4-26")
 def test_spilled_messages_keep_priority_and_deadline(house: PagedHouse) -> None:
-    """S4-26."""
     deadline = house.clock.now() + 60
     run = [*passing(*range(6), priority=1, deadline=deadline), *passing(*range(10, 16))]
     queue = squeezed(house, *run, max_priority=1)

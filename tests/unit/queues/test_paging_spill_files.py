@@ -47,8 +47,9 @@ def consumer_read(house: DiskHouse, queue: ClassicQueue) -> list[bytes]:
     return consumer.bodies
 
 
+@pytest.mark.feature("S4-26")
 def test_transient_messages_go_to_the_spill_and_back(house: DiskHouse) -> None:
-    """S4-26: unaltered, and the file goes with the last of them."""
+    """Unaltered, and the file goes with the last of them."""
     deadline = house.clock.now() + 60
     address = Address("amq.direct", "key", 3, 131072)
     queue = house.queue(max_priority=1)
@@ -140,10 +141,11 @@ def test_what_is_spilled_around_an_older_stretch_hides_nothing_of_it(house: Disk
 @pytest.mark.parametrize("load", [1, 2, 3, 5, 100])
 @pytest.mark.parametrize("prefetch", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("persistent", [0, 2, 3], ids=["transient", "every second", "every third"])
+@pytest.mark.feature("S4-26")
 def test_a_backlog_survives_any_mix_of_squeezes_and_loads(
     house: DiskHouse, monkeypatch: pytest.MonkeyPatch, load: int, prefetch: int, persistent: int
 ) -> None:
-    """S4-26: loaded, acked, published and squeezed out again, round after round; nothing is lost or out of order."""
+    """Loaded, acked, published and squeezed out again, round after round; nothing is lost or out of order."""
     monkeypatch.setattr(paging, "LOAD_BYTES", load * SIZE)
     queue = house.queue(durable=True)
     consumer, expected, published = consumer_of(queue, credit=prefetch), [], 0

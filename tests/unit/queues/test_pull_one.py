@@ -132,8 +132,9 @@ def test_false_is_an_ordinary_consumer(client: Client) -> None:
     assert spoken(client) == [b"1", b"2"]
 
 
+@pytest.mark.feature("S1-28")
 def test_a_selector_that_is_wrong_is_refused(client: Client, house: House) -> None:
-    """S1-28: nothing consumes then."""
+    """Nothing consumes then."""
     client.send(BasicConsume("q", arguments={"x-selector": "colour ="}))
     code, text = client.error()
     assert code == 406

@@ -164,8 +164,9 @@ def test_a_message_with_malformed_headers_is_given_again_without_its_count(house
 # ---- retries
 
 
+@pytest.mark.feature("S1-14")
 def test_a_refused_message_waits_and_comes_back(house: House, client: Client) -> None:
-    """S1-14: neither ready nor unacked in between."""
+    """Neither ready nor unacked in between."""
     client.declare("q", arguments={"x-retry-delays": [1000, 5000], **DEAD})
     client.publish("q", b"m")
     refuse(client)
@@ -213,8 +214,8 @@ def test_a_delay_of_zero_is_no_delay(house: House, client: Client) -> None:
     assert story(client) == (b"m", "delivery_limit")
 
 
+@pytest.mark.feature("S1-17")
 def test_it_dies_of_its_age_while_it_waits(house: House, client: Client) -> None:
-    """S1-17."""
     client.declare("q", arguments={"x-retry-delays": [60_000], **DEAD})
     client.publish("q", b"m", expiration="5000")
     refuse(client)
@@ -235,8 +236,9 @@ def test_it_dies_of_the_queues_ttl_while_it_waits(house: House, client: Client) 
     assert story(client) == (b"m", "expired")
 
 
+@pytest.mark.feature("S1-12")
 def test_a_dead_letter_has_a_refusal_without_requeue_for_its_reason(client: Client) -> None:
-    """S1-12: poison is not tried again."""
+    """Poison is not tried again."""
     client.declare("q", arguments={"x-retry-delays": [1000], **DEAD})
     client.publish("q", b"m")
     client.nack(got(client).tag, requeue=False)

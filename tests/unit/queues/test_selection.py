@@ -41,7 +41,8 @@ def coloured(text: str) -> list:  # type: ignore[type-arg]
 # ---- who gets what
 
 
-def test_s1_28_a_consumer_gets_only_what_it_selects_and_the_rest_stays(house: QueueHouse) -> None:
+@pytest.mark.feature("S1-28")
+def test_a_consumer_gets_only_what_it_selects_and_the_rest_stays(house: QueueHouse) -> None:
     queue = house.queue()
     consumer = consumer_of(queue, selector=RED)
     house.publish(queue, *coloured("b1 r2 -3 r4 b5"))
@@ -51,8 +52,9 @@ def test_s1_28_a_consumer_gets_only_what_it_selects_and_the_rest_stays(house: Qu
     assert (queue.ready, queue.unacked) == (3, 2)
 
 
-def test_s1_16_what_one_does_not_want_goes_to_another(house: QueueHouse) -> None:
-    """S1-28: in the order of the queue."""
+@pytest.mark.feature("S1-16", "S1-28")
+def test_what_one_does_not_want_goes_to_another(house: QueueHouse) -> None:
+    """In the order of the queue."""
     queue = house.queue()
     red, blue = consumer_of(queue, selector=RED), consumer_of(queue, selector=BLUE)
     anything = consumer_of(queue, selector="colour IS NULL")

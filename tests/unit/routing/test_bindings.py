@@ -9,8 +9,9 @@ from leveret.routing.bindings import Binding, Bindings, Destination, Destination
 Q1, Q2, X2 = Destination("queue", "q1"), Destination("queue", "q2"), Destination("exchange", "q1")
 
 
+@pytest.mark.feature("S4-08")
 def test_binding_is_equal_by_source_destination_key_and_arguments() -> None:
-    """S4-08: a binding is exchange, destination, key, arguments."""
+    """A binding is exchange, destination, key, arguments."""
     one = Binding("x", Q1, "k", {"a": [1, {"b": None}]})
     assert one == Binding("x", Q1, "k", {"a": [1, {"b": None}]})
     assert hash(one) == hash(Binding("x", Q1, "k", {"a": [1, {"b": None}]}))
@@ -30,8 +31,9 @@ def test_binding_keeps_its_arguments_as_given() -> None:
     assert Binding("x", Q1, "k").arguments == {}
 
 
+@pytest.mark.feature("S4-03")
 def test_exchanges_and_queues_are_many_to_many() -> None:
-    """S4-03: one exchange leads to many queues, one queue is fed by many exchanges."""
+    """One exchange leads to many queues, one queue is fed by many exchanges."""
     bindings = Bindings()
     a, b, c = Binding("x", Q1, "k"), Binding("x", Q2, "k"), Binding("y", Q1, "k")
     assert [bindings.add(binding) for binding in (a, b, c)] == [True, True, True]

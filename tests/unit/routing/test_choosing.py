@@ -39,8 +39,9 @@ def choices(exchange: Exchange, keys: list[str] = KEYS) -> list[Destination]:
 
 
 @pytest.mark.parametrize("kind", [ModulusHashExchange, RandomExchange, LocalRandomExchange])
-def test_s2_05_each_message_goes_to_exactly_one(kind: type[Exchange]) -> None:
-    """S2-05: and everybody gets some."""
+@pytest.mark.feature("S2-05")
+def test_each_message_goes_to_exactly_one(kind: type[Exchange]) -> None:
+    """And everybody gets some."""
     exchange = kind("x")
     assert list(exchange.destinations("k", {})) == []
     assert set(choices(bound(exchange, 1))) == {queue(1)}
@@ -48,27 +49,30 @@ def test_s2_05_each_message_goes_to_exactly_one(kind: type[Exchange]) -> None:
 
 
 @pytest.mark.parametrize("kind", [ModulusHashExchange, RandomExchange])
-def test_s2_05_further_keys_make_no_further_copies(kind: type[Exchange]) -> None:
-    """S2-05: with CC and BCC there is still one choice."""
+@pytest.mark.feature("S2-05")
+def test_further_keys_make_no_further_copies(kind: type[Exchange]) -> None:
+    """With CC and BCC there is still one choice."""
     exchange = bound(kind("x"), 1, 2, 3, 4)
     for _ in range(20):
         assert len(route(exchange, KEYS, {}, {}.get).queues) == 1
 
 
-def test_s2_06_destination_is_the_hash_modulo_the_number() -> None:
-    """S2-06: so most keys move when the number changes from 3 to 4."""
+@pytest.mark.feature("S2-06")
+def test_destination_is_the_hash_modulo_the_number() -> None:
+    """So most keys move when the number changes from 3 to 4."""
     three, four = bound(ModulusHashExchange("x"), 0, 1, 2), bound(ModulusHashExchange("x"), 0, 1, 2, 3)
     moved = sum(before != after for before, after in zip(choices(three), choices(four), strict=True))
     assert 0.6 * len(KEYS) < moved < 0.9 * len(KEYS)
 
 
-def test_s2_06_order_of_binding_does_not_matter() -> None:
-    """S2-06."""
+@pytest.mark.feature("S2-06")
+def test_order_of_binding_does_not_matter() -> None:
     assert choices(bound(ModulusHashExchange("x"), 1, 2, 3)) == choices(bound(ModulusHashExchange("x"), 3, 1, 2))
 
 
-def test_s2_06_hash_is_the_same_in_every_process() -> None:
-    """S2-06: where a key goes must outlive the process, so it cannot hang on Python's salted hash()."""
+@pytest.mark.feature("S2-06")
+def test_hash_is_the_same_in_every_process() -> None:
+    """Where a key goes must outlive the process, so it cannot hang on Python's salted hash()."""
     code = (
         "from leveret.routing.choosing import ModulusHashExchange as M\n"
         "print([M('x').choose(1000, key) for key in ('a', 'b', 'ä')])"
@@ -85,16 +89,16 @@ def test_s2_06_hash_is_the_same_in_every_process() -> None:
         assert there.stdout.strip() == here
 
 
-def test_s2_07_binding_keys_are_ignored() -> None:
-    """S2-07."""
+@pytest.mark.feature("S2-07")
+def test_binding_keys_are_ignored() -> None:
     exchange = ModulusHashExchange("x")
     for number, key in enumerate(("a", "b.#", "")):
         exchange.bind(Binding("x", queue(number), key))
     assert choices(exchange) == choices(bound(ModulusHashExchange("x"), 0, 1, 2))
 
 
-def test_s2_07_destination_bound_twice_counts_once() -> None:
-    """S2-07."""
+@pytest.mark.feature("S2-07")
+def test_destination_bound_twice_counts_once() -> None:
     exchange = bound(bound(ModulusHashExchange("x"), 0, 1, 2), 1, key="again")
     once = choices(bound(ModulusHashExchange("x"), 0, 1, 2))
     assert choices(exchange) == once
@@ -102,8 +106,9 @@ def test_s2_07_destination_bound_twice_counts_once() -> None:
     assert choices(exchange) == once
 
 
-def test_s2_08_same_key_goes_to_the_same_queue_while_the_set_is_the_same() -> None:
-    """S2-08: also after somebody left and came back."""
+@pytest.mark.feature("S2-08")
+def test_same_key_goes_to_the_same_queue_while_the_set_is_the_same() -> None:
+    """Also after somebody left and came back."""
     exchange = bound(ModulusHashExchange("x"), 0, 1, 2)
     before = choices(exchange)
     assert choices(exchange) == before
@@ -113,8 +118,8 @@ def test_s2_08_same_key_goes_to_the_same_queue_while_the_set_is_the_same() -> No
     assert choices(exchange) == before
 
 
-def test_s2_08_routes_by_hash_may_be_remembered_and_routes_by_chance_not() -> None:
-    """S2-08."""
+@pytest.mark.feature("S2-08")
+def test_routes_by_hash_may_be_remembered_and_routes_by_chance_not() -> None:
     assert route(bound(ModulusHashExchange("x"), 1, 2), ["k"], {}, {}.get).by_key_only
     assert not route(bound(RandomExchange("x"), 1, 2), ["k"], {}, {}.get).by_key_only
 

@@ -33,8 +33,8 @@ def choices(exchange: ConsistentHashExchange) -> list[str]:
     return [choice(exchange, key) for key in KEYS]
 
 
-def test_s2_10_each_message_goes_to_exactly_one_by_its_key() -> None:
-    """S2-10."""
+@pytest.mark.feature("S2-10")
+def test_each_message_goes_to_exactly_one_by_its_key() -> None:
     assert list(bound().destinations("k", {})) == []
     exchange = bound(a="1", b="1", c="1")
     before = choices(exchange)
@@ -45,15 +45,15 @@ def test_s2_10_each_message_goes_to_exactly_one_by_its_key() -> None:
     assert route(exchange, KEYS, {}, {}.get).by_key_only
 
 
-def test_s2_10_destinations_win_by_their_weights() -> None:
-    """S2-10."""
+@pytest.mark.feature("S2-10")
+def test_destinations_win_by_their_weights() -> None:
     counts = Counter(choices(bound(light="1", heavy="3")))
     assert 0.7 < counts["heavy"] / len(KEYS) < 0.8
     assert choices(bound(a="1234", b="1234")) == choices(bound(a="1", b="1")), "only the proportion counts"
 
 
-def test_s2_10_one_that_leaves_gives_up_only_its_own_and_gets_it_back() -> None:
-    """S2-10."""
+@pytest.mark.feature("S2-10")
+def test_one_that_leaves_gives_up_only_its_own_and_gets_it_back() -> None:
     exchange = bound(a="1", b="2", c="1")
     before = choices(exchange)
     exchange.unbind(Binding("x", Destination("queue", "b"), "2"))
@@ -64,8 +64,9 @@ def test_s2_10_one_that_leaves_gives_up_only_its_own_and_gets_it_back() -> None:
     assert choices(exchange) == before
 
 
-def test_s2_10_more_weight_only_wins() -> None:
-    """S2-10: bound again with another weight, the largest counts."""
+@pytest.mark.feature("S2-10")
+def test_more_weight_only_wins() -> None:
+    """Bound again with another weight, the largest counts."""
     exchange = bound(a="1", b="1")
     before = choices(exchange)
     exchange.bind(Binding("x", Destination("queue", "b"), "4"))
@@ -85,8 +86,9 @@ def test_s2_10_more_weight_only_wins() -> None:
 # ---- what is hashed
 
 
-def test_s2_10_by_header() -> None:
-    """S2-10: hash-header; keys play no part then."""
+@pytest.mark.feature("S2-10")
+def test_by_header() -> None:
+    """Hash-header; keys play no part then."""
     exchange = bound({"hash-header": "tenant"}, a="1", b="1", c="1")
     assert exchange.looks_at_headers
     tenants = [Properties(headers={"tenant": str(number)}) for number in range(50)]
@@ -122,8 +124,9 @@ def test_table_is_hashed_whatever_the_order_of_its_fields() -> None:
 
 
 @pytest.mark.parametrize("name", ["message_id", "correlation_id"])
-def test_s2_10_by_property(name: str) -> None:
-    """S2-10: hash-property; a header that has the JMS name of the property is not it."""
+@pytest.mark.feature("S2-10")
+def test_by_property(name: str) -> None:
+    """Hash-property; a header that has the JMS name of the property is not it."""
     exchange = bound({"hash-property": name}, a="1", b="1", c="1")
     assert exchange.looks_at_headers
     chosen = [choice(exchange, "k", Properties(**{name: str(n)})) for n in range(50)]  # type: ignore[arg-type]
@@ -135,8 +138,8 @@ def test_s2_10_by_property(name: str) -> None:
     assert disturbed == chosen
 
 
-def test_s2_10_by_timestamp() -> None:
-    """S2-10."""
+@pytest.mark.feature("S2-10")
+def test_by_timestamp() -> None:
     exchange = bound({"hash-property": "timestamp"}, a="1", b="1", c="1")
     times = [Properties(timestamp=datetime.fromtimestamp(n, UTC)) for n in range(50)]
     assert {choice(exchange, "k", time) for time in times} == {"a", "b", "c"}
@@ -145,8 +148,8 @@ def test_s2_10_by_timestamp() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{"hash-header": "h"}, {"hash-property": "message_id"}])
-def test_s2_10_messages_without_it_go_all_to_one(arguments: dict[str, object]) -> None:
-    """S2-10."""
+@pytest.mark.feature("S2-10")
+def test_messages_without_it_go_all_to_one(arguments: dict[str, object]) -> None:
     exchange = bound(arguments, a="1", b="1", c="1")
     assert len({choice(exchange, key) for key in KEYS[:50]}) == 1
     assert len({tuple(exchange.destinations(key, {})) for key in KEYS[:50]}) == 1
@@ -184,13 +187,13 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], text: str) -> N
         ("9" * 255, "must be at most 1000000"),
     ],
 )
-def test_s2_10_weight_is_a_whole_number_within_bounds(key: str, text: str) -> None:
-    """S2-10."""
+@pytest.mark.feature("S2-10")
+def test_weight_is_a_whole_number_within_bounds(key: str, text: str) -> None:
     with pytest.raises(PreconditionFailed, match=text):
         bound().validate_binding(Binding("x", Destination("queue", "q"), key))
 
 
 @pytest.mark.parametrize("key", ["1", "1000000", "01"])
-def test_s2_10_weights_up_to_the_heaviest_are_taken(key: str) -> None:
-    """S2-10."""
+@pytest.mark.feature("S2-10")
+def test_weights_up_to_the_heaviest_are_taken(key: str) -> None:
     bound().validate_binding(Binding("x", Destination("queue", "q"), key))

@@ -11,8 +11,9 @@ from leveret.routing.direct import DefaultExchange, DirectExchange
 Q1, Q2 = Destination("queue", "q1"), Destination("queue", "q2")
 
 
+@pytest.mark.feature("S4-06")
 def test_message_reaches_every_destination_bound_with_its_key() -> None:
-    """S4-06: direct."""
+    """Direct."""
     exchange = DirectExchange("x")
     for destination, key in ((Q1, "red"), (Q2, "red"), (Q2, "blue")):
         exchange.bind(Binding("x", destination, key))
@@ -48,8 +49,8 @@ def test_unbound_and_unknown_keys_leave_nothing_behind() -> None:
     assert vars(exchange) == vars(DirectExchange("x"))
 
 
+@pytest.mark.feature("S4-38")
 def test_queue_is_reached_by_its_name_where_bindings_are_implicit() -> None:
-    """S4-38."""
     exchange = DirectExchange("x", arguments={"x-implicit-bindings": True})
     assert list(exchange.destinations("q1", {})) == [Q1]
     exchange.bind(Binding("x", Q2, "q1"))
@@ -57,8 +58,9 @@ def test_queue_is_reached_by_its_name_where_bindings_are_implicit() -> None:
 
 
 @pytest.mark.parametrize("arguments", [{}, {"x-implicit-bindings": False}])
+@pytest.mark.feature("S4-38")
 def test_queue_name_alone_reaches_nothing_where_bindings_are_explicit(arguments: dict[str, object]) -> None:
-    """S4-38: only with the argument."""
+    """Only with the argument."""
     assert list(DirectExchange("x", arguments=arguments).destinations("q1", {})) == []
 
 
@@ -68,8 +70,8 @@ def test_implicit_bindings_must_be_a_boolean(value: object) -> None:
         DirectExchange("x", arguments={"x-implicit-bindings": value})
 
 
+@pytest.mark.feature("S4-36")
 def test_default_exchange_reaches_the_queue_named_by_the_key() -> None:
-    """S4-36."""
     exchange = DefaultExchange()
     assert (exchange.name, exchange.kind, exchange.durable) == ("", "direct", True)
     assert list(exchange.destinations("q1", {})) == [Q1]

@@ -10,8 +10,8 @@ from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
 
 
+@pytest.mark.feature("S4-06")
 def test_exchange_has_name_type_durability_auto_delete_and_arguments() -> None:
-    """S4-06."""
     exchange = FanoutExchange("x", True, True, True, {"a": 1})
     assert (exchange.name, exchange.kind) == ("x", "fanout")
     assert (exchange.durable, exchange.auto_delete, exchange.internal) == (True, True, True)
@@ -25,8 +25,9 @@ def test_exchange_is_transient_and_plain_unless_told_otherwise() -> None:
     assert exchange.alternate is None
 
 
+@pytest.mark.feature("S4-06")
 def test_alternate_exchange_comes_from_the_arguments() -> None:
-    """S4-06: the arguments take effect."""
+    """The arguments take effect."""
     assert FanoutExchange("x", arguments={"alternate-exchange": "other"}).alternate == "other"
 
 

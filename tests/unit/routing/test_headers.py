@@ -34,16 +34,17 @@ def takes(arguments: dict[str, object], headers: dict[str, object]) -> bool:
         ({"x-match": "all", "a": 1}, {}, False),
     ],
 )
+@pytest.mark.feature("S4-79")
 def test_all_or_any_of_the_arguments_must_be_met(
     arguments: dict[str, object], headers: dict[str, object], expected: bool
 ) -> None:
-    """S4-79: x-match all (the default) and any."""
+    """X-match all (the default) and any."""
     assert takes(arguments, headers) is expected
 
 
 @pytest.mark.parametrize("headers", [{}, {"a": 1}, {"x-match": "any"}])
+@pytest.mark.feature("S4-79")
 def test_binding_without_arguments_takes_everything_under_all_and_nothing_under_any(headers: dict[str, object]) -> None:
-    """S4-79."""
     assert takes({}, headers)
     assert takes({"x-match": "all"}, headers)
     assert takes({"x-match": "all-with-x"}, headers)
@@ -51,8 +52,9 @@ def test_binding_without_arguments_takes_everything_under_all_and_nothing_under_
     assert not takes({"x-match": "any-with-x"}, headers)
 
 
+@pytest.mark.feature("S4-79")
 def test_arguments_named_x_count_only_where_asked_for() -> None:
-    """S4-79: all-with-x, any-with-x."""
+    """All-with-x, any-with-x."""
     assert takes({"x-match": "all", "x-tag": 1}, {})
     assert not takes({"x-match": "all-with-x", "x-tag": 1}, {})
     assert takes({"x-match": "all-with-x", "x-tag": 1}, {"x-tag": 1})
@@ -66,8 +68,9 @@ def test_x_match_itself_is_never_compared() -> None:
     assert not takes({"x-match": "any-with-x"}, {"x-match": "any-with-x"})
 
 
+@pytest.mark.feature("S4-79")
 def test_argument_without_a_value_asks_only_for_the_header() -> None:
-    """S4-79: a void value means presence."""
+    """A void value means presence."""
     assert takes({"a": None}, {"a": "whatever"})
     assert takes({"a": None}, {"a": None})
     assert not takes({"a": None}, {"b": 1})
@@ -95,14 +98,15 @@ def test_header_without_a_value_meets_no_value() -> None:
         ({"n": [1, 2]}, {"n": [2, 1]}, False),
     ],
 )
+@pytest.mark.feature("S4-79")
 def test_values_compare_by_kind_and_value(wanted: object, sent: object, expected: bool) -> None:
-    """S4-79: as RabbitMQ compares."""
+    """As RabbitMQ compares."""
     assert takes({"a": wanted}, {"a": sent}) is expected
 
 
 @pytest.mark.parametrize("how", ["", "none", "ALL", "all-with", "any "])
+@pytest.mark.feature("S4-79")
 def test_unknown_x_match_is_refused(how: str) -> None:
-    """S4-79."""
     with pytest.raises(PreconditionFailed, match="expected all, any, all-with-x, or any-with-x"):
         HeadersExchange("x").validate_binding(Binding("x", Q1, "", {"x-match": how}))
 

@@ -40,8 +40,8 @@ def net() -> Net:
     return Net()
 
 
+@pytest.mark.feature("S4-03")
 def test_queue_matched_by_several_bindings_is_named_once(net: Net) -> None:
-    """S4-03."""
     net.exchange("topic", "x")
     for name, pattern in (("q1", "a.*"), ("q1", "a.#"), ("q2", "#")):
         net.queue("x", name, pattern)
@@ -59,8 +59,8 @@ def test_queues_come_in_the_order_they_are_met(net: Net) -> None:
     assert net.route("x", "").queues == ["c", "a", "b", "d"]
 
 
+@pytest.mark.feature("S4-36")
 def test_publish_without_an_exchange_name_reaches_the_queue_named_by_the_key(net: Net) -> None:
-    """S4-36."""
     assert net.route("", "q1") == Routed(["q1"], True)
 
 
@@ -165,8 +165,9 @@ def test_alternate_without_a_name_is_the_default_exchange(net: Net) -> None:
     assert net.route("x", "q1").queues == ["q1"]
 
 
+@pytest.mark.feature("S4-38")
 def test_message_for_a_queue_that_is_not_there_goes_to_the_alternate() -> None:
-    """S4-38: an implicit binding counts only while the queue exists."""
+    """An implicit binding counts only while the queue exists."""
     arguments: dict[str, object] = {"x-implicit-bindings": True, "alternate-exchange": "spare"}
     exchange, spare = make_exchange("direct", "x", arguments=arguments), make_exchange("fanout", "spare")
     spare.bind(Binding("spare", Destination("queue", "lost"), ""))

@@ -34,8 +34,8 @@ def exchange(request: pytest.FixtureRequest) -> Exchange:
     return make_exchange(request.param, "x")
 
 
+@pytest.mark.feature("S1-16")
 def test_binding_takes_only_what_its_selector_selects(exchange: Exchange) -> None:
-    """S1-16."""
     binding(exchange, Q1, "red")
     assert reached(exchange, RED) == [Q1]
     assert reached(exchange, BLUE) == []
@@ -152,8 +152,9 @@ def test_implicit_bindings_stay_beside_selectors() -> None:
 
 
 @pytest.mark.parametrize("kind", ["x-modulus-hash", "x-consistent-hash", "x-random", "x-local-random"])
+@pytest.mark.feature("S2-05")
 def test_one_destination_is_chosen_among_those_that_are_selected(kind: str) -> None:
-    """S2-05: at most one, also with selectors."""
+    """At most one, also with selectors."""
     exchange = make_exchange(kind, "x")
     binding(exchange, Q1, "red")
     binding(exchange, Q2, "blue")
@@ -176,8 +177,8 @@ def test_consistent_hash_moves_only_what_the_selected_one_wins() -> None:
 # ---- the walk
 
 
+@pytest.mark.feature("S1-16")
 def test_binding_between_exchanges_may_have_a_selector() -> None:
-    """S1-16."""
     exchanges = {name: make_exchange("fanout", name) for name in ("x", "y")}
     exchanges["x"].bind(Binding("x", Destination("exchange", "y"), "", {"x-selector": "colour = 'red'"}))
     exchanges["y"].bind(Binding("y", Q1, ""))

@@ -74,23 +74,26 @@ AS_RABBITMQ_DOES = [
 
 
 @pytest.mark.parametrize(("pattern", "key", "matches"), THE_TABLE)
+@pytest.mark.feature("S4-45")
 def test_pattern_takes_the_key_as_the_checklist_says(pattern: str, key: str, matches: bool) -> None:
-    """S4-45: * is exactly one word, # is zero or more."""
+    """* is exactly one word, # is zero or more."""
     trie = TopicTrie()
     trie.add(pattern, Q1)
     assert list(trie.matches(key, RoutingWork())) == ([Q1] if matches else [])
 
 
 @pytest.mark.parametrize(("pattern", "key", "matches"), AS_RABBITMQ_DOES)
+@pytest.mark.feature("S4-45")
 def test_pattern_takes_the_key_as_rabbitmq_does(pattern: str, key: str, matches: bool) -> None:
-    """S4-45: empty keys, empty words, wildcards in keys, runs of #."""
+    """Empty keys, empty words, wildcards in keys, runs of #."""
     trie = TopicTrie()
     trie.add(pattern, Q1)
     assert list(trie.matches(key, RoutingWork())) == ([Q1] if matches else [])
 
 
+@pytest.mark.feature("S4-45")
 def test_whole_table_in_one_trie_gives_exactly_the_matching_patterns() -> None:
-    """S4-45: patterns do not disturb each other."""
+    """Patterns do not disturb each other."""
     trie = TopicTrie()
     rows = THE_TABLE + AS_RABBITMQ_DOES
     for pattern, _, _ in rows:
@@ -148,8 +151,9 @@ def test_removing_what_was_never_added_is_an_error_and_changes_nothing(pattern: 
     assert list(trie.matches("a", RoutingWork())) == [Q1]
 
 
+@pytest.mark.feature("S4-45")
 def test_hostile_patterns_stay_cheap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S4-45: each word visits each node at most once; a matcher that goes back and tries again would never end."""
+    """Each word visits each node at most once; a matcher that goes back and tries again would never end."""
     trie = TopicTrie()
     for tail in ("#", "b", "#.b"):
         trie.add("#.a." * 60 + tail, Q1)

@@ -16,8 +16,9 @@ from leveret.routing.types import EXCHANGE_TYPES, ExchangeTypes, make_exchange
     ("kind", "made"),
     [("direct", DirectExchange), ("fanout", FanoutExchange), ("topic", TopicExchange), ("headers", HeadersExchange)],
 )
+@pytest.mark.feature("S4-06")
 def test_each_of_the_four_types_can_be_made(kind: str, made: type) -> None:
-    """S4-06: direct, fanout, topic, headers."""
+    """Direct, fanout, topic, headers."""
     exchange = make_exchange(kind, "x", True, True, True, {"alternate-exchange": "y"})
     assert type(exchange) is made
     assert exchange.kind == kind
@@ -34,8 +35,8 @@ def test_types_that_choose_can_be_made(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "Direct", "x-unheard-of"])
+@pytest.mark.feature("S4-06")
 def test_unknown_type_is_refused_by_name(kind: str) -> None:
-    """S4-06."""
     with pytest.raises(PreconditionFailed, match=f"unknown exchange type '{kind}'"):
         make_exchange(kind, "x")
 

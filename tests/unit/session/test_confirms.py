@@ -40,8 +40,8 @@ def covered(heard: list[object]) -> list[int]:
     return tags
 
 
+@pytest.mark.feature("S0-12", "S4-74")
 def test_publishes_are_confirmed_once_each_and_in_order(client: Client) -> None:
-    """S0-12, S4-74."""
     client.publish("q", b"1")
     client.publish("q", *[b"%d" % number for number in range(2, 10)])
     client.publish("durable", b"10", delivery_mode=2)
@@ -70,16 +70,17 @@ def test_selecting_twice_changes_nothing(client: Client) -> None:
     assert client.heard() == []
 
 
+@pytest.mark.feature("S0-10", "S0-13", "S0-28")
 def test_an_unroutable_message_is_confirmed_at_once_and_dropped(house: House, client: Client) -> None:
-    """S0-10, S0-13, S0-28."""
     client.publish("nowhere", b"1")
     assert client.heard() == [BasicAck(1)]
     counters = house.vhost.counters_of("")
     assert (counters.published, counters.routed, counters.unroutable) == (1, 0, 1)
 
 
+@pytest.mark.feature("S0-08", "S0-13")
 def test_a_mandatory_unroutable_message_is_returned_and_then_confirmed(client: Client) -> None:
-    """S0-08, S0-13: the return comes first, with everything that was sent."""
+    """The return comes first, with everything that was sent."""
     client.feed(client.published("amq.direct", "no", b"body", mandatory=True, message_id="m", headers={"a": 1}))
     returned, confirm = client.heard()
     assert isinstance(returned, Content)
@@ -89,14 +90,14 @@ def test_a_mandatory_unroutable_message_is_returned_and_then_confirmed(client: C
     assert confirm == BasicAck(1)
 
 
+@pytest.mark.feature("S0-07")
 def test_a_mandatory_message_that_was_routed_is_not_returned(client: Client) -> None:
-    """S0-07."""
     client.feed(client.published("", "q", b"body", mandatory=True))
     assert client.heard() == [BasicAck(1)]
 
 
+@pytest.mark.feature("S0-10")
 def test_an_alternate_exchange_spares_the_return(client: Client) -> None:
-    """S0-10."""
     client.ask(ExchangeDeclare("rest", "fanout"))
     client.ask(ExchangeDeclare("x", arguments={"alternate-exchange": "rest"}))
     client.ask(QueueBind("q", "rest"))
@@ -126,8 +127,9 @@ def test_confirms_of_two_channels_do_not_mix(client: Client) -> None:
     ]
 
 
+@pytest.mark.feature("S0-12")
 def test_a_durable_confirm_waits_for_its_receipt() -> None:
-    """S0-12: what needs no receipt overtakes it, by a confirm of its own."""
+    """What needs no receipt overtakes it, by a confirm of its own."""
     house = House(log=SpyLog(grants=False))
     client = house.client()
     client.declare("q")

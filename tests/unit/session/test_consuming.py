@@ -42,8 +42,8 @@ def by_tag(client: Client) -> dict[str, list[bytes]]:
     return found
 
 
+@pytest.mark.feature("S4-47")
 def test_consume_ok_comes_before_the_first_delivery(client: Client) -> None:
-    """S4-47."""
     client.publish("q", b"a")
     client.send(BasicConsume("q", "mine"))
     answer, delivery = client.heard()
@@ -58,8 +58,8 @@ def test_a_consumer_without_a_tag_gets_one(client: Client) -> None:
     assert answer.consumer_tag.startswith("amq.ctag-")
 
 
+@pytest.mark.feature("S4-46")
 def test_consuming_from_an_unknown_queue_is_an_error(client: Client) -> None:
-    """S4-46."""
     client.send(BasicConsume("nothing"))
     assert client.error() == (404, "NOT_FOUND - no queue 'nothing' in vhost '/'")
 
@@ -70,8 +70,8 @@ def test_a_reused_consumer_tag_ends_the_connection(client: Client) -> None:
     assert client.error() == (530, "NOT_ALLOWED - attempt to reuse consumer tag 'mine'")
 
 
+@pytest.mark.feature("S4-48")
 def test_consumers_take_turns(client: Client) -> None:
-    """S4-48."""
     for tag in ("one", "two", "three"):
         client.consume("q", tag)
     client.publish("q", *[b"%d" % number for number in range(7)])
@@ -235,8 +235,8 @@ def test_a_channel_that_deletes_its_queue_gets_delete_ok_before_the_cancel(clien
     assert client.heard() == [*answers, BasicCancel("tag", nowait=True)]
 
 
+@pytest.mark.feature("S4-73")
 def test_a_consumer_of_a_deleted_queue_is_told_if_it_wants(house: House, client: Client) -> None:
-    """S4-73."""
     modest = house.client(capabilities={})
     for each in (client, modest):
         each.consume("q")
@@ -255,8 +255,8 @@ def test_an_exclusive_consumer_shuts_out_the_others(house: House, client: Client
     assert other.error() == (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use")
 
 
+@pytest.mark.feature("S4-55", "S4-61")
 def test_a_closed_channel_gives_its_messages_to_the_others_in_their_place(house: House, client: Client) -> None:
-    """S4-55, S4-61."""
     other = house.client()
     client.consume("q")
     client.publish("q", b"a", b"b", b"c")
@@ -267,8 +267,8 @@ def test_a_closed_channel_gives_its_messages_to_the_others_in_their_place(house:
     assert [(what.body, what.redelivered) for what in other.heard()] == [(b"a", True), (b"c", True)]  # type: ignore[union-attr]
 
 
+@pytest.mark.feature("S4-61")
 def test_a_vanished_client_leaves_nothing_behind(house: House, client: Client) -> None:
-    """S4-61."""
     client.declare("own", exclusive=True)
     client.publish("q", b"a")
     client.consume("q")

@@ -256,8 +256,8 @@ def test_a_body_longer_than_announced_is_a_frame_error(client: Client) -> None:
     assert client.error() == (501, "FRAME_ERROR - body is 1 bytes longer than announced")
 
 
+@pytest.mark.feature("S4-09")
 def test_every_legal_property_survives_the_way(client: Client) -> None:
-    """S4-09."""
     client.ask(QueueBind("q", "amq.fanout"))
     sent = {
         "content_type": "a/b",

@@ -29,7 +29,8 @@ def again(client: Client) -> list[bytes]:
     return [what.body for what in client.heard() if isinstance(what, Content) and what.redelivered]
 
 
-def test_s4_53_one_message_is_kept_for_longer_the_other_goes_back(house: House, client: Client) -> None:
+@pytest.mark.feature("S4-53")
+def test_one_message_is_kept_for_longer_the_other_goes_back(house: House, client: Client) -> None:
     house.advance(9)
     client.publish(EXTEND, b"", headers={"delivery-tag": 1, "timeout": 60_000})
     house.advance(1)

@@ -44,8 +44,9 @@ def guard(house: House, name: str = "slow") -> tuple[Guard, Gate]:
     return house.vhost.guard_queue(house.queue(name), gate), gate
 
 
+@pytest.mark.feature("S0-04")
 def test_a_slow_queue_stalls_its_publisher_and_memory_stays_bounded(house: House, client: Client) -> None:
-    """S0-04: reading is paused, what was sent waits on the wire, and goes on when credit comes back."""
+    """Reading is paused, what was sent waits on the wire, and goes on when credit comes back."""
     _, gate = guard(house)
     for _ in range(DEBT_LIMIT + 500):
         client.publish("slow", b"m")
@@ -72,8 +73,8 @@ def test_a_stalled_publisher_hinders_no_other_connection(house: House, client: C
     assert other.count("quick") == 1
 
 
+@pytest.mark.feature("S0-02", "S0-03")
 def test_credit_is_spent_per_queue_and_replica_and_comes_back_on_handling(house: House, client: Client) -> None:
-    """S0-02, S0-03."""
     guarded, gate = guard(house)
     guarded.replicas += [Mirror(), Mirror()]
     client.publish("slow", b"a", b"b")
@@ -91,8 +92,9 @@ def test_guarding_takes_effect_on_a_route_that_is_remembered(house: House, clien
     assert house.queue("slow").ready == 1
 
 
+@pytest.mark.feature("S0-26")
 def test_a_dying_queue_releases_its_credit(house: House, client: Client) -> None:
-    """S0-26: the publisher does not stay blocked for ever."""
+    """The publisher does not stay blocked for ever."""
     guard(house)
     client.publish("slow", *[b"m"] * DEBT_LIMIT)
     assert not client.socket.reading
@@ -101,8 +103,9 @@ def test_a_dying_queue_releases_its_credit(house: House, client: Client) -> None
     client.open_channel(2)
 
 
+@pytest.mark.feature("S0-12")
 def test_a_confirm_waits_until_the_queue_has_it(house: House, client: Client) -> None:
-    """S0-12: later publishes to quick queues overtake it."""
+    """Later publishes to quick queues overtake it."""
     _, gate = guard(house)
     client.declare("quick")
     client.ask(ConfirmSelect())
@@ -128,8 +131,8 @@ def test_a_confirm_waits_for_every_queue(house: House, client: Client) -> None:
     assert client.heard() == [BasicAck(1)]
 
 
+@pytest.mark.feature("S0-27", "S4-75")
 def test_a_queue_that_dies_owing_a_message_has_it_nacked(house: House, client: Client) -> None:
-    """S0-27, S4-75."""
     guard(house)
     client.ask(ConfirmSelect())
     client.publish("slow", b"1", b"2")
@@ -137,8 +140,9 @@ def test_a_queue_that_dies_owing_a_message_has_it_nacked(house: House, client: C
     assert client.heard() == [BasicNack(1, requeue=False), BasicNack(2, requeue=False)]
 
 
+@pytest.mark.feature("S0-27")
 def test_a_queue_that_dies_after_it_had_the_message_confirms_it(house: House, client: Client) -> None:
-    """S0-27: not owed there any more, only a replica had not said so."""
+    """Not owed there any more, only a replica had not said so."""
     guarded, gate = guard(house)
     client.ask(ConfirmSelect())
 
@@ -153,8 +157,9 @@ def test_a_queue_that_dies_after_it_had_the_message_confirms_it(house: House, cl
     assert client.heard() == [BasicAck(1)]
 
 
+@pytest.mark.feature("S0-07")
 def test_a_mandatory_message_is_forgotten_once_a_queue_received_it(house: House, client: Client) -> None:
-    """S0-07: the death of the queue then returns nothing."""
+    """The death of the queue then returns nothing."""
     _, gate = guard(house)
     client.feed(client.published("", "slow", b"m", mandatory=True))
     gate.open()
@@ -162,8 +167,9 @@ def test_a_mandatory_message_is_forgotten_once_a_queue_received_it(house: House,
     assert client.heard() == []
 
 
+@pytest.mark.feature("S0-09", "S0-13")
 def test_a_mandatory_message_is_returned_when_all_its_queues_die_first(house: House, client: Client) -> None:
-    """S0-09, S0-13: the return first, then the confirm: nothing is owed any more."""
+    """The return first, then the confirm: nothing is owed any more."""
     client.declare("other")
     for name in ("slow", "other"):
         guard(house, name)
@@ -180,8 +186,8 @@ def test_a_mandatory_message_is_returned_when_all_its_queues_die_first(house: Ho
     assert confirm == BasicAck(1)
 
 
+@pytest.mark.feature("S0-09")
 def test_a_mandatory_message_that_one_queue_has_is_not_returned(house: House, client: Client) -> None:
-    """S0-09."""
     client.declare("quick")
     guard(house)
     for name in ("slow", "quick"):
@@ -193,8 +199,9 @@ def test_a_mandatory_message_that_one_queue_has_is_not_returned(house: House, cl
 
 
 @pytest.mark.parametrize("end", ["close", "vanish", "error"])
+@pytest.mark.feature("S0-06")
 def test_a_channel_that_dies_leaves_no_entries_with_the_queue(house: House, client: Client, end: str) -> None:
-    """S0-06: what it published still arrives, and nobody is confirmed."""
+    """What it published still arrives, and nobody is confirmed."""
     guarded, gate = guard(house)
     client.ask(ConfirmSelect())
     client.publish("slow", *[b"m"] * DEBT_LIMIT)
@@ -212,8 +219,8 @@ def test_a_channel_that_dies_leaves_no_entries_with_the_queue(house: House, clie
     assert client.heard() == []
 
 
+@pytest.mark.feature("S0-30")
 def test_a_replica_that_leaves_lets_the_confirm_go(house: House, client: Client) -> None:
-    """S0-30."""
     guarded, gate = guard(house)
     mirror = Mirror()
     guarded.replicas.append(mirror)
@@ -224,8 +231,8 @@ def test_a_replica_that_leaves_lets_the_confirm_go(house: House, client: Client)
     assert client.heard() == [BasicAck(1)]
 
 
+@pytest.mark.feature("S0-28")
 def test_counters_count_guarded_publishes_too(house: House, client: Client) -> None:
-    """S0-28."""
     _, gate = guard(house)
     client.publish("slow", b"1", b"2")
     gate.open()

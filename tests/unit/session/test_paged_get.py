@@ -67,7 +67,8 @@ def finish(house: StoredHouse) -> None:
     house.rest()
 
 
-def test_s4_26_get_waits_for_the_disk(house: StoredHouse) -> None:
+@pytest.mark.feature("S4-26")
+def test_get_waits_for_the_disk(house: StoredHouse) -> None:
     client = house.client()
     client.send(BasicGet("q"))
     assert client.heard() == []
@@ -150,8 +151,8 @@ def test_a_queue_that_a_consumer_empties_meanwhile_is_empty(house: StoredHouse) 
     assert other.bodies() == BODIES
 
 
+@pytest.mark.feature("S4-61")
 def test_a_connection_that_is_gone_meanwhile_takes_nothing(house: StoredHouse) -> None:
-    """S4-61."""
     client = house.client()
     client.send(BasicGet("q", no_ack=True))
     client.vanish()

@@ -87,10 +87,11 @@ def test_a_channel_waits_no_longer_than_it_must(house: House, client: Client, lo
     assert not house.broker.awaiting
 
 
+@pytest.mark.feature("S0-30")
 def test_a_receipt_that_was_granted_while_a_replica_was_waited_for_is_not_waited_for_again(
     house: House, client: Client, log: SlowLog
 ) -> None:
-    """S0-30: the replica says last that it has the message, long after the log."""
+    """The replica says last that it has the message, long after the log."""
     later: list[Callable[[], None]] = []
 
     class SlowReplica:

@@ -47,8 +47,8 @@ def client(house: House) -> Client:
     return client
 
 
+@pytest.mark.feature("S0-01")
 def test_a_route_is_remembered_for_the_same_publish_frame(client: Client, resolutions: Resolutions) -> None:
-    """S0-01."""
     for _ in range(3):
         client.publish("q", b"a", b"b")
     assert resolutions.number == 1
@@ -96,8 +96,9 @@ def test_a_temporary_queue_that_comes_and_goes_empties_no_cache(client: Client, 
     assert resolutions.number == 2
 
 
+@pytest.mark.feature("S0-01", "S0-08")
 def test_a_deleted_queue_is_noticed(client: Client) -> None:
-    """S0-01, S0-08: a mandatory message to it comes back."""
+    """A mandatory message to it comes back."""
     publish = client.published("", "q", b"m", mandatory=True)
     client.feed(publish)
     client.ask(QueueDelete("q"))
@@ -115,16 +116,16 @@ def test_a_queue_deleted_and_declared_again_gets_what_follows(client: Client) ->
     assert client.get("q").body == b"kept"  # type: ignore[union-attr]
 
 
+@pytest.mark.feature("S0-10")
 def test_a_miss_on_the_default_exchange_ends_with_the_declaration(client: Client) -> None:
-    """S0-10."""
     client.publish("later", b"dropped")
     client.declare("later")
     client.publish("later", b"kept")
     assert client.count("later") == 1
 
 
+@pytest.mark.feature("S4-38")
 def test_a_miss_by_implicit_binding_ends_with_the_declaration(client: Client) -> None:
-    """S4-38."""
     client.ask(ExchangeDeclare("x", arguments={"x-implicit-bindings": True}))
     client.feed(client.published("x", "later", b"dropped"))
     client.declare("later")
@@ -168,8 +169,9 @@ def test_a_route_by_headers_is_never_remembered(client: Client) -> None:
     assert (client.count("q"), client.count("p")) == (1, 2)
 
 
+@pytest.mark.feature("S0-01")
 def test_a_queue_that_dies_before_the_whole_content_came_is_skipped(house: House, client: Client) -> None:
-    """S0-01: and nothing of the message stays in memory."""
+    """And nothing of the message stays in memory."""
     other = house.client()
     data = client.published("", "q", b"x" * 1000)
     client.feed(data[:200])
@@ -181,8 +183,9 @@ def test_a_queue_that_dies_before_the_whole_content_came_is_skipped(house: House
     assert client.count("q") == 0
 
 
+@pytest.mark.feature("S0-08")
 def test_a_mandatory_message_whose_queue_dies_before_its_content_came_is_returned(house: House, client: Client) -> None:
-    """S0-08: it is routed once it is whole, as with RabbitMQ."""
+    """It is routed once it is whole, as with RabbitMQ."""
     other = house.client()
     data = client.published("", "q", b"x" * 1000, mandatory=True)
     client.feed(data[:200])

@@ -41,8 +41,9 @@ def bodies(client: Client, queue: str = "q") -> list[bytes]:
     return found
 
 
-def test_s1_16_non_match_is_never_stored(house: House, client: Client) -> None:
-    """S1-16: it is not in the queue, in no count, and as unroutable as if there were no binding."""
+@pytest.mark.feature("S1-16")
+def test_non_match_is_never_stored(house: House, client: Client) -> None:
+    """It is not in the queue, in no count, and as unroutable as if there were no binding."""
     client.ask(QueueBind("q", "amq.fanout", "", arguments=RED))
     for body, colour in ((b"1", "red"), (b"2", "blue"), (b"3", "red")):
         client.feed(client.published("amq.fanout", "", body, headers={"colour": colour}))
@@ -53,8 +54,9 @@ def test_s1_16_non_match_is_never_stored(house: House, client: Client) -> None:
     assert bodies(client) == [b"1", b"3"]
 
 
-def test_s1_16_non_match_of_a_persistent_message_reaches_no_disk() -> None:
-    """S1-16: nothing of it comes back after a restart, and what was bound still selects."""
+@pytest.mark.feature("S1-16")
+def test_non_match_of_a_persistent_message_reaches_no_disk() -> None:
+    """Nothing of it comes back after a restart, and what was bound still selects."""
     house = StoredHouse()
     client = house.client()
     client.declare("q", durable=True)
@@ -69,8 +71,8 @@ def test_s1_16_non_match_of_a_persistent_message_reaches_no_disk() -> None:
     assert bodies(client) == [b"kept", b"later"]
 
 
+@pytest.mark.feature("S1-16")
 def test_mandatory_message_that_no_selector_takes_comes_back_and_is_confirmed(client: Client) -> None:
-    """S1-16."""
     client.ask(ConfirmSelect())
     client.ask(QueueBind("q", "amq.direct", "k", arguments=RED))
     client.feed(client.published("amq.direct", "k", b"m", mandatory=True, headers={"colour": "blue"}))
@@ -117,8 +119,8 @@ def test_queue_with_and_without_a_selector_gets_a_message_once(client: Client) -
     assert bodies(client) == [b"1", b"2", b"3"]
 
 
+@pytest.mark.feature("S1-16")
 def test_selector_between_exchanges_and_by_properties(client: Client) -> None:
-    """S1-16."""
     client.ask(ExchangeDeclare("y", "fanout"))
     client.ask(ExchangeBind("y", "amq.direct", "k", arguments={"x-selector": "JMSPriority > 4 AND JMSType = 'news'"}))
     client.ask(QueueBind("q", "y", ""))
@@ -169,8 +171,8 @@ def test_calls_in_the_process_are_selected_alike(house: House, client: Client) -
         ("x-local-random", {}),
     ],
 )
-def test_s2_05_each_publish_reaches_one_queue(client: Client, kind: str, arguments: dict[str, object]) -> None:
-    """S2-05, S2-10."""
+@pytest.mark.feature("S2-05", "S2-10")
+def test_each_publish_reaches_one_queue(client: Client, kind: str, arguments: dict[str, object]) -> None:
     queues = [f"q{number}" for number in range(4)]
     client.ask(ExchangeDeclare("x", kind, arguments=arguments))  # type: ignore[arg-type]
     for queue in queues:
@@ -185,8 +187,8 @@ def test_s2_05_each_publish_reaches_one_queue(client: Client, kind: str, argumen
 
 
 @pytest.mark.parametrize("kind", ["x-modulus-hash", "x-consistent-hash"])
-def test_s2_08_same_key_is_at_the_same_queue_after_a_restart(kind: str) -> None:
-    """S2-08."""
+@pytest.mark.feature("S2-08")
+def test_same_key_is_at_the_same_queue_after_a_restart(kind: str) -> None:
     house = StoredHouse()
     client = house.client()
     client.ask(ExchangeDeclare("x", kind, durable=True))

@@ -52,8 +52,8 @@ def again(client: Client) -> list[tuple[bytes, bool]]:
     ],
     ids=str,
 )
+@pytest.mark.feature("S4-52")
 def test_acks_in_any_order_settle_what_they_name(house: House, client: Client, acks: list[BasicAck], left: int) -> None:
-    """S4-52."""
     client.send(*acks)
     assert client.heard() == []
     assert house.queue("q").unacked == left
@@ -107,24 +107,24 @@ def test_a_run_of_acks_ends_where_another_channel_speaks(house: House, client: C
     assert house.queue("q").counters.acked == 4
 
 
+@pytest.mark.feature("S4-55", "S4-75")
 def test_nack_with_requeue_gives_back_to_the_old_place(client: Client) -> None:
-    """S4-55, S4-75."""
     client.nack(2)
     assert again(client) == [(b"2", True)]
     client.nack(4, multiple=True)
     assert again(client) == [(b"1", True), (b"3", True), (b"4", True)]
 
 
+@pytest.mark.feature("S4-55")
 def test_nack_and_reject_without_requeue_drop(house: House, client: Client) -> None:
-    """S4-55."""
     client.nack(2, multiple=True, requeue=False)
     client.send(BasicReject(3, requeue=False))
     assert client.heard() == []
     assert (house.queue("q").unacked, house.queue("q").counters.dropped) == (2, 3)
 
 
+@pytest.mark.feature("S4-55")
 def test_reject_with_requeue_gives_back_one(client: Client) -> None:
-    """S4-55."""
     client.send(BasicReject(5, requeue=True))
     assert again(client) == [(b"5", True)]
 
@@ -183,8 +183,9 @@ def test_the_redelivered_flag_stays_for_good(client: Client) -> None:
     assert again(client) == [(b"1", True), (b"1", True)]
 
 
+@pytest.mark.feature("S4-52")
 def test_an_old_delivery_stays_unacked_however_many_later_ones_are_acked(house: House) -> None:
-    """S4-52: one by one, in order, until the old one is kept apart from the others."""
+    """One by one, in order, until the old one is kept apart from the others."""
     client = house.client()
     client.declare("q")
     client.qos(50)

@@ -110,10 +110,10 @@ def named(pair: object) -> str | None:
 
 
 @pytest.mark.parametrize(("method", "answer"), LASTING, ids=named)
+@pytest.mark.feature("S4-15")
 def test_what_lasts_is_answered_when_it_is_on_disk(
     house: House, client: Client, log: ReceiptLog, method: Method, answer: Method
 ) -> None:
-    """S4-15."""
     client.publish("d", b"m")
     client.send(method)
     assert client.heard() == []
@@ -214,8 +214,9 @@ def test_get_waits_behind_an_answer_of_its_channel(house: House, client: Client,
     assert empty.NAME == "basic.get-empty"
 
 
+@pytest.mark.feature("S4-42")
 def test_deliveries_do_not_overtake_a_consume_ok(house: House, client: Client, log: ReceiptLog) -> None:
-    """S4-42: consumers are told at once, but not before they know that they are consumers."""
+    """Consumers are told at once, but not before they know that they are consumers."""
     client.publish("t", b"1")
     client.send(QueueDeclare("a", durable=True), BasicConsume("t", "tag", no_ack=True))
     house.client().publish("t", b"2")
@@ -274,10 +275,11 @@ def test_a_reply_that_came_while_its_channel_waited_is_delivered(house: House, c
     ],
     ids=named,
 )
+@pytest.mark.feature("S4-15", "S4-32")
 def test_who_declares_what_is_on_its_way_waits_too(
     house: House, client: Client, log: ReceiptLog, method: Method, answer: Method
 ) -> None:
-    """S4-15, S4-32: an ok means that it is on disk, whoever asked first."""
+    """An ok means that it is on disk, whoever asked first."""
     other = house.client()
     client.send(method)
     other.send(method)
@@ -359,10 +361,10 @@ def leave_politely(client: Client) -> None:
 
 
 @pytest.mark.parametrize("leave", [leave_politely, Client.vanish])
+@pytest.mark.feature("S4-61")
 def test_a_connection_that_ends_meanwhile_leaves_nothing_behind(
     house: House, client: Client, log: ReceiptLog, leave: Callable[[Client], None]
 ) -> None:
-    """S4-61."""
     client.open_channel(2)
     client.send(QueueDeclare("a", durable=True))
     client.send(QueueDeclare("b", durable=True), channel=2)

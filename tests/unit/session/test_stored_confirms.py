@@ -79,7 +79,8 @@ def put(client: Client, *bodies: bytes) -> int:
 # ---- what waits
 
 
-def test_s0_11_a_persistent_message_in_a_durable_queue_waits_for_the_disk(
+@pytest.mark.feature("S0-11")
+def test_a_persistent_message_in_a_durable_queue_waits_for_the_disk(
     house: House, client: Client, log: ReceiptLog
 ) -> None:
     put(client, b"1")
@@ -88,13 +89,15 @@ def test_s0_11_a_persistent_message_in_a_durable_queue_waits_for_the_disk(
 
 
 @pytest.mark.parametrize(("queue", "mode"), [("d", 1), ("d", None), ("t", 2), ("t", 1), ("nowhere", 2)])
-def test_s0_12_what_no_disk_keeps_is_confirmed_at_once(client: Client, queue: str, mode: int | None) -> None:
+@pytest.mark.feature("S0-12")
+def test_what_no_disk_keeps_is_confirmed_at_once(client: Client, queue: str, mode: int | None) -> None:
     client.publish(queue, b"1", delivery_mode=mode)
     assert client.heard() == [BasicAck(1)]
 
 
-def test_s0_14_one_write_for_all_queues_confirms_once(house: House, client: Client, log: ReceiptLog) -> None:
-    """S0-11, S4-39: two durable queues and a transient one."""
+@pytest.mark.feature("S0-11", "S0-14", "S4-39")
+def test_one_write_for_all_queues_confirms_once(house: House, client: Client, log: ReceiptLog) -> None:
+    """Two durable queues and a transient one."""
     client.feed(client.published("amq.fanout", "", b"1", delivery_mode=2))
     assert client.heard() == []
     (messages, placements) = log.appends[-1]
@@ -104,8 +107,9 @@ def test_s0_14_one_write_for_all_queues_confirms_once(house: House, client: Clie
     assert client.heard() == [BasicAck(1)]
 
 
+@pytest.mark.feature("S0-11", "S0-12")
 def test_a_mixed_run_is_confirmed_each_in_its_own_time(house: House, client: Client, log: ReceiptLog) -> None:
-    """S0-11, S0-12: in one write of the peer, to one queue; order in the queue is kept."""
+    """In one write of the peer, to one queue; order in the queue is kept."""
     modes = [2, 1, 1, 2, 2, 1]
     frames = [client.published("", "d", b"%d" % number, delivery_mode=mode) for number, mode in enumerate(modes, 1)]
     client.feed(b"".join(frames))
@@ -117,14 +121,14 @@ def test_a_mixed_run_is_confirmed_each_in_its_own_time(house: House, client: Cli
     assert reader.bodies() == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
 
+@pytest.mark.feature("S0-12")
 def test_transient_messages_before_all_others_are_confirmed_by_one_multiple(client: Client) -> None:
-    """S0-12."""
     client.publish("d", b"1", b"2", b"3", delivery_mode=1)
     assert client.heard() == [BasicAck(3, multiple=True)]
 
 
+@pytest.mark.feature("S4-42")
 def test_consumers_do_not_wait_for_the_disk(house: House, client: Client) -> None:
-    """S4-42."""
     reader = house.client()
     reader.consume("d")
     put(client, b"1")
@@ -134,10 +138,11 @@ def test_consumers_do_not_wait_for_the_disk(house: House, client: Client) -> Non
 # ---- early
 
 
+@pytest.mark.feature("S0-11")
 def test_what_was_settled_before_it_was_written_is_confirmed_early_and_alone(
     house: House, client: Client, log: ReceiptLog
 ) -> None:
-    """S0-11: a multiple would cover those before it, which wait for the disk."""
+    """A multiple would cover those before it, which wait for the disk."""
     first = put(client, b"1", b"2", b"3")
     early(house, log, first + 1)
     assert client.heard() == [BasicAck(2)]
@@ -202,8 +207,9 @@ def test_a_channel_that_closes_says_no_more_than_what_it_owes(house: House, clie
     assert [what.NAME for what in client.heard()] == ["queue.declare-ok", "channel.close"]  # type: ignore[union-attr]
 
 
+@pytest.mark.feature("S0-11", "S0-18")
 def test_with_the_real_journal_a_message_taken_without_acks_is_confirmed_before_any_write() -> None:
-    """S0-11, S0-18: nobody can miss it."""
+    """Nobody can miss it."""
     house = StoredHouse()
     client = house.client()
     client.declare("d", durable=True)
@@ -232,8 +238,9 @@ def test_what_a_transaction_settles_is_not_confirmed_before_the_transaction_is_o
 # ---- when the disk fails
 
 
+@pytest.mark.feature("S0-11")
 def test_what_is_lost_is_nacked(house: House, client: Client, log: ReceiptLog) -> None:
-    """S0-11: never an ack for what is on no disk; those before it were acked."""
+    """Never an ack for what is on no disk; those before it were acked."""
     first = put(client, b"1", b"2", b"3")
     granted(house, log, first)
     assert client.heard() == [BasicAck(1)]
@@ -307,10 +314,11 @@ def test_what_lasts_is_refused_from_then_on(house: House, log: ReceiptLog) -> No
     ],
     ids=["queue", "binding"],
 )
+@pytest.mark.feature("S4-15")
 def test_what_was_lost_is_not_said_to_be_there(
     house: House, client: Client, log: ReceiptLog, lost: QueueDeclare, again: QueueDeclareOk
 ) -> None:
-    """S4-15: it would be gone after the restart that the operator is asked for."""
+    """It would be gone after the restart that the operator is asked for."""
     client.send(lost)
     log.lose()
     house.rest()
@@ -327,8 +335,9 @@ def test_what_was_there_before_is_still_said_to_be(house: House, log: ReceiptLog
     assert client.ask(QueueBind("d", "amq.fanout")) == QueueBindOk()
 
 
+@pytest.mark.feature("S4-61")
 def test_a_connection_leaves_wholly_although_the_store_is_read_only(house: House, client: Client) -> None:
-    """S4-61: its auto-delete queue cannot be deleted any more; all else must be given back."""
+    """Its auto-delete queue cannot be deleted any more; all else must be given back."""
     log = house.broker.log
     assert isinstance(log, ReceiptLog)
     client.send(QueueDeclare("auto", durable=True, auto_delete=True), QueueDeclare("own", exclusive=True))

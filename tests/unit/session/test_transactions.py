@@ -139,8 +139,9 @@ def test_mandatory_messages_are_returned_with_the_commit(client: Client) -> None
     assert answer.NAME == "tx.commit-ok"  # type: ignore[union-attr]
 
 
+@pytest.mark.feature("S0-01")
 def test_a_queue_that_died_before_the_commit_is_skipped(house: House, client: Client) -> None:
-    """S0-01: and costs no memory."""
+    """And costs no memory."""
     client.publish("out", b"lost")
     client.ask(QueueDelete("out"))
     assert client.ask(TxCommit()).NAME == "tx.commit-ok"
@@ -150,8 +151,8 @@ def test_a_queue_that_died_before_the_commit_is_skipped(house: House, client: Cl
     assert house.broker.gauge.used == 0
 
 
+@pytest.mark.feature("S0-08")
 def test_a_mandatory_message_is_returned_when_its_queue_died_before_the_commit(client: Client) -> None:
-    """S0-08."""
     client.feed(client.published("", "out", b"back", mandatory=True))
     client.ask(QueueDelete("out"))
     client.send(TxCommit())

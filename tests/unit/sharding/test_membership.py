@@ -7,7 +7,8 @@ import pytest
 from leveret.sharding.membership import Membership
 
 
-def test_s2_11_nodes_join_in_order_and_each_once() -> None:
+@pytest.mark.feature("S2-11")
+def test_nodes_join_in_order_and_each_once() -> None:
     changes: list[tuple[str, ...]] = []
     membership = Membership("a")
     membership.on_change = lambda: changes.append(membership.names)
@@ -17,7 +18,8 @@ def test_s2_11_nodes_join_in_order_and_each_once() -> None:
     assert changes == [("a", "c"), ("a", "c", "b")]
 
 
-def test_s2_13_nodes_leave_once_and_the_own_node_stays() -> None:
+@pytest.mark.feature("S2-13")
+def test_nodes_leave_once_and_the_own_node_stays() -> None:
     changes: list[tuple[str, ...]] = []
     membership = Membership("a")
     membership.join("b")

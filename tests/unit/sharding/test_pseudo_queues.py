@@ -53,7 +53,8 @@ def key_for(shards: Shards, client: Client, index: int) -> str:
     raise AssertionError("no key leads there")
 
 
-def test_s2_14_a_consumer_gets_the_shard_with_the_fewest_consumers(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-14")
+def test_a_consumer_gets_the_shard_with_the_fewest_consumers(client: Client, shards: Shards) -> None:
     client.consume(shards.names(3)[0], "direct")
     client.consume("images", "a")
     client.consume("images", "b")
@@ -61,14 +62,16 @@ def test_s2_14_a_consumer_gets_the_shard_with_the_fewest_consumers(client: Clien
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_s2_18_many_consumes_in_one_read_are_spread_evenly(client: Client, shards: Shards, ordered: bool) -> None:
+@pytest.mark.feature("S2-18")
+def test_many_consumes_in_one_read_are_spread_evenly(client: Client, shards: Shards, ordered: bool) -> None:
     if ordered:
         shards.ordered(3)
     client.send(*(BasicConsume("images", f"tag{number}", nowait=True) for number in range(100)))
     assert sorted(shards.consumers()) == [33, 33, 34]
 
 
-def test_s2_15_get_reads_from_the_shard_with_the_fewest_consumers(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-15")
+def test_get_reads_from_the_shard_with_the_fewest_consumers(client: Client, shards: Shards) -> None:
     """It is empty if that one is, whatever is in the others."""
     key = key_for(shards, client, 2)
     for index in (0, 1):
@@ -82,7 +85,8 @@ def test_s2_15_get_reads_from_the_shard_with_the_fewest_consumers(client: Client
     assert client.ask(BasicGet("images")) == BasicGetEmpty()
 
 
-def test_s2_16_with_three_shards_one_consumer_sees_a_part_and_three_see_all(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-16")
+def test_with_three_shards_one_consumer_sees_a_part_and_three_see_all(client: Client, shards: Shards) -> None:
     client.consume("images", "a", no_ack=True)
     keys = [f"{number}" for number in range(60)]
     for key in keys:
@@ -94,7 +98,8 @@ def test_s2_16_with_three_shards_one_consumer_sees_a_part_and_three_see_all(clie
     assert sorted(seen + client.bodies()) == sorted(key.encode() for key in keys)
 
 
-def test_s2_17_order_holds_within_a_shard(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-17")
+def test_order_holds_within_a_shard(client: Client, shards: Shards) -> None:
     for number in range(30):
         send(client, f"{number % 7}", b"%d" % number)
     client.consume("images", "all", no_ack=True, arguments={"x-shard-all": True})
@@ -105,9 +110,8 @@ def test_s2_17_order_holds_within_a_shard(client: Client, shards: Shards) -> Non
         assert own == sorted(own)
 
 
-def test_s2_19_s2_20_a_declare_is_about_the_first_shard_whatever_it_asks_for(
-    client: Client, house: House, shards: Shards
-) -> None:
+@pytest.mark.feature("S2-19", "S2-20")
+def test_a_declare_is_about_the_first_shard_whatever_it_asks_for(client: Client, house: House, shards: Shards) -> None:
     send(client, key_for(shards, client, 0), b"one", b"two")
     assert client.ask(QueueDeclare("images")) == QueueDeclareOk("images", 2, 0)
     assert client.ask(QueueDeclare("images", passive=True)) == QueueDeclareOk("images", 2, 0)
@@ -124,8 +128,8 @@ def test_s2_19_s2_20_a_declare_is_about_the_first_shard_whatever_it_asks_for(
         pytest.param(QueueDelete("images"), id="s2_24"),
     ],
 )
+@pytest.mark.feature("S2-21", "S2-22", "S2-23", "S2-24")
 def test_bind_unbind_purge_and_delete_are_refused(client: Client, shards: Shards, method: Method) -> None:
-    """S2-21, S2-22, S2-23, S2-24."""
     client.send(method)
     code, text = client.error()
     assert code == 406
@@ -133,7 +137,8 @@ def test_bind_unbind_purge_and_delete_are_refused(client: Client, shards: Shards
     assert shards.bound() == shards.names(3)
 
 
-def test_s2_27_without_the_policy_the_name_is_no_queue(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-27")
+def test_without_the_policy_the_name_is_no_queue(client: Client, shards: Shards) -> None:
     shards.clear()
     client.send(BasicConsume("images", "tag"))
     assert client.error() == (404, "NOT_FOUND - no queue 'images' in vhost '/'")
@@ -167,7 +172,8 @@ def test_permissions_are_asked_for_the_shards(house: House, shards: Shards) -> N
     assert sum(shards.consumers()) == 4
 
 
-def test_s2_25_users_interceptors_run_first_and_may_lead_to_a_pseudo_queue(
+@pytest.mark.feature("S2-25")
+def test_users_interceptors_run_first_and_may_lead_to_a_pseudo_queue(
     client: Client, house: House, shards: Shards
 ) -> None:
     def translate(context: InterceptContext, method: Method) -> Method:
@@ -187,7 +193,8 @@ def take_all(client: Client, **more: object) -> None:
     client.consume("images", "all", arguments={"x-shard-all": True, **more})
 
 
-def test_s2_16_one_consumer_takes_all_shards_under_one_tag(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-16")
+def test_one_consumer_takes_all_shards_under_one_tag(client: Client, shards: Shards) -> None:
     take_all(client)
     assert shards.consumers() == [1, 1, 1]
     for number in range(30):
@@ -199,7 +206,8 @@ def test_s2_16_one_consumer_takes_all_shards_under_one_tag(client: Client, shard
     assert [shards.queue(index).unacked for index in range(3)] == [0, 0, 0]
 
 
-def test_s2_16_prefetch_counts_over_all_shards(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-16")
+def test_prefetch_counts_over_all_shards(client: Client, shards: Shards) -> None:
     client.qos(4)
     take_all(client)
     for number in range(30):
@@ -213,7 +221,8 @@ def test_s2_16_prefetch_counts_over_all_shards(client: Client, shards: Shards) -
     assert again.redelivered
 
 
-def test_s2_16_cancel_leaves_all_shards_and_what_was_delivered_stays(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-16")
+def test_cancel_leaves_all_shards_and_what_was_delivered_stays(client: Client, shards: Shards) -> None:
     take_all(client)
     for number in range(9):
         send(client, f"{number}", b"")
@@ -224,7 +233,8 @@ def test_s2_16_cancel_leaves_all_shards_and_what_was_delivered_stays(client: Cli
     assert sum(shards.queue(index).unacked for index in range(3)) == 0
 
 
-def test_s2_16_new_shards_are_joined_also_those_of_other_nodes(client: Client, shards: Shards) -> None:
+@pytest.mark.feature("S2-16")
+def test_new_shards_are_joined_also_those_of_other_nodes(client: Client, shards: Shards) -> None:
     take_all(client)
     shards.policy(5)
     shards.sharding.membership.join("other")

@@ -24,19 +24,22 @@ def exchange_of(house: House) -> Exchange:
     return house.vhost.exchange("images")
 
 
-def test_s2_01_s2_02_a_policy_makes_shards_and_binds_them_with_its_key(house: House, shards: Shards) -> None:
+@pytest.mark.feature("S2-01", "S2-02")
+def test_a_policy_makes_shards_and_binds_them_with_its_key(house: House, shards: Shards) -> None:
     assert shards.bound() == []
     shards.policy(3, routing_key="k")
     assert shards.bound() == shards.names(3)
     assert {binding.key for binding in house.vhost.bindings.of_source("images")} == {"k"}
 
 
-def test_s2_03_without_a_key_they_are_bound_with_an_empty_one(house: House, shards: Shards) -> None:
+@pytest.mark.feature("S2-03")
+def test_without_a_key_they_are_bound_with_an_empty_one(house: House, shards: Shards) -> None:
     shards.policy(1)
     assert [binding.key for binding in house.vhost.bindings.of_source("images")] == [""]
 
 
-def test_s2_04_names_have_exchange_node_and_number(shards: Shards) -> None:
+@pytest.mark.feature("S2-04")
+def test_names_have_exchange_node_and_number(shards: Shards) -> None:
     shards.policy(2)
     assert shards.bound() == ["sharding: images - house - 0", "sharding: images - house - 1"]
 
@@ -48,13 +51,15 @@ def test_shards_are_durable_if_the_exchange_is(house: House, durable: bool) -> N
     assert shards.queue(0).durable is durable
 
 
-def test_s2_01_an_exchange_that_is_declared_later_is_sharded_too(house: House, shards: Shards) -> None:
+@pytest.mark.feature("S2-01")
+def test_an_exchange_that_is_declared_later_is_sharded_too(house: House, shards: Shards) -> None:
     house.broker.policies.set("/", "p", "^late$", {"shards-per-node": 2})
     house.vhost.declare_exchange("late", "x-modulus-hash")
     assert len(house.vhost.bindings.of_source("late")) == 2
 
 
-def test_s2_05_s2_08_a_key_goes_to_one_shard_and_always_to_the_same(house: House, shards: Shards) -> None:
+@pytest.mark.feature("S2-05", "S2-08")
+def test_a_key_goes_to_one_shard_and_always_to_the_same(house: House, shards: Shards) -> None:
     shards.policy(4)
     client = house.client()
     for number in range(200):
@@ -69,7 +74,8 @@ def test_s2_05_s2_08_a_key_goes_to_one_shard_and_always_to_the_same(house: House
     ("kind", "key", "reached"),
     [("x-consistent-hash", None, 40), ("x-consistent-hash", "10", 40), ("x-random", None, 40), ("direct", "k1", 20)],
 )
-def test_s2_09_other_types_are_sharded_too(house: House, kind: str, key: str | None, reached: int) -> None:
+@pytest.mark.feature("S2-09")
+def test_other_types_are_sharded_too(house: House, kind: str, key: str | None, reached: int) -> None:
     """The keys of a consistent hash are weights; a direct exchange takes only what has the key: K copies of it."""
     shards = Shards(house, kind)
     shards.policy(2, **({} if key is None else {"routing_key": key}))
@@ -80,7 +86,8 @@ def test_s2_09_other_types_are_sharded_too(house: House, kind: str, key: str | N
     assert min(shards.counts()) > 0
 
 
-def test_s2_09_a_fanout_exchange_ignores_the_key(house: House) -> None:
+@pytest.mark.feature("S2-09")
+def test_a_fanout_exchange_ignores_the_key(house: House) -> None:
     shards = Shards(house, "fanout")
     shards.policy(2, routing_key="k")
     send(house.client(), "other", b"")
@@ -106,7 +113,8 @@ def test_ordered_resize_on_another_type_is_said_and_has_no_effect(
     assert "ordered-resize has no effect" in caplog.text
 
 
-def test_s2_11_a_node_that_joins_gets_shards(shards: Shards) -> None:
+@pytest.mark.feature("S2-11")
+def test_a_node_that_joins_gets_shards(shards: Shards) -> None:
     shards.policy(2)
     shards.sharding.membership.join("other")
     assert shards.bound() == shards.names(2) + shards.names(2, "other")
@@ -114,7 +122,8 @@ def test_s2_11_a_node_that_joins_gets_shards(shards: Shards) -> None:
     assert len(shards.bound()) == 4
 
 
-def test_s2_12_old_messages_stay_and_new_ones_spread_over_all(house: House, shards: Shards) -> None:
+@pytest.mark.feature("S2-12")
+def test_old_messages_stay_and_new_ones_spread_over_all(house: House, shards: Shards) -> None:
     shards.policy(1)
     client = house.client()
     for number in range(100):
@@ -127,7 +136,8 @@ def test_s2_12_old_messages_stay_and_new_ones_spread_over_all(house: House, shar
     assert sum(shards.counts()) == 200
 
 
-def test_s2_13_the_shards_of_a_node_that_leaves_are_unbound_and_stay(house: House, shards: Shards) -> None:
+@pytest.mark.feature("S2-13")
+def test_the_shards_of_a_node_that_leaves_are_unbound_and_stay(house: House, shards: Shards) -> None:
     shards.policy(2)
     shards.sharding.membership.join("other")
     shards.sharding.membership.leave("other")
@@ -135,7 +145,8 @@ def test_s2_13_the_shards_of_a_node_that_leaves_are_unbound_and_stay(house: Hous
     assert shards.queue(1, "other").alive
 
 
-def test_s2_13_confirms_and_returns_tell_of_what_was_under_way_when_the_node_left(house: House, shards: Shards) -> None:
+@pytest.mark.feature("S2-13")
+def test_confirms_and_returns_tell_of_what_was_under_way_when_the_node_left(house: House, shards: Shards) -> None:
     """Its queue is unbound: the message is there all the same. Its queue is gone: the message is returned."""
     shards.policy(1)
     shards.sharding.membership.join("other")
@@ -159,7 +170,8 @@ def test_s2_13_confirms_and_returns_tell_of_what_was_under_way_when_the_node_lef
     assert ack == BasicAck(2)
 
 
-def test_s2_27_a_larger_number_adds_shards_and_a_smaller_one_changes_nothing(shards: Shards) -> None:
+@pytest.mark.feature("S2-27")
+def test_a_larger_number_adds_shards_and_a_smaller_one_changes_nothing(shards: Shards) -> None:
     shards.policy(2)
     shards.policy(4)
     assert shards.bound() == shards.names(4)
@@ -167,7 +179,8 @@ def test_s2_27_a_larger_number_adds_shards_and_a_smaller_one_changes_nothing(sha
     assert shards.bound() == shards.names(4)
 
 
-def test_s2_27_clearing_the_policy_ends_management_and_queues_stay(house: House, shards: Shards) -> None:
+@pytest.mark.feature("S2-27")
+def test_clearing_the_policy_ends_management_and_queues_stay(house: House, shards: Shards) -> None:
     shards.policy(2)
     shards.clear()
     assert shards.bound() == shards.names(2)
@@ -178,7 +191,8 @@ def test_s2_27_clearing_the_policy_ends_management_and_queues_stay(house: House,
     assert shards.number() == 2
 
 
-def test_s2_27_sharded_false_ends_management_as_clearing_does(shards: Shards) -> None:
+@pytest.mark.feature("S2-27")
+def test_sharded_false_ends_management_as_clearing_does(shards: Shards) -> None:
     shards.policy(2)
     shards.policy(3, sharded=False)
     assert shards.bound() == shards.names(2)

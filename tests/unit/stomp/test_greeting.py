@@ -60,8 +60,9 @@ def test_a_login_that_cannot_be_is_refused(house: House, headers: dict[str, obje
 
 
 @pytest.mark.parametrize("host", ["/", "localhost", "127.0.0.1", "::1", "[::1]", ""])
+@pytest.mark.feature("S4-71")
 def test_an_address_stands_for_the_default_virtual_host(house: House, host: str) -> None:
-    """S4-71: STOMP advises clients to name the host they connected to."""
+    """STOMP advises clients to name the host they connected to."""
     peer = StompPeer.open(house, host=host)
     assert peer.connection.vhost.name == "/"
 
@@ -81,8 +82,9 @@ def test_a_login_needs_a_name_and_a_password(house: House) -> None:
     ("asked", "answered", "beats"),
     [("0,0", "0,0", (0, 0)), ("4000,5000", "5000,4000", (5, 4)), ("1,0", "0,100", (0, 0.1))],
 )
+@pytest.mark.feature("S3-09", "S3-10")
 def test_heart_beats_are_agreed_on(house: House, asked: str, answered: str, beats: tuple[float, float]) -> None:
-    """S3-09, S3-10: what a peer promises to send is waited for, what it wants to hear is sent."""
+    """What a peer promises to send is waited for, what it wants to hear is sent."""
     peer = StompPeer(house)
     (answer,) = peer.connect(heart_beat=asked)
     assert answer["heart-beat"] == answered

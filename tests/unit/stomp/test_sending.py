@@ -171,8 +171,9 @@ def test_arguments_of_the_first_send_are_enough(house: House, peer: StompPeer) -
     assert house.queue("q").ready == 3
 
 
+@pytest.mark.feature("S4-72")
 def test_a_write_needs_the_permission_for_it(house: House) -> None:
-    """S4-72: the rules are those of AMQP, for the queue that is made and the exchange that is written to."""
+    """The rules are those of AMQP, for the queue that is made and the exchange that is written to."""
     house.user("reader")
     house.broker.permissions.set("reader", "/", "", "", ".*")
     house.client().declare("q", durable=True)

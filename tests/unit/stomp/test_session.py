@@ -35,8 +35,9 @@ def durable(house: House) -> tuple[StompPeer, ReceiptLog]:
     return peer, log
 
 
+@pytest.mark.feature("S4-74")
 def test_a_receipt_waits_for_the_disk() -> None:
-    """S4-74: of a persistent message; a transient one has nothing to wait for."""
+    """Of a persistent message; a transient one has nothing to wait for."""
     peer, log = durable(House(log=ReceiptLog()))
     assert peer.ask("SEND", b"1", destination="/queue/q", persistent="true", receipt="1") == []
     assert peer.ask("SEND", b"2", destination="/queue/q", persistent="true") == []
@@ -92,8 +93,9 @@ def test_what_follows_disconnect_is_not_heard(house: House, peer: StompPeer) -> 
     assert peer.socket.closed
 
 
+@pytest.mark.feature("S4-81")
 def test_an_error_ends_only_its_own_peer(house: House, peer: StompPeer) -> None:
-    """S4-81: others are not harmed, and what was right before the error is done."""
+    """Others are not harmed, and what was right before the error is done."""
     other = StompPeer.open(house)
     other.ask("SUBSCRIBE", destination="/queue/q", id="a")
     peer.feed(made("SEND", {"destination": "/queue/q"}, b"before") + b"NONSENSE\n\n\0" + made("SEND", {}, b"after"))

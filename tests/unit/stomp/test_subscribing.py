@@ -69,8 +69,9 @@ def test_without_an_id_a_subscription_is_named_by_its_destination(house: House) 
     assert receipt.command == "RECEIPT"
 
 
+@pytest.mark.feature("S4-52")
 def test_client_acks_speak_for_all_before_them_of_their_subscription(house: House, peer: StompPeer) -> None:
-    """S4-52: other subscriptions owe what they owed."""
+    """Other subscriptions owe what they owed."""
     peer.ask("SUBSCRIBE", destination="/queue/a", id="a", ack="client")
     peer.ask("SUBSCRIBE", destination="/queue/b", id="b", ack="client")
     messages = []
@@ -100,8 +101,8 @@ def test_older_versions_ack_by_message_id(house: House, version: str) -> None:
     assert house.queue("q").unacked == 0
 
 
+@pytest.mark.feature("S4-55", "S4-75")
 def test_a_nack_gives_back_or_drops(house: House, peer: StompPeer) -> None:
-    """S4-55, S4-75."""
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client-individual")
     (first,) = peer.ask("SEND", b"m", destination="/queue/q")
     (again,) = peer.ask("NACK", id=first["ack"])
@@ -112,8 +113,9 @@ def test_a_nack_gives_back_or_drops(house: House, peer: StompPeer) -> None:
 
 
 @pytest.mark.parametrize("header", ["prefetch-count", "activemq.prefetchSize"])
+@pytest.mark.feature("S3-18")
 def test_no_more_than_the_prefetch_is_owed(house: House, peer: StompPeer, header: str) -> None:
-    """S3-18: push, and then only after acks."""
+    """Push, and then only after acks."""
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client", **{header: 2})
     messages = [frame for _ in range(4) for frame in peer.ask("SEND", b"m", destination="/queue/q")]
     assert len(messages) == 2
@@ -175,8 +177,9 @@ def test_a_subscription_queue_may_have_a_name(house: House, peer: StompPeer) -> 
 
 
 @pytest.mark.parametrize("destination", ["/queue/q", "/topic/t", "/exchange/amq.topic/t"])
+@pytest.mark.feature("S1-28")
 def test_a_selector_chooses(house: House, destination: str) -> None:
-    """S1-28: on a queue the others wait for somebody else; a topic keeps nothing that nobody wants."""
+    """On a queue the others wait for somebody else; a topic keeps nothing that nobody wants."""
     peer = StompPeer.open(house)
     peer.ask("SUBSCRIBE", destination=destination, id="a", selector="colour = 'red' AND weight > 2")
     target = destination if destination.startswith("/queue") else "/topic/t"
@@ -190,8 +193,8 @@ def test_a_selector_chooses(house: House, destination: str) -> None:
     assert sum(queue.ready for queue in house.vhost.queues.values()) == (2 if target == "/queue/q" else 0)
 
 
+@pytest.mark.feature("S4-73")
 def test_an_exclusive_consumer_is_alone(house: House, peer: StompPeer) -> None:
-    """S4-73."""
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a", **{"activemq.exclusive": "true"})
     (error,) = StompPeer.open(house).ask("SUBSCRIBE", destination="/queue/q", id="a")
     assert (error.command, error["message"]) == ("ERROR", "access_refused")
@@ -221,8 +224,9 @@ def test_a_subscription_that_cannot_be_is_an_error(
     assert house.queue("q").ready == 0
 
 
+@pytest.mark.feature("S4-72")
 def test_reading_needs_the_permission_for_it(house: House) -> None:
-    """S4-72: as over AMQP, topic permissions included."""
+    """As over AMQP, topic permissions included."""
     house.client().declare("q", durable=True)
     house.user("writer")
     house.broker.permissions.set("writer", "/", "", ".*", "")
@@ -235,8 +239,8 @@ def test_reading_needs_the_permission_for_it(house: House) -> None:
     assert (error.command, error["message"]) == ("ERROR", "access_refused")
 
 
+@pytest.mark.feature("S4-29", "S4-61")
 def test_what_was_not_acked_goes_back_when_the_peer_leaves(house: House, peer: StompPeer) -> None:
-    """S4-61, S4-29."""
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
     send(StompPeer.open(house), "/queue/q", b"1")
     assert house.queue("q").unacked == 1
@@ -244,8 +248,8 @@ def test_what_was_not_acked_goes_back_when_the_peer_leaves(house: House, peer: S
     assert (house.queue("q").ready, house.queue("q").unacked, len(house.queue("q").consumers)) == (1, 0, 0)
 
 
+@pytest.mark.feature("S4-61")
 def test_what_was_not_acked_goes_back_when_the_wire_is_cut(house: House, peer: StompPeer) -> None:
-    """S4-61."""
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
     send(StompPeer.open(house), "/queue/q", b"1")
     peer.vanish()

@@ -25,8 +25,9 @@ def held(house: House, queue: str) -> tuple[int, int]:
     return house.queue(queue).ready, house.queue(queue).unacked
 
 
+@pytest.mark.feature("S3-16")
 def test_what_is_sent_comes_with_the_commit(house: House, peer: StompPeer) -> None:
-    """S3-16: per transaction, of which several may be open."""
+    """Per transaction, of which several may be open."""
     for name in ("t", "u"):
         (begun,) = peer.ask("BEGIN", transaction=name, receipt=name)
         assert begun["receipt-id"] == name

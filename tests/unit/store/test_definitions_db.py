@@ -82,7 +82,8 @@ def reopened(path: Path) -> Definitions:
         db.close()
 
 
-def test_s4_13_every_kind_of_row_comes_back_from_the_database(db: DefinitionsDb) -> None:
+@pytest.mark.feature("S4-13")
+def test_every_kind_of_row_comes_back_from_the_database(db: DefinitionsDb) -> None:
     assert db.is_new
     assert all_rows(db.load()) == []
     assert db.load().highest_queue == 0
@@ -97,7 +98,8 @@ def test_there_is_one_table_for_each_list_of_definitions() -> None:
     assert (*TABLES.values(), "highest_queue") == Definitions._fields
 
 
-def test_s4_15_declared_things_are_there_after_a_restart(path: Path) -> None:
+@pytest.mark.feature("S4-15")
+def test_declared_things_are_there_after_a_restart(path: Path) -> None:
     for synced in (True, False):
         db = DefinitionsDb(path, synced=synced)
         db.apply(puts(*ROWS))
@@ -108,7 +110,8 @@ def test_s4_15_declared_things_are_there_after_a_restart(path: Path) -> None:
         assert decode_table(found.queues[0].arguments, 0, len(NESTED)) == decode_table(NESTED, 0, len(NESTED))
 
 
-def test_s4_15_killed_process_loses_no_committed_row(db: DefinitionsDb, path: Path, tmp_path: Path) -> None:
+@pytest.mark.feature("S4-15")
+def test_killed_process_loses_no_committed_row(db: DefinitionsDb, path: Path, tmp_path: Path) -> None:
     """The files are copied away as a kill would leave them: nothing was closed, nothing moved out of the WAL."""
     for row in ROWS:
         db.apply(puts(row))

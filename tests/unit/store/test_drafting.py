@@ -34,8 +34,9 @@ def written(house: StoreHouse, kind: int) -> list[tuple[bytes, Record]]:
     return found
 
 
-def test_s4_16_a_run_for_many_queues_is_written_once() -> None:
-    """S4-16: appended to one file, with a place for each queue."""
+@pytest.mark.feature("S4-16")
+def test_a_run_for_many_queues_is_written_once() -> None:
+    """Appended to one file, with a place for each queue."""
     house = begun(10)
     queues = list(range(1, 11))
     house.publish(queues, b"c" * 1000, b"d" * 1000)
@@ -178,8 +179,9 @@ def test_a_group_finds_what_it_settles_though_it_was_joined_just_before() -> Non
 # ---- large contents
 
 
-def test_s4_29_what_is_settled_before_the_writer_is_free_is_never_written() -> None:
-    """S4-29. Large contents only: while the writer is busy they are not even drafted."""
+@pytest.mark.feature("S4-29")
+def test_what_is_settled_before_the_writer_is_free_is_never_written() -> None:
+    """Large contents only: while the writer is busy they are not even drafted."""
     house = begun()
     house.publish([1], bytes(LARGE))
     house.turn()

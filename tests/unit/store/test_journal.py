@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leveret.store.definitions import Put, VhostRow
 from leveret.store.log import GRANTED
 from leveret.store.records import (
@@ -134,8 +136,9 @@ def test_a_store_that_never_syncs_grants_by_the_write() -> None:
 # ---- what is written
 
 
-def test_s0_18_what_was_settled_before_the_turn_ended_is_never_written() -> None:
-    """S0-18: a consumer without acks took it at once; its receipt comes early."""
+@pytest.mark.feature("S0-18")
+def test_what_was_settled_before_the_turn_ended_is_never_written() -> None:
+    """A consumer without acks took it at once; its receipt comes early."""
     house = begun()
     early: list[set[int]] = []
     house.journal.on_early = early.append
@@ -333,8 +336,9 @@ def test_returns_are_lazy_and_kept() -> None:
     assert look(house.disk.copy()).tries == {(1, 0, 2): 3}
 
 
-def test_s4_24_a_deleted_queue_is_forgotten_with_what_it_had() -> None:
-    """S4-24: nothing is written about its messages; they are gone because their queue is."""
+@pytest.mark.feature("S4-24")
+def test_a_deleted_queue_is_forgotten_with_what_it_had() -> None:
+    """Nothing is written about its messages; they are gone because their queue is."""
     house = begun()
     house.publish([1], b"a")
     house.rest()

@@ -34,8 +34,9 @@ def records(house: StoreHouse) -> list[tuple[int, Record]]:
     return found
 
 
-def test_s4_25_a_full_segment_is_followed_by_another() -> None:
-    """S4-25: no segment is larger than it should be, and none is empty."""
+@pytest.mark.feature("S4-25")
+def test_a_full_segment_is_followed_by_another() -> None:
+    """No segment is larger than it should be, and none is empty."""
     house = begun()
     for n in range(30):
         house.publish([1], b"%02d" % n + bytes(300))

@@ -56,8 +56,9 @@ def reclaim_all(house: StoreHouse) -> int:
 # ---- what is copied
 
 
-def test_s4_22_a_mostly_dead_segment_gives_its_space_back() -> None:
-    """S4-22: what lives in it moves, the rest goes with the file."""
+@pytest.mark.feature("S4-22")
+def test_a_mostly_dead_segment_gives_its_space_back() -> None:
+    """What lives in it moves, the rest goes with the file."""
     house = begun()
     house.publish([1], *(b"%02d" % n + bytes(70) for n in range(20)))
     house.rest()
@@ -228,8 +229,9 @@ def test_a_fully_live_segment_is_left_alone() -> None:
     assert reclaim_all(house) == 0
 
 
-def test_s4_25_small_segments_are_merged_once() -> None:
-    """S4-25: short lives leave small files; they become one, and then it is over."""
+@pytest.mark.feature("S4-25")
+def test_small_segments_are_merged_once() -> None:
+    """Short lives leave small files; they become one, and then it is over."""
     house = begun()
     for n in range(12):
         house.publish([1], b"life %d" % n)
@@ -298,8 +300,9 @@ def test_one_old_message_keeps_no_more_than_its_own_record() -> None:
     assert look(house.disk.copy(), FULL).bodies(1) == [b"old and unacked"]
 
 
-def test_s4_24_a_deleted_queue_frees_its_space() -> None:
-    """S4-24: whole files at once, and its part of shared ones in time."""
+@pytest.mark.feature("S4-24")
+def test_a_deleted_queue_frees_its_space() -> None:
+    """Whole files at once, and its part of shared ones in time."""
     house = begun(3)
     house.reclaims = True
     for n in range(30):
@@ -315,8 +318,9 @@ def test_s4_24_a_deleted_queue_frees_its_space() -> None:
     assert look(house.disk.copy(), FULL).bodies(2) == [b"%02d" % n for n in range(30)]
 
 
-def test_s4_23_the_old_file_goes_after_the_copies_are_synced() -> None:
-    """S4-23: a crash at any moment leaves the old records, the copies, or both."""
+@pytest.mark.feature("S4-23")
+def test_the_old_file_goes_after_the_copies_are_synced() -> None:
+    """A crash at any moment leaves the old records, the copies, or both."""
     house = begun()
     house.publish([1], b"kept")
     house.turn()

@@ -97,10 +97,11 @@ def test_short_segment_head_is_not_believed(data: bytes) -> None:
 
 
 @given(runs(), st.lists(placements, max_size=6), st.floats(0, 1e12), SEGMENTS, OFFSETS)
-def test_s4_17_published_run_is_read_as_it_was(
+@pytest.mark.feature("S4-17")
+def test_published_run_is_read_as_it_was(
     run: list[Message], places: list[Placement], time: float, segment: int, offset: int
 ) -> None:
-    """S4-17: the record carries its length; contents, address, traits and places come back."""
+    """The record carries its length; contents, address, traits and places come back."""
     data = record_of(PUBLISH, publish_body(run, places, time, AHEAD), segment, offset)
     record = read_record(data, 0, segment, offset)
     assert (record.kind, record.place, record.ends_group, record.number) == (PUBLISH, 0, True, 7)
@@ -113,10 +114,11 @@ def test_s4_17_published_run_is_read_as_it_was(
 
 
 @given(runs(), st.lists(st.integers(0, 5), min_size=1), st.data())
-def test_s4_17_messages_of_many_addresses_share_a_record_and_its_copy(
+@pytest.mark.feature("S4-17")
+def test_messages_of_many_addresses_share_a_record_and_its_copy(
     run: list[Message], choices: list[int], data: st.DataObject
 ) -> None:
-    """S4-17: each message keeps its own exchange and key."""
+    """Each message keeps its own exchange and key."""
     addresses = [Address(f"exchange {n}", f"key {n}" * n, 1, 4096) for n in range(6)]
     run = [(content, addresses[choices[n % len(choices)]], traits) for n, (content, _, traits) in enumerate(run)]
     original = record_of(PUBLISH, publish_body(run, [Placement(1, 0, 1, len(run))], 5.0, AHEAD, one_address=False))

@@ -86,8 +86,9 @@ def test_order_is_by_sequence_wherever_the_records_are() -> None:
     assert scribe.bodies() == [b"one", b"two", b"three", b"five"]
 
 
-def test_s4_20_a_settle_is_a_mark_that_wins_wherever_it_stands() -> None:
-    """S4-20: before or behind its message, in any segment; the message itself is as it was."""
+@pytest.mark.feature("S4-20")
+def test_a_settle_is_a_mark_that_wins_wherever_it_stands() -> None:
+    """Before or behind its message, in any segment; the message itself is as it was."""
     scribe = Scribe()
     scribe.settle(2, about=2)
     scribe.publish(1, b"one")

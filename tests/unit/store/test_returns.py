@@ -81,8 +81,9 @@ def test_counts_of_deliveries_survive(end: str) -> None:
 
 
 @ENDS
+@pytest.mark.feature("S1-20")
 def test_the_limit_holds_over_lives(end: str) -> None:
-    """S1-20: no restart gives a message another six."""
+    """No restart gives a message another six."""
     house, client = begun(delivery_limit=2, dead_letter_exchange="", dead_letter_routing_key="dead")
     client.publish("q", b"m", delivery_mode=2)
     give_back(client, 2)
@@ -92,8 +93,9 @@ def test_the_limit_holds_over_lives(end: str) -> None:
 
 
 @ENDS
+@pytest.mark.feature("S1-14")
 def test_a_message_that_waits_goes_on_waiting(end: str) -> None:
-    """S1-14: by the wall, not by how long the broker ran."""
+    """By the wall, not by how long the broker ran."""
     house, client = begun(retry_delays=[60_000, 60_000])
     client.publish("q", b"m", delivery_mode=2)
     give_back(client)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from leveret.store.segments import MERGE_FROM, Segment, Segments
 
 FULL = 1000
@@ -76,8 +78,9 @@ def test_a_segment_outlives_those_with_old_copies_of_its_messages() -> None:
 # ---- what is worth carrying away
 
 
-def test_s4_22_the_segment_with_least_to_copy_is_reclaimed_first() -> None:
-    """S4-22: under half of it counts."""
+@pytest.mark.feature("S4-22")
+def test_the_segment_with_least_to_copy_is_reclaimed_first() -> None:
+    """Under half of it counts."""
     some = segments(segment(1, live=400), segment(2, live=100), segment(3, live=300), segment(4, live=900))
     assert some.to_reclaim() == 2
     some.remove(2)
@@ -112,8 +115,9 @@ def test_a_segment_that_could_not_be_read_is_not_tried_again() -> None:
     assert segments(segment(1, live=10, is_stuck=True)).to_reclaim() is None
 
 
-def test_s4_25_small_remains_are_merged_when_there_are_several() -> None:
-    """S4-25: segments of short lives become one."""
+@pytest.mark.feature("S4-25")
+def test_small_remains_are_merged_when_there_are_several() -> None:
+    """Segments of short lives become one."""
     small = [segment(n, live=80, size=100) for n in range(1, MERGE_FROM)]
     assert segments(*small).to_reclaim() is None
     assert segments(*small, segment(MERGE_FROM, live=80, size=100)).to_reclaim() == 1

@@ -63,8 +63,9 @@ def test_a_segment_is_synced_whole_before_the_next_one_is_made(disk: VirtualDisk
     assert [body(disk, path) for path in (ONE, TWO)] == [b"a", b"b"]
 
 
-def test_s4_18_all_batches_are_one_write_and_one_sync(disk: VirtualDisk, writer: Writer) -> None:
-    """S4-18: in their order, whatever was gathered meanwhile."""
+@pytest.mark.feature("S4-18")
+def test_all_batches_are_one_write_and_one_sync(disk: VirtualDisk, writer: Writer) -> None:
+    """In their order, whatever was gathered meanwhile."""
     writer.run([batch((1, b"0"))])
     before = len(disk.operations)
     writer.run([batch((1, b"%d" % n), sync=n == 2) for n in range(1, 5)])

@@ -66,8 +66,9 @@ def test_acks_out_of_turn_are_single() -> None:
     assert line.wire.held == {5}
 
 
+@pytest.mark.feature("S1-15")
 def test_what_is_done_does_not_pile_up_behind_one_that_is_not() -> None:
-    """S1-15: a message that stays unacked for hours does not keep all the later ones in memory."""
+    """A message that stays unacked for hours does not keep all the later ones in memory."""
     line = Line(0)
     line.entries.append(line._entry(1))
     for tag in range(2, 5_000):
@@ -104,7 +105,8 @@ def test_the_broker_is_left_with_what_nobody_settled(steps: list[tuple[Verdict, 
 
 
 @pytest.mark.parametrize(("life", "is_dead"), [(None, False), ("9000", True), ("11000", False), ("soon", False)])
-def test_s1_17_a_message_is_dead_when_its_whole_life_has_passed_since_it_came(life: str | None, is_dead: bool) -> None:
+@pytest.mark.feature("S1-17")
+def test_a_message_is_dead_when_its_whole_life_has_passed_since_it_came(life: str | None, is_dead: bool) -> None:
     line = Line(0)
     entry = line._entry(1, encode_properties(Properties(expiration=life)))
     clock = HandClock()

@@ -17,7 +17,8 @@ def test_options_stand_behind_the_name_as_in_activemq() -> None:
     assert (plain.prefetch, plain.is_exclusive, plain.consumer_priority) == (None, False, None)
 
 
-def test_s1_28_a_name_may_carry_its_kind_and_a_selector() -> None:
+@pytest.mark.feature("S1-28")
+def test_a_name_may_carry_its_kind_and_a_selector() -> None:
     queue = Queue("queue://orders?consumer.selector=region%20%3D%20'eu'+AND+size>2&consumer.dispatchAsync=true")
     assert (queue.name, queue.selector) == ("orders", "region = 'eu' AND size>2")
     assert destination_named("topic://prices.>?consumer.prefetchSize=5") == Topic("prices.>")

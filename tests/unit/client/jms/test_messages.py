@@ -45,7 +45,8 @@ class Acks:
         MapMessage({"amount": 12.5, "tags": ["a", None, True], "more": {"grün": 1}}),
     ],
 )
-def test_s3_01_a_message_arrives_as_the_kind_that_it_was_sent_as(message: Message) -> None:
+@pytest.mark.feature("S3-01")
+def test_a_message_arrives_as_the_kind_that_it_was_sent_as(message: Message) -> None:
     back = travelled(message)
     assert type(back) is type(message)
     assert back.body == message.body
@@ -166,8 +167,9 @@ def test_a_message_of_a_pattern_names_the_topic_it_was_sent_to() -> None:
 # ---- how often
 
 
+@pytest.mark.feature("S3-22")
 def test_the_delivery_count_adds_what_the_broker_and_the_client_counted() -> None:
-    """S3-22: of the two counts the broker's lives on in the message."""
+    """Of the two counts the broker's lives on in the message."""
     assert Message().delivery_count == 0
     assert received(delivered(Properties())).delivery_count == 1
     assert received(delivered(Properties(), redelivered=True)).delivery_count == 2

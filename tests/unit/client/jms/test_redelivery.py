@@ -12,7 +12,8 @@ def delays(policy: RedeliveryPolicy, count: int = 4) -> list[float]:
     return [policy.delay(redelivery) for redelivery in range(1, count + 1)]
 
 
-def test_s3_21_without_backoff_each_retry_waits_as_long() -> None:
+@pytest.mark.feature("S3-21")
+def test_without_backoff_each_retry_waits_as_long() -> None:
     assert delays(RedeliveryPolicy()) == [1, 1, 1, 1]
     assert delays(RedeliveryPolicy(initial_delay=0)) == [0, 0, 0, 0]
 
@@ -32,7 +33,8 @@ def test_jitter_moves_a_delay_either_way() -> None:
     assert all(8.5 <= delay <= 11.5 for delay in delays(policy, 50))
 
 
-def test_s1_20_six_redeliveries_are_allowed_by_default() -> None:
+@pytest.mark.feature("S1-20")
+def test_six_redeliveries_are_allowed_by_default() -> None:
     policy = RedeliveryPolicy()
     assert [policy.allows(redelivery) for redelivery in (1, 6, 7)] == [True, True, False]
     assert not RedeliveryPolicy(maximum_redeliveries=0).allows(1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from leveret.client.arrivals import Delivery
 from leveret.client.jms.delivered import Dispatched
 from leveret.client.jms.redelivery import RedeliveryPolicy
@@ -17,8 +19,9 @@ def entry(tag: int, redeliveries: int) -> Dispatched:
     return made
 
 
-def test_s3_21_the_line_stands_still_until_the_last_of_its_pauses_is_over() -> None:
-    """S3-15, S3-21: a short pause does not end a longer one."""
+@pytest.mark.feature("S3-15", "S3-21")
+def test_the_line_stands_still_until_the_last_of_its_pauses_is_over() -> None:
+    """A short pause does not end a longer one."""
     clock, line = HandClock(), list[Dispatched]()
     policy = RedeliveryPolicy(use_exponential_backoff=True, multiplier=5)
     retries = Retries(policy, clock, line.extend, lambda: None)

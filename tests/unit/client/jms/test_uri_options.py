@@ -42,7 +42,8 @@ READ = [
 @pytest.mark.parametrize(
     "before", ["tcp://host:1/red?heartbeat=5", "failover:(tcp://a,tcp://b?name=x)?randomize=false"]
 )
-def test_s3_18_the_prefetch_of_each_kind_is_in_the_address(before: str) -> None:
+@pytest.mark.feature("S3-18")
+def test_the_prefetch_of_each_kind_is_in_the_address(before: str) -> None:
     rest, said = split_uri(f"{before}&jms.prefetchPolicy.all=100&jms.prefetchPolicy.topicPrefetch=7")
     assert rest == before
     assert said.prefetch == PrefetchPolicy(queue=100, topic=7, durable_topic=100)
@@ -57,8 +58,9 @@ def test_options_of_this_face_alone_leave_a_plain_address() -> None:
     assert split_uri("failover:tcp://a?jms.clientID=me")[0] == "failover:tcp://a"
 
 
-def test_s3_21_the_redelivery_policy_is_in_the_address() -> None:
-    """S1-20, S3-21: with ActiveMQ's names and milliseconds, and its defaults for what is not said."""
+@pytest.mark.feature("S1-20", "S3-21")
+def test_the_redelivery_policy_is_in_the_address() -> None:
+    """With ActiveMQ's names and milliseconds, and its defaults for what is not said."""
 
     def policy(**options: object) -> RedeliveryPolicy | None:
         query = "&".join(f"jms.redeliveryPolicy.{name}={value}" for name, value in options.items())
