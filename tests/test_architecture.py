@@ -42,15 +42,19 @@ ROOMS: dict[str, set[str]] = {
     "sharding": VALUES | {"broker", "routing", "queues", "delivery", "wire.methods"},
     # A STOMP peer is an AMQP client without a wire: it says methods to a connection and hears its answers.
     "stomp": VALUES | {"session", "wire", "queues.options"},
+    # HTTP itself: connections, logins, bodies, errors, lists; and byte streams inside WebSockets and tunnels.
+    "http": VALUES
+    | {"broker", "auth", "config", "queues", "routing", "session.limits", "wire.constants"}
+    | {"server.admission", "server.binding", "server.logins", "server.proxied_transport", "server.trusted_proxies"},
     # The pipeline stands on the HTTP port; it makes and reads content, and filters by topic patterns.
     "pipeline": VALUES
-    | {"broker", "queues", "store", "routing", "auth", "delivery", "management"}
+    | {"http", "broker", "queues", "store", "routing", "auth", "delivery"}
     | {"wire.content", "wire.constants", "wire.frames", "wire.splicing", "session.inspection"},
-    # It shows what there is, and reads and makes messages for those who look into queues.
-    "management": VALUES
-    | {"broker", "auth", "config", "machine", "queues", "routing", "delivery", "session", "store"}
-    | {"wire.content", "wire.constants", "wire.frames"}
-    | {"server.admission", "server.binding", "server.logins", "server.proxied_transport", "server.trusted_proxies"},
+    "stats": VALUES | {"http", "pipeline", "broker", "queues", "delivery", "session", "machine"},
+    # The management API shows what there is, and reads and makes messages.
+    "api": VALUES
+    | {"http", "stats", "pipeline", "broker", "auth", "config", "machine", "queues", "routing", "delivery", "session"}
+    | {"store", "wire.content", "wire.constants", "wire.frames", "server.admission", "server.loop_watch"},
     # Where the broker has no selectors, a subscriber to a topic sees to its own.
     "client": {"wire", "delivery.selector"},
     "links": VALUES | {"client", "broker"},

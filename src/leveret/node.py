@@ -25,10 +25,10 @@ from leveret.broker.restoring_streams import (
 from leveret.clock import Clock
 from leveret.config import Settings
 from leveret.errors import ConfigError
+from leveret.http.server import HttpServer
+from leveret.http.stream_listeners import AMQP, STOMP, StreamListeners
 from leveret.logs import get_log
 from leveret.machine import resident_memory, usable_memory
-from leveret.management.http import HttpServer
-from leveret.management.stream_doors import AMQP, STOMP, StreamDoors
 from leveret.pipeline.house import House
 from leveret.routing.bounds import Bounds
 from leveret.server.admission import Admission
@@ -55,7 +55,7 @@ from leveret.store.store import Store
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-    from leveret.management.office import Office
+    from leveret.api.context import ApiContext
 
 Listen = Callable[[tuple[str, ...], int, str, ssl.SSLContext | None, TrustedProxies | None], Awaitable[int]]
 EVERYTHING = ".*"
@@ -102,9 +102,9 @@ class Node:
         self._listener: Listener | None = None
         self._http: HttpServer | None = None
         self._loop_watch: LoopWatch | None = None
-        self._doors = StreamDoors(Admission(self.broker.memory.mark))
+        self._listeners = StreamListeners(Admission(self.broker.memory.mark))
         self._certificates: Certificates | None = None
-        self._office: Office | None = None
+        self._api: ApiContext | None = None
         self._first_login: FirstLogin | None = None
         self._house = House(self.broker, settings.max_message_bytes)
         self.broker.memory_users.watch("uploads", lambda: self._house.held)
@@ -121,7 +121,7 @@ class Node:
             self._bootstrap(is_new)
             await self._written()
             await self._warn_of_well_known_login()
-            await self._open_doors()
+            await self._start_listening()
             self._readiness.ready(f"listening on {', '.join(self.endpoints.values())}")
             self._readiness.feed_watchdog(loop)
         except BaseException:
@@ -134,7 +134,7 @@ class Node:
         self.broker.is_stopping = True
         if self._certificates is not None:
             self._certificates.stop()
-        await self._close_doors(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
+        await self._stop_listening(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
         if self._logins is not None:
             self._logins.stop()
         for each in (self._pulse, self._loop_watch):
@@ -167,8 +167,8 @@ class Node:
         """What is declared ``live``, to those who keep to it; the rest of ``settings`` is as before."""
         self.settings = settings
         self._house.max_message_bytes = settings.max_message_bytes
-        if self._office is not None:
-            self._office.settings = settings
+        if self._api is not None:
+            self._api.settings = settings
         if self._logins is not None:
             self._logins.failure_delay = settings.login_failure_delay
             self._logins.handshake_timeout = settings.handshake_timeout
@@ -220,14 +220,14 @@ class Node:
         return opened.is_new
 
     async def _written(self) -> None:
-        """What was set up is on disk before the doors open; with a full disk they open all the same, for consumers."""
+        """Wait until the definitions made at the start are on disk. With a full disk the node serves consumers."""
         self.broker.turn()
         while self.broker.last_granted < self.broker.log.issued and not self.broker.alarms:
             await asyncio.sleep(0.001)
 
-    async def _close_doors(self, seconds: float) -> None:
-        doors = [door for door in (self._http, self._listener) if door is not None]
-        await asyncio.gather(*(door.stop(seconds) for door in doors))
+    async def _stop_listening(self, seconds: float) -> None:
+        listeners = [each for each in (self._http, self._listener) if each is not None]
+        await asyncio.gather(*(each.stop(seconds) for each in listeners))
         await self._house.close(seconds / 4)
 
     async def _close_store(self) -> None:
@@ -321,7 +321,7 @@ class Node:
                     f"bootstrap gives permissions on unknown vhost {rule.vhost!r}: add it to bootstrap.vhosts"
                 )
 
-    async def _open_doors(self) -> None:
+    async def _start_listening(self) -> None:
         settings, broker = self.settings, self.broker
         loop = asyncio.get_running_loop()
         self._logins = Logins(loop, broker, settings.login_failure_delay, settings.handshake_timeout)
@@ -337,7 +337,7 @@ class Node:
             loopback_users=settings.loopback_users,
         )
         self._listener = Listener(
-            loop, broker, self._logins, self._pulse, limits, settings.max_connections, self._doors.admission
+            loop, broker, self._logins, self._pulse, limits, settings.max_connections, self._listeners.admission
         )
         if settings.http_streams == "on":
             self._let_streams_in(self._listener)
@@ -353,9 +353,9 @@ class Node:
 
     def _let_streams_in(self, listener: Listener) -> None:
         """On the HTTP ports, over WebSocket and in tunnels."""
-        self._doors.register(AMQP, lambda: Doorman(listener), is_known=Doorman.is_known)
+        self._listeners.register(AMQP, lambda: Doorman(listener), is_known=Doorman.is_known)
         for name in STOMP:
-            self._doors.register(
+            self._listeners.register(
                 name,
                 lambda: StompDoorman(listener),
                 is_text=True,
@@ -389,33 +389,37 @@ class Node:
     async def _open_http(self, logins: Logins) -> None:
         settings = self.settings
         self._loop_watch = LoopWatch(asyncio.get_running_loop())
-        self._http = http = HttpServer(self.broker, logins.login, settings, self._http_routes, self._doors)
+        self._http = http = HttpServer(self.broker, logins.login, settings, self._http_routes, self._listeners)
         await http.start()
         if settings.http_port is not None:
             await self._open("http", http.listen, settings.http_port, None)
         if self._certificates is not None and settings.https_port is not None:
             context = self._certificates.seal(http.renew, asks_clients=False)
             await self._open("https", http.listen, settings.https_port, context)
-        assert self._office is not None
-        self._office.stats.start()
+        assert self._api is not None
+        self._api.stats.start()
         assert self._loop_watch is not None
         self._loop_watch.start()
 
     def _http_routes(self) -> Sequence[BaseRoute]:
-        from leveret.management.office import Office  # with all that HTTP needs: not before AMQP listens
-        from leveret.management.routes import routes as management_routes
-        from leveret.management.stats import Stats
+        from leveret.api.context import ApiContext  # with all that HTTP needs: not before AMQP listens
+        from leveret.api.routes import routes as management_routes
         from leveret.pipeline.routes import routes as pipeline_routes
+        from leveret.stats.stats import Stats
 
-        facts = {
-            "endpoints": self.endpoints,
-            "spark_queries": self._house.queries,
-            "doors": self._doors,
-            "loop_watch": self._loop_watch,
-        }
-        office = Office(self.broker, self.settings, self._house.in_worker, Stats(self.broker), **facts)
-        self._office = office
-        return [*pipeline_routes(self._house), *management_routes(office)]
+        assert self._loop_watch is not None
+        context = ApiContext(
+            self.broker,
+            self.settings,
+            self._house.in_worker,
+            Stats(self.broker),
+            self.endpoints,
+            self._house.queries,
+            self._listeners,
+            self._loop_watch,
+        )
+        self._api = context
+        return [*pipeline_routes(self._house), *management_routes(context)]
 
 
 def _store_of(settings: Settings, clock: Clock) -> Store | None:

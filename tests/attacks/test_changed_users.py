@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import leveret
+from leveret.api.users import delete_user
 from leveret.broker.broker import Broker
-from leveret.management import bodies
-from leveret.management.api_users import delete_user
+from leveret.http import bodies
 from leveret.pipeline.inflow import RUN
 from tests.support.http_api import QUIET, arrow_stream, basic
 from tests.support.raw_client import eventually

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from leveret import Broker
-from leveret.management.openapi import DESCRIBED
+from leveret.api.openapi.document import DESCRIBED
 from leveret.wire.frames import decode_method
 from leveret.wire.methods import (
     BasicConsume,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import leveret
-from leveret.management.api_queue_jobs import MOST_RUNNING_OF_VHOST
+from leveret.api.queue_jobs import MOST_RUNNING_OF_VHOST
 from tests.support.http_api import QUIET, HttpApi
 
 SLOW = {"kind": "redrive", "rate": 0.001}

@@ -1,4 +1,6 @@
-"""leveret.client.jms against RabbitMQ, beside Leveret: what the broker does not do, the client does, or says so."""
+"""leveret.client.jms against RabbitMQ, beside Leveret: what the broker does not do, the client does, or says so.
+
+Length: one scene after the other, each on both brokers."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from leveret import Broker
+from leveret.api.openapi.document import DESCRIBED
 from leveret.broker.policy_keys import KEYS
-from leveret.management.openapi import DESCRIBED
 from leveret.wire.properties import Properties
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.matrix_arguments import PLAIN, ROWS, Needed, Row

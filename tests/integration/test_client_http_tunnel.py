@@ -1,7 +1,7 @@
 """S3-03: AMQP in requests of HTTP, on networks that lose requests and answers, and against strangers.
 
 The calls of a client through a tunnel are in test_client_transports.py, what each request means in
-tests/unit/management/test_tunnels.py.
+tests/unit/http/test_tunnels.py.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pytest
 import leveret
 from leveret.client import Channel, ConnectionLost, Happening, connect, http_tunnel
 from leveret.clock import FrozenClock
-from leveret.management import api_tunnel
-from leveret.management.tunnels import IDLE, Tunnels
+from leveret.http import tunnel_endpoints as api_tunnel
+from leveret.http.tunnels import IDLE, Tunnels
 from leveret.session.limits import UNAUTHENTICATED_BYTES
 from leveret.wire.constants import PROTOCOL_HEADER
 from tests.support.http_api import QUIET, HttpApi

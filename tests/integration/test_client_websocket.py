@@ -15,7 +15,7 @@ import pytest
 from websockets.frames import CloseCode, Opcode
 
 import leveret
-from leveret.management.stream_doors import LARGEST_PIECE
+from leveret.http.stream_listeners import LARGEST_PIECE
 from leveret.session.limits import UNAUTHENTICATED_BYTES
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.frames import method_frame

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from leveret import Broker
-from leveret.management import api_messages, bodies, look_places, published, sessions
+from leveret.api import browse_limit as look_places
+from leveret.api import messages as api_messages
+from leveret.api import published_message as published
+from leveret.http import bodies, sessions
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.management_api import ManagementApi, as_guest
 

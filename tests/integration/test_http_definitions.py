@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from leveret import Broker
-from leveret.management import turns
+from leveret.http import time_slice as turns
 from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user
 from tests.support.rabbitmq_export import LOGIN, rabbitmq_export, rabbitmq_hash

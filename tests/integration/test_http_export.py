@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from leveret import Broker
-from leveret.management import definitions_import
+from leveret.api import definitions_import
 from leveret.routing.bindings import Binding, Destination
 from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest

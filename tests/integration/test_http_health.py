@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from leveret import Broker, Settings
-from leveret.management.certificate_dates import certificate_end
+from leveret.api.certificate_dates import certificate_end
 from tests.support.http_api import QUIET
 from tests.support.management_api import ManagementApi, as_guest, as_user, in_path
 

@@ -293,7 +293,7 @@ def test_metrics_tell_the_lag_of_readers_and_queries(broker: Broker, api: Manage
 def test_metrics_of_many_readers_are_bounded(
     broker: Broker, api: ManagementApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leveret.management.metrics.MOST", 2)
+    monkeypatch.setattr("leveret.api.metrics.MOST", 2)
     broker.vhost().declare_queue("s", durable=True, arguments={"x-queue-type": "stream"})
     broker.vhost().publish("", "s", b"x")
     for number in range(5):

@@ -11,9 +11,11 @@ import pika
 import pytest
 
 from leveret import Broker, FrozenClock
-from leveret.management import app, metrics, turns
-from leveret.management.metric_families import Family
-from leveret.management.metrics import written
+from leveret.api import metrics
+from leveret.api.metrics import written
+from leveret.http import app
+from leveret.http import time_slice as turns
+from leveret.stats.metric_families import Family
 from leveret.wire.properties import Properties
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.http_objects import ObjectsApi

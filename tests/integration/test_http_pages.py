@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import leveret
-from leveret.management import pages
+from leveret.http import static_files as pages
 from tests.support.http_api import QUIET, HttpApi
 
 STRANGER = {"X-Requested-With": "leveret"}

@@ -164,8 +164,8 @@ def test_nothing_is_taken_out_of_a_stream_but_copies(broker: Broker, api: Object
 
 @pytest.mark.feature("S4-77")
 def test_jobs_are_listed_and_bounded(broker: Broker, api: ObjectsApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leveret.management.api_queue_jobs.MOST_RUNNING", 1)
-    monkeypatch.setattr("leveret.management.api_queue_jobs.MOST_KEPT", 2)
+    monkeypatch.setattr("leveret.api.queue_jobs.MOST_RUNNING", 1)
+    monkeypatch.setattr("leveret.api.queue_jobs.MOST_KEPT", 2)
     api.take("work", 5, "reject_requeue_false")
     id_ = begin(api, "dead", "redrive", rate=1)
     assert api.post(api.at("queues", "work", "/jobs"), {"kind": "delete"})[0] == 409

@@ -8,7 +8,7 @@ import pika
 import pytest
 
 from leveret import Broker, FrozenClock
-from leveret.management.queue_view import drain_estimate
+from leveret.api.views.queue import drain_estimate
 from leveret.wire.methods import BasicPublish
 from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi, limited_user

@@ -9,7 +9,7 @@ import pika
 import pytest
 
 from leveret import Broker, FrozenClock
-from leveret.management.queue_view import QueueView
+from leveret.api.views.queue import QueueView
 from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from leveret import Broker
-from leveret.management.openapi import DESCRIBED, UNTOLD
+from leveret.api.openapi.document import DESCRIBED, UNTOLD
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.management_api import as_user
 
-HOW = "add its method and path to a table in src/leveret/management/openapi_*.py, as the others there"
+HOW = "add its method and path to a table in src/leveret/api/openapi/*.py, as the others there"
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """S4-72: every operation, over HTTP and over AMQP, against every tag and every kind of permissions.
 
 What is expected follows from the rules alone: those of HTTP stand with the descriptions of the endpoints
-(management/openapi_*.py, ``needs``), those of AMQP in tests/support/matrix_methods.py. Each operation is tried by all
+(api/openapi/*.py, ``needs``), those of AMQP in tests/support/matrix_methods.py. Each operation is tried by all
 users against a real broker over its sockets. Those who may not must be refused, and leave everything as it was.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from leveret import Broker
-from leveret.management.openapi import DESCRIBED
+from leveret.api.openapi.document import DESCRIBED
 from leveret.wire.methods import ConnectionOpen
 from tests.support.http_api import QUIET, HttpApi
 from tests.support.matrix_methods import METHODS, attempt
@@ -84,7 +84,7 @@ def test_every_endpoint_has_a_row(broker: Broker) -> None:
     there = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
     missing = sorted(there - set(HTTP))
     assert not missing, (
-        f"no rule says who may use {', '.join(missing)}: describe it in src/leveret/management/openapi_*.py with what "
+        f"no rule says who may use {', '.join(missing)}: describe it in src/leveret/api/openapi/*.py with what "
         "it 'needs'; if it takes a body or a query, add a request to tests/support/matrix_requests.py"
     )
 

@@ -32,7 +32,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from leveret import Broker
-from leveret.management.openapi import DESCRIBED, Endpoint, document
+from leveret.api.openapi.document import DESCRIBED, Endpoint, document
 from tests.support.http_api import QUIET
 from tests.support.matrix_requests import ROWS_IN, parts_of
 from tests.support.matrix_users import VHOST

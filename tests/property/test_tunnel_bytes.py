@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.management.errors import Conflict
-from leveret.management.tunnels import Tunnel
+from leveret.http.errors import Conflict
+from leveret.http.tunnels import Tunnel
 
 Fate = Literal["well", "request lost", "answer lost", "doubled"]
 FATES: st.SearchStrategy[Fate] = st.sampled_from(["well", "request lost", "answer lost", "doubled"])

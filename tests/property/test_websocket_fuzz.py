@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from leveret.management.stream_doors import StreamDoors
-from leveret.management.websocket import WebSocketPeer
+from leveret.http.stream_listeners import StreamListeners
+from leveret.http.websocket import WebSocketPeer
 from leveret.server.admission import Admission, Admitted
 
 HEAD = (
@@ -22,7 +22,7 @@ PIECES = st.lists(st.binary(max_size=200), max_size=12)
 CUTS = st.lists(st.integers(1, 40), min_size=1, max_size=20)
 
 
-def admitted(doors: StreamDoors) -> Admitted:
+def admitted(doors: StreamListeners) -> Admitted:
     made = doors.admission.enter("192.0.2.1", lambda: None)
     assert made is not None
     return made
@@ -74,7 +74,7 @@ class Ear(asyncio.Protocol):
 
 
 def shaken() -> tuple[WebSocketPeer, Wire, Ear]:
-    ear, wire, doors = Ear(), Wire(), StreamDoors(Admission(1 << 30, 100))
+    ear, wire, doors = Ear(), Wire(), StreamListeners(Admission(1 << 30, 100))
     doors.register("amqp", lambda: ear)
     peer = WebSocketPeer(doors, admitted(doors))
     peer.connection_made(wire)
@@ -122,7 +122,7 @@ def test_any_bytes_are_taken_or_end_the_socket(reads: list[bytes], is_framed: bo
 @settings(deadline=None)
 def test_any_bytes_for_a_handshake_are_refused(head: bytes) -> None:
     wire = Wire()
-    doors = StreamDoors(Admission(1 << 30, 100))
+    doors = StreamListeners(Admission(1 << 30, 100))
     peer = WebSocketPeer(doors, admitted(doors))
     peer.connection_made(wire)
     peer.data_received(head + b"\r\n\r\n")

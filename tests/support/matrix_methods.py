@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leveret.management.openapi_words import Needs
+from leveret.api.openapi.description import Needs
 from leveret.wire.frames import decode_method
 from leveret.wire.methods import (
     BasicCancel,

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from leveret.management.openapi_words import ADMIN, MONITOR, Needs, Operation, Query
+from leveret.api.openapi.description import ADMIN, MONITOR, Needs, Operation, Query
 from tests.support.http_api import arrow_stream
 from tests.support.matrix_users import VHOST
 from tests.support.matrix_world import SPARE, VICTIM

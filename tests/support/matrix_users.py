@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from leveret import Broker
-from leveret.management.openapi_words import Needs
+from leveret.api.openapi.description import Needs
 
 VHOST, OTHER = "matrix", "elsewhere"
 PASSWORD = "secret"

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
-from leveret.management.openapi import DESCRIBED
-from leveret.management.openapi_words import Needs, Operation
+from leveret.api.openapi.description import Needs, Operation
+from leveret.api.openapi.document import DESCRIBED
 from tests.support.matrix_arguments import ROWS
 from tests.support.matrix_methods import METHODS
 

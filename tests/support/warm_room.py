@@ -27,7 +27,7 @@ from typing import Any
 MOST = 1 << 17  # bytes of a request
 PRELOADED = (
     *("encodings.idna", "resource", "uvloop", "leveret.cli.data", "leveret.cli.serve", "leveret.node"),
-    *("uvicorn", "leveret.management.app", "leveret.management.routes", "leveret.pipeline.routes"),
+    *("uvicorn", "leveret.http.app", "leveret.api.routes", "leveret.pipeline.routes"),
 )
 
 

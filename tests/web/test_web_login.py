@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import leveret
-from leveret.management.sessions import IDLE
+from leveret.http.sessions import IDLE
 from tests.support.web_page import Complaints, LogIn, Picture, stand_still
 
 

@@ -3,7 +3,7 @@
 Two lines to the broker: on one, what was written goes up by POST, one request at a time; on the other, a GET waits for
 what comes down. Each request says at which byte it stands, so a request that broke is sent again without a byte lost
 or doubled. When that does not help for PATIENCE seconds, the connection is lost. The broker's side, with the meaning of
-each request, is in management/tunnels.py.
+each request, is in http/tunnels.py.
 """
 
 from __future__ import annotations

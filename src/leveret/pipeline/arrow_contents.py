@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from leveret.broker.publish_rules import too_large
 from leveret.errors import FrameError
-from leveret.management.errors import BadRequest, TooLarge
+from leveret.http.errors import BadRequest, TooLarge
 from leveret.message import (
     PERSISTENT,
     PERSISTENT_BY_PRIORITY,

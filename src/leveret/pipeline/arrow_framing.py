@@ -20,7 +20,7 @@ import struct
 from collections.abc import Iterator
 from struct import Struct
 
-from leveret.management.errors import BadRequest, TooLarge
+from leveret.http.errors import BadRequest, TooLarge
 
 PREFIX = 8
 CONTINUATION = b"\xff\xff\xff\xff"

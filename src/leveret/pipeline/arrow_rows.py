@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING
 
-from leveret.management.errors import BadRequest, Blocked
+from leveret.http.errors import BadRequest, Blocked
 from leveret.pipeline.arrow_framing import MOST_BODY, Framed, Framing
 from leveret.pipeline.arrow_schema import need_arrow
 from leveret.pipeline.house import House

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leveret.management.errors import BadRequest, NotAvailable
+from leveret.http.errors import BadRequest, NotAvailable
 
 MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 

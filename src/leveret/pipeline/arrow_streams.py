@@ -13,7 +13,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from leveret.management.errors import Gone
+from leveret.http.errors import Gone
 from leveret.pipeline.arrow_building import Portion, batch_of_portion
 from leveret.pipeline.arrow_columns import TIME, Places, Slab, numbers, repeated
 from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS

@@ -7,12 +7,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.argument_needs import consumer_needs
-from leveret.management.amqp_rules import access_of
-from leveret.management.answers import json_answer
-from leveret.management.bodies import json_of, query_of, text_of, truth_of, whole_number_of
-from leveret.management.doors import may, refuse_unless, vhost_of
-from leveret.management.errors import BadRequest, NotThere
-from leveret.management.settling import settled
+from leveret.http.amqp_rules import access_of
+from leveret.http.answers import json_answer
+from leveret.http.authorization import may, refuse_unless, vhost_of
+from leveret.http.bodies import json_of, query_of, text_of, truth_of, whole_number_of
+from leveret.http.durability import settled
+from leveret.http.errors import BadRequest, NotThere
 from leveret.pipeline.house import House
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import PINNED, READER_NAME

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from leveret.broker.broker import Broker
 from leveret.clock import Clock
 from leveret.errors import BrokerStopped
-from leveret.management.spark_queries import SparkQueries
 from leveret.pipeline.commits import Commits
+from leveret.pipeline.spark_queries import SparkQueries
 
 WORKERS = 2
 MOST_HELD = 512 << 20

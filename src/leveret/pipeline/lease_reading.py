@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from leveret.broker.leases import Lease
-from leveret.management.errors import Gone
+from leveret.http.errors import Gone
 from leveret.pipeline.arrow_batches import Job
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.leasing import LeasedRun

@@ -14,7 +14,7 @@ from typing import TypeVar
 from leveret.broker.lease_rows import Committed
 from leveret.broker.leases import Lease
 from leveret.errors import PreconditionFailed, ResourceFault
-from leveret.management.settling import settled
+from leveret.http.durability import settled
 from leveret.pipeline.house import House
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.leasing import Next, Taking

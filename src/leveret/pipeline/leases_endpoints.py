@@ -7,10 +7,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.leases import Lease, Standing
-from leveret.management.answers import json_answer
-from leveret.management.bodies import json_of, query_of, text_of, whole_number_of
-from leveret.management.doors import may, refuse_unless, vhost_of
-from leveret.management.errors import BadRequest, NotThere
+from leveret.http.answers import json_answer
+from leveret.http.authorization import may, refuse_unless, vhost_of
+from leveret.http.bodies import json_of, query_of, text_of, whole_number_of
+from leveret.http.errors import BadRequest, NotThere
 from leveret.pipeline.arrow_batches import stream_of
 from leveret.pipeline.arrow_schema import chosen_columns
 from leveret.pipeline.house import House

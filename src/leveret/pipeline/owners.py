@@ -5,10 +5,10 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from leveret.broker.vhost import Vhost
-from leveret.management.doors import may
-from leveret.management.errors import Refused
-from leveret.management.login import user_of
-from leveret.management.turns import Turn
+from leveret.http.authorization import may
+from leveret.http.errors import Refused
+from leveret.http.login import user_of
+from leveret.http.time_slice import Turn
 
 
 async def refuse_unless_writer(request: Request, vhost: Vhost) -> None:

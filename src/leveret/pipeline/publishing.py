@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.errors import AmqpError
-from leveret.management.answers import json_answer
-from leveret.management.errors import Conflict, NotThere, Problem, Refused
-from leveret.management.settling import settled
+from leveret.http.answers import json_answer
+from leveret.http.durability import settled
+from leveret.http.errors import Conflict, NotThere, Problem, Refused
 from leveret.pipeline.house import House
 from leveret.pipeline.inflow import Inflow
 from leveret.pipeline.receiving import Arrival

@@ -1,4 +1,4 @@
-"""What running queries say of themselves, told to the broker: management/spark_queries.py keeps it."""
+"""What running queries say of themselves, told to the broker: pipeline/spark_queries.py keeps it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.management.answers import json_answer
-from leveret.management.api_spark_queries import is_shown, shown_report
-from leveret.management.bodies import body_of, parsed, text_of
-from leveret.management.errors import BadRequest
-from leveret.management.login import user_of
-from leveret.management.spark_queries import Report
+from leveret.http.answers import json_answer
+from leveret.http.bodies import body_of, parsed, text_of
+from leveret.http.errors import BadRequest
+from leveret.http.login import user_of
 from leveret.pipeline.house import House
+from leveret.pipeline.spark_queries import Report
+from leveret.pipeline.spark_query_view import is_shown, shown_report
 
 MOST_BYTES = 64 << 10
 MOST_SOURCES = 100

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from leveret.management.bodies import parts_of, query_of, truth_of
-from leveret.management.doors import refuse_while_blocked, vhost_of
-from leveret.management.login import user_of
-from leveret.management.settling import settled
+from leveret.http.authorization import refuse_while_blocked, vhost_of
+from leveret.http.bodies import parts_of, query_of, truth_of
+from leveret.http.durability import settled
+from leveret.http.login import user_of
 from leveret.message import Message
 from leveret.pipeline.admission import Admission, Publisher
 from leveret.pipeline.arrow_rows import runs_of

@@ -17,12 +17,12 @@ from leveret.broker.access import UserAccess
 from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
 from leveret.errors import AmqpError
-from leveret.management.amqp_rules import access_of
-from leveret.management.answers import json_answer
-from leveret.management.bodies import LARGEST, query_of, text_of, whole_number_of
-from leveret.management.doors import may, refuse_unless, vhost_of
-from leveret.management.errors import BadRequest, NotThere
-from leveret.management.turns import Turn
+from leveret.http.amqp_rules import access_of
+from leveret.http.answers import json_answer
+from leveret.http.authorization import may, refuse_unless, vhost_of
+from leveret.http.bodies import LARGEST, query_of, text_of, whole_number_of
+from leveret.http.errors import BadRequest, NotThere
+from leveret.http.time_slice import Turn
 from leveret.pipeline.arrow_batches import Job, jobs_of, stream_of
 from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
 from leveret.pipeline.browsing import Asked, rows_of

@@ -13,15 +13,15 @@ from starlette.routing import Route
 
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
+from leveret.http.answers import json_answer
+from leveret.http.authorization import may, refuse_unless, vhost_of, vhost_to_change
+from leveret.http.bodies import body_of, query_of, text_of, truth_of, whole_number_of
+from leveret.http.durability import settled
+from leveret.http.errors import BadRequest, NotThere, Refused
+from leveret.http.login import user_of
+from leveret.http.roles import ADMINISTRATOR, has_role
+from leveret.http.time_slice import Turn
 from leveret.logs import get_log
-from leveret.management.answers import json_answer
-from leveret.management.bodies import body_of, query_of, text_of, truth_of, whole_number_of
-from leveret.management.doors import may, refuse_unless, vhost_of, vhost_to_change
-from leveret.management.errors import BadRequest, NotThere, Refused
-from leveret.management.login import user_of
-from leveret.management.roles import ADMINISTRATOR, has_role
-from leveret.management.settling import settled
-from leveret.management.turns import Turn
 from leveret.pipeline.commits import Commits, Committed, Committer
 from leveret.pipeline.house import House
 from leveret.pipeline.owners import refuse_unless_writer

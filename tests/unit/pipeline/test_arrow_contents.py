@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from leveret.management.errors import BadRequest, Problem, TooLarge
+from leveret.http.errors import BadRequest, Problem, TooLarge
 from leveret.message import PERSISTENT, Message
 from leveret.pipeline.arrow_contents import PIECE_BYTES, Contents
 from leveret.pipeline.arrow_framing import Framing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from leveret.management.errors import BadRequest, TooLarge
+from leveret.http.errors import BadRequest, TooLarge
 from leveret.pipeline.arrow_framing import Framing
 from tests.support.arrow_bombs import (
     ROWS_OF_NOTHING,

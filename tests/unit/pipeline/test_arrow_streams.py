@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from leveret.management.errors import Gone
+from leveret.http.errors import Gone
 from leveret.pipeline.arrow_schema import MOST_ROWS
 from leveret.pipeline.arrow_streams import StreamFetch, Wanted
 from leveret.pipeline.topics import TopicFilter

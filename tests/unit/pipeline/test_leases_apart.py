@@ -6,7 +6,7 @@ import pytest
 
 from leveret.broker.pausing import pause, resume
 from leveret.errors import PreconditionFailed
-from leveret.management.errors import Gone
+from leveret.http.errors import Gone
 from leveret.queues import leasing, paging
 from leveret.wire.methods import BasicCancel, QueueDelete, QueuePurge
 from tests.support.leasing import (

@@ -1,4 +1,6 @@
-"""Giving disk space back: what is carried along, what is not, and that it comes to an end."""
+"""Giving disk space back: what is carried along, what is not, and that it comes to an end.
+
+Length: one journal, many histories."""
 
 from __future__ import annotations
 

@@ -1,0 +1,150 @@
+"""Bindings: list, look, bind, unbind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+from urllib.parse import quote, unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.api.views.exchange import Row, binding_row, default_binding, named_by, properties_key
+from leveret.broker.argument_needs import binding_needs, unbinding_needs
+from leveret.broker.vhost import Vhost
+from leveret.http.amqp_rules import (
+    access_of,
+    as_bad_request,
+    declared,
+    exchange_name,
+    path_name,
+    refuse_topics,
+    short_text_of,
+    table_of,
+)
+from leveret.http.answers import done
+from leveret.http.authorization import entered_vhost, seen_vhost
+from leveret.http.durability import settled
+from leveret.http.errors import NotThere
+from leveret.http.listing import as_it_is, list_answer, object_answer, viewed
+from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.routing.bindings import Binding, Destination
+
+TO_QUEUE, TO_EXCHANGE = "/api/bindings/{vhost}/e/{source}/q/{queue}", "/api/bindings/{vhost}/e/{source}/e/{exchange}"
+
+
+def routes(context: ApiContext) -> list[Route]:
+    api = _BindingsApi(context)
+    found = [Route("/api/bindings", api.list_all), Route("/api/bindings/{vhost}", api.list_of_vhost)]
+    for between in (TO_QUEUE, TO_EXCHANGE):
+        found += [
+            Route(between, api.list_between),
+            Route(between, api.bind, methods=["POST"]),
+            Route(f"{between}/{{props}}", api.show),
+            Route(f"{between}/{{props}}", api.unbind, methods=["DELETE"]),
+        ]
+    return found
+
+
+class _BindingsApi:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    # ---- looking
+
+    async def list_all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return await self._listed(request, visible_vhosts(request))
+
+    async def list_of_vhost(self, request: Request) -> Response:
+        return await self._listed(request, [seen_vhost(request)])
+
+    async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
+        rows: list[Row] = []
+        for vhost in vhosts:
+            rows += await _rows_of(vhost)
+        return await list_answer(self._context, request, rows, as_it_is)
+
+    async def list_between(self, request: Request) -> Response:
+        vhost = seen_vhost(request)
+        return await list_answer(
+            self._context, request, _between(request, vhost), lambda binding: binding_row(vhost, binding)
+        )
+
+    async def show(self, request: Request) -> Response:
+        vhost = seen_vhost(request)
+        return object_answer(request, binding_row(vhost, _named(request, vhost)))
+
+    # ---- changing
+
+    async def bind(self, request: Request) -> Response:
+        given = await declared(request)  # first: while it comes, anything may happen to the virtual host
+        vhost, source, destination = entered_vhost(request), exchange_name(request, "source"), _destination(request)
+        binding = Binding(source, destination, short_text_of(given, "routing_key", ""), table_of(given, "arguments"))
+        access_of(request, vhost).check_needs(binding_needs(binding.source, destination))
+        refuse_topics(request, vhost, "read", binding.source, [binding.key])
+        with as_bad_request():
+            _refuse_if_locked(vhost, destination)
+            vhost.bind(binding)
+        await settled(self._context.broker)
+        # As RabbitMQ has it: relative to the path, and each part percent-encoded for it.
+        where = f"{quote(destination.name, safe='')}/{quote(properties_key(binding), safe='~')}"
+        return Response(status_code=201, headers={"Location": where})
+
+    async def unbind(self, request: Request) -> Response:
+        vhost = entered_vhost(request)
+        access = access_of(request, vhost)
+        access.check_needs(unbinding_needs(exchange_name(request, "source"), _destination(request)))
+        binding = _named(request, vhost)
+        refuse_topics(request, vhost, "read", binding.source, [binding.key])
+        with as_bad_request():
+            _refuse_if_locked(vhost, binding.destination)
+            vhost.unbind(binding)
+        await settled(self._context.broker)
+        return done()
+
+
+async def _rows_of(vhost: Vhost) -> list[Row]:
+    """Those of the default exchange first, which are in no table."""
+
+    def row(binding: Binding) -> Row:
+        return binding_row(vhost, binding)
+
+    rows = await viewed(vhost.queues, lambda name: row(default_binding(name)))
+    for source in sorted(vhost.exchanges):
+        rows += await viewed(vhost.bindings.of_source(source), row)
+    return rows
+
+
+def _destination(request: Request) -> Destination:
+    kind: Literal["queue", "exchange"] = "queue" if "queue" in request.path_params else "exchange"
+    name = path_name(request, "queue") if kind == "queue" else exchange_name(request, "exchange")
+    return Destination(kind, name)
+
+
+def _between(request: Request, vhost: Vhost) -> list[Binding]:
+    source, destination = exchange_name(request, "source"), _destination(request)
+    if not source:
+        is_there = destination.kind == "queue" and destination.name in vhost.queues
+        return [default_binding(destination.name)] if is_there else []
+    return [binding for binding in vhost.bindings.of_destination(destination) if binding.source == source]
+
+
+def _named(request: Request, vhost: Vhost) -> Binding:
+    props = unquote(request.path_params["props"])
+    found = named_by(props, _between(request, vhost))
+    if found is None:
+        destination = _destination(request)
+        raise NotThere(
+            f"no binding '{props}' from exchange '{exchange_name(request, 'source')}' to {destination.kind} "
+            f"'{destination.name}' in vhost '{vhost.name}': list them, each has a properties_key"
+        )
+    return found
+
+
+def _refuse_if_locked(vhost: Vhost, destination: Destination) -> None:
+    """A queue that is exclusive to a connection is bound by that connection alone."""
+    if destination.kind == "queue" and destination.name in vhost.queues:
+        vhost.queue(destination.name)

@@ -1,0 +1,238 @@
+"""Looking at the messages of a queue without taking them, through a sieve that a query describes.
+
+    ?selector=colour = 'red'      the SQL of JMS over headers and properties
+    &headers.colour=red           a header with this value
+    &contains=text                somewhere in the body
+    &json=customer.id=42          in a body of JSON, at this path
+    &death.reason=rejected        how it died first: reason, queue, exchange, routing_key
+
+All of them must hold. A look has its end: by the messages it shows, those it looks at, their bytes, and its time. It
+takes fewer messages at a time where they are large, since each has to be read for it, and where it is slow with them,
+since everybody else waits meanwhile. A body that is too large to be read for a filter does not match; ``too_large``
+counts such messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from time import perf_counter
+from typing import NamedTuple, Protocol
+
+from leveret.api.death_filter import QUERY as DEATH
+from leveret.api.death_filter import WantedDeath, headers_of, wanted_death
+from leveret.api.job_completion import JobEnd
+from leveret.api.views.message import LARGEST_JSON, plain
+from leveret.broker.errands import Errands
+from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
+from leveret.http.bodies import text_of
+from leveret.http.errors import BadRequest
+from leveret.message import Message
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.walking import STEP
+from leveret.wire.content import body_of
+
+TEXTS = ("selector", "contains", "json")
+HEADER = "headers."
+MOST_LOOKED_AT = 200_000  # messages
+MOST_BYTES = 16 << 20  # of what is shown
+STEP_BYTES = 128 << 10  # of what is looked into at once
+STEP_SECONDS = 0.002  # of looking at once: a message that comes meanwhile waits that long
+LARGEST_SEARCHED = 4 << 20  # bytes of a message that is searched for a text
+FIRST_STEP = 20  # messages
+SECONDS = 30.0
+NOTHING = object()
+
+
+class JsonPath(NamedTuple):
+    """Names of an object, places of a list; and the value that must be there."""
+
+    path: tuple[str, ...]
+    text: str
+    value: object
+
+    def holds(self, body: bytes) -> bool:
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            return False
+        for part in self.path:
+            found = _inside(found, part)
+        return found == self.text if isinstance(found, str) else _is_same(found, self.value)
+
+
+class Sieve(NamedTuple):
+    selector: Filter | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    contains: bytes = b""
+    json: JsonPath | None = None
+    death: WantedDeath | None = None
+
+    @property
+    def reads_bodies(self) -> bool:
+        return bool(self.contains) or self.json is not None
+
+    def is_too_large(self, message: Message) -> bool:
+        """Whether the body cannot be read for the filter."""
+        if not self.reads_bodies:
+            return False
+        return len(message[0]) > (LARGEST_SEARCHED if self.json is None else LARGEST_JSON)
+
+    def takes_head(self, message: Message) -> bool:
+        """By all that does not need the body."""
+        if self.selector is not None and not self.selector(message):
+            return False
+        if self.headers and not self._has_headers(message):
+            return False
+        return self.death is None or self.death.is_of(message)
+
+    def takes_body(self, message: Message) -> bool:
+        if not self.reads_bodies:
+            return True
+        body = body_of(message[0])
+        return self.contains in body and (self.json is None or self.json.holds(body))
+
+    def _has_headers(self, message: Message) -> bool:
+        headers = headers_of(message)
+        return all(name in headers and _shown(headers[name]) == text for name, text in self.headers)
+
+
+class Takes(Protocol):
+    """A message is wanted if all hold; the body is asked last."""
+
+    @property
+    def reads_bodies(self) -> bool: ...
+
+    def takes_head(self, message: Message) -> bool: ...
+
+    def is_too_large(self, message: Message) -> bool: ...
+
+    def takes_body(self, message: Message) -> bool: ...
+
+
+class TimedSieve:
+    """A sieve that knows when it has worked for long enough: headers by the dozen, or JSON, take their time."""
+
+    def __init__(self, sieve: Takes) -> None:
+        self._sieve = sieve
+        self._seconds = 0.0
+        self.too_large = 0  # messages that would have had to be read
+
+    def takes(self, message: Message) -> bool:
+        began = perf_counter()
+        is_wanted = self._sieve.takes_head(message)
+        if is_wanted and self._sieve.is_too_large(message):
+            self.too_large += 1
+            is_wanted = False
+        is_wanted = is_wanted and self._sieve.takes_body(message)
+        self._seconds += perf_counter() - began
+        return is_wanted
+
+    @property
+    def reads_bodies(self) -> bool:
+        return self._sieve.reads_bodies
+
+    def is_tired(self) -> bool:
+        """After that it is fresh again."""
+        if self._seconds < STEP_SECONDS:
+            return False
+        self._seconds = 0.0
+        return True
+
+
+def sieve_of(query: Mapping[str, str]) -> Sieve | None:
+    """None: everything is wanted."""
+    selector, contains = text_of(query, "selector", ""), text_of(query, "contains", "")
+    headers = tuple((name.removeprefix(HEADER), text) for name, text in query.items() if name.startswith(HEADER))
+    path, death = text_of(query, "json", ""), wanted_death(query)
+    if not (selector.strip() or contains or headers or path or death):
+        return None
+    return Sieve(
+        matching(selector) if selector.strip() else None,
+        headers,
+        contains.encode(),
+        _json_path(path) if path else None,
+        death,
+    )
+
+
+def sieve_texts(given: Mapping[str, object]) -> dict[str, str]:
+    """What of a JSON object describes a sieve, under the names that a query has."""
+    names = [name for name in given if name in TEXTS or name.startswith((HEADER, DEATH))]
+    return {name: text_of(given, name) for name in names}
+
+
+def _json_path(text: str) -> JsonPath:
+    path, equals, value = text.partition("=")
+    if not path or not equals:
+        raise BadRequest(f"'json' must be a path and a value, as in customer.id=42: it is '{text[:80]}'")
+    return JsonPath(tuple(path.split(".")), value, _value(value))
+
+
+def _value(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return NOTHING
+
+
+def _inside(value: object, part: str) -> object:
+    if isinstance(value, dict):
+        return value.get(part, NOTHING)
+    if isinstance(value, list) and part.isascii() and part.isdecimal() and len(part) < 10 and int(part) < len(value):
+        return value[int(part)]
+    return NOTHING
+
+
+def _is_same(found: object, value: object) -> bool:
+    """True is no 1 here, and what is not there equals nothing."""
+    if found is NOTHING or value is NOTHING or isinstance(found, bool) != isinstance(value, bool):
+        return False
+    return found == value
+
+
+def _shown(value: object) -> str:
+    simple = plain(value)
+    return simple if isinstance(simple, str) else json.dumps(simple)
+
+
+class Look(Browse):
+    """``await look.until_over()``, then ``found`` has the messages. ``is_complete``: it came to the queue's end."""
+
+    def __init__(self, queue: ClassicQueue, errands: Errands, sieve: Sieve | None, limit: int) -> None:
+        self._sieve = None if sieve is None else TimedSieve(sieve)
+        self._shown_bytes = self._seen_bytes = 0
+        self._ending = JobEnd()
+        is_tired = None if self._sieve is None else self._sieve.is_tired
+        super().__init__(queue, errands, Scope(self._passes, limit, self._ending.tell, is_tired=is_tired))
+
+    @property
+    def is_complete(self) -> bool:
+        return self._walk.is_over
+
+    @property
+    def too_large(self) -> int:
+        """Messages that the filter could not read."""
+        return 0 if self._sieve is None else self._sieve.too_large
+
+    async def until_over(self) -> None:
+        await self._ending.of(self, SECONDS)
+
+    def pace(self) -> int:
+        if self._sieve is None:
+            return STEP
+        if not self._seen_bytes:
+            return FIRST_STEP
+        return max(1, min(STEP, STEP_BYTES * self.looked_at // self._seen_bytes))
+
+    def _passes(self, message: Message) -> bool:
+        if self.looked_at > MOST_LOOKED_AT or self._shown_bytes > MOST_BYTES:
+            self.looked_at -= 1
+            self.cancel()
+            return False
+        size = len(message[0])
+        self._seen_bytes += size
+        if self._sieve is not None and not self._sieve.takes(message):
+            return False
+        self._shown_bytes += size
+        return True

@@ -1,0 +1,67 @@
+"""Where dead letters come to rest: the queues that are reached from what queues say about their dead.
+
+A queue names an exchange, and perhaps a key, for what dies in it: by its arguments, by a policy, or one dead letter
+queue for each queue. With a key the exchange tells where that leads. Without one, and where more than the key decides,
+all that the exchange leads to may be reached. Streams are left out: nothing can be driven back from them.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from leveret.broker.dead_letter_paths import reached_by
+from leveret.broker.vhost import Vhost
+from leveret.http.time_slice import Turn
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.stream import StreamQueue
+
+Way = tuple[str, str | None]  # exchange and key
+
+MOST_NAMED = 20  # queues whose dead come to one queue; the rest of them is counted
+
+
+class Senders:
+    """The queues whose dead may come to the queue ``at``. Thousands may share thousands of dead letter queues: so no
+    list of them is kept for each."""
+
+    __slots__ = ("at", "count", "names")
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+        self.names: list[str] = []
+        self.count = 0
+
+    def add(self, names: list[str], *, with_itself: bool) -> None:
+        self.count += len(names) - with_itself
+        if len(self.names) < MOST_NAMED:
+            others = (name for name in names if name != self.at)
+            self.names += islice(others, MOST_NAMED - len(self.names))
+
+
+async def dead_letter_queues(vhost: Vhost) -> dict[str, Senders]:
+    """By name, each with the queues whose dead may come there. Others get their turn in between."""
+    ways: dict[str, Way] = {}
+    senders: dict[Way, list[str]] = {}
+    turn = Turn()
+    for queue in list(vhost.queues.values()):
+        way = _way_of(queue)
+        if way is not None:
+            ways[queue.name] = way
+            senders.setdefault(way, []).append(queue.name)
+        await turn.rest()
+    found: dict[str, Senders] = {}
+    for way, names in senders.items():
+        for reached in reached_by(vhost, *way):
+            if reached in vhost.queues and not isinstance(vhost.queues[reached], StreamQueue):
+                known = found.get(reached) or found.setdefault(reached, Senders(reached))
+                known.add(names, with_itself=ways.get(reached) == way)
+            await turn.rest()
+        await turn.rest()
+    return found
+
+
+def _way_of(queue: ClassicQueue) -> Way | None:
+    target = queue.options.dead_letter
+    if target is None:
+        return None
+    return target.exchange, target.key_of(queue.name)

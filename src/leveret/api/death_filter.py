@@ -1,0 +1,87 @@
+"""How a message died first: what the headers of a dead letter tell of it, and picking messages by that.
+
+The queue, the cause and the exchange of the first death stand in headers of their own (broker/dead_letters.py). The key
+that the message had then, and the moment, stand in the entries of ``x-death``, the latest of which comes first.
+
+    death.reason=rejected & death.queue=orders & death.exchange=shop & death.routing_key=order.paid
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+from leveret.broker.dead_letters import DEATHS, FIRST_DEATH
+from leveret.broker.queue_jobs import readable_properties
+from leveret.http.errors import BadRequest
+from leveret.message import Message
+from leveret.wire.fields import FieldValue
+
+QUERY = "death."
+Headers = Mapping[str, FieldValue]
+
+
+class FirstDeath(NamedTuple):
+    """``died``: when it came here, in seconds since 1970."""
+
+    reason: str
+    queue: str
+    exchange: str
+    routing_key: str
+    died: int | None
+
+
+class WantedDeath(NamedTuple):
+    """None: any will do."""
+
+    reason: str | None = None
+    queue: str | None = None
+    exchange: str | None = None
+    routing_key: str | None = None
+
+    def is_of(self, message: Message) -> bool:
+        death = first_death(headers_of(message))
+        if death is None:
+            return False
+        return all(wanted is None or wanted == told for wanted, told in zip(self, death, strict=False))
+
+
+def wanted_death(query: Mapping[str, str]) -> WantedDeath | None:
+    """None: nothing is asked about deaths."""
+    asked = {name.removeprefix(QUERY): text for name, text in query.items() if name.startswith(QUERY)}
+    for name in asked:
+        if name not in WantedDeath._fields:
+            known = ", ".join(QUERY + field for field in WantedDeath._fields)
+            raise BadRequest(f"'{QUERY}{name[:80]}' is not known: ask by {known}")
+    return WantedDeath(**asked) if asked else None
+
+
+def headers_of(message: Message) -> Headers:
+    return readable_properties(message).headers or {}
+
+
+def first_death(headers: Headers) -> FirstDeath | None:
+    """None: it is no dead letter."""
+    queue, reason, exchange = [headers.get(name) for name in FIRST_DEATH]
+    if not isinstance(queue, str) or not isinstance(reason, str):
+        return None
+    deaths = headers.get(DEATHS)
+    entries = [entry for entry in deaths if isinstance(entry, dict)] if isinstance(deaths, list) else []
+    of_first = [entry for entry in entries if entry.get("queue") == queue and entry.get("reason") == reason]
+    told = (of_first or entries or [{}])[-1]
+    keys = told.get("routing-keys")
+    key = keys[0] if isinstance(keys, list) and keys else ""
+    return FirstDeath(
+        reason,
+        queue,
+        exchange if isinstance(exchange, str) else "",
+        key if isinstance(key, str) else "",
+        _seconds(entries[0].get("time")) if entries else None,
+    )
+
+
+def _seconds(time: FieldValue) -> int | None:
+    if isinstance(time, datetime):
+        return int(time.timestamp())
+    return int(time) if isinstance(time, int) and not isinstance(time, bool) else None

@@ -1,0 +1,128 @@
+"""All that is defined, as RabbitMQ exports it: not the exclusive queues of connections, and not what every broker has.
+
+Objects are looked at some hundred a turn, so one may go while the export is made. A binding is exported only when both
+of its ends are, so that every export can be imported.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import chain
+
+from leveret.api.context import ApiContext
+from leveret.api.permissions import rule_row, topic_row
+from leveret.api.policies import policy_row
+from leveret.api.views.parameter import parameters_of
+from leveret.api.views.user import keep_pending_hash, user_row
+from leveret.api.views.vhost import facts_of
+from leveret.broker.broker import Broker
+from leveret.broker.predeclared import PREDECLARED
+from leveret.broker.vhost import Vhost
+from leveret.http.listing import Row, viewed
+from leveret.queues.classic import ClassicQueue
+from leveret.routing.bindings import Binding
+from leveret.routing.exchange import Exchange
+from leveret.version import VERSION
+
+RABBITMQ_VERSION = "3.13.7"  # what tools take us for
+PREDECLARED_NAMES = frozenset(name for name, _ in PREDECLARED)
+
+
+async def exported(context: ApiContext) -> Row:
+    """The definitions of the whole broker."""
+    broker = context.broker
+    for user in broker.users.list():
+        await keep_pending_hash(context, user)
+    vhosts = sorted(broker.vhosts.values(), key=lambda vhost: vhost.name)
+    return {
+        "rabbit_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "product_name": "Leveret",
+        "product_version": VERSION,
+        "users": await viewed(broker.users.list(), user_row),
+        "vhosts": await viewed(vhosts, _vhost_row),
+        "permissions": await viewed(broker.permissions.list(), rule_row),
+        "topic_permissions": await viewed(broker.permissions.list_topic(), topic_row),
+        "global_parameters": [{"name": name, "value": value} for name, value in broker.parameters.all().items()],
+        **await _contents(broker, vhosts),
+    }
+
+
+async def exported_vhost(context: ApiContext, vhost: Vhost) -> Row:
+    """The definitions of what is in one virtual host. They do not name it, so that they fit into any other."""
+    contents = await _contents(context.broker, [vhost])
+    for row in chain.from_iterable(contents.values()):
+        row.pop("vhost", None)
+    return {"rabbit_version": RABBITMQ_VERSION, **contents}
+
+
+async def _contents(broker: Broker, vhosts: list[Vhost]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {name: [] for name in ("parameters", "policies", "queues", "exchanges", "bindings")}
+    for vhost in vhosts:
+        if broker.vhosts.get(vhost.name) is not vhost:
+            continue  # deleted meanwhile
+        found["parameters"] += [row for row in parameters_of(vhost) if row["component"] != "policy"]
+        policies = [policy for policy in vhost.policies.in_order() if not policy.operator]
+        found["policies"] += await viewed(policies, policy_row)
+        queues = await viewed(vhost.queues.values(), queue_row)
+        exchanges = await viewed(vhost.exchanges.values(), partial(exchange_row, vhost))
+        found["queues"] += queues
+        found["exchanges"] += exchanges
+        found["bindings"] += await _bindings(vhost, queues, exchanges)
+    return found
+
+
+async def _bindings(vhost: Vhost, queues: list[Row], exchanges: list[Row]) -> list[Row]:
+    sources = {row["name"] for row in exchanges} | PREDECLARED_NAMES
+    known = {"queue": {row["name"] for row in queues}, "exchange": sources}
+
+    def row(binding: Binding) -> Row | None:
+        kind, name = binding.destination
+        return binding_row(vhost, binding) if name in known[kind] else None
+
+    found: list[Row] = []
+    for source in sorted(sources):
+        found += await viewed(vhost.bindings.of_source(source), row)
+    return found
+
+
+def _vhost_row(vhost: Vhost) -> Row:
+    facts = facts_of(vhost)
+    return {"name": vhost.name, "description": facts["description"], "tags": facts["tags"], "metadata": facts}
+
+
+def queue_row(queue: ClassicQueue) -> Row | None:
+    if queue.owner is not None:
+        return None
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "arguments": dict(queue.arguments),
+    }
+
+
+def exchange_row(vhost: Vhost, exchange: Exchange) -> Row | None:
+    if not exchange.name or exchange.name in PREDECLARED_NAMES:
+        return None
+    return {
+        "name": exchange.name,
+        "vhost": vhost.name,
+        "type": exchange.kind,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": dict(exchange.arguments),
+    }
+
+
+def binding_row(vhost: Vhost, binding: Binding) -> Row:
+    return {
+        "source": binding.source,
+        "vhost": vhost.name,
+        "destination": binding.destination.name,
+        "destination_type": binding.destination.kind,
+        "routing_key": binding.key,
+        "arguments": dict(binding.arguments),
+    }

@@ -1,0 +1,180 @@
+"""Definitions taken in: first a plan of everything, then the changes.
+
+Theory of operation. Every object of the file is looked at in the order in which RabbitMQ imports: virtual hosts, users,
+permissions, parameters, policies, exchanges, queues, bindings (import_checks.py, import_topology.py). Each look yields
+a step, with the change it would make, or a problem. A later object may lean on an earlier one that is planned only. If
+there is any problem nothing is changed at all, and the whole list of problems is the answer. A dry run ends with the
+plan. A file with nothing but problems is not read to its end.
+
+Both passes give other work its turns. So somebody else may change something between them: the first step that then
+fails ends the import, and the answer says how far it came. Imports wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from leveret.api.context import ApiContext
+from leveret.api.import_checks import (
+    check_global_parameter,
+    check_parameter,
+    check_permission,
+    check_policy,
+    check_topic_permission,
+    check_user,
+    check_vhost,
+)
+from leveret.api.import_plan import Impossible, Plan, Step
+from leveret.api.import_topology import check_binding, check_exchange, check_queue, too_many_queues
+from leveret.auth.passwords import hash_password
+from leveret.errors import AmqpError, LeveretError
+from leveret.http.authorization import LONGEST_NAME
+from leveret.http.bodies import shown
+from leveret.http.durability import settled
+from leveret.http.errors import BadRequest, Conflict
+from leveret.http.listing import Row
+from leveret.http.time_slice import Turn
+
+CHECKS: dict[str, Callable[[Plan, Row], Step]] = {
+    "vhosts": check_vhost,
+    "users": check_user,
+    "permissions": check_permission,
+    "topic_permissions": check_topic_permission,
+    "parameters": check_parameter,
+    "global_parameters": check_global_parameter,
+    "policies": check_policy,
+    "exchanges": check_exchange,
+    "queues": check_queue,
+    "bindings": check_binding,
+}
+OF_A_VHOST = ("parameters", "policies", "exchanges", "queues", "bindings")
+FACTS = {  # of the export itself
+    "rabbit_version",
+    "rabbitmq_version",
+    "product_name",
+    "product_version",
+    "rabbitmq_definition_format",
+    "original_cluster_name",
+    "original_vhost_name",
+    "explanation",
+}
+MOST_PROBLEMS = 10_000
+REMEDIES = {
+    "vhosts": "give it a name and a description that can be kept, or leave it out",
+    "users": "correct it in the file, or leave it out and make the user with a new password",
+    "permissions": "have the file define the user and the vhost too, correct the patterns, or leave it out",
+    "topic_permissions": "have the file define the user and the vhost too, correct the patterns, or leave it out",
+    "parameters": "leave it out: what it configures is not here, or correct its value",
+    "global_parameters": "give it a name and a value, or leave it out",
+    "policies": "correct the pattern or the definition, or leave it out",
+    "exchanges": "change it to a type and arguments that this broker has, delete the one that differs, or leave it out",
+    "queues": "change its name or arguments, delete the one that differs, or leave it out",
+    "bindings": "have the file define both ends, correct its arguments, or leave it out",
+}
+
+
+async def planned(context: ApiContext, definitions: Row, into: str | None, *, hashes: bool) -> Plan:
+    """``into``: the virtual host that all is meant for; only what belongs to one is looked at then. Without ``hashes``
+    passwords in plain are not hashed, and the plan must not be carried out."""
+    plan = Plan(context.broker, into)
+    wanted = [section for section in CHECKS if into is None or section in OF_A_VHOST]
+    plan.ignored = sorted(definitions.keys() - FACTS - {*wanted})
+    turn = Turn()
+    looked_at = 0
+    for section in wanted:
+        rows = definitions.get(section) or []
+        if not isinstance(rows, list):
+            raise BadRequest(f"'{section}' must be a list: it is {shown(rows)}")
+        for row in rows:
+            _look_at(plan, section, row)
+            looked_at += 1
+            if len(plan.problems) >= MOST_PROBLEMS:
+                _refuse_problems(plan, f"{len(plan.problems)} of its first {looked_at} objects cannot be taken")
+            if plan.to_hash is not None:
+                await _hash(context, plan, hashes=hashes)
+            await turn.rest()
+    plan.problems += [
+        _problem("vhosts", {"name": name}, cause, remedy) for name, cause, remedy in too_many_queues(plan)
+    ]
+    return plan
+
+
+def _look_at(plan: Plan, section: str, row: object) -> None:
+    try:
+        if not isinstance(row, dict):
+            raise BadRequest(f"it must be a table: it is {shown(row)}")
+        step = CHECKS[section](plan, {name: value for name, value in row.items() if value is not None})
+        plan.steps.append(step)
+    except Impossible as problem:
+        plan.problems.append(_problem(section, row, problem.cause, problem.remedy))
+    except LeveretError as problem:
+        plan.problems.append(_problem(section, row, _text(problem), REMEDIES[section]))
+
+
+async def _hash(context: ApiContext, plan: Plan, *, hashes: bool) -> None:
+    """The password of the user that was just looked at."""
+    password, plan.to_hash = plan.to_hash, None
+    if hashes and password is not None:
+        plan.made_hashes[plan.steps[-1].name] = await context.in_worker(lambda: hash_password(password))
+
+
+def _problem(section: str, row: object, cause: str, remedy: str) -> Row:
+    given: dict[str, Any] = row if isinstance(row, dict) else {}
+    named = [key for key in ("name", "user", "source", "destination", "component") if key in given]
+    told: Row = {key: _in_short(given[key]) for key in (*named, "vhost") if key in given}
+    return {"kind": section, "vhost": None, **told, "cause": cause, "remedy": remedy}
+
+
+def _in_short(value: object) -> object:
+    """A name, and what stands in its place: that may be anything of any size."""
+    return value if value is None or (isinstance(value, str) and len(value) <= LONGEST_NAME) else shown(value)
+
+
+def _text(problem: LeveretError) -> str:
+    return problem.text if isinstance(problem, AmqpError) else str(problem)
+
+
+def refuse_problems(plan: Plan) -> None:
+    if plan.problems:
+        _refuse_problems(plan, f"{len(plan.problems)} of the objects cannot be taken")
+
+
+def _refuse_problems(plan: Plan, how_many: str) -> NoReturn:
+    raise BadRequest(
+        f"nothing was imported: {how_many}, see 'problems'; ?dry_run=true shows the whole plan. The first: "
+        f"{plan.problems[0]['cause']}",
+        problems=plan.problems,
+    )
+
+
+async def carry_out(context: ApiContext, plan: Plan) -> None:
+    """All changes of a plan without problems, on disk when it returns."""
+    changes = [step for step in plan.steps if step.apply is not None]
+    turn = Turn()
+    for number, step in enumerate(changes):
+        _carry_out(step, number)
+        context.broker.wake()
+        await turn.rest()
+    await settled(context.broker)
+
+
+def _carry_out(step: Step, before: int) -> None:
+    assert step.apply is not None
+    try:
+        step.apply()
+    except LeveretError as problem:
+        told = {"kind": step.kind, "name": step.name, "vhost": step.vhost, "cause": _text(problem)}
+        raise Conflict(
+            f"the import ended after {before} changes, which stay: something else changed meanwhile. Import again; "
+            f"what is there already is left as it is. {_text(problem)}",
+            problems=[{**told, "remedy": "import again"}],
+        ) from None
+
+
+def report(plan: Plan) -> Row:
+    """What a dry run answers."""
+    told: dict[str, list[Row]] = {"created": [], "changed": [], "existing": []}
+    for step in plan.steps:
+        told[step.state].append({"kind": step.kind, "name": step.name, "vhost": step.vhost})
+    return {"dry_run": True, **told, "problems": plan.problems, "ignored": plan.ignored}

@@ -1,0 +1,189 @@
+"""Is all well? Each check answers 200 with ``{"status": "ok"}``, or 503 with what is wrong.
+
+A load balancer or a service manager asks these; so they need no more than a management user, and cost next to nothing.
+The aliveness test goes through a queue of its own, as a client's message would.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.certificate_dates import certificate_end
+from leveret.api.context import ApiContext
+from leveret.api.views.node import listeners
+from leveret.broker.local import LocalSession
+from leveret.http.amqp_rules import refuse_access
+from leveret.http.answers import json_answer
+from leveret.http.authorization import vhost_of
+from leveret.http.durability import settled
+from leveret.http.errors import BadRequest, NotThere
+from leveret.http.roles import MANAGEMENT, refuse_unless_role
+
+ALIVENESS = "aliveness-test"
+ALONE = "single node cluster"
+SAME_PROTOCOL = {
+    "amqp091": "amqp",
+    "amqp0.9.1": "amqp",
+    "amqp0-9-1": "amqp",
+    "amqp10": "amqp",
+    "amqps": "amqp/ssl",
+    "stomps": "stomp/ssl",
+    "https": "https",
+}
+DAYS = {"days": 1, "weeks": 7, "months": 31, "years": 366}
+MOST_PERIODS = 10_000
+DAY = 86_400.0
+LONGEST_SHOWN = 40  # characters of what was wrong
+
+Check = Callable[[Request], Awaitable[Response]]
+
+
+def ok(**facts: object) -> Response:
+    return json_answer({"status": "ok", **facts})
+
+
+def failed(reason: str, **facts: object) -> Response:
+    return json_answer({"status": "failed", "reason": reason, **facts}, 503)
+
+
+def _number(text: str) -> int:
+    """Digits, and not so many that Python would not read them; -1 is for anything else."""
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 10 else -1
+
+
+def routes(context: ApiContext) -> list[Route]:
+    checks = Checks(context)
+    alone = checks.alone
+    by_path: dict[str, Check] = {
+        "checks/alarms": checks.alarms,
+        "checks/local-alarms": checks.alarms,
+        "checks/port-listener/{port}": checks.port_listener,
+        "checks/protocol-listener/{protocol:path}": checks.protocol_listener,
+        "checks/virtual-hosts": checks.virtual_hosts,
+        "checks/node-is-quorum-critical": alone,
+        "checks/node-is-mirror-sync-critical": alone,
+        "checks/certificate-expiration/{within}/{unit}": checks.certificate_expiration,
+        "checks/is-in-service": checks.is_in_service,
+    }
+    return [
+        *(Route(f"/api/health/{path}", check) for path, check in by_path.items()),
+        Route("/api/healthchecks/node", checks.node),
+        Route("/api/healthchecks/node/{name}", checks.node),
+        Route("/api/aliveness-test/{vhost}", checks.aliveness),
+    ]
+
+
+class Checks:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._broker = context.broker
+
+    async def alarms(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        raised = self._broker.alarms
+        if not raised:
+            return ok()
+        shown = [{"node": self._broker.node_name, "resource": name, "reason": raised[name]} for name in sorted(raised)]
+        return failed(f"resource alarm(s) in effect: {', '.join(sorted(raised.values()))}", alarms=shown)
+
+    async def port_listener(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        given = unquote(request.path_params["port"])
+        port = _number(given)
+        if not 0 < port < 65536:
+            raise BadRequest(f"Invalid port: '{given[:LONGEST_SHOWN]}' is no number from 1 to 65535")
+        ports = sorted({row["port"] for row in listeners(self._context)})
+        if port not in ports:
+            return failed("No active listener", missing=port, ports=ports)
+        return ok(port=port)
+
+    async def protocol_listener(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        given = unquote(request.path_params["protocol"]).lower()
+        wanted = SAME_PROTOCOL.get(given, given)
+        spoken = sorted({row["protocol"] for row in listeners(self._context)})
+        if wanted not in spoken:
+            return failed("No active listener", missing=wanted, protocols=spoken)
+        return ok(protocol=wanted)
+
+    async def virtual_hosts(self, request: Request) -> Response:
+        """A virtual host of ours is up as long as its broker can store what it is given."""
+        refuse_unless_role(request, MANAGEMENT)
+        if self._broker.is_lost:
+            down = [{"vhost": name, "node": self._broker.node_name} for name in sorted(self._broker.vhosts)]
+            reason = "Some virtual hosts are down: the store is read-only, restart the broker"
+            return failed(reason, **{"virtual-hosts": down})
+        return ok()
+
+    async def alone(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return ok(reason=ALONE)
+
+    async def is_in_service(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        if self._broker.is_stopping:
+            return failed("the node is stopping")
+        return ok()
+
+    async def certificate_expiration(self, request: Request) -> Response:
+        """Whether the certificate of every TLS listener lasts for so long."""
+        refuse_unless_role(request, MANAGEMENT)
+        within, unit = (unquote(request.path_params[name]) for name in ("within", "unit"))
+        if unit not in DAYS:
+            raise BadRequest(f"Time unit not recognised: '{unit[:LONGEST_SHOWN]}'. Supported units: {', '.join(DAYS)}.")
+        periods = _number(within)
+        if not 0 < periods <= MOST_PERIODS:
+            said = f"'{within[:LONGEST_SHOWN]}' is no number from 1 to {MOST_PERIODS}"
+            raise BadRequest(f"Invalid expiration value: {said}")
+        path = self._context.settings.tls_cert
+        if path is None:
+            return ok()
+        try:
+            ends = await self._context.in_worker(lambda: certificate_end(path.read_text(encoding="ascii")))
+        except (OSError, ValueError) as problem:
+            return failed(f"the certificate cannot be read: {problem}")
+        left = ends - self._context.clock.wall()
+        if left < periods * DAYS[unit] * DAY:
+            ending = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ends))
+            return failed("Certificates expiring", expired=[{"node": self._broker.node_name, "ends_at": ending}])
+        return ok()
+
+    async def node(self, request: Request) -> Response:
+        """The old check that asks for everything at once."""
+        refuse_unless_role(request, MANAGEMENT)
+        name = unquote(request.path_params.get("name", self._broker.node_name))
+        if name != self._broker.node_name:
+            raise NotThere(f"no node '{name}': this is '{self._broker.node_name}', and it stands alone")
+        if self._broker.is_lost or self._broker.alarms:
+            return failed(f"resource alarm(s) in effect: {', '.join(self._broker.alarms.values())}")
+        return ok()
+
+    # ---- aliveness
+
+    async def aliveness(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        vhost = vhost_of(request)
+        refuse_access(request, vhost, "configure", "queue", ALIVENESS)
+        refuse_access(request, vhost, "write", "exchange", "")
+        refuse_access(request, vhost, "read", "queue", ALIVENESS)
+        if self._broker.alarms:
+            return failed(f"publishers are blocked: {', '.join(self._broker.alarms.values())}")
+        session = LocalSession(vhost, lambda tag, delivered: None)
+        try:
+            if vhost.queues.get(ALIVENESS) is None:
+                vhost.declare_queue(ALIVENESS)
+                await settled(self._broker)
+            session.publish("", ALIVENESS, b"test_message")
+            found = session.get(ALIVENESS, auto_ack=True)
+        finally:
+            session.close()
+            self._broker.wake()
+        if found is None:
+            return failed(f"the message that was published to queue '{ALIVENESS}' in vhost '{vhost.name}' is not there")
+        return ok()

@@ -1,0 +1,200 @@
+"""One object of a definitions file: can it be taken, is it here already, and what would make it so?
+
+Nothing is changed here. A check raises an error of the house, which says what is wrong, or yields a Step. Exchanges,
+queues and bindings have theirs in import_topology.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leveret.api.import_plan import Impossible, Plan, Step, name_in, short_text_in, step_to
+from leveret.api.policies import policy_given
+from leveret.api.views.parameter import (
+    COMPONENTS,
+    LIMITS,
+    policy_parameter_given,
+    set_vhost_limits,
+    vhost_limits_given,
+    vhost_limits_of,
+)
+from leveret.api.views.user import Given, limits_of, user_given
+from leveret.api.views.vhost import facts_given, facts_of, note_facts
+from leveret.auth.permissions import Permission, TopicPermission, compile_pattern
+from leveret.auth.users import User
+from leveret.broker.policies import touched_by
+from leveret.broker.policy import Policy, make_policy
+from leveret.broker.rows import POLICY_COMPONENTS
+from leveret.broker.vhost import Vhost
+from leveret.http.bodies import text_of
+from leveret.http.errors import BadRequest
+from leveret.http.listing import Row
+
+# ---- who and where
+
+
+def check_vhost(plan: Plan, row: Row) -> Step:
+    name = name_in(row)
+    says_something = not row.keys().isdisjoint({"description", "tags", "metadata", "default_queue_type"})
+    facts = facts_given(row)
+    plan.vhosts.add(name)
+    here = plan.here(name)
+    before = None if here is None else facts_of(here)
+
+    def apply() -> None:
+        vhost = plan.broker.add_vhost(name)
+        if says_something:
+            note_facts(vhost, facts)
+
+    return step_to("vhosts", name, None, before, facts if says_something else before, apply)
+
+
+def check_user(plan: Plan, row: Row) -> Step:
+    name = name_in(row)
+    given = user_given(name, row)
+    plan.users.add(name)
+    plan.to_hash = given.password
+    before = plan.broker.users.get(name)
+
+    def apply() -> None:
+        limits = _limits(given, plan.broker.users.get(name))
+        plan.broker.users.add(
+            name,
+            password_hash=plan.made_hashes[name] if given.password else given.password_hash,
+            tags=given.tags,
+            max_connections=limits.get("max-connections"),
+            max_channels=limits.get("max-channels"),
+        )
+
+    after = (given.password or given.password_hash, given.tags, _limits(given, before))
+    return step_to("users", name, None, _user_facts(before), after, apply)
+
+
+def _limits(given: Given, before: User | None) -> Mapping[str, int]:
+    if given.limits is not None:
+        return given.limits
+    return {} if before is None else limits_of(before)
+
+
+def _user_facts(user: User | None) -> tuple[object, ...] | None:
+    if user is None:
+        return None
+    return user.password_hash, list(user.tags), limits_of(user)
+
+
+def check_permission(plan: Plan, row: Row) -> Step:
+    user, vhost = _user_of(plan, row), plan.vhost_of(row)
+    configure, write, read = (_pattern(row, kind) for kind in ("configure", "write", "read"))
+    permissions = plan.broker.permissions
+    after = Permission(user, vhost, configure, write, read)
+    return step_to(
+        "permissions",
+        user,
+        vhost,
+        permissions.get(user, vhost),
+        after,
+        lambda: permissions.set(user, vhost, configure, write, read),
+    )
+
+
+def check_topic_permission(plan: Plan, row: Row) -> Step:
+    user, vhost = _user_of(plan, row), plan.vhost_of(row)
+    exchange = short_text_in(row, "exchange")
+    write, read = _pattern(row, "write"), _pattern(row, "read")
+    permissions = plan.broker.permissions
+    after = TopicPermission(user, vhost, exchange, write, read)
+    return step_to(
+        "topic_permissions",
+        user,
+        vhost,
+        plan.topic_rules.get((user, vhost, exchange)),
+        after,
+        lambda: permissions.set_topic(user, vhost, exchange, write, read),
+    )
+
+
+def _user_of(plan: Plan, row: Row) -> str:
+    user = name_in(row, "user")
+    if user not in plan.users:
+        raise Impossible(f"user '{user}' not found", "make the user first, or have the file define it under 'users'")
+    return user
+
+
+def _pattern(row: Row, kind: str) -> str:
+    pattern = text_of(row, kind)
+    compile_pattern(pattern)
+    return pattern
+
+
+# ---- parameters and policies
+
+
+def check_parameter(plan: Plan, row: Row) -> Step:
+    component, name = name_in(row, "component"), name_in(row)
+    vhost = plan.vhost_of(row)
+    if component not in COMPONENTS:
+        raise Impossible(
+            f"component {component} not found: there are {', '.join(COMPONENTS)}",
+            f"leave the parameter out: this broker has nothing that reads parameters of '{component}'",
+        )
+    if component != LIMITS:
+        operator = component == POLICY_COMPONENTS[True]
+        given = policy_parameter_given(component, name, row.get("value"))
+        return _policy_step(plan, "parameters", vhost, name, given, operator)
+    limits = vhost_limits_given(name, row.get("value", {}))
+    plan.limits[vhost] = limits
+    here = plan.here(vhost)
+    before = {} if here is None else vhost_limits_of(here)
+    return step_to(
+        "parameters",
+        name,
+        vhost,
+        None if limits and not before else before,
+        limits,
+        lambda: set_vhost_limits(plan.broker, plan.broker.vhost(vhost), limits),
+    )
+
+
+def check_global_parameter(plan: Plan, row: Row) -> Step:
+    name = name_in(row)
+    if "value" not in row:
+        raise BadRequest(f"global parameter '{name}' has no 'value'")
+    value = row["value"]
+    return step_to(
+        "global_parameters",
+        name,
+        None,
+        plan.globals.get(name),
+        value,
+        lambda: plan.broker.parameters.put(name, value),
+    )
+
+
+def check_policy(plan: Plan, row: Row) -> Step:
+    name, vhost = name_in(row), plan.vhost_of(row)
+    return _policy_step(plan, "policies", vhost, name, policy_given(row, f"policy '{name}'"), operator=False)
+
+
+def _policy_step(plan: Plan, kind: str, vhost: str, name: str, given: dict[str, Any], operator: bool) -> Step:
+    policy = make_policy(vhost, name, **given, operator=operator)
+    here = plan.here(vhost)
+    before = None
+    if here is not None:
+        before = here.policies.get(name, operator)
+        _refuse_slow(policy, here)
+    plan.broker.plugins.refuse_policy(policy, before)
+
+    def apply() -> None:
+        plan.broker.policies.set(vhost, name, **given, operator=operator)
+
+    return step_to(kind, name, vhost, before, policy, apply)
+
+
+def _refuse_slow(policy: Policy, vhost: Vhost) -> None:
+    try:
+        touched_by(vhost, policy)
+    except TimeoutError:
+        raise Impossible(
+            f"{policy.label}: pattern {policy.pattern!r} takes too long on names that are there", "write a simpler one"
+        ) from None

@@ -1,0 +1,112 @@
+"""What an import of definitions is going to do: steps, problems, and the names that will be there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from leveret.broker.broker import Broker
+from leveret.broker.predeclared import PREDECLARED
+from leveret.broker.vhost import Vhost
+from leveret.errors import LeveretError
+from leveret.http.authorization import LONGEST_NAME, refuse_bad_name
+from leveret.http.bodies import has_whole_characters, shown
+from leveret.http.errors import BadRequest
+from leveret.http.listing import Row
+from leveret.routing.exchange import Exchange
+
+State = Literal["created", "changed", "existing"]
+Key = tuple[str, str]  # virtual host, name
+
+
+class Impossible(LeveretError):
+    """Cannot be taken, for a cause that has a remedy of its own."""
+
+    def __init__(self, cause: str, remedy: str) -> None:
+        super().__init__(cause)
+        self.cause = cause
+        self.remedy = remedy
+
+
+class Step(NamedTuple):
+    kind: str
+    name: str
+    vhost: str | None
+    state: State
+    apply: Callable[[], None] | None  # None: nothing to do
+
+
+class Plan:
+    """What was found so far. Names in it are of what is here, or will be."""
+
+    def __init__(self, broker: Broker, into: str | None) -> None:
+        self.broker = broker
+        self.into = into
+        self.steps: list[Step] = []
+        self.problems: list[Row] = []
+        self.ignored: list[str] = []
+        self.vhosts = {*broker.vhosts}
+        self.users = {user.name for user in broker.users.list()}
+        self.exchanges: dict[Key, Exchange] = {}  # made for the plan only
+        self.queues: dict[Key, tuple[object, ...]] = {}
+        self.limits: dict[str, Mapping[str, int]] = {}
+        self.topic_rules = {(rule.user, rule.vhost, rule.exchange): rule for rule in broker.permissions.list_topic()}
+        self.globals = broker.parameters.all()
+        self.to_hash: str | None = None  # the password of the user that was looked at last
+        self.made_hashes: dict[str, str] = {}
+
+    def vhost_of(self, row: Row) -> str:
+        name = self.into if self.into is not None else row.get("vhost")
+        refuse_bad_name(name, "vhost")
+        assert isinstance(name, str)
+        if name not in self.vhosts:
+            raise Impossible(
+                f"vhost '{name}' not found", "make the vhost first, or have the file define it under 'vhosts'"
+            )
+        return name
+
+    def here(self, vhost: str) -> Vhost | None:
+        return self.broker.vhosts.get(vhost)
+
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        here = self.here(vhost)
+        if here is not None and name in here.exchanges:
+            return here.exchanges[name]
+        kind = dict(PREDECLARED).get(name)
+        if kind is not None:
+            return self.broker.exchange_types.make(kind, name, durable=True)
+        return self.exchanges.get((vhost, name))
+
+    def has_queue(self, vhost: str, name: str) -> bool:
+        here = self.here(vhost)
+        return (vhost, name) in self.queues or (here is not None and name in here.queues)
+
+
+def step_to(kind: str, name: str, vhost: str | None, before: object, after: object, apply: Callable[[], None]) -> Step:
+    """``before`` None: there is nothing yet."""
+    if before is None:
+        return Step(kind, name, vhost, "created", apply)
+    return Step(kind, name, vhost, "existing", None) if before == after else Step(kind, name, vhost, "changed", apply)
+
+
+def name_in(row: Row, key: str = "name") -> str:
+    refuse_bad_name(row.get(key), key)
+    return str(row[key])
+
+
+def short_text_in(row: Row, name: str) -> str:
+    """As AMQP has it: up to 255 bytes, of which none need be a letter."""
+    text = row.get(name)
+    if not isinstance(text, str) or not has_whole_characters(text):
+        raise BadRequest(f"'{name}' must be text: it is {shown(text)}")
+    if len(text.encode()) > LONGEST_NAME:
+        raise BadRequest(f"'{name}' is longer than {LONGEST_NAME} bytes: {shown(text)}")
+    return text
+
+
+def amqp_name_in(row: Row, key: str = "name") -> str:
+    """Of an exchange or a queue."""
+    name = row.get(key)
+    if not isinstance(name, str) or not has_whole_characters(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
+        raise BadRequest(f"'{key}' must be a text of 1 to {LONGEST_NAME} bytes: it is {shown(name)}")
+    return name

@@ -1,0 +1,38 @@
+"""Links to other brokers: there are none, and the lists say so.
+
+Exporters and checks look for shovels and federation links in one go with everything else, and 404 is a failure to some
+of them. Who may ask is the same as in RabbitMQ.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.http.authorization import seen_vhost
+from leveret.http.listing import as_it_is, list_answer
+from leveret.http.roles import MONITORING, refuse_unless_role
+
+SHOVELS, LINKS = "/api/shovels", "/api/federation-links"
+
+
+def routes(context: ApiContext) -> list[Route]:
+    async def of_all(request: Request) -> Response:
+        refuse_unless_role(request, MONITORING)
+        return await list_answer(context, request, [], as_it_is)
+
+    async def of_vhost(request: Request) -> Response:
+        refuse_unless_role(request, MONITORING)
+        seen_vhost(request)
+        return await list_answer(context, request, [], as_it_is)
+
+    return [
+        Route(SHOVELS, of_all),
+        Route(f"{SHOVELS}/{{vhost}}", of_vhost),
+        Route(LINKS, of_all),
+        Route(f"{LINKS}/state/{{state}}", of_all),
+        Route(f"{LINKS}/{{vhost}}", of_vhost),
+        Route(f"{LINKS}/{{vhost}}/state/{{state}}", of_vhost),
+    ]

@@ -1,0 +1,217 @@
+"""Messages: publish one, get some, and look at those that wait without taking them.
+
+Getting takes messages out of the queue, and what is to go back goes back before the answer is sent. Looking (browse)
+changes nothing at all, works on streams too, and is bounded: in the messages that are shown, in those that are looked
+at for a filter, and in bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.browsing import Look, sieve_of
+from leveret.api.context import ApiContext
+from leveret.api.published_message import body_from, properties_from, published_object
+from leveret.api.views.message import BASE64, decoded_row, payload_row, properties_row
+from leveret.broker.local import Delivered, LocalSession
+from leveret.broker.publish_rules import further_keys
+from leveret.broker.queue_jobs import Seen, readable_properties
+from leveret.http.amqp_rules import (
+    as_bad_request,
+    exchange_name,
+    path_name,
+    refuse_access,
+    refuse_topics,
+    short_text_of,
+    shown_queue,
+)
+from leveret.http.answers import encoded, json_answer, json_bytes
+from leveret.http.authorization import entered_vhost, refuse_while_blocked
+from leveret.http.bodies import LARGEST_BODY, json_of, text_of, whole_number_of
+from leveret.http.bodies import body_of as bytes_of
+from leveret.http.durability import settled
+from leveret.http.errors import BadRequest
+from leveret.http.login import user_of
+from leveret.http.time_slice import Turn
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.stream import StreamQueue
+from leveret.wire.content import body_of
+
+Row = dict[str, Any]
+
+LARGEST_PUBLISH = 8 << 20  # bytes of JSON; larger messages come over AMQP
+ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
+MOST_GOT = 10_000  # messages
+MOST_BYTES = 16 << 20  # of bodies in one answer; one message may be larger
+MOST_SHOWN = 1_000
+SHOWN_BYTES = 50_000  # of each body, unless the query says otherwise
+
+
+def routes(context: ApiContext) -> list[Route]:
+    api = _Messages(context)
+    return [
+        Route("/api/exchanges/{vhost}/{name}/publish", api.publish, methods=["POST"]),
+        Route("/api/queues/{vhost}/{name}/get", api.get, methods=["POST"]),
+        Route("/api/queues/{vhost}/{name}/messages", api.browse),
+    ]
+
+
+class _Messages:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    async def publish(self, request: Request) -> Response:
+        most = self._context.settings.max_message_bytes
+        body = await bytes_of(request, most_bytes_of_publish(most))
+        given = published_object(body, f"the body of {request.url.path}")
+        vhost, exchange = entered_vhost(request), exchange_name(request)
+        key, payload = short_text_of(given, "routing_key"), body_from(given)
+        properties = properties_from(given, user_of(request))
+        refuse_access(request, vhost, "write", "exchange", exchange)
+        with as_bad_request():
+            keys = (key, *further_keys(properties.headers or {}))
+        refuse_topics(request, vhost, "write", exchange, keys)
+        refuse_while_blocked(self._context.broker)
+        session = LocalSession(vhost, lambda tag, delivered: None, max_message_bytes=most)
+        with as_bad_request():
+            routed = session.publish(exchange, key, payload, properties)
+        await settled(self._context.broker)
+        return json_answer({"routed": routed})
+
+    # ---- get
+
+    async def get(self, request: Request) -> Response:
+        given = await json_of(request)
+        vhost, name = entered_vhost(request), path_name(request)
+        count = whole_number_of(given, "count", 1, MOST_GOT)
+        mode, as_base64 = _ack_mode(given), _encoding(given) == BASE64
+        truncate = whole_number_of(given, "truncate") if "truncate" in given else None
+        refuse_access(request, vhost, "read", "queue", name)
+        session = LocalSession(vhost, lambda tag, delivered: None)
+        try:
+            with as_bad_request():
+                got = await self._take(session, vhost.queue(name), count)
+                _settle(session, mode)
+        finally:
+            session.close()  # gives back whatever is not settled
+        await settled(self._context.broker)
+
+        def made() -> bytes:
+            return encoded(
+                [
+                    _got_row(message, left) | payload_row(message.body, as_base64=as_base64, truncate=truncate)
+                    for message, left in got
+                ]
+            )
+
+        return json_bytes(await self._context.in_worker(made))
+
+    async def _take(self, session: LocalSession, queue: ClassicQueue, count: int) -> list[tuple[Delivered, int]]:
+        """Each with the number of messages that were ready behind it."""
+        got: list[tuple[Delivered, int]] = []
+        size, turn = 0, Turn()
+        while len(got) < count and size < MOST_BYTES:
+            await self._loaded(queue)
+            message = session.get(queue.name)
+            if message is None:
+                break
+            got.append((message, queue.ready))
+            size += len(message.body)
+            await turn.rest()
+        return got
+
+    async def _loaded(self, queue: ClassicQueue) -> None:
+        """Until the first message is in memory, if there is one."""
+        while queue.alive and queue.needs_load and queue.pager is not None:
+            loaded = asyncio.Event()
+            if not queue.pager.when_loaded(loaded.set):
+                return
+            self._context.broker.wake()
+            await loaded.wait()
+
+    # ---- browse
+
+    async def browse(self, request: Request) -> Response:
+        vhost, name = entered_vhost(request), path_name(request)
+        query = request.query_params
+        limit = whole_number_of(query, "limit", 1, MOST_SHOWN, default=50)
+        truncate = whole_number_of(query, "truncate", default=SHOWN_BYTES)
+        refuse_access(request, vhost, "read", "queue", name)
+        queue = shown_queue(vhost, name)
+        with as_bad_request():
+            vhost.queue(name)
+            sieve = sieve_of(query)
+        async with self._context.looks.one(vhost.name):
+            look = Look(queue, self._context.broker.errands, sieve, limit)
+            await look.until_over()
+
+            def made() -> bytes:
+                rows = [_seen_row(queue, seen) | decoded_row(body_of(seen.message[0]), truncate) for seen in look.found]
+                return encoded(
+                    {
+                        "messages": rows,
+                        "looked_at": look.looked_at,
+                        "too_large": look.too_large,
+                        "is_complete": look.is_complete,
+                    }
+                )
+
+            return json_bytes(await self._context.in_worker(made))
+
+
+def most_bytes_of_publish(max_message_bytes: int) -> int:
+    """What the largest message needs as base64, with what stands around it."""
+    return min(LARGEST_PUBLISH, -(-max_message_bytes // 3) * 4 + LARGEST_BODY)
+
+
+def _ack_mode(given: Mapping[str, object]) -> str:
+    mode = text_of(given, "ackmode")
+    if mode not in ACK_MODES:
+        raise BadRequest(f"'ackmode' must be one of {', '.join(ACK_MODES)}: it is '{mode}'")
+    return mode
+
+
+def _encoding(given: Mapping[str, object]) -> str:
+    encoding = text_of(given, "encoding")
+    if encoding not in ("auto", BASE64):
+        raise BadRequest(f"'encoding' must be auto or {BASE64}: it is '{encoding}'")
+    return encoding
+
+
+def _settle(session: LocalSession, mode: str) -> None:
+    """What is acked to be requeued was only looked at: it goes back as from somebody who left, at the session's end."""
+    if mode == "ack_requeue_false":
+        session.ack(0, multiple=True)
+    elif mode.startswith("reject"):
+        session.nack(0, multiple=True, requeue=mode == "reject_requeue_true")
+
+
+def _got_row(message: Delivered, left: int) -> Row:
+    return {
+        "redelivered": message.redelivered,
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "message_count": left,
+        "properties": properties_row(message.properties),
+    }
+
+
+def _seen_row(queue: ClassicQueue, seen: Seen) -> Row:
+    address = seen.message[1]
+    row: Row = {
+        "id": f"{queue.id}-{seen.lane}-{seen.sequence}",
+        "exchange": address.exchange,
+        "routing_key": address.key,
+        "redelivered": seen.tries > 0,
+        "delivery_count": seen.tries,
+        "properties": properties_row(readable_properties(seen.message)),
+    }
+    if isinstance(queue, StreamQueue):
+        row["offset"] = seen.sequence - 1
+    return row

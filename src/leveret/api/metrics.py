@@ -1,0 +1,316 @@
+"""Metrics for Prometheus, in its text format, by the names of RabbitMQ's own plugin.
+
+    /metrics             sums, whatever the number of queues
+    /metrics/per-object  a line for each queue, connection and channel
+    /metrics/detailed    the same by groups: ?family=queue_coarse_metrics&family=connection_metrics&vhost=orders
+
+Lines for single objects are bounded: the first MOST of each kind have their own, in the order in which they came, so
+that a graph keeps its lines; all others are added up under an empty name, and a metric says how many they are.
+
+On the loop the numbers are read, some objects a turn; the text is made of them in a thread. From this machine anybody
+may read metrics, as Prometheus expects; from elsewhere it takes a login of a monitoring user.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.api.views.connection import channel_name
+from leveret.api.views.node import ERLANG_VERSION, RABBITMQ_VERSION, Readings, cluster_name
+from leveret.broker.broker import Broker
+from leveret.http.login import USER
+from leveret.http.roles import MONITORING, refuse_unless_role
+from leveret.http.time_slice import Turn
+from leveret.queues.classic import ClassicQueue
+from leveret.session.channel import Channel
+from leveret.session.connection import Connection
+from leveret.stats.lag_metrics import (
+    OF_READERS,
+    OF_SPARK_QUERIES,
+    OF_STREAMS,
+    OTHER_QUERIES,
+    OTHER_READERS,
+    lags_of_readers,
+    lags_of_streams,
+    told_lags,
+)
+from leveret.stats.metric_families import (
+    ALARMS,
+    BOUNDS,
+    CHURN,
+    COUNTER,
+    GAUGE,
+    GLOBAL,
+    MACHINE,
+    OBJECTS,
+    OF_CHANNELS,
+    OF_CONNECTIONS,
+    OF_QUEUES,
+    SUMS,
+    UNTYPED,
+    Family,
+    Labels,
+    NodeFamily,
+    ObjectFamily,
+    Value,
+)
+from leveret.stats.totals import open_connections
+from leveret.version import VERSION
+
+MOST = 1_000  # queues, connections, channels with lines of their own
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+PLAIN, DETAILED, OURS = "rabbitmq_", "rabbitmq_detailed_", "leveret_"
+NOBODY: Labels = (("vhost", ""), ("queue", ""))
+
+T = TypeVar("T")
+Sample = tuple[Labels, Value]
+Metric = tuple[str, Family, list[Sample]]
+"""With its prefix."""
+
+
+def routes(context: ApiContext) -> list[Route]:
+    exposition = Exposition(context)
+    return [
+        Route("/metrics", exposition.sums),
+        Route("/metrics/per-object", exposition.per_object),
+        Route("/metrics/detailed", exposition.detailed),
+    ]
+
+
+class Kind(NamedTuple, Generic[T]):
+    """All objects of one kind that are to be shown, each with its labels."""
+
+    families: Sequence[ObjectFamily[T]]
+    objects: Iterable[tuple[T, Labels]]
+    others: Labels
+
+
+class Exposition:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._readings = Readings(context)
+
+    async def sums(self, request: Request) -> Response:
+        _refuse_strangers(request)
+        known = await self._known()
+        families = (*ALARMS, *CHURN, *MACHINE, *OBJECTS, *SUMS, *GLOBAL)
+        return await self._answer(
+            [
+                *self._identity("aggregated", PLAIN),
+                *_of_node(families, known, PLAIN),
+                *_of_node(BOUNDS, known, OURS),
+                *_process(known),
+            ]
+        )
+
+    async def per_object(self, request: Request) -> Response:
+        _refuse_strangers(request)
+        known = await self._known()
+        metrics = [
+            *self._identity("per-object", PLAIN),
+            *_of_node((*ALARMS, *CHURN, *MACHINE, *OBJECTS, *GLOBAL), known, PLAIN),
+            *_of_node(BOUNDS, known, OURS),
+            *_process(known),
+        ]
+        return await self._answer(metrics + await self._objects(None, None, PLAIN))
+
+    async def detailed(self, request: Request) -> Response:
+        """Groups that we do not have are left out, as RabbitMQ does."""
+        _refuse_strangers(request)
+        groups = frozenset(request.query_params.getlist("family"))
+        vhosts = frozenset(request.query_params.getlist("vhost")) or None
+        chosen = [each for each in (*CHURN, *MACHINE) if each.group in groups]
+        metrics = self._identity("detailed", PLAIN)
+        if chosen:
+            metrics += _of_node(chosen, await self._known(), DETAILED)
+        return await self._answer(metrics + await self._objects(groups, vhosts, DETAILED))
+
+    async def _answer(self, metrics: list[Metric]) -> Response:
+        body = await self._context.in_worker(lambda: written(metrics))
+        return Response(body, media_type=None, headers={"Content-Type": TEXT})
+
+    # ---- the node
+
+    async def _known(self) -> dict[str, Value]:
+        """All that families of the node name by their keys."""
+        context, broker, stats = self._context, self._context.broker, self._context.stats
+        reading = (await self._readings.take())._asdict()
+        totals = stats.totals()
+        known: dict[str, Any] = reading | stats.node_row(totals)
+        known["messages"] = known["messages_ready"] + known["messages_unacknowledged"]
+        known["deliver_get"] = known["deliver"] + known["deliver_no_ack"] + known["get"] + known["get_no_ack"]
+        known["unconfirmed"] = known["received_confirm"] - known["confirm"]
+        known |= {name: totals.sum_of(name) for name in ("connections", "channels", "consumers", "queues")}
+        known["publishers"] = totals.publishers
+        known["queue_memory"], known["memory_mark"] = broker.gauge.used, broker.memory.mark
+        known["uptime"] = context.clock.now() - stats.started
+        known["began"] = context.clock.wall() - known["uptime"]
+        known |= {f"alarm_{name}": int(name in broker.alarms) for name in ("memory", "disk", "files")}
+        known["routing_refused"] = broker.routing_work.refused
+        known["longest_turn"] = round(context.loop_watch.longest, 4)
+        admission = context.admission
+        known["admitted_sockets"], known["admitted_max_sockets"] = admission.sockets, admission.most_sockets
+        known["unauthenticated"] = admission.unauthenticated.taken + admission.tunnels.taken
+        known["evicted"], known["refused"] = admission.evicted, admission.refused
+        known |= self._traffic()
+        return {key: value for key, value in known.items() if value is not None}
+
+    def _traffic(self) -> dict[str, int]:
+        registry = self._context.broker.registry
+        living: list[object] = list(registry.connections)
+        peers = [each.peer for each in living if isinstance(each, Connection)]
+        return {
+            "received_bytes": registry.past_received + sum(peer.received for peer in peers),
+            "sent_bytes": registry.past_sent + sum(peer.sent for peer in peers),
+        }
+
+    def _identity(self, endpoint: str, prefix: str) -> list[Metric]:
+        node = self._context.broker.node_name
+        build = (
+            ("rabbitmq_version", RABBITMQ_VERSION),
+            ("prometheus_plugin_version", RABBITMQ_VERSION),
+            ("prometheus_client_version", VERSION),
+            ("erlang_version", ERLANG_VERSION),
+            ("product_name", "Leveret"),
+            ("product_version", VERSION),
+        )
+        identity = (
+            ("rabbitmq_node", node),
+            ("rabbitmq_cluster", cluster_name(self._context.broker)),
+            ("rabbitmq_cluster_permanent_id", node),
+            ("rabbitmq_endpoint", endpoint),
+        )
+        return [
+            (prefix, Family("build_info", UNTYPED, "Versions"), [(build, 1)]),
+            (prefix, Family("identity_info", UNTYPED, "The node and its cluster"), [(identity, 1)]),
+        ]
+
+    # ---- objects
+
+    async def _objects(self, groups: frozenset[str] | None, vhosts: frozenset[str] | None, prefix: str) -> list[Metric]:
+        broker = self._context.broker
+        connections = [each for each in open_connections(broker) if vhosts is None or each.vhost.name in vhosts]
+        queues = Kind(_chosen(OF_QUEUES, groups), _queues(broker, vhosts), NOBODY)
+        peers = Kind(
+            _chosen(OF_CONNECTIONS, groups),
+            ((each, (("connection", each.name),)) for each in connections),
+            (("connection", ""),),
+        )
+        channels = Kind(_chosen(OF_CHANNELS, groups), _channels(connections), (("channel", ""),))
+        return [
+            *await _expose(queues, "queues", prefix),
+            *await _expose(peers, "connections", prefix),
+            *await _expose(channels, "channels", prefix),
+            *await self._lags(groups, vhosts, prefix),
+        ]
+
+    async def _lags(self, groups: frozenset[str] | None, vhosts: frozenset[str] | None, prefix: str) -> list[Metric]:
+        broker, known = self._context.broker, self._context.spark_queries
+        streams = Kind(_chosen(OF_STREAMS, groups), lags_of_streams(broker, vhosts), NOBODY)
+        readers = Kind(_chosen(OF_READERS, groups), lags_of_readers(broker, vhosts), OTHER_READERS)
+        queries = Kind(_chosen(OF_SPARK_QUERIES, groups), told_lags(broker, known, vhosts), OTHER_QUERIES)
+        return [
+            *await _expose(streams, "streams", prefix),
+            *await _expose(readers, "stream_readers", OURS),
+            *await _expose(queries, "spark_queries", OURS),
+        ]
+
+
+def _queues(broker: Broker, vhosts: frozenset[str] | None) -> Iterator[tuple[ClassicQueue, Labels]]:
+    """While we walk some may come and go: those that were there when we came to their virtual host are shown."""
+    for vhost in list(broker.vhosts.values()):
+        if vhosts is None or vhost.name in vhosts:
+            for queue in list(vhost.queues.values()):
+                yield queue, (("vhost", vhost.name), ("queue", queue.name))
+
+
+def _channels(connections: Iterable[Connection]) -> Iterator[tuple[Channel, Labels]]:
+    for connection in connections:
+        for channel in list(connection.channels.values()):
+            yield channel, (("channel", channel_name(channel)),)
+
+
+def _chosen(families: Sequence[ObjectFamily[T]], groups: frozenset[str] | None) -> list[ObjectFamily[T]]:
+    return [each for each in families if groups is None or each.group in groups]
+
+
+async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
+    if not kind.families:
+        return []
+    samples: list[list[Sample]] = [[] for _ in kind.families]
+    others: list[Value] = [0] * len(kind.families)
+    number, turn = 0, Turn()
+    for number, (thing, labels) in enumerate(kind.objects, 1):
+        row = [each.read(thing) for each in kind.families]
+        if number <= MOST:
+            for place, value in enumerate(row):
+                samples[place].append((labels, value))
+        else:
+            others = [one + other for one, other in zip(others, row, strict=True)]
+        await turn.rest()
+    if number > MOST:
+        for place, value in enumerate(others):
+            samples[place].append((kind.others, value))
+    left_out = Family(f"metrics_{name}_left_out", GAUGE, f"How many {name} are added up under an empty name")
+    return [
+        *((prefix, each.family, found) for each, found in zip(kind.families, samples, strict=True)),
+        (OURS, left_out, [((), max(number - MOST, 0))]),
+    ]
+
+
+def _refuse_strangers(request: Request) -> None:
+    """The gate lets in without a login who asks from this machine."""
+    if USER in request.scope:
+        refuse_unless_role(request, MONITORING)
+
+
+def _of_node(families: Iterable[NodeFamily], known: dict[str, Value], prefix: str) -> list[Metric]:
+    return [(prefix, each.family, [(each.labels, known[each.key])]) for each in families if each.key in known]
+
+
+def _process(known: dict[str, Value]) -> list[Metric]:
+    """By the names that every program has for Prometheus."""
+    told: list[tuple[str, str, str, Value | None]] = [
+        ("process_resident_memory_bytes", GAUGE, "Memory of this process", known.get("memory")),
+        ("process_open_fds", GAUGE, "Open files", known.get("files")),
+        ("process_max_fds", GAUGE, "Files that may be open", known.get("most_files")),
+        ("process_start_time_seconds", GAUGE, "When it began, in seconds since 1970", known.get("began")),
+        ("process_cpu_seconds_total", COUNTER, "Time on a processor", time.process_time()),
+    ]
+    metrics: list[Metric] = [
+        ("", Family(name, kind, help), [((), value)]) for name, kind, help, value in told if value is not None
+    ]
+    python = Family("python_info", GAUGE, "What runs the broker")
+    return [*metrics, ("", python, [((("version", platform.python_version()),), 1)])]
+
+
+# ---- the text
+
+
+def written(metrics: Iterable[Metric]) -> bytes:
+    """The text format: help and kind once for each name, then its samples."""
+    lines: list[str] = []
+    for prefix, family, samples in metrics:
+        name = prefix + family.name
+        lines += (f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}")
+        lines += [f"{name}{_labels(labels)} {value}" for labels, value in samples]
+    lines.append("")
+    return "\n".join(lines).encode()
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join([f'{name}="{escaped(value)}"' for name, value in labels]) + "}"
+
+
+def escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

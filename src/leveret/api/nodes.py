@@ -1,0 +1,146 @@
+"""The node: what it uses of its machine, and how much it may. There is one."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.api.views.connection import Told
+from leveret.api.views.node import (
+    MOST_PROCESSES,
+    Reading,
+    Readings,
+    auth_mechanisms,
+    contexts,
+    exchange_types,
+)
+from leveret.http.errors import NotThere
+from leveret.http.listing import as_it_is, list_answer, object_answer
+from leveret.http.roles import MONITORING, refuse_unless_role
+from leveret.stats.samples import windows_of
+from leveret.version import VERSION
+
+CHANGING = (("fd_used", "files"), ("disk_free", "disk_free"), ("proc_used", "threads"), ("sockets_used", "sockets"))
+
+
+def routes(context: ApiContext) -> list[Route]:
+    readings = Readings(context)
+
+    async def list_all(request: Request) -> Response:
+        refuse_unless_role(request, MONITORING)
+        return await list_answer(context, request, [await _node(context, readings, request)], as_it_is)
+
+    async def show(request: Request) -> Response:
+        refuse_unless_role(request, MONITORING)
+        _refuse_stranger(context, request)
+        return object_answer(request, await _node(context, readings, request))
+
+    async def memory(request: Request) -> Response:
+        refuse_unless_role(request, MONITORING)
+        _refuse_stranger(context, request)
+        return object_answer(request, {"memory": _memory(context, await readings.take())})
+
+    async def shares(request: Request) -> Response:
+        refuse_unless_role(request, MONITORING)
+        _refuse_stranger(context, request)
+        return object_answer(request, {"memory": _shares(_memory(context, await readings.take()))})
+
+    return [
+        Route("/api/nodes", list_all),
+        Route("/api/nodes/{name}", show),
+        Route("/api/nodes/{name}/memory", memory),
+        Route("/api/nodes/{name}/memory/relative", shares),
+    ]
+
+
+def _refuse_stranger(context: ApiContext, request: Request) -> None:
+    name, own = unquote(request.path_params["name"]), context.broker.node_name
+    if name != own:
+        raise NotThere(f"no node '{name}': this is '{own}', and it stands alone")
+
+
+async def _node(context: ApiContext, readings: Readings, request: Request) -> Told:
+    reading = await readings.take()
+    counted = context.stats.of_node(windows_of(request.query_params))
+    rates = {f"{name}_details": {"rate": readings.rate(field)} for name, field in CHANGING}
+    return {
+        **_facts(context),
+        **_used(context, reading),
+        **rates,
+        **counted["churn_rates"],
+        "mem_used_details": counted["mem_used_details"],
+    }
+
+
+def _facts(context: ApiContext) -> Told:
+    broker = context.broker
+    return {
+        "name": broker.node_name,
+        "type": "disc",
+        "running": True,
+        "being_drained": False,
+        "os_pid": str(os.getpid()),
+        "uptime": int((context.clock.now() - context.stats.started) * 1000),
+        "processors": os.cpu_count() or 1,
+        "run_queue": 0,
+        "net_ticktime": 60,
+        "rates_mode": "basic",
+        "partitions": [],
+        "cluster_links": [],
+        "applications": [],
+        "enabled_plugins": [],
+        "exchange_types": exchange_types(context),
+        "auth_mechanisms": auth_mechanisms(),
+        "contexts": contexts(context),
+        "db_dir": str(context.settings.data_dir or ""),
+        "log_files": [],
+        "config_files": [],
+        "mem_calculation_strategy": "rss",
+        "messages_routing_refused": broker.routing_work.refused,
+        "product_name": "Leveret",
+        "product_version": VERSION,
+    }
+
+
+def _used(context: ApiContext, reading: Reading) -> Told:
+    broker = context.broker
+    sockets, most_files = reading.sockets, reading.most_files or 0
+    return {
+        "mem_used": reading.memory if reading.memory is not None else broker.gauge.used,
+        "mem_limit": broker.memory.mark,
+        "mem_alarm": "memory" in broker.alarms,
+        "disk_free": reading.disk_free if reading.disk_free is not None else 0,
+        "disk_free_limit": reading.disk_mark,
+        "disk_free_alarm": "disk" in broker.alarms,
+        "fd_used": reading.files if reading.files is not None else sockets,
+        "fd_total": most_files,
+        "sockets_used": sockets,
+        "sockets_total": most_files,
+        "proc_used": reading.threads,
+        "proc_total": MOST_PROCESSES,
+    }
+
+
+def _memory(context: ApiContext, reading: Reading) -> Told:
+    """What is counted, by name; all else is the rest. Queues share bodies, so the sum may be above the total."""
+    counted = context.broker.memory_users.breakdown()
+    used = sum(counted.values())
+    total = reading.memory if reading.memory is not None else used
+    return {
+        **{name: min(size, total) for name, size in counted.items()},
+        "other_system": max(total - used, 0),
+        "total": {"rss": total, "allocated": total, "erlang": total},
+        "strategy": "rss",
+    }
+
+
+def _shares(memory: Told) -> Told:
+    """Of the whole, in hundredths, rounded up as RabbitMQ does."""
+    total = max(memory["total"]["rss"], 1)
+    parts = {part: -(-size * 100 // total) for part, size in memory.items() if isinstance(size, int)}
+    return {"total": 100} | parts

@@ -1,0 +1,145 @@
+"""Everything at a glance, and small facts that tools ask for before all else.
+
+Who may not see all virtual hosts is told of the sums over those that it may enter, of its own connections, and nothing
+of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.api.views.connection import Told
+from leveret.api.views.node import (
+    CLUSTER_NAME,
+    ERLANG_VERSION,
+    RABBITMQ_VERSION,
+    cluster_name,
+    contexts,
+    exchange_types,
+    listeners,
+    runtime,
+)
+from leveret.auth.users import User
+from leveret.http.answers import done, json_answer
+from leveret.http.authorization import refuse_bad_name
+from leveret.http.bodies import object_of
+from leveret.http.durability import settled
+from leveret.http.listing import object_answer
+from leveret.http.login import WAYS_TO_LOG_IN
+from leveret.http.roles import (
+    ADMINISTRATOR,
+    MANAGEMENT,
+    MONITORING,
+    has_role,
+    refuse_unless_role,
+    visible_vhosts,
+)
+from leveret.stats.samples import windows_of
+from leveret.stats.stats import INTERVAL, KEPT, MINUTES, RECENT
+from leveret.stats.totals import Totals, open_connections
+from leveret.version import VERSION
+
+LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
+KEPT_FOR = int(KEPT * INTERVAL), int(RECENT * INTERVAL), MINUTES * 60  # seconds
+
+
+def routes(context: ApiContext) -> list[Route]:
+    async def overview(request: Request) -> Response:
+        return object_answer(request, _overview(context, request))
+
+    async def show_name(request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return json_answer({"name": cluster_name(context.broker)})
+
+    async def name_cluster(request: Request) -> Response:
+        refuse_unless_role(request, ADMINISTRATOR)
+        given = (await object_of(request, required=["name"]))["name"]
+        refuse_bad_name(given, "name")
+        context.broker.parameters.put(CLUSTER_NAME, given)
+        await settled(context.broker)
+        return done()
+
+    async def nothing(request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return json_answer([])
+
+    async def auth(request: Request) -> Response:
+        """Open to all: a management UI asks before it shows its login."""
+        return json_answer({"oauth_enabled": False, "enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
+
+    async def rebalance(request: Request) -> Response:
+        """One node has every queue already."""
+        refuse_unless_role(request, ADMINISTRATOR)
+        return done()
+
+    return [
+        Route("/api/overview", overview),
+        Route("/api/cluster-name", show_name),
+        Route("/api/cluster-name", name_cluster, methods=["PUT"]),
+        Route("/api/extensions", nothing),
+        Route("/api/feature-flags", nothing),
+        Route("/api/deprecated-features", nothing),
+        Route("/api/deprecated-features/used", nothing),
+        Route(WAYS_TO_LOG_IN, auth),
+        Route("/api/rebalance/queues", rebalance, methods=["POST"]),
+    ]
+
+
+def _overview(context: ApiContext, request: Request) -> Told:
+    user = refuse_unless_role(request, MANAGEMENT)
+    windows, totals = windows_of(request.query_params), context.stats.totals()
+    sees_all = has_role(user, MONITORING)
+    names = list(totals.vhosts) if sees_all else [vhost.name for vhost in visible_vhosts(request)]
+    counted = context.stats.of_node(windows, totals) if sees_all else context.stats.of_vhosts(names, windows, totals)
+    told = _versions() | {
+        "rates_mode": "basic",
+        "disable_stats": False,
+        "enable_queue_totals": False,
+        "sample_retention_policies": {
+            "global": list(KEPT_FOR[1:]),
+            "basic": [KEPT_FOR[0]],
+            "detailed": [KEPT_FOR[0]],
+        },
+        "exchange_types": exchange_types(context),
+        "cluster_name": cluster_name(context.broker),
+        "message_stats": counted["message_stats"],
+        "queue_totals": {key: value for key, value in counted.items() if key.removesuffix("_details") in LENGTHS},
+        "object_totals": _objects(totals, names) | ({} if sees_all else _own_peers(context, user)),
+        "statistics_db_event_queue": 0,
+        "node": context.broker.node_name,
+    }
+    if sees_all:
+        told["churn_rates"] = counted["churn_rates"]
+        told["listeners"], told["contexts"] = listeners(context), contexts(context)
+    return told
+
+
+def _versions() -> Told:
+    return {
+        "product_name": "Leveret",
+        "product_version": VERSION,
+        "management_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "erlang_version": ERLANG_VERSION,
+        "erlang_full_version": runtime(),
+    }
+
+
+def _objects(totals: Totals, names: Iterable[str]) -> dict[str, Any]:
+    vhosts = [totals.vhosts[name] for name in names if name in totals.vhosts]
+    return {
+        name: sum(getattr(vhost, name) for vhost in vhosts)
+        for name in ("channels", "connections", "consumers", "exchanges", "queues")
+    }
+
+
+def _own_peers(context: ApiContext, user: User) -> dict[str, Any]:
+    """As many as are listed for this user (api_connections.py)."""
+    own = [each for each in open_connections(context.broker) if each.user.name == user.name]
+    return {"connections": len(own), "channels": sum(len(each.channels) for each in own)}

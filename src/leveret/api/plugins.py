@@ -1,0 +1,104 @@
+"""Plugins: what RabbitMQ ships as such and this broker has built in; which are on, who uses them, switching them.
+
+A PUT enables, a DELETE disables. Both answer with the plugin as it is then. What still uses one that was disabled is
+named in the answer: it goes on working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.broker.plugins import PLUGINS, Plugin, find_plugin, uses_keys, uses_type
+from leveret.broker.vhost import Vhost
+from leveret.http.answers import json_answer
+from leveret.http.authorization import name_of
+from leveret.http.durability import settled
+from leveret.http.listing import Row, as_it_is, list_answer, object_answer
+from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
+from leveret.http.time_slice import Turn
+
+ONE = "/api/plugins/{name}"
+
+
+def routes(context: ApiContext) -> list[Route]:
+    api = _Plugins(context)
+    return [
+        Route("/api/plugins", api.list_all),
+        Route(ONE, api.show),
+        Route(ONE, api.enable, methods=["PUT"]),
+        Route(ONE, api.disable, methods=["DELETE"]),
+    ]
+
+
+class _Plugins:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._broker = context.broker
+
+    async def list_all(self, request: Request) -> Response:
+        refuse_unless_role(request, ADMINISTRATOR)
+        return await list_answer(self._context, request, await self._rows(PLUGINS), as_it_is)
+
+    async def show(self, request: Request) -> Response:
+        return object_answer(request, await self._row(self._asked(request)))
+
+    async def enable(self, request: Request) -> Response:
+        plugin = self._asked(request)
+        self._broker.plugins.enable(plugin)
+        return await self._changed(plugin)
+
+    async def disable(self, request: Request) -> Response:
+        plugin = self._asked(request)
+        self._broker.plugins.disable(plugin)
+        return await self._changed(plugin)
+
+    def _asked(self, request: Request) -> Plugin:
+        refuse_unless_role(request, ADMINISTRATOR)
+        return find_plugin(name_of(request, "name"))
+
+    async def _changed(self, plugin: Plugin) -> Response:
+        await settled(self._broker)
+        return json_answer(await self._row(plugin))
+
+    async def _row(self, plugin: Plugin) -> Row:
+        return (await self._rows([plugin]))[0]
+
+    async def _rows(self, plugins: Iterable[Plugin]) -> list[Row]:
+        """With all that uses them, which is looked for in short turns."""
+        rows = {plugin: self._facts(plugin) for plugin in plugins}
+        turn = Turn()
+        for vhost in [*self._broker.vhosts.values()]:
+            for exchange in [*vhost.exchanges.values()]:
+                for plugin, row in rows.items():
+                    if uses_type(plugin, exchange):
+                        row["exchanges"].append(_named(vhost, exchange.name))
+                await turn.rest()
+            for policy in vhost.policies.in_order():
+                for plugin, row in rows.items():
+                    if uses_keys(plugin, policy):
+                        row["policies"].append(_named(vhost, policy.name))
+                await turn.rest()
+        return [row | {"in_use": len(row["exchanges"]) + len(row["policies"])} for row in rows.values()]
+
+    def _facts(self, plugin: Plugin) -> Row:
+        return {
+            "name": plugin.name,
+            "rabbitmq_name": plugin.rabbitmq_name,
+            "description": plugin.description,
+            "enabled": self._broker.plugins.is_enabled(plugin),
+            "switchable": plugin.is_switchable,
+            "bound_to": plugin.bound_to,
+            "exchange_types": sorted(plugin.exchange_types),
+            "policy_keys": sorted(plugin.policy_keys),
+            "exchanges": [],
+            "policies": [],
+        }
+
+
+def _named(vhost: Vhost, name: str) -> Row:
+    return {"vhost": vhost.name, "name": name}

@@ -1,0 +1,93 @@
+"""For somebody who writes a policy: which keys there are, and what a pattern would match. Nothing is changed.
+
+GET /api/policy-keys
+GET /api/policy-matches/{vhost}?pattern=^orders&apply-to=queues
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.broker.policy import APPLY_TO, EXCHANGE
+from leveret.broker.policy_keys import ARGUMENTS, KEYS, PolicyKey
+from leveret.broker.policy_pattern import Matches, name_matcher
+from leveret.broker.vhost import Vhost
+from leveret.errors import PreconditionFailed
+from leveret.http.answers import json_answer
+from leveret.http.authorization import seen_vhost
+from leveret.http.bodies import query_of, shown
+from leveret.http.errors import BadRequest
+from leveret.http.listing import Row, list_answer
+from leveret.http.roles import MANAGEMENT, refuse_unless_role
+
+MOST_SHOWN = 20  # names, of all that match
+SECONDS = 1.0  # for a pattern, over all names
+SAMPLE = "a word"  # a key that takes this takes any text
+
+Named = tuple[str, str]  # kind, name
+
+
+def routes(context: ApiContext) -> list[Route]:
+    drafts = Drafts(context)
+    return [Route("/api/policy-keys", drafts.keys), Route("/api/policy-matches/{vhost}", drafts.matches)]
+
+
+class Drafts:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    async def keys(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return await list_answer(self._context, request, KEYS.values(), _key_row)
+
+    async def matches(self, request: Request) -> Response:
+        vhost = seen_vhost(request)
+        pattern, apply_to = query_of(request, "pattern", ""), query_of(request, "apply-to", "all")
+        kinds = APPLY_TO.get(apply_to)
+        if kinds is None:
+            raise BadRequest(f"'apply-to' must be one of {', '.join(APPLY_TO)}: it is {shown(apply_to)}")
+        try:
+            matches = name_matcher(pattern)
+        except PreconditionFailed as problem:
+            raise BadRequest(f"'pattern' cannot be used: {problem.text}") from None
+        candidates = [one for one in _named(vhost) if one[0] in kinds]
+        found = await self._context.in_worker(lambda: _matching(candidates, matches))
+        exchanges = sum(kind == EXCHANGE for kind, _ in found)
+        some = [{"kind": kind, "name": name} for kind, name in sorted(found)[:MOST_SHOWN]]
+        return json_answer({"queues": len(found) - exchanges, "exchanges": exchanges, "some": some})
+
+
+def _key_row(key: PolicyKey) -> Row:
+    """``takes_text``: a value is a text, even one that looks like a number."""
+    return {
+        "name": key.name,
+        "about": key.about,
+        "argument": ARGUMENTS[key.name],
+        "is_limit": key.is_limit,
+        "for_operators": key.for_operators,
+        "takes_text": key.about != "nothing" and key.check(SAMPLE) is None,
+    }
+
+
+def _named(vhost: Vhost) -> list[Named]:
+    queues = [(queue.options.kind, queue.name) for queue in vhost.queues.values()]
+    return queues + [(EXCHANGE, name) for name in vhost.exchanges if name]
+
+
+def _matching(candidates: list[Named], matches: Matches) -> list[Named]:
+    found: list[Named] = []
+    end = perf_counter() + SECONDS
+    try:
+        for one in candidates:
+            if matches(one[1]):
+                found.append(one)
+            if perf_counter() > end:
+                raise TimeoutError
+    except TimeoutError:
+        raise BadRequest("'pattern' takes too long to match the names here: write a simpler expression") from None
+    return found

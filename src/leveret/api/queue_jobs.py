@@ -1,0 +1,319 @@
+"""Long work on the messages of a queue: move, copy, delete, drive back; and pause and resume.
+
+A job is begun by a POST, which answers with its id; how far it is can be asked for, and it can be cancelled. Jobs live
+as long as the process: what a job has done stays done. It counts as done when all of that is on disk.
+
+A job is about all messages, about those that pass a sieve (looking.py), or about single ones: ``ids`` are those that
+browsing tells.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.browsing import STEP_BYTES, TimedSieve, sieve_of, sieve_texts
+from leveret.api.context import ApiContext
+from leveret.broker.access import UserAccess
+from leveret.broker.broker import Broker
+from leveret.broker.pausing import pause, resume
+from leveret.broker.queue_jobs import MOST_BYTES, Delete, Forward, Job, Redrive, Scope
+from leveret.broker.vhost import Vhost
+from leveret.http.amqp_rules import (
+    access_of,
+    as_bad_request,
+    declared,
+    path_name,
+    refuse_access,
+    short_text_of,
+    shown_queue,
+)
+from leveret.http.answers import done, json_answer
+from leveret.http.authorization import entered_vhost, refuse_while_blocked
+from leveret.http.bodies import json_of, text_of, truth_of, whole_number_of
+from leveret.http.durability import settled
+from leveret.http.errors import BadRequest, Conflict, NotThere
+from leveret.http.listing import list_answer
+from leveret.http.roles import MANAGEMENT, may_see, refuse_unless_role
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.lane import Waiting
+
+Row = dict[str, Any]
+
+KINDS = ("move", "copy", "delete", "redrive")
+MOST_RUNNING = 50
+MOST_RUNNING_OF_VHOST = 20
+MOST_KEPT = 200  # with those that are over
+MOST_KEPT_OF_VHOST = 50
+MOST_RATE = 1_000_000
+MOST_IDS = 10_000
+
+RUNNING, DONE, CANCELLED, LOST = "running", "done", "cancelled", "lost"
+
+
+class Count(Job):
+    """What a job would do, without doing it."""
+
+    takes = False
+
+    def meet(self, lane: int, waiting: Waiting) -> bool:
+        self.done += 1
+        return False
+
+
+class Begun:
+    """A job as it is told of."""
+
+    __slots__ = ("began", "dry_run", "ended", "facts", "id", "job", "kind", "sieve", "state", "vhost")
+
+    def __init__(self, kind: str, vhost: Vhost, dry_run: bool, facts: Row, began: float) -> None:
+        self.id = secrets.token_hex(8)  # may not begin with a dash: people type it after a command
+        self.kind = kind
+        self.vhost = vhost
+        self.dry_run = dry_run
+        self.facts = facts  # as it was asked for
+        self.began = began
+        self.ended: float | None = None
+        self.state = RUNNING
+        self.sieve: TimedSieve | None = None
+        self.job: Job
+
+    def row(self) -> Row:
+        job = self.job
+        row: Row = {
+            "id": self.id,
+            "kind": self.kind,
+            "vhost": self.vhost.name,
+            "queue": job.queue.name,
+            "state": self.state,
+            "dry_run": self.dry_run,
+            "looked_at": job.looked_at,
+            "done": job.done,
+            "skipped": job.skipped,
+            "too_large": 0 if self.sieve is None else self.sieve.too_large,
+            "began": self.began,
+            "ended": self.ended,
+            **self.facts,
+        }
+        if isinstance(job, Redrive):
+            row |= {"origins": dict(job.origins), "refused": dict(job.refused)}
+        return row
+
+
+class _JobBook:
+    """The jobs that run, and those that ran lately."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.all: dict[str, Begun] = {}
+
+    def add(self, begun: Begun) -> None:
+        """One virtual host takes neither all places nor those of what others want to look up later."""
+        own = [each for each in self.all.values() if each.vhost is begun.vhost]
+        self._make_room(own, MOST_RUNNING_OF_VHOST, MOST_KEPT_OF_VHOST, f" in vhost '{begun.vhost.name}'")
+        self._make_room(list(self.all.values()), MOST_RUNNING, MOST_KEPT, "")
+        self.all[begun.id] = begun
+
+    def _make_room(self, jobs: Sequence[Begun], most_running: int, most_kept: int, where: str) -> None:
+        over = [each.id for each in jobs if each.state != RUNNING]
+        running = len(jobs) - len(over)
+        if running >= most_running:
+            raise Conflict(f"{running} jobs are running{where} already: wait until one is over, or cancel one")
+        for id_ in over[: max(0, len(jobs) - most_kept + 1)]:
+            del self.all[id_]
+
+    def over(self, begun: Begun) -> None:
+        """The job has come to its end: it is told as soon as what it did is safe. With its queue a job is cut short."""
+        if begun.state == RUNNING and begun.ended is None:
+            begun.ended = self._broker.clock.wall()
+            state = DONE if begun.job.queue.alive else CANCELLED
+            self._broker.when_granted(lambda: self._close(begun, state), lost=lambda: self._close(begun, LOST))
+
+    def cancel(self, begun: Begun) -> None:
+        """One that is over already is forgotten."""
+        if begun.state != RUNNING:
+            del self.all[begun.id]
+            return
+        self._close(begun, CANCELLED)
+        begun.ended = self._broker.clock.wall()
+        begun.job.cancel()
+
+    def _close(self, begun: Begun, state: str) -> None:
+        if begun.state == RUNNING:
+            begun.state = state
+
+
+def routes(context: ApiContext) -> list[Route]:
+    api = _QueueJobs(context)
+    one = "/api/queues/{vhost}/{name}"
+    return [
+        Route(f"{one}/jobs", api.begin, methods=["POST"]),
+        Route(f"{one}/pause", api.pause, methods=["POST"]),
+        Route(f"{one}/resume", api.resume, methods=["POST"]),
+        Route("/api/queue-jobs", api.list_all),
+        Route("/api/queue-jobs/{id}", api.show),
+        Route("/api/queue-jobs/{id}", api.cancel, methods=["DELETE"]),
+    ]
+
+
+class _QueueJobs:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._book = _JobBook(context.broker)
+
+    # ---- jobs
+
+    async def begin(self, request: Request) -> Response:
+        given = await json_of(request)
+        vhost, name = entered_vhost(request), path_name(request)
+        kind = text_of(given, "kind")
+        if kind not in KINDS:
+            raise BadRequest(f"'kind' must be one of {', '.join(KINDS)}: it is '{kind}'")
+        broker = self._context.broker
+        refuse_access(request, vhost, "read", "queue", name)
+        if kind != "delete":
+            refuse_access(request, vhost, "write", "exchange", "")
+            refuse_while_blocked(broker)
+        shown_queue(vhost, name)
+        with as_bad_request():
+            begun = self._make(kind, access_of(request, vhost), vhost.queue(name), given)
+        self._book.add(begun)
+        begun.job.start()
+        broker.wake()
+        return json_answer({"id": begun.id}, 202)
+
+    def _make(self, kind: str, access: UserAccess, queue: ClassicQueue, given: Mapping[str, object]) -> Begun:
+        """Everything is checked before anything begins."""
+        vhost = access.vhost
+        dry_run, rate, destination = truth_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
+        asked, limit, places = sieve_texts(given), _limit(given), _places(queue, given)
+        facts: Row = {"selector": "", **asked, "limit": limit, "destination": destination, "rate": rate}
+        facts |= {"ids": None if places is None else len(places), "messages": queue.ready}
+        begun = Begun(kind, vhost, dry_run, facts, self._context.clock.wall())
+        sieve = sieve_of(asked)
+        begun.sieve = None if sieve is None else TimedSieve(sieve)
+        scope = _scope(begun.sieve, limit, places)._replace(on_done=lambda job: self._book.over(begun))
+        broker = self._context.broker
+        if kind == "redrive":
+            begun.job = Redrive(
+                vhost,
+                queue,
+                broker.errands,
+                broker.timers,
+                scope,
+                rate=rate,
+                dry_run=dry_run,
+                may_write=access.may_write,
+            )
+            return begun
+        if destination is not None:
+            vhost.queue(destination)
+        if dry_run:
+            begun.job = Count(queue, broker.errands, scope)
+        elif kind == "delete":
+            begun.job = Delete(queue, broker.errands, scope)
+        else:
+            keeps = kind == "copy"
+            begun.job = Forward(vhost, queue, broker.errands, "", destination, scope, keeps=keeps)
+        return begun
+
+    async def list_all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        seen = [each for each in self._book.all.values() if may_see(request, each.vhost.name)]
+        return await list_answer(self._context, request, seen, lambda begun: begun.row())
+
+    async def show(self, request: Request) -> Response:
+        return json_answer(self._found(request).row())
+
+    async def cancel(self, request: Request) -> Response:
+        begun = self._found(request)
+        refuse_access(request, begun.vhost, "read", "queue", begun.job.queue.name)
+        self._book.cancel(begun)
+        await settled(self._context.broker)
+        return done()
+
+    def _found(self, request: Request) -> Begun:
+        """To those who may not see its virtual host a job is not there."""
+        refuse_unless_role(request, MANAGEMENT)
+        id_ = unquote(request.path_params["id"])
+        begun = self._book.all.get(id_)
+        if begun is None or not may_see(request, begun.vhost.name):
+            raise NotThere(f"no job '{id_}': jobs are forgotten some time after their end, and by a restart")
+        return begun
+
+    # ---- pause and resume
+
+    async def pause(self, request: Request) -> Response:
+        return await self._change(request, pause)
+
+    async def resume(self, request: Request) -> Response:
+        return await self._change(request, resume)
+
+    async def _change(self, request: Request, change: Callable[[Vhost, ClassicQueue], None]) -> Response:
+        await declared(request)
+        vhost, name = entered_vhost(request), path_name(request)
+        refuse_access(request, vhost, "configure", "queue", name)
+        shown_queue(vhost, name)
+        with as_bad_request():
+            change(vhost, vhost.queue(name))
+        await settled(self._context.broker)
+        return done()
+
+
+def _scope(sieve: TimedSieve | None, limit: int | None, places: frozenset[tuple[int, int]] | None) -> Scope:
+    """With the last of its single messages a job is over, though the walk is not."""
+    if places is not None:
+        limit = min(len(places), limit or len(places))
+    if sieve is None:
+        return Scope(limit=limit, places=places)
+    step_bytes = STEP_BYTES if sieve.reads_bodies else MOST_BYTES
+    return Scope(sieve.takes, limit, places=places, step_bytes=step_bytes, is_tired=sieve.is_tired)
+
+
+def _limit(given: Mapping[str, object]) -> int | None:
+    return whole_number_of(given, "limit", 1) if given.get("limit") is not None else None
+
+
+def _places(queue: ClassicQueue, given: Mapping[str, object]) -> frozenset[tuple[int, int]] | None:
+    ids = given.get("ids")
+    if ids is None:
+        return None
+    if not isinstance(ids, list) or not 0 < len(ids) <= MOST_IDS:
+        raise BadRequest(f"'ids' must be a list of 1 to {MOST_IDS} ids of messages, as browsing tells them")
+    return frozenset(_place(queue, id_) for id_ in ids)
+
+
+def _place(queue: ClassicQueue, id_: object) -> tuple[int, int]:
+    """An id names the queue as well: it has not been deleted and declared again in between."""
+    parts = id_.split("-") if isinstance(id_, str) else []
+    if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 20 for part in parts):
+        raise BadRequest(f"'ids' has {id_!r:.80}, which is no id of a message: take them from browsing the queue")
+    if int(parts[0]) != queue.id:
+        raise BadRequest(f"'ids' has '{id_}', which is of another queue than '{queue.name}': browse it again")
+    return int(parts[1]), int(parts[2])
+
+
+def _rate(kind: str, given: Mapping[str, object]) -> float | None:
+    rate = given.get("rate")
+    if rate is None:
+        return None
+    if kind != "redrive":
+        raise BadRequest(f"'rate' goes with redrive only, not with {kind}: leave it out, or set a 'limit'")
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= MOST_RATE:
+        raise BadRequest(f"'rate' must be messages a second, above 0 and up to {MOST_RATE}: it is {rate!r:.80}")
+    return float(rate)
+
+
+def _destination(kind: str, queue: ClassicQueue, given: Mapping[str, object]) -> str | None:
+    if kind not in ("move", "copy"):
+        return None
+    destination = short_text_of(given, "destination")
+    if destination == queue.name:
+        raise BadRequest(f"'destination' is queue '{queue.name}' itself: name another queue")
+    return destination

@@ -1,0 +1,163 @@
+"""Queues: list, look, declare, delete, purge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.api.views.exchange import binding_row, default_binding
+from leveret.api.views.queue import QueueView, Row, state_of
+from leveret.api.views.unchanged_rows import StillRows
+from leveret.broker.argument_needs import queue_needs
+from leveret.broker.vhost import Vhost
+from leveret.http.amqp_rules import (
+    access_of,
+    as_bad_request,
+    declared,
+    path_name,
+    refuse_access,
+    shown_queue,
+    table_of,
+)
+from leveret.http.answers import done, made
+from leveret.http.authorization import entered_vhost, seen_vhost
+from leveret.http.bodies import text_of, truth_of
+from leveret.http.durability import settled
+from leveret.http.errors import BadRequest
+from leveret.http.listing import list_answer, object_answer
+from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.queues.classic import ClassicQueue
+from leveret.routing.bindings import Destination
+from leveret.stats.samples import NO_WINDOWS, windows_of
+
+ONE = "/api/queues/{vhost}/{name}"
+Found = tuple[Vhost, ClassicQueue]
+AT_HAND: dict[str, Callable[[Found], object]] = {
+    "name": lambda found: found[1].name,
+    "vhost": lambda found: found[0].name,
+    "type": lambda found: found[1].options.kind,
+    "durable": lambda found: found[1].durable,
+    "state": lambda found: state_of(found[1]),
+    "consumers": lambda found: len(found[1].consumers),
+    "messages": lambda found: found[1].ready + found[1].unacked,
+    "messages_ready": lambda found: found[1].ready,
+    "messages_unacknowledged": lambda found: found[1].unacked,
+    "memory": lambda found: found[1].accounted,
+}
+ACTIONS = ("sync", "cancel_sync")  # of mirrors, which we have none of: there is nothing to do
+
+
+def routes(context: ApiContext) -> list[Route]:
+    api = _Queues(context)
+    return [
+        Route("/api/queues", api.list_all),
+        Route("/api/queues/{vhost}", api.list_of_vhost),
+        Route(ONE, api.show),
+        Route(ONE, api.declare, methods=["PUT"]),
+        Route(ONE, api.delete, methods=["DELETE"]),
+        Route(f"{ONE}/contents", api.purge, methods=["DELETE"]),
+        Route(f"{ONE}/bindings", api.bindings_to),
+        Route(f"{ONE}/actions", api.act, methods=["POST"]),
+    ]
+
+
+class _Queues:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._still = StillRows(context.stats)
+
+    # ---- looking
+
+    async def list_all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return await self._listed(request, visible_vhosts(request))
+
+    async def list_of_vhost(self, request: Request) -> Response:
+        return await self._listed(request, [seen_vhost(request)])
+
+    async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
+        """Samples are made of those queues alone that are shown."""
+        context, windows = self._context, windows_of(request.query_params)
+        view = QueueView(context.stats, context.policy_matches, context.broker.node_name)
+
+        def row(found: Found) -> Row | None:
+            return view.row(*found) if found[1].alive else None
+
+        def with_samples(row: Row) -> Row:
+            vhost = context.broker.vhosts.get(row["vhost"])
+            queue = None if vhost is None else vhost.queues.get(row["name"])
+            row.update({} if queue is None else context.stats.of_queue(queue, windows))
+            return row
+
+        all_of_them = [(vhost, queue) for vhost in vhosts for queue in vhost.queues.values()]
+
+        def written(found: Found) -> bytes | None:
+            return self._still.written(view, *found) if found[1].alive else None
+
+        self._still.asked()
+        adding = None if windows == NO_WINDOWS else with_samples
+        return await list_answer(context, request, all_of_them, row, at_hand=AT_HAND, adding=adding, written=written)
+
+    async def show(self, request: Request) -> Response:
+        vhost = seen_vhost(request)
+        queue = shown_queue(vhost, path_name(request))
+        return object_answer(request, self._view(request).detail(vhost, queue))
+
+    def _view(self, request: Request) -> QueueView:
+        context, windows = self._context, windows_of(request.query_params)
+        return QueueView(context.stats, context.policy_matches, context.broker.node_name, windows)
+
+    async def bindings_to(self, request: Request) -> Response:
+        vhost, name = seen_vhost(request), path_name(request)
+        bindings = vhost.bindings.of_destination(Destination("queue", name))
+        if name in vhost.queues:
+            bindings = [default_binding(name), *bindings]
+        return await list_answer(self._context, request, bindings, lambda binding: binding_row(vhost, binding))
+
+    # ---- changing
+
+    async def declare(self, request: Request) -> Response:
+        given = await declared(request)  # first: while it comes, anything may happen to the virtual host
+        vhost, name = entered_vhost(request), path_name(request)
+        durable, auto_delete = truth_of(given, "durable"), truth_of(given, "auto_delete")
+        arguments = table_of(given, "arguments")
+        with as_bad_request():
+            access_of(request, vhost).check_needs(queue_needs(name, arguments))
+        is_new = name not in vhost.queues
+        with as_bad_request():
+            vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
+        await settled(self._context.broker)
+        return made(is_new)
+
+    async def delete(self, request: Request) -> Response:
+        vhost, name = entered_vhost(request), path_name(request)
+        if_empty = truth_of(request.query_params, "if-empty")
+        if_unused = truth_of(request.query_params, "if-unused")
+        refuse_access(request, vhost, "configure", "queue", name)
+        shown_queue(vhost, name)
+        with as_bad_request():
+            vhost.delete_queue(name, if_empty=if_empty, if_unused=if_unused)
+        await settled(self._context.broker)
+        return done()
+
+    async def purge(self, request: Request) -> Response:
+        vhost, name = entered_vhost(request), path_name(request)
+        refuse_access(request, vhost, "read", "queue", name)
+        shown_queue(vhost, name)
+        with as_bad_request():
+            vhost.purge_queue(name)
+        await settled(self._context.broker)
+        return done()
+
+    async def act(self, request: Request) -> Response:
+        action = text_of(await declared(request), "action")
+        vhost, name = entered_vhost(request), path_name(request)
+        refuse_access(request, vhost, "configure", "queue", name)
+        shown_queue(vhost, name)
+        if action not in ACTIONS:
+            raise BadRequest(f"unknown action '{action}' for queue '{name}': expected {' or '.join(ACTIONS)}")
+        return done()

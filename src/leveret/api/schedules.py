@@ -1,0 +1,89 @@
+"""Messages that are to be routed later: list, cancel.
+
+They wait in a queue that the broker keeps for itself. Whoever may read it by its name may list them, whoever may
+configure it may cancel one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.broker.internal_queues import SCHEDULE
+from leveret.broker.schedules import Page
+from leveret.broker.vhost import Vhost
+from leveret.http.amqp_rules import refuse_access
+from leveret.http.answers import done, json_answer
+from leveret.http.authorization import entered_vhost
+from leveret.http.bodies import query_of, whole_number_of
+from leveret.http.durability import settled
+from leveret.http.errors import BadRequest, NotThere
+
+MOST = 1_000  # messages in one answer
+MOST_GAPS = 20  # that are looked over for one page
+LONGEST_PLACE = 40  # digits
+
+
+def routes(context: ApiContext) -> list[Route]:
+    async def list_scheduled(request: Request) -> Response:
+        vhost = entered_vhost(request)
+        refuse_access(request, vhost, "read", "queue", SCHEDULE)
+        limit = whole_number_of(request.query_params, "limit", 1, MOST, default=100)
+        page = await _filled_page(vhost, limit, _after(request))
+        following = None if page.next is None else str(page.next)  # too large for the numbers of a browser
+        rows = [scheduled._asdict() for scheduled in page.messages]
+        now = context.clock.wall()  # for countdowns: the clock of whoever asks may be wrong
+        return json_answer({"messages": rows, "next": following, "count": vhost.schedules.count, "now": now})
+
+    async def cancel(request: Request) -> Response:
+        vhost, id_ = entered_vhost(request), unquote(request.path_params["id"])
+        refuse_access(request, vhost, "configure", "queue", SCHEDULE)
+        if not vhost.schedules.cancel(id_):
+            raise NotThere(
+                f"no message '{id_}' is scheduled in vhost '{vhost.name}': it was sent or cancelled, or never was"
+            )
+        await settled(context.broker)
+        return done()
+
+    return [
+        Route("/api/schedules/{vhost}", list_scheduled),
+        Route("/api/schedules/{vhost}/{id}", cancel, methods=["DELETE"]),
+    ]
+
+
+async def _filled_page(vhost: Vhost, limit: int, after: int | None) -> Page:
+    """Cancelled messages may leave gaps: what is missing is taken from behind."""
+    page = await _page(vhost, limit, after)
+    for _ in range(MOST_GAPS):
+        missing = limit - len(page.messages)
+        if not missing or page.next is None:
+            break
+        more = await _page(vhost, missing, page.next)
+        page = Page([*page.messages, *more.messages], more.next)
+    return page
+
+
+async def _page(vhost: Vhost, limit: int, after: int | None) -> Page:
+    """Some may have to be read from disk."""
+    found: asyncio.Future[Page] = asyncio.get_running_loop().create_future()
+
+    def take(page: Page) -> None:
+        if not found.done():
+            found.set_result(page)
+
+    vhost.schedules.list(limit, after, take)
+    return await found
+
+
+def _after(request: Request) -> int | None:
+    text = query_of(request, "after", "")
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_PLACE):
+        raise BadRequest(f"'after' must be the 'next' of another answer: it is '{text[:80]}'")
+    return int(text)

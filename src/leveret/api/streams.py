@@ -1,0 +1,193 @@
+"""Streams, super streams and sharded queues: offsets, retention, partitions, and how far each reader is behind.
+
+The streams of a super stream are its partitions, and stand in a list as the one row that it is. Where an exchange and a
+stream have the same name, the name is the exchange's here; the stream is among the queues.
+
+What a stream keeps can be looked at from any offset on:
+
+    /api/streams/{vhost}/{name}/messages?offset=1000&limit=50      or offset=first, offset=last
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.api.views.message import decoded_row, properties_row
+from leveret.api.views.stream import Partitioned, StreamView, find_partitioned
+from leveret.broker.queue_jobs import readable_properties
+from leveret.broker.vhost import Vhost
+from leveret.errors import StoreError
+from leveret.http.amqp_rules import path_name, refuse_access
+from leveret.http.answers import encoded, json_bytes
+from leveret.http.authorization import entered_vhost, seen_vhost
+from leveret.http.bodies import LARGEST, whole_number_of
+from leveret.http.errors import BadRequest, Gone, NotThere
+from leveret.http.listing import Row, as_it_is, list_answer, object_answer, viewed
+from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.time_slice import Turn
+from leveret.message import Address, Message
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.stream import StreamQueue
+from leveret.stats.samples import NO_WINDOWS, Windows, windows_of
+from leveret.store.stream_chunk import AddressKey, StreamRun
+from leveret.store.stream_scan import StreamGone
+from leveret.wire.content import body_of
+
+ONE = "/api/streams/{vhost}/{name}"
+MOST_SHOWN = 1_000  # messages
+SHOWN_BYTES = 50_000  # of each body, unless the query says otherwise
+MOST_BYTES = 16 << 20  # read for one answer
+
+
+def routes(context: ApiContext) -> list[Route]:
+    api = _Streams(context)
+    return [
+        Route("/api/streams", api.list_all),
+        Route("/api/streams/{vhost}", api.list_of_vhost),
+        Route(ONE, api.show),
+        Route(f"{ONE}/messages", api.browse),
+    ]
+
+
+class _Streams:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+
+    async def list_all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        return await self._listed(request, visible_vhosts(request))
+
+    async def list_of_vhost(self, request: Request) -> Response:
+        return await self._listed(request, [seen_vhost(request)])
+
+    async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
+        rows: list[Row] = []
+        for vhost in vhosts:
+            rows += await self._rows(vhost)
+        return await list_answer(self._context, request, rows, as_it_is)
+
+    async def _rows(self, vhost: Vhost) -> list[Row]:
+        """Without samples: those of one are shown with it."""
+        view = self._view(vhost, NO_WINDOWS)
+        several: list[Partitioned] = []
+
+        def of_exchange(name: str) -> None:
+            found = find_partitioned(vhost, name)
+            if found is not None:
+                several.append(found)
+
+        await viewed(vhost.exchanges, of_exchange)
+        partitions = {queue.name for found in several for queue in (*found.queues, *found.draining)}
+        rows, turn = [], Turn()
+        for found in several:
+            rows.append(await view.partitioned(found))
+            await turn.rest()
+
+        def of_queue(queue: ClassicQueue) -> Row | None:
+            if not isinstance(queue, StreamQueue) or not queue.alive or queue.name in partitions:
+                return None
+            return view.stream(queue)
+
+        return rows + await viewed(vhost.queues.values(), of_queue)
+
+    def _view(self, vhost: Vhost, windows: Windows) -> StreamView:
+        return StreamView(self._context.stats, self._context.broker.node_name, vhost, windows)
+
+    async def show(self, request: Request) -> Response:
+        vhost, name = seen_vhost(request), path_name(request)
+        found, view = _found(vhost, name), self._view(vhost, windows_of(request.query_params))
+        if isinstance(found, StreamQueue):
+            return object_answer(request, await view.stream_detail(found))
+        return object_answer(request, await view.partitioned_detail(found))
+
+    # ---- looking into one
+
+    async def browse(self, request: Request) -> Response:
+        vhost, name, query = entered_vhost(request), path_name(request), request.query_params
+        limit = whole_number_of(query, "limit", 1, MOST_SHOWN, default=50)
+        truncate = whole_number_of(query, "truncate", default=SHOWN_BYTES)
+        refuse_access(request, vhost, "read", "queue", name)
+        queue = vhost.queues.get(name)
+        if not isinstance(queue, StreamQueue):
+            raise NotThere(
+                f"no stream '{name}' in vhost '{vhost.name}': name one stream, or one partition of a super stream"
+            )
+        page = _Page(queue, _start(query.get("offset", "last"), queue, limit), limit, truncate)
+        try:
+            return json_bytes(await self._context.in_worker(page.encoded))
+        except StreamGone:
+            raise Gone(
+                f"offset {page.start} of {page.title} is gone, taken by retention: look from {queue.first_offset} on"
+            ) from None
+        except OSError as problem:
+            raise StoreError(f"{page.title} cannot be read now: {problem}; look at the disk, and try again") from None
+
+
+def _found(vhost: Vhost, name: str) -> Partitioned | StreamQueue:
+    found = find_partitioned(vhost, name) or vhost.queues.get(name)
+    if isinstance(found, Partitioned | StreamQueue):
+        return found
+    cause = "queue" if isinstance(found, ClassicQueue) else "exchange" if name in vhost.exchanges else ""
+    told = f", only {'an' if cause == 'exchange' else 'a'} {cause} of that name" if cause else ""
+    raise NotThere(
+        f"no stream '{name}' in vhost '{vhost.name}'{told}: declare one with x-queue-type "
+        "stream, or look into /api/streams"
+    )
+
+
+def _start(text: str, queue: StreamQueue, limit: int) -> int:
+    """The first offset that is shown."""
+    first, end = queue.first_offset, queue.next_offset
+    if text == "first":
+        return first
+    if text == "last":
+        return max(first, end - limit)
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= LARGEST):
+        raise BadRequest(f"'offset' must be first, last or a whole number: it is '{text[:80]}'")
+    return max(first, int(text))
+
+
+class _Page:
+    """Some messages of a stream, read and told in a thread."""
+
+    def __init__(self, queue: StreamQueue, start: int, limit: int, truncate: int) -> None:
+        self.title = f"stream '{queue.name}' in vhost '{queue.vhost}'"
+        self.start = start
+        self._stop = min(start + limit, queue.next_offset)
+        self._ends = {"first_offset": queue.first_offset, "next_offset": queue.next_offset}
+        self._files = queue.files
+        self._truncate = truncate
+
+    def encoded(self) -> bytes:
+        rows = [
+            _message_row(run.first + place, run.time, message, self._truncate)
+            for run in self._runs()
+            for place, message in enumerate(run.messages)
+        ]
+        return encoded({"messages": rows, **self._ends})
+
+    def _runs(self) -> Iterator[StreamRun]:
+        known: dict[AddressKey, Address] = {}
+        left = MOST_BYTES
+        for chunk in self._files.chunks(self.start, self._stop) if self.start < self._stop else ():
+            yield from chunk.within(chunk.first, chunk.through(left)).runs(known)
+            left -= chunk.size
+            if left <= 0:
+                return
+
+
+def _message_row(offset: int, time: int, message: Message, truncate: int) -> Row:
+    content, address, _ = message
+    return {
+        "offset": offset,
+        "arrived": time / 1_000_000,
+        "exchange": address.exchange,
+        "routing_key": address.key,
+        "properties": properties_row(readable_properties(message)),
+        **decoded_row(body_of(content), truncate),
+    }

@@ -1,0 +1,181 @@
+"""The stories of messages, in virtual hosts that are traced: list, read, forget.
+
+They tell of messages of all users: whoever reads them has to be monitoring, whoever forgets them administrator. Tracing
+itself is switched on and off where the virtual host is described (api/vhosts.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.api.views.message import plain
+from leveret.broker.biographies import MOST_BYTES, MOST_STORIES, Biographies, Story
+from leveret.broker.tracing import place_name
+from leveret.broker.vhost import Vhost
+from leveret.http.answers import done, json_answer
+from leveret.http.authorization import known_vhost, name_of
+from leveret.http.bodies import query_of
+from leveret.http.errors import NotThere
+from leveret.http.listing import Row, list_answer
+from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
+
+
+class Wanted(NamedTuple):
+    """What a list is narrowed to; empty: nothing."""
+
+    queue: str
+    exchange: str
+    text: str  # in lower case
+
+
+def routes(context: ApiContext) -> list[Route]:
+    traces = Traces(context)
+    some, one = "/api/traces/{vhost}", "/api/traces/{vhost}/{id}"
+    return [
+        Route("/api/traces", traces.vhosts),
+        Route(some, traces.all),
+        Route(some, traces.forget_all, methods=["DELETE"]),
+        Route(one, traces.show),
+        Route(one, traces.forget, methods=["DELETE"]),
+    ]
+
+
+class Traces:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._broker = context.broker
+
+    async def vhosts(self, request: Request) -> Response:
+        """Those that are traced, and how much of their books is used; whoever may not read them is shown none."""
+        user = refuse_unless_role(request, MANAGEMENT)
+        shown = self._broker.vhosts if has_role(user, MONITORING) else {}
+        traced = [vhost for _, vhost in sorted(shown.items())]
+        return await list_answer(self._context, request, traced, book_row)
+
+    async def all(self, request: Request) -> Response:
+        """The newest first. Without tracing there are none."""
+        vhost = self._vhost(request, MONITORING)
+        wanted = Wanted(query_of(request, "queue", ""), query_of(request, "exchange", ""), _text(request))
+        book = book_of(vhost)
+        stories = () if book is None else book.newest_first()
+        return await list_answer(self._context, request, stories, partial(_wanted_row, vhost, wanted))
+
+    async def show(self, request: Request) -> Response:
+        vhost = self._vhost(request, MONITORING)
+        return json_answer(story_row(vhost, _story(vhost, name_of(request, "id"))))
+
+    async def forget_all(self, request: Request) -> Response:
+        book = book_of(self._vhost(request, ADMINISTRATOR))
+        if book is not None:
+            book.forget_all()
+        return done()
+
+    async def forget(self, request: Request) -> Response:
+        vhost = self._vhost(request, ADMINISTRATOR)
+        story, book = _story(vhost, name_of(request, "id")), book_of(vhost)
+        assert book is not None
+        book.forget(story)
+        return done()
+
+    def _vhost(self, request: Request, role: str) -> Vhost:
+        refuse_unless_role(request, role)
+        return known_vhost(self._broker, name_of(request, "vhost"))
+
+
+def book_of(vhost: Vhost) -> Biographies | None:
+    tracer = vhost.trace_points.tracer
+    return None if tracer is None else tracer.book
+
+
+def book_row(vhost: Vhost) -> Row | None:
+    book = book_of(vhost)
+    if book is None:
+        return None
+    return {
+        "vhost": vhost.name,
+        "name": vhost.name,
+        "stories": len(book),
+        "bytes": book.bytes,
+        "forgotten": book.forgotten,
+        "most_stories": MOST_STORIES,
+        "most_bytes": MOST_BYTES,
+    }
+
+
+def summary_row(vhost: Vhost, story: Story) -> Row:
+    first, last = story.events[0], story.events[-1]
+    return {
+        "id": story.id,
+        "name": story.facts["message_id"] or story.id,
+        "vhost": vhost.name,
+        "message_id": story.facts["message_id"],
+        "exchange": story.facts["exchange"],
+        "routing_key": story.facts["routing_key"],
+        "size": story.facts["size"],
+        "queues": list(story.queues),
+        "waits_in": [{"queue": queue, "id": place_name(where)} for where, queue in story.places.items()],
+        "began": first.time,
+        "last": last.what,
+        "last_time": last.time,
+        "number_of_events": len(story.events) + story.left_out,
+    }
+
+
+def story_row(vhost: Vhost, story: Story) -> Row:
+    return {
+        **summary_row(vhost, story),
+        "properties": plain(story.facts["properties"]),
+        "headers_cut": story.facts["headers_cut"],
+        "events_left_out": story.left_out,
+        "events": [{"time": time, "what": what, **_plain_facts(facts)} for time, what, facts in story.events],
+    }
+
+
+def _plain_facts(facts: Mapping[str, Any]) -> Row:
+    return {name: plain(value) for name, value in facts.items()}
+
+
+def _wanted_row(vhost: Vhost, wanted: Wanted, story: Story) -> Row | None:
+    if wanted.queue and wanted.queue not in story.queues:
+        return None
+    if wanted.exchange and wanted.exchange != story.facts["exchange"]:
+        return None
+    if not story.events:
+        return None
+    row = summary_row(vhost, story)
+    if wanted.text and wanted.text not in _all_text(row, story):
+        return None
+    return row
+
+
+def _all_text(row: Row, story: Story) -> str:
+    said = [row["id"], row["message_id"], row["exchange"], row["routing_key"], row["last"], *row["queues"]]
+    said.append(json.dumps(plain(story.facts["properties"]), ensure_ascii=False, default=str))
+    return "\n".join([part for part in said if part]).lower()
+
+
+def _text(request: Request) -> str:
+    return query_of(request, "text", "").lower()
+
+
+def _story(vhost: Vhost, name: str) -> Story:
+    book = book_of(vhost)
+    if book is None:
+        raise NotThere(
+            f"vhost '{vhost.name}' is not traced, so nothing is known of message '{name}': switch tracing on with PUT "
+            f'/api/vhosts/NAME {{"tracing": true}}'
+        )
+    story = book.find(name)
+    if story is None:
+        raise NotThere(
+            f"no story of message '{name}' in vhost '{vhost.name}': it came before tracing was on, or was forgotten"
+        )
+    return story

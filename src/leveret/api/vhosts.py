@@ -1,0 +1,114 @@
+"""Virtual hosts, and who may do what in one."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from leveret.api.context import ApiContext
+from leveret.api.permissions import rule_row, topic_row
+from leveret.api.views.vhost import UNDEFINED, facts_given, facts_of, note_facts
+from leveret.auth.permissions import EVERYTHING
+from leveret.broker.tracing import is_traced, set_tracing
+from leveret.broker.vhost import Vhost
+from leveret.http.answers import done, made
+from leveret.http.authorization import known_vhost, name_of, seen_vhost
+from leveret.http.bodies import object_of, truth_of
+from leveret.http.durability import settled
+from leveret.http.errors import NotThere
+from leveret.http.listing import Row, list_answer, object_answer
+from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.stats.samples import Windows, windows_of
+from leveret.stats.totals import Totals
+
+
+def routes(context: ApiContext) -> list[Route]:
+    vhosts = Vhosts(context)
+    one = "/api/vhosts/{vhost}"
+    return [
+        Route("/api/vhosts", vhosts.all),
+        Route(one, vhosts.show),
+        Route(one, vhosts.put, methods=["PUT"]),
+        Route(one, vhosts.delete, methods=["DELETE"]),
+        Route(f"{one}/permissions", vhosts.permissions),
+        Route(f"{one}/topic-permissions", vhosts.topic_permissions),
+        Route(f"{one}/start/{{node}}", vhosts.start, methods=["POST"]),
+    ]
+
+
+class Vhosts:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._broker = context.broker
+
+    async def all(self, request: Request) -> Response:
+        refuse_unless_role(request, MANAGEMENT)
+        view = partial(self._row, windows_of(request.query_params), self._context.stats.totals())
+        return await list_answer(self._context, request, visible_vhosts(request), view)
+
+    async def show(self, request: Request) -> Response:
+        vhost = seen_vhost(request)
+        return object_answer(request, self._row(windows_of(request.query_params), self._context.stats.totals(), vhost))
+
+    async def put(self, request: Request) -> Response:
+        """Whoever makes a virtual host may do everything in it, as in RabbitMQ."""
+        user = refuse_unless_role(request, ADMINISTRATOR)
+        name = name_of(request, "vhost")
+        given = await object_of(request, may_be_empty=True)
+        is_traced_now = truth_of(given, "tracing")
+        facts = facts_given(given)
+        is_new = name not in self._broker.vhosts
+        vhost = self._broker.add_vhost(name)
+        if is_new:
+            self._broker.permissions.set(user.name, name, EVERYTHING, EVERYTHING, EVERYTHING)
+        if "tracing" in given:
+            set_tracing(self._broker, vhost, is_traced_now)
+        if given.keys() != {"tracing"}:  # who only switches tracing says nothing of the rest
+            note_facts(vhost, facts)
+        await settled(self._broker)
+        return made(is_new)
+
+    async def delete(self, request: Request) -> Response:
+        refuse_unless_role(request, ADMINISTRATOR)
+        vhost = known_vhost(self._broker, name_of(request, "vhost"))
+        self._broker.delete_vhost(vhost.name)
+        await settled(self._broker)
+        return done()
+
+    async def permissions(self, request: Request) -> Response:
+        vhost = self._administered(request)
+        rules = [rule for rule in self._broker.permissions.list() if rule.vhost == vhost.name]
+        return await list_answer(self._context, request, rules, rule_row)
+
+    async def topic_permissions(self, request: Request) -> Response:
+        vhost = self._administered(request)
+        rules = [rule for rule in self._broker.permissions.list_topic() if rule.vhost == vhost.name]
+        return await list_answer(self._context, request, rules, topic_row)
+
+    async def start(self, request: Request) -> Response:
+        """A virtual host that is there runs."""
+        self._administered(request)
+        node = name_of(request, "node")
+        if node != self._broker.node_name:
+            raise NotThere(f"node '{node}' not found: this one is '{self._broker.node_name}'")
+        return done()
+
+    def _administered(self, request: Request) -> Vhost:
+        refuse_unless_role(request, ADMINISTRATOR)
+        return known_vhost(self._broker, name_of(request, "vhost"))
+
+    def _row(self, windows: Windows, totals: Totals, vhost: Vhost) -> Row:
+        facts = facts_of(vhost)
+        return {
+            "name": vhost.name,
+            "description": facts["description"],
+            "tags": facts["tags"],
+            "default_queue_type": facts.get("default_queue_type", UNDEFINED),
+            "metadata": facts,
+            "tracing": is_traced(vhost),
+            "cluster_state": {self._broker.node_name: "running"},
+            **self._context.stats.of_vhosts([vhost.name], windows, totals),
+        }

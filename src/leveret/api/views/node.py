@@ -1,0 +1,165 @@
+"""What the node says of itself: where it listens, what it can do, and what the machine gives it.
+
+Asking the system for open files and free space may take a while: it is done in a thread, and ``Readings`` remembers the
+answers, so that it can also say how fast they change.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from leveret.api.context import ApiContext
+from leveret.auth.mechanisms import offered
+from leveret.broker.broker import Broker
+from leveret.machine import resident_memory
+
+RABBITMQ_VERSION = "3.13.7"  # whose management API this is: tools choose by it what they ask for
+ERLANG_VERSION = "26.2.5"  # tools read a number here; there is no Erlang
+MOST_PROCESSES = 1 << 20
+CLUSTER_NAME = "cluster_name"  # the global parameter
+APART = 5.0  # seconds between two readings that make a rate
+OPEN_FILES = Path("/proc/self/fd")
+
+Told = dict[str, Any]
+
+
+def cluster_name(broker: Broker) -> str:
+    """What was given over HTTP, else the name of the node, which stands alone."""
+    given = broker.parameters.get(CLUSTER_NAME)
+    return given if isinstance(given, str) and given else broker.node_name
+
+
+def runtime() -> str:
+    """In the place of Erlang's long version text."""
+    return f"Erlang/OTP 26 compatible, run by Python {platform.python_version()} on {platform.system()}"
+
+
+def listeners(context: ApiContext) -> list[Told]:
+    """A row for each address and port."""
+    rows = []
+    for protocol, url in context.endpoints.items():
+        port = urlsplit(url).port
+        for host in context.settings.host:
+            rows.append(
+                {
+                    "node": context.broker.node_name,
+                    "protocol": {"amqps": "amqp/ssl", "stomps": "stomp/ssl"}.get(protocol, protocol),
+                    "ip_address": host or "::",
+                    "port": port,
+                    "socket_opts": {"backlog": 1024, "nodelay": True},
+                }
+            )
+    return rows
+
+
+def contexts(context: ApiContext) -> list[Told]:
+    """What is served over HTTP."""
+    return [
+        {
+            "node": row["node"],
+            "description": "Leveret Management",
+            "path": "/",
+            "ip": row["ip_address"],
+            "port": str(row["port"]),
+            "ssl_opts": [],
+        }
+        for row in listeners(context)
+        if row["protocol"].startswith("http")
+    ]
+
+
+def exchange_types(context: ApiContext) -> list[Told]:
+    return [
+        {
+            "name": kind,
+            "description": f"exchange of type {kind}",
+            "enabled": context.broker.plugins.knows_type(kind),
+        }
+        for kind in sorted(context.broker.exchange_types.kinds())
+    ]
+
+
+def auth_mechanisms() -> list[Told]:
+    return [
+        {"name": name, "description": f"SASL {name} authentication mechanism", "enabled": True}
+        for name in offered(True).decode().split()
+    ]
+
+
+class Reading(NamedTuple):
+    """Bytes and numbers as the system tells them; None where it does not."""
+
+    moment: float
+    memory: int | None
+    files: int | None
+    most_files: int | None
+    disk_free: int | None
+    disk_mark: int
+    threads: int
+    sockets: int
+
+
+class Readings:
+    def __init__(self, context: ApiContext) -> None:
+        self._context = context
+        self._kept: deque[Reading] = deque(maxlen=2)  # at least APART from each other
+
+    async def take(self) -> Reading:
+        now, settings, sockets = self._context.clock.now(), self._context.settings, len(self._context.broker.registry)
+        reading = await self._context.in_worker(lambda: _read(now, settings.data_dir, settings.disk_mark.of, sockets))
+        if not self._kept or now - self._kept[-1].moment >= APART:
+            self._kept.append(reading)
+        return reading
+
+    def rate(self, field: str) -> float:
+        """By the last two that were kept; 0 as long as there are not two."""
+        if len(self._kept) < 2:
+            return 0.0
+        before, last = self._kept
+        return float((getattr(last, field) or 0) - (getattr(before, field) or 0)) / (last.moment - before.moment)
+
+
+def _read(now: float, path: Path | None, mark_of: Callable[[int], int], sockets: int) -> Reading:
+    total, free = _disk(path)
+    return Reading(
+        moment=now,
+        memory=resident_memory(),
+        files=_open_files(),
+        most_files=_most_files(),
+        disk_free=free,
+        disk_mark=0 if total is None else mark_of(total),
+        threads=threading.active_count(),
+        sockets=sockets,
+    )
+
+
+def _disk(path: Path | None) -> tuple[int | None, int | None]:
+    """Of the disk with the data; without data, of the one we stand on."""
+    try:
+        total, _, free = shutil.disk_usage(path or Path.cwd())
+    except OSError:
+        return None, None
+    return total, free
+
+
+def _open_files() -> int | None:
+    try:
+        return len(os.listdir(OPEN_FILES)) - 1  # one is the listing itself
+    except OSError:
+        return None
+
+
+def _most_files() -> int | None:
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

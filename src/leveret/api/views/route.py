@@ -1,0 +1,111 @@
+"""Where would it go: the walk of routing/router.py once more, with the bindings that led from stop to stop.
+
+Which bindings of an exchange take a message is asked of an exchange of the same kind that has this one binding only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from leveret.api.views.exchange import binding_row
+from leveret.api.views.message import plain
+from leveret.broker.vhost import Vhost
+from leveret.delivery.selector import selectable
+from leveret.http.amqp_rules import table_of
+from leveret.http.time_slice import Turn
+from leveret.routing.bindings import Binding, Destination
+from leveret.routing.choosing import RandomExchange
+from leveret.routing.exchange import Exchange
+from leveret.wire.fields import Table
+from leveret.wire.properties import Properties
+
+Row = dict[str, Any]
+
+HEADER = "headers."
+STAND_IN = Destination("exchange", "\x00")  # no queue or exchange is named so
+
+
+def headers_of(query: Mapping[str, str]) -> Table:
+    """Headers of a query, ``headers.NAME=value``. What reads as a number or a truth is one; in quotes it is text."""
+    given = {name.removeprefix(HEADER): _value(text) for name, text in query.items() if name.startswith(HEADER)}
+    return table_of({"headers": given}, "headers")
+
+
+def _value(text: str) -> object:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, str | int | float) else text
+
+
+async def route_row(vhost: Vhost, exchange: Exchange, key: str, headers: Table) -> Row:
+    fields = selectable(Properties(headers=headers))
+    steps: list[Row] = []
+    queues: dict[str, None] = {}
+    seen, to_visit = {exchange.name}, [exchange]
+    for current in to_visit:  # grows while we walk
+        reached = [stop for stop in dict.fromkeys(current.destinations(key, fields)) if _is_there(vhost, stop)]
+        steps += await _bindings_taken(vhost, current, reached, key, fields)
+        if not reached and current.alternate is not None:
+            reached = [Destination("exchange", current.alternate)]
+            steps.append(_step(vhost, current.name, reached[0], "alternate-exchange"))
+        for kind, name in reached:
+            if kind == "queue":
+                queues[name] = None
+            elif name not in seen:
+                seen.add(name)
+                found = vhost.exchanges.get(name)
+                if found is not None:
+                    to_visit.append(found)
+    reached_queues = [name for name in queues if name in vhost.queues]
+    return {
+        "exchange": exchange.name,
+        "vhost": vhost.name,
+        "routing_key": key,
+        "headers": plain(headers),
+        "routed": bool(reached_queues),
+        "by_chance": any(isinstance(each, RandomExchange) for each in to_visit),
+        "queues": reached_queues,
+        "bindings": steps,
+    }
+
+
+def _is_there(vhost: Vhost, stop: Destination) -> bool:
+    """As the router has it: a queue that is named without a binding may not exist."""
+    return stop.kind == "exchange" or vhost.has_queue(stop.name)
+
+
+async def _bindings_taken(
+    vhost: Vhost, exchange: Exchange, reached: list[Destination], key: str, fields: Mapping[str, object]
+) -> list[Row]:
+    """The bindings that lead to what was reached, each as a row; without one it was reached by its name."""
+    wanted = set(reached)
+    bindings = [binding for binding in vhost.bindings.of_source(exchange.name) if binding.destination in wanted]
+    taken: list[Binding] = []
+    turn = Turn()
+    for binding in bindings:
+        if _takes(exchange, binding, key, fields):
+            taken.append(binding)
+        await turn.rest()
+    rows = [binding_row(vhost, binding) | {"by": "binding"} for binding in taken]
+    explained = {binding.destination for binding in taken}
+    return rows + [_step(vhost, exchange.name, stop, "name") for stop in reached if stop not in explained]
+
+
+def _takes(exchange: Exchange, binding: Binding, key: str, fields: Mapping[str, object]) -> bool:
+    alone = exchange.view_of_selected()
+    alone.bind(Binding(binding.source, STAND_IN, binding.key, binding.arguments))
+    return STAND_IN in alone.destinations(key, fields)
+
+
+def _step(vhost: Vhost, source: str, stop: Destination, by: str) -> Row:
+    return {
+        "source": source,
+        "vhost": vhost.name,
+        "destination": stop.name,
+        "destination_type": stop.kind,
+        "by": by,
+    }

@@ -1,0 +1,117 @@
+"""A user in JSON: hash, algorithm, tags and limits, as RabbitMQ exports and takes them.
+
+RabbitMQ's hashes are base64 with the algorithm beside them; here the algorithm stands in front of the hash
+(auth/passwords.py). A hash of our own is exported as it is, and says itself what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from leveret.api.context import ApiContext
+from leveret.api.views.vhost import tags_of
+from leveret.auth.passwords import refuse_unusable_hash
+from leveret.auth.users import User
+from leveret.errors import ConfigError
+from leveret.http.bodies import LARGEST, shown
+from leveret.http.errors import BadRequest
+
+SHA256, SHA512 = "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512"
+PREFIXES = {SHA256: "$rabbitmq-sha256$", SHA512: "$rabbitmq-sha512$"}
+OWN_ALGORITHM = "argon2id"
+USER_LIMITS = ("max-connections", "max-channels")
+
+
+class Given(NamedTuple):
+    """What a PUT or an import says of a user. ``password`` is still to be hashed."""
+
+    password: str | None
+    password_hash: str | None
+    tags: list[str]
+    limits: Mapping[str, int] | None  # None: not said
+
+
+def user_row(user: User) -> dict[str, Any]:
+    """With its hash: for administrators only."""
+    password_hash, algorithm = user.password_hash or "", SHA256
+    for name, prefix in PREFIXES.items():
+        if password_hash.startswith(prefix):
+            password_hash, algorithm = password_hash.removeprefix(prefix), name
+            break
+    else:
+        if password_hash:
+            algorithm = OWN_ALGORITHM
+    return {
+        "name": user.name,
+        "password_hash": password_hash,
+        "hashing_algorithm": algorithm,
+        "tags": list(user.tags),
+        "limits": limits_of(user),
+    }
+
+
+def limits_of(user: User) -> dict[str, int]:
+    both = {"max-connections": user.max_connections, "max-channels": user.max_channels}
+    return {name: limit for name, limit in both.items() if limit is not None}
+
+
+def limit_of(name: str, value: object) -> int | None:
+    """A limit as it is kept: a negative one is none."""
+    if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST:
+        raise BadRequest(f"'{name}' must be a whole number, negative for no limit: it is {shown(value)}")
+    return value if value >= 0 else None
+
+
+def limits_given(given: object, known: tuple[str, ...]) -> dict[str, int]:
+    """RabbitMQ writes an empty table as a list."""
+    if given == []:
+        return {}
+    if not isinstance(given, dict):
+        raise BadRequest(f"limits must be a table of names and numbers: they are {shown(given)}")
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        raise BadRequest(f"limit {shown(unknown[0])} is not known: there are {', '.join(known)}")
+    limits = {name: limit_of(name, value) for name, value in given.items()}
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def user_given(name: str, given: Mapping[str, Any]) -> Given:
+    if "tags" not in given:
+        raise BadRequest(f"user '{name}' has no 'tags': give a list of them, which may be empty")
+    password, password_hash = given.get("password"), given.get("password_hash")
+    if password is not None and password_hash is not None:
+        raise BadRequest(f"user '{name}' has both 'password' and 'password_hash': give one of them")
+    for key, value in (("password", password), ("password_hash", password_hash)):
+        if value is not None and not isinstance(value, str):
+            raise BadRequest(f"'{key}' of user '{name}' must be text")
+    limits = limits_given(given["limits"], USER_LIMITS) if given.get("limits") is not None else None
+    hash_here = _our_hash(name, password_hash, given.get("hashing_algorithm")) if password_hash else None
+    return Given(password or None, hash_here, tags_of(given["tags"]), limits)
+
+
+def _our_hash(name: str, password_hash: str, algorithm: object) -> str:
+    if not password_hash.startswith("$"):
+        prefix = PREFIXES.get(SHA256 if algorithm is None else str(algorithm))
+        if prefix is None:
+            raise BadRequest(
+                f"'hashing_algorithm' {shown(algorithm)} of user '{name}' is not known here: there are "
+                f"{', '.join(PREFIXES)}; give the user a new password"
+            )
+        password_hash = prefix + password_hash
+    try:
+        refuse_unusable_hash(password_hash, name)
+    except ConfigError as problem:
+        raise BadRequest(str(problem)) from None
+    return password_hash
+
+
+async def keep_pending_hash(context: ApiContext, user: User) -> None:
+    """Make the hash of a password that nobody has used yet: an export must not lose it."""
+    pending = user.pending_password
+    if pending is None or user.password_hash is not None:
+        return
+    await context.in_worker(lambda: user.secret.verify(pending))
+    current = context.broker.users.get(user.name)
+    if current is not None and current.secret is user.secret:
+        context.broker.users.note_login(current)

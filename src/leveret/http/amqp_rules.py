@@ -1,0 +1,125 @@
+"""What AMQP asks of whoever declares, binds, publishes and gets, asked of somebody who does it over HTTP.
+
+The permissions are those of a session (broker/access.py). What a broker refuses by closing a channel with 405 or 406
+is wrong input here, as RabbitMQ's management has it: 400, with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from urllib.parse import unquote
+
+from starlette.requests import Request
+
+from leveret.auth.permissions import Kind, TopicKind
+from leveret.broker.access import DEFAULT_EXCHANGE, UserAccess, What
+from leveret.broker.vhost import Vhost
+from leveret.errors import FrameError, PreconditionFailed, ResourceLocked
+from leveret.http.bodies import json_of, text_of
+from leveret.http.errors import BadRequest, NotThere
+from leveret.http.login import broker_of, user_of
+from leveret.queues.classic import ClassicQueue
+from leveret.routing.exchange import Exchange
+from leveret.wire.constants import MAX_SHORT_STRING
+from leveret.wire.fields import Table, decode_table, encode_short, encode_table
+
+# ---- what is named
+
+
+def path_name(request: Request, part: str = "name") -> str:
+    """A name in the path, which must fit into AMQP's."""
+    try:
+        name = unquote(request.path_params[part], errors="strict")
+        encode_short(name)
+    except UnicodeDecodeError:
+        raise BadRequest(f"the {part} in {request.url.path} is not UTF-8: percent-encode its bytes as such") from None
+    except FrameError as problem:
+        raise BadRequest(f"the {part} in {request.url.path} cannot be one: {problem.text}") from None
+    return name
+
+
+def exchange_name(request: Request, part: str = "name") -> str:
+    name = path_name(request, part)
+    return "" if name == DEFAULT_EXCHANGE else name
+
+
+def shown_queue(vhost: Vhost, name: str) -> ClassicQueue:
+    """Also one that is exclusive to a connection: looking does no harm."""
+    queue = vhost.queues.get(name)
+    if queue is None:
+        raise NotThere(f"no queue '{name}' in vhost '{vhost.name}': declare it first, or look into /api/queues")
+    return queue
+
+
+def shown_exchange(vhost: Vhost, name: str) -> Exchange:
+    exchange = vhost.exchanges.get(name)
+    if exchange is None:
+        raise NotThere(f"no exchange '{name}' in vhost '{vhost.name}': declare it first, or look into /api/exchanges")
+    return exchange
+
+
+# ---- permissions
+
+
+def access_of(request: Request, vhost: Vhost) -> UserAccess:
+    return UserAccess(broker_of(request).permissions, vhost, user_of(request).name)
+
+
+def refuse_access(request: Request, vhost: Vhost, kind: Kind, what: What, name: str) -> None:
+    access_of(request, vhost).check(kind, what, name)
+
+
+def refuse_topics(request: Request, vhost: Vhost, kind: TopicKind, exchange: str, keys: Iterable[str]) -> None:
+    """Refuse keys that a topic permission does not allow."""
+    found = vhost.exchanges.get(exchange)
+    if found is not None:
+        for key in keys:
+            access_of(request, vhost).check_topic(kind, found, key)
+
+
+# ---- what
+
+
+async def declared(request: Request) -> dict[str, object]:
+    """The body of a PUT or POST that may have none."""
+    if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
+        return {}
+    return await json_of(request)
+
+
+def short_text_of(given: Mapping[str, object], name: str, default: str | None = None) -> str:
+    """A name or a routing key: text that fits where AMQP has it."""
+    text = text_of(given, name, default)
+    if len(text.encode("utf-8", "replace")) > MAX_SHORT_STRING:
+        raise BadRequest(f"'{name}' is longer than {MAX_SHORT_STRING} bytes: shorten it")
+    try:
+        encode_short(text)
+    except FrameError as problem:
+        raise BadRequest(f"'{name}' cannot be sent: {problem.text}") from None
+    return text
+
+
+def table_of(given: Mapping[str, object], name: str) -> Table:
+    """A table as if it had come over the wire. Some clients write an empty one as a list."""
+    value = given.get(name, {})
+    if value in ([], None):
+        value = {}
+    if not isinstance(value, dict):
+        raise BadRequest(f"'{name}' must be an object with names and values: it is a {type(value).__name__}")
+    try:
+        data = encode_table(value)
+    except FrameError as problem:
+        raise BadRequest(f"'{name}' cannot be sent: {problem.text}") from None
+    return decode_table(data, 0, len(data))[0]
+
+
+# ---- how it ends
+
+
+@contextmanager
+def as_bad_request() -> Iterator[None]:
+    try:
+        yield
+    except (PreconditionFailed, ResourceLocked) as refusal:
+        raise BadRequest(refusal.text) from None

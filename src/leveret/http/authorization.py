@@ -1,0 +1,117 @@
+"""Authorization of an endpoint: the user, the virtual host, the role and the permissions that it needs.
+
+Nothing here decides anything of its own: the rules are those of the broker's users and permissions, and every refusal
+is an error that names the object, the cause and the remedy.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+from urllib.parse import unquote
+
+from starlette.requests import Request
+
+from leveret.broker.broker import Broker
+from leveret.broker.vhost import Vhost
+from leveret.http.bodies import is_sound, shown
+from leveret.http.errors import BadRequest, Blocked, NotThere, Refused
+from leveret.http.login import broker_of, user_of
+from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, has_role, may_see, refuse_unless_role
+
+Kind = Literal["configure", "write", "read"]
+
+LONGEST_NAME = 255  # bytes
+
+
+# ---- names
+
+
+def name_of(request: Request, key: str) -> str:
+    """A part of the path."""
+    name = unquote(request.path_params[key])
+    refuse_bad_name(name, key)
+    return name
+
+
+def refuse_bad_name(name: object, what: str) -> None:
+    if not isinstance(name, str) or not is_sound(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
+        raise BadRequest(f"'{what}' must be a text of 1 to {LONGEST_NAME} bytes: it is {shown(name)}")
+
+
+# ---- virtual hosts
+
+
+def known_vhost(broker: Broker, name: str) -> Vhost:
+    vhost = broker.vhosts.get(name)
+    if vhost is None:
+        raise NotThere(f"vhost '{name}' not found: name an existing one, percent-encoded, in the path")
+    return vhost
+
+
+def vhost_of(request: Request) -> Vhost:
+    """The virtual host of the path, for anybody who may enter it."""
+    vhost = known_vhost(broker_of(request), unquote(request.path_params["vhost"]))
+    _refuse_stranger(request, vhost, is_known=_may_enter(request, vhost))
+    return vhost
+
+
+def seen_vhost(request: Request) -> Vhost:
+    """The virtual host of the path, if what is in it may be shown to the user."""
+    refuse_unless_role(request, MANAGEMENT)
+    vhost = known_vhost(broker_of(request), name_of(request, "vhost"))
+    _refuse_stranger(request, vhost, is_known=may_see(request, vhost.name))
+    return vhost
+
+
+def entered_vhost(request: Request) -> Vhost:
+    """The virtual host of the path, for somebody of the management who does something there."""
+    refuse_unless_role(request, MANAGEMENT)
+    return vhost_of(request)
+
+
+def vhost_to_change(request: Request, role: str) -> Vhost:
+    """The virtual host of the path, for a change that takes ``role``. Administrators need no permissions there."""
+    user = refuse_unless_role(request, role)
+    vhost = known_vhost(broker_of(request), name_of(request, "vhost"))
+    _refuse_stranger(request, vhost, is_known=has_role(user, ADMINISTRATOR) or _may_enter(request, vhost))
+    return vhost
+
+
+def _may_enter(request: Request, vhost: Vhost) -> bool:
+    return broker_of(request).permissions.may_enter(user_of(request).name, vhost.name)
+
+
+def _refuse_stranger(request: Request, vhost: Vhost, *, is_known: bool) -> None:
+    if not is_known:
+        user = user_of(request).name
+        raise Refused(f"access to vhost '{vhost.name}' refused for user '{user}': give it permissions there")
+
+
+# ---- permissions
+
+
+def role_to_change(component: str) -> str:
+    """Limits, also those by operator policies, are set by those who run the broker; the rest by policymakers."""
+    return POLICYMAKER if component == "policy" else ADMINISTRATOR
+
+
+def may(request: Request, kind: Kind, resource: str) -> bool:
+    vhost = unquote(request.path_params["vhost"])
+    return broker_of(request).permissions.check(user_of(request).name, vhost, kind, resource)
+
+
+def refuse_unless(request: Request, kind: Kind, resource: str) -> None:
+    """Writing is to exchanges here, all else is about queues."""
+    if not may(request, kind, resource):
+        what = "exchange" if kind == "write" else "queue"
+        vhost = unquote(request.path_params["vhost"])
+        raise Refused(
+            f"{kind} access to {what} '{resource or 'amq.default'}' in vhost '{vhost}' refused for user "
+            f"'{user_of(request).name}'"
+        )
+
+
+def refuse_while_blocked(broker: Broker) -> None:
+    """Publishers wait while there is an alarm."""
+    if broker.alarms:
+        raise Blocked(f"publishers are blocked: {', '.join(broker.alarms.values())}; try again when the alarm is over")

@@ -1,0 +1,70 @@
+"""The page: the files of ``webui/``, read once at the start. What is not among them is not served.
+
+A browser runs no script and uses no style but these files, shows the page in nobody's frame and speaks to nobody but
+this broker. It asks again at each visit whether a file has changed, and mostly hears that it has not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+FOLDER = Path(__file__).parent.parent / "webui"
+FRONT = "index.html"
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class File:
+    __slots__ = ("body", "headers", "path")
+
+    def __init__(self, path: str, kind: str, body: bytes) -> None:
+        self.path = path
+        self.body = body
+        self.headers = {**HEADERS, "Content-Type": kind, "ETag": f'"{hashlib.sha256(body).hexdigest()[:32]}"'}
+
+    async def answer(self, request: Request) -> Response:
+        known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+        if self.headers["ETag"] in known:
+            return Response(status_code=304, headers=self.headers)
+        return Response(self.body, headers=self.headers)
+
+
+def files(folder: Path = FOLDER) -> list[File]:
+    """The front page is at ``/``, all else under ``/web/``."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in KINDS and path.is_file():
+            name = path.relative_to(folder).as_posix()
+            found.append(File("/" if name == FRONT else f"/web/{name}", KINDS[path.suffix], path.read_bytes()))
+    return found
+
+
+def routes() -> list[Route]:
+    return [Route(file.path, file.answer, methods=["GET"]) for file in files()]

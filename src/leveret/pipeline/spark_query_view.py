@@ -1,0 +1,148 @@
+"""Spark queries in JSON: what they read, how fast, and how far they are behind.
+
+A report comes from a client, so each value is checked: anything that is neither a number nor text becomes null. A query
+belongs to the virtual hosts that it names, as far as its user has access to them. It is visible to users who can see
+one of those virtual hosts, and to its own user; sources in other virtual hosts are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from starlette.requests import Request
+
+from leveret.broker.broker import Broker
+from leveret.http.listing import Row
+from leveret.http.login import broker_of, user_of
+from leveret.http.roles import MONITORING, has_role, may_see
+from leveret.pipeline.spark_queries import Report, SparkQuery
+
+ENDED = ("stopped", "failed")
+SILENT_AFTER = 120.0  # seconds without a report; more if its batches take long
+SILENT_BATCHES = 3
+LARGEST = 1e18
+
+
+def vhosts_of(broker: Broker, query: SparkQuery) -> list[str]:
+    """The one that it was set up for first."""
+    named = [_text(query.report.get("vhost")), *(read.get("vhost") for read in _reads(query.report))]
+    return [
+        name
+        for name in dict.fromkeys(named)
+        if name is not None and name in broker.vhosts and broker.permissions.may_enter(query.user, name)
+    ]
+
+
+def is_shown(request: Request, query: SparkQuery) -> bool:
+    return _sees_all(request, query) or any(may_see(request, vhost) for vhost in vhosts_of(broker_of(request), query))
+
+
+def _sees_all(request: Request, query: SparkQuery) -> bool:
+    user = user_of(request)
+    return user.name == query.user or has_role(user, MONITORING)
+
+
+def shown_report(request: Request, query: SparkQuery) -> Report:
+    """As it was told, without what lies in virtual hosts that are not shown to who asks."""
+    report = query.report
+    if _sees_all(request, query):
+        return report
+    home = _text(report.get("vhost"))
+    sources = [
+        source if _is_in_sight(request, source, home) else {**source, "offset": None} for source in _sources(report)
+    ]
+    return {**report, "vhost": home if home is not None and may_see(request, home) else None, "sources": sources}
+
+
+def _is_in_sight(request: Request, source: dict[str, Any], home: str | None) -> bool:
+    """A lease names its virtual host; streams are those of the query's own."""
+    vhost = next((read["vhost"] for read in _reads_of(source) if "vhost" in read), home)
+    return vhost is not None and may_see(request, vhost)
+
+
+# ---- what it says
+
+
+def query_row(request: Request, query: SparkQuery) -> Row:
+    broker, report = broker_of(request), shown_report(request, query)
+    silent = max(broker.clock.now() - query.seen, 0.0)
+    vhosts = [vhost for vhost in vhosts_of(broker, query) if may_see(request, vhost)]
+    return {
+        "id": report["id"],
+        "name": name_of(query),
+        "run_id": _text(report.get("run_id")),
+        "vhost": next(iter(vhosts), None),
+        "user": query.user,
+        "state": _state(report, silent),
+        "batch": number_of(report.get("batch")),
+        "batch_ms": number_of(report.get("batch_ms")),
+        "rows": number_of(report.get("rows")),
+        "input_rows_per_second": number_of(report.get("input_rows_per_second")),
+        "rows_per_second": number_of(report.get("rows_per_second")),
+        "lag": number_of(report.get("lag")),
+        "sources": [_source_row(source) for source in _sources(report)],
+        "sink": _text(report.get("sink")),
+        "at": _text(report.get("at")),
+        "last_seen": broker.clock.wall() - silent,
+        "silent_for": silent,
+        "recent": [
+            {"at": one.at, "rows_per_second": number_of(one.rows_per_second), "lag": number_of(one.lag)}
+            for one in query.recent
+        ],
+    }
+
+
+def name_of(query: SparkQuery) -> str:
+    """Queries need no name in Spark."""
+    return _text(query.report.get("name")) or str(query.report["id"])
+
+
+def number_of(value: object) -> int | float | None:
+    """None also for what is infinite, or so large that nobody can have counted it."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return value if abs(value) < LARGEST else None
+
+
+def _state(report: Report, silent: float) -> str:
+    state = _text(report.get("state")) or "unknown"
+    batch = (number_of(report.get("batch_ms")) or 0) / 1000
+    if state not in ENDED and silent > max(SILENT_AFTER, SILENT_BATCHES * batch):
+        return "silent"
+    return state
+
+
+def _source_row(source: dict[str, Any]) -> Row:
+    return {
+        "description": _text(source.get("description")),
+        "rows": number_of(source.get("rows")),
+        "lag": number_of(source.get("lag")),
+        "reads": [*_reads_of(source)],
+    }
+
+
+def _sources(report: Report) -> list[dict[str, Any]]:
+    sources = report.get("sources")
+    return [each for each in sources if isinstance(each, dict)] if isinstance(sources, list) else []
+
+
+def _reads(report: Report) -> Iterator[Row]:
+    for source in _sources(report):
+        yield from _reads_of(source)
+
+
+def _reads_of(source: dict[str, Any]) -> Iterator[Row]:
+    """Where it stands: in streams at offsets, in a classic queue at a lease (spark/progress.py)."""
+    offset = source.get("offset")
+    match offset:
+        case {"consumer": str(consumer), "lease": int(lease), "queue": str(queue), "vhost": str(vhost)}:
+            yield {"queue": queue, "vhost": vhost, "consumer": consumer, "lease": lease}
+        case dict():
+            for queue, at in offset.items():
+                if isinstance(at, int) and not isinstance(at, bool):
+                    yield {"queue": queue, "offset": at}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,184 @@
+"""Numbers as they were: rows by tick, and what can be said of how they change.
+
+A row is only kept when it differs from the one before, so that what stands still costs nothing, and the rows that there
+is room for reach further back. All rows of one thing lie in one array, as a ring.
+
+    rows   | tick 12: 4 0 1 | tick 13: 9 0 2 | tick 20: 9 1 2 |
+                                        at(15) is what was kept at 13
+
+``details`` is what RabbitMQ's management shows beside a number: its rate, and if asked for how it was before.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from leveret.http.bodies import whole_number_of
+from leveret.http.errors import BadRequest
+
+MOST_SAMPLES = 1_000  # of one number in one answer
+LONGEST = 365 * 24 * 3600
+
+Row = tuple[int, ...]
+RowAt = Callable[[int], Row]
+Column = tuple[str, tuple[int, ...]]
+"""The name of a number, and the places in a row whose sum it is."""
+
+
+class Samples:
+    """The different rows of the last ``most`` intervals or more: one more than that, for each has two ends.
+
+    ``goes_back``: what was before the first row is not nothing, but the same.
+    """
+
+    __slots__ = ("_first", "_goes_back", "_most", "_rows", "_width", "latest")
+
+    def __init__(self, width: int, most: int, *, goes_back: bool = False) -> None:
+        self._rows = array("q")
+        self._first = 0  # the oldest row, counted from the start of the array
+        self._width = width + 1
+        self._most = most + 1
+        self._goes_back = goes_back
+        self.latest: Row = ()
+
+    def add(self, tick: int, row: Row) -> None:
+        if row == self.latest:
+            return
+        self.latest = row
+        entry = array("q", (tick, *row))
+        if len(self._rows) < self._most * self._width:
+            self._rows.extend(entry)
+            return
+        start = self._first * self._width
+        self._rows[start : start + self._width] = entry
+        self._first = (self._first + 1) % self._most
+        self._goes_back = True
+
+    def __len__(self) -> int:
+        return len(self._rows) // self._width
+
+    @property
+    def changed_at(self) -> int:
+        """The tick of the latest row."""
+        return self._rows[self._place(len(self) - 1)] if self._rows else 0
+
+    def at(self, tick: int) -> Row:
+        """The row as it was then."""
+        low, high = 0, len(self)
+        while low < high:  # the first row after the tick
+            middle = (low + high) // 2
+            if self._rows[self._place(middle)] <= tick:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0 and not self._goes_back:
+            return (0,) * (self._width - 1)
+        start = self._place(max(low - 1, 0))
+        return tuple(self._rows[start + 1 : start + self._width])
+
+    def first_reaching(self, column: int, number: int) -> int | None:
+        """The tick at which this column, which only grows, is first known to have been so high; None if it is not."""
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._rows[self._place(middle) + 1 + column] < number:
+                low = middle + 1
+            else:
+                high = middle
+        return self._rows[self._place(low)] if low < len(self) else None
+
+    def _place(self, number: int) -> int:
+        return (self._first + number) % self._most * self._width
+
+
+class Window(NamedTuple):
+    """The last ``age`` seconds, one sample each ``step``."""
+
+    age: int
+    step: int
+
+
+class Windows(NamedTuple):
+    """What is to be told of the past, of things that are counted and of things that are measured."""
+
+    rates: Window | None = None
+    lengths: Window | None = None
+
+
+NO_WINDOWS = Windows()
+
+
+def windows_of(query: Mapping[str, object]) -> Windows:
+    """``msg_rates_age`` with ``msg_rates_incr``, ``lengths_age`` with ``lengths_incr``; both or none."""
+    return Windows(_window_of(query, "msg_rates"), _window_of(query, "lengths"))
+
+
+def _window_of(query: Mapping[str, object], name: str) -> Window | None:
+    age, step = f"{name}_age", f"{name}_incr"
+    if age not in query or step not in query:
+        return None
+    window = Window(whole_number_of(query, age, 1, LONGEST), whole_number_of(query, step, 1, LONGEST))
+    if window.age // window.step >= MOST_SAMPLES:
+        raise BadRequest(
+            f"'{age}' of {window.age} with '{step}' of {window.step} are more than {MOST_SAMPLES} samples: "
+            f"ask for a larger '{step}'"
+        )
+    return window
+
+
+class Moment(NamedTuple):
+    """A point of the past: when it was, in milliseconds since 1970, and which tick held then."""
+
+    timestamp: int
+    tick: int
+
+
+class Past(NamedTuple):
+    """What rates are made of (the last two ticks, and the seconds between them), and what is to be shown beside."""
+
+    last: int
+    before: int
+    seconds: float
+    moments: Sequence[Moment]  # the latest first
+    age: int
+
+
+def details(columns: Sequence[Column], row_at: RowAt | None, past: Past) -> dict[str, Any]:
+    """``NAME_details`` of each column; nothing has ever changed where there are no rows."""
+    if row_at is None:
+        return {f"{name}_details": _of_nothing(past) for name, _ in columns}
+    last, before = row_at(past.last), row_at(past.before)
+    rows = [row_at(moment.tick) for moment in past.moments]
+    told: dict[str, Any] = {}
+    for name, places in columns:
+        rate = (_sum(last, places) - _sum(before, places)) / past.seconds if past.seconds else 0.0
+        told[f"{name}_details"] = _detail(rate, [_sum(row, places) for row in rows], past)
+    return told
+
+
+def values(columns: Sequence[Column], row: Sequence[int]) -> dict[str, Any]:
+    return {name: _sum(row, places) for name, places in columns}
+
+
+def _of_nothing(past: Past) -> dict[str, Any]:
+    return _detail(0.0, [0] * len(past.moments), past)
+
+
+def _detail(rate: float, samples: list[int], past: Past) -> dict[str, Any]:
+    if not samples:
+        return {"rate": rate}
+    return {
+        "avg": sum(samples) / len(samples),
+        "avg_rate": (samples[0] - samples[-1]) / past.age,
+        "rate": rate,
+        "samples": [
+            {"sample": sample, "timestamp": moment.timestamp}
+            for sample, moment in zip(samples, past.moments, strict=True)
+        ],
+    }
+
+
+def _sum(row: Sequence[int], places: tuple[int, ...]) -> int:
+    return row[places[0]] if len(places) == 1 else sum([row[place] for place in places])

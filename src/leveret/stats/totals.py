@@ -1,0 +1,233 @@
+"""Everything there is, counted once: queues, what was published, who is connected. In steps, for there may be many.
+
+The counters of a queue, an exchange or a channel go with it; what they had counted is kept by their virtual host
+(broker/counters.py), so that sums never shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+from leveret.broker.broker import Broker
+from leveret.broker.counters import ExchangeCounters
+from leveret.broker.vhost import Vhost
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.counters import QueueCounters
+from leveret.session.channel import Channel
+from leveret.session.connection import Connection
+from leveret.stats.samples import Column, Row
+
+SLICE = 125  # queues, or connections, that are looked at in one go
+
+QUEUE = (
+    "publish",
+    "deliver",
+    "deliver_no_ack",
+    "get",
+    "get_no_ack",
+    "redeliver",
+    "ack",
+    "messages_ready",
+    "messages_unacknowledged",
+)
+TOTAL = (*QUEUE, "confirm", "return_unroutable", "drop_unroutable", "get_empty", "received_confirm", "to_queues")
+CHURN = (
+    "connection_created",
+    "connection_closed",
+    "channel_created",
+    "channel_closed",
+    "queue_declared",
+    "queue_created",
+    "queue_deleted",
+)
+NODE = (*TOTAL, *CHURN, "mem_used")
+
+RECEIVED = QUEUE.index("publish")
+GIVEN = tuple(QUEUE.index(name) for name in ("deliver", "deliver_no_ack", "get", "get_no_ack"))
+QUEUE_COUNTS: tuple[Column, ...] = (*((name, (QUEUE.index(name),)) for name in QUEUE[:7]), ("deliver_get", GIVEN))
+TOTAL_COUNTS: tuple[Column, ...] = (
+    *QUEUE_COUNTS,
+    *((name, (TOTAL.index(name),)) for name in ("confirm", "return_unroutable", "drop_unroutable", "get_empty")),
+)
+LENGTHS: tuple[Column, ...] = (
+    ("messages", (7, 8)),
+    ("messages_ready", (7,)),
+    ("messages_unacknowledged", (8,)),
+)
+CHURN_COUNTS: tuple[Column, ...] = tuple((name, (NODE.index(name),)) for name in CHURN)
+CHANNEL_COUNTS: tuple[Column, ...] = (
+    ("publish", (0,)),
+    ("confirm", (1,)),
+    ("return_unroutable", (2,)),
+    ("deliver_get", (3,)),
+)
+TRAFFIC: tuple[Column, ...] = (("recv_oct", (0,)), ("send_oct", (1,)))
+EXCHANGE_COUNTS: tuple[Column, ...] = (("publish_in", (0,)), ("publish_out", (1,)))
+
+Sampled = ClassicQueue | ExchangeCounters | Connection | Channel
+Met = Callable[[Sampled, Row], None]
+T = TypeVar("T")
+
+
+NOBODY = (0, 0, 0, 0)
+
+
+class VhostTotals(NamedTuple):
+    row: Row  # as TOTAL names it
+    churn: Row  # of queues: declared, created, deleted
+    queues: int
+    consumers: int
+    exchanges: int
+    connections: int
+    channels: int
+
+
+class Totals(NamedTuple):
+    """Of all virtual hosts that there are; ``publishers``: channels that have published."""
+
+    vhosts: dict[str, VhostTotals]
+    publishers: int
+
+    def sum_of(self, field: str) -> int:
+        return sum(getattr(vhost, field) for vhost in self.vhosts.values())
+
+
+def queue_row(queue: ClassicQueue) -> Row:
+    """As QUEUE names it; of a queue with priorities, also how many messages each of its lanes has received."""
+    counters = queue.counters
+    no_ack, got_no_ack = counters.delivered_no_ack, counters.got_no_ack
+    received = () if len(queue.lanes) == 1 else [lane.tail - 1 for lane in queue.lanes]
+    return (
+        counters.received,
+        counters.delivered - no_ack,
+        no_ack,
+        counters.got - got_no_ack,
+        got_no_ack,
+        counters.redelivered,
+        counters.acked,
+        queue.ready,
+        queue.unacked,
+        *received,
+    )
+
+
+def channel_row(channel: Channel) -> Row:
+    confirms = channel.confirms
+    confirmed = 0 if confirms is None else confirms.issued - confirms.outstanding
+    return channel.published, confirmed, channel.returned, channel.unacked.next_tag - 1
+
+
+def open_connections(broker: Broker) -> list[Connection]:
+    """Those that have come as far as a virtual host."""
+    known: list[object] = list(broker.registry.connections)
+    return [each for each in known if isinstance(each, Connection) and has_vhost(each)]
+
+
+def has_vhost(connection: Connection) -> bool:
+    vhost: Vhost | None = connection.vhost
+    return vhost is not None
+
+
+def run_out(walk: Generator[int, None, T]) -> T:
+    """The result, at once: where there are few things."""
+    while True:
+        try:
+            next(walk)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def counting(broker: Broker, met: Met | None = None) -> Generator[int, None, Totals]:
+    """Yields how many things it has looked at, when it may be time for others. ``met`` is told of each, and its row."""
+    peers = _Peers()
+    for connections in _sliced(iter(open_connections(broker))):
+        for connection in connections:
+            if has_vhost(connection):
+                peers.meet(connection, met)
+        yield len(connections)
+    totals: dict[str, VhostTotals] = {}
+    for vhost in list(broker.vhosts.values()):
+        totals[vhost.name] = yield from counting_vhost(vhost, peers.by_vhost.get(vhost.name, NOBODY), met)
+    return Totals(totals, peers.publishers)
+
+
+class _Peers:
+    """Of each virtual host: connections, channels, publishes on channels with confirms, and confirms."""
+
+    def __init__(self) -> None:
+        self.by_vhost: dict[str, list[int]] = {}
+        self.publishers = 0
+
+    def meet(self, connection: Connection, met: Met | None) -> None:
+        seen = self.by_vhost.setdefault(connection.vhost.name, [0, 0, 0, 0])
+        seen[0] += 1
+        if met is not None:
+            met(connection, (connection.peer.received, connection.peer.sent))
+        for channel in connection.channels.values():
+            row = channel_row(channel)
+            seen[1] += 1
+            seen[2] += 0 if channel.confirms is None else channel.confirms.issued
+            seen[3] += row[1]
+            self.publishers += channel.published > 0
+            if met is not None:
+                met(channel, row)
+
+
+def counting_vhost(
+    vhost: Vhost, peers: Sequence[int] = NOBODY, met: Met | None = None
+) -> Generator[int, None, VhostTotals]:
+    """One of them; also one that is deleted, as far as it still knows."""
+    sums = [0] * len(QUEUE)
+    consumers = empty = 0
+    for queues in _sliced(iter(list(vhost.queues.values()))):
+        for queue in queues:
+            row = queue_row(queue)
+            sums = [one + other for one, other in zip(sums, row, strict=False)]  # lanes are not summed
+            empty += queue.counters.got_nothing
+            consumers += len(queue.consumers)
+            if met is not None:
+                met(queue, row)
+        yield len(queues)
+    past = vhost.counters.past_queues
+    sums = [one + other for one, other in zip(sums, _past_row(past), strict=True)]
+    published = yield from _count_exchanges(vhost, met)
+    connections, channels, wanted, confirmed = peers
+    own = vhost.counters
+    row = (
+        published.published,  # what came from publishers: a message counts once, however many queues it reached
+        *sums[1:],
+        confirmed + own.confirmed,
+        published.returned,
+        published.unroutable - published.returned,
+        empty + past.got_nothing,
+        wanted + own.confirm_wanted,
+        sums[0],
+    )
+    churn = (own.queues_declared, own.queues_created, own.queues_deleted)
+    return VhostTotals(row, churn, len(vhost.queues), consumers, len(vhost.exchanges), connections, channels)
+
+
+def _past_row(past: QueueCounters) -> Row:
+    no_ack, got_no_ack = past.delivered_no_ack, past.got_no_ack
+    given = (past.delivered - no_ack, no_ack, past.got - got_no_ack, got_no_ack)
+    return past.received, *given, past.redelivered, past.acked, 0, 0
+
+
+def _count_exchanges(vhost: Vhost, met: Met | None) -> Generator[int, None, ExchangeCounters]:
+    sums = ExchangeCounters()
+    sums.absorb(vhost.counters.past_exchanges)
+    for some in _sliced(iter(list(vhost.exchange_counters.values()))):
+        for counters in some:
+            sums.absorb(counters)
+            if met is not None:
+                met(counters, (counters.published, counters.routed))
+        yield len(some)
+    return sums
+
+
+def _sliced(things: Iterator[T]) -> Iterator[list[T]]:
+    while some := list(islice(things, SLICE)):
+        yield some

@@ -1,0 +1,74 @@
+"""Whoever wrote something waits until it is granted, and learns when it never will be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+
+import pytest
+
+from leveret.broker.broker import Broker
+from leveret.clock import FrozenClock
+from leveret.errors import StoreError
+from leveret.http.durability import settled
+from leveret.store.memory_log import MemoryLog
+
+
+def broker_with(issued: int) -> Broker:
+    log = MemoryLog()
+    broker = Broker(node_name="n", clock=FrozenClock(), log=log, memory_mark=1 << 30)
+    log.issued = issued
+    return broker
+
+
+async def is_waiting(waiting: Awaitable[None]) -> bool:
+    await asyncio.sleep(0)
+    return not asyncio.ensure_future(waiting).done()
+
+
+def test_nothing_written_is_nothing_to_wait_for() -> None:
+    asyncio.run(settled(broker_with(0)))
+
+
+def test_the_answer_comes_with_the_grant_of_all_that_was_written() -> None:
+    async def live() -> None:
+        broker = broker_with(5)
+        woken: list[int] = []
+        broker.wake = lambda: woken.append(1)
+        waiting = asyncio.ensure_future(settled(broker))
+        assert await is_waiting(waiting)
+        assert woken
+        broker.granted(4)
+        assert await is_waiting(waiting)
+        broker.granted(5)
+        await waiting
+        assert not broker.awaiting
+        await settled(broker)
+
+    asyncio.run(live())
+
+
+def test_a_lost_store_is_told_to_those_who_wait_and_those_who_come() -> None:
+    async def live() -> None:
+        broker = broker_with(5)
+        waiting = asyncio.ensure_future(settled(broker))
+        assert await is_waiting(waiting)
+        broker.lost()
+        for each in (waiting, settled(broker)):
+            with pytest.raises(StoreError, match="not known to be stored"):
+                await each
+
+    asyncio.run(live())
+
+
+def test_who_gave_up_is_forgotten() -> None:
+    async def live() -> None:
+        broker = broker_with(5)
+        waiting = asyncio.ensure_future(settled(broker))
+        assert await is_waiting(waiting)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        broker.granted(5)
+        assert not broker.awaiting
+
+    asyncio.run(live())

@@ -1,0 +1,271 @@
+"""Lists as the query asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Iterator
+from itertools import count
+from typing import Any, cast
+
+import pytest
+from starlette.requests import ClientDisconnect, Request
+
+from leveret.http import listing
+from leveret.http import time_slice as turns_of_work
+from leveret.http.errors import BadRequest, PageOutOfRange
+from leveret.http.listing import arranged, asked_of, viewed
+
+ROWS: list[dict[str, Any]] = [
+    {"name": "orders.new", "messages": 5, "message_stats": {"publish": 7, "ack": 1}},
+    {"name": "orders.old", "messages": 11},
+    {"name": "Mail", "messages": 0, "message_stats": {"publish": 2}},
+    {"name": "audit", "messages": None},
+]
+
+
+AT_HAND: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "name": lambda row: row["name"],
+    "messages": lambda row: row["messages"],
+}
+
+
+class Desk:
+    """An context that does everything here and now."""
+
+    @staticmethod
+    async def in_worker(job: Callable[[], Any]) -> Any:
+        return job()
+
+
+def request(query: str) -> Request:
+    return Request({"type": "http", "query_string": query.encode(), "headers": []})
+
+
+def asked(query: str) -> listing.Asked:
+    return asked_of(request(query))
+
+
+def told(query: str, rows: list[dict[str, Any]] = ROWS, at_hand: Any = None) -> Any:
+    """The answer, and which rows were made for it."""
+    made: list[str] = []
+
+    def view(row: dict[str, Any]) -> dict[str, Any]:
+        made.append(row["name"])
+        return dict(row)
+
+    return json.loads(b"".join(asyncio.run(sent(query, rows, view, at_hand)))), made
+
+
+async def sent(query: str, rows: Any, view: Any, at_hand: Any = None) -> list[bytes]:
+    pieces: list[bytes] = []
+
+    async def send(message: Any) -> None:
+        pieces.append(message.get("body", b""))
+
+    answer = await listing.list_answer(Desk(), request(query), rows, view, at_hand=at_hand)  # type: ignore[arg-type]
+    await answer({"type": "http"}, None, send)  # type: ignore[arg-type]
+    return pieces
+
+
+def names(query: str, at_hand: Any = None) -> list[str]:
+    found, _ = told(query, at_hand=at_hand)
+    return [row["name"] for row in (found["items"] if isinstance(found, dict) else found)]
+
+
+@pytest.mark.parametrize("at_hand", [None, AT_HAND], ids=["by rows", "at hand"])
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", ["orders.new", "orders.old", "Mail", "audit"]),
+        ("name=", ["orders.new", "orders.old", "Mail", "audit"]),
+        ("name=orders", ["orders.new", "orders.old"]),
+        ("name=mail", []),
+        ("name=a.dit", []),
+        ("name=^(mail|audit)$&use_regex=true", ["Mail", "audit"]),
+        ("sort=name", ["Mail", "audit", "orders.new", "orders.old"]),
+        ("sort=messages", ["audit", "Mail", "orders.new", "orders.old"]),
+        ("sort=messages&sort_reverse=true", ["orders.old", "orders.new", "Mail", "audit"]),
+        ("sort=message_stats.publish&sort_reverse=true", ["orders.new", "Mail", "orders.old", "audit"]),
+        ("sort=nothing.of.this", ["orders.new", "orders.old", "Mail", "audit"]),
+        ("page=2&page_size=3", ["audit"]),
+        ("page=1&page_size=2&sort=name", ["Mail", "audit"]),
+    ],
+)
+def test_filter_sort_and_page(query: str, found: list[str], at_hand: Any) -> None:
+    assert names(query, at_hand) == found
+
+
+def test_with_what_is_at_hand_rows_are_made_of_those_alone_that_are_shown() -> None:
+    assert told("page=1&page_size=1&sort=messages&sort_reverse=true", at_hand=AT_HAND)[1] == ["orders.old"]
+    assert len(told("page=1&page_size=1&sort=message_stats.ack", at_hand=AT_HAND)[1]) == 4
+
+
+def test_what_rows_are_arranged_by_does_not_show() -> None:
+    assert told("sort=messages&name=audit")[0] == [{"name": "audit", "messages": None}]
+
+
+@pytest.mark.parametrize("query", ["", "sort=n", "page=1&page_size=500"])
+def test_a_long_list_goes_out_in_pieces(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "PIECE", 100)
+    rows = [{"name": "x", "n": n} for n in range(100)]
+    pieces = asyncio.run(sent(query, rows, dict))
+    assert len(pieces) > 10
+    assert max(map(len, pieces)) < 200
+    answer = json.loads(b"".join(pieces))
+    assert (answer["items"] if query.startswith("page") else answer) == rows
+
+
+def test_a_page_tells_of_the_others() -> None:
+    assert told("page=1&page_size=1&name=orders&columns=name")[0] == {
+        "filtered_count": 2,
+        "item_count": 1,
+        "items": [{"name": "orders.new"}],
+        "page": 1,
+        "page_count": 2,
+        "page_size": 1,
+        "total_count": 4,
+    }
+
+
+def test_an_empty_list_has_one_page() -> None:
+    found, _ = told("page=1", [])
+    assert (found["page_count"], found["items"]) == (1, [])
+
+
+def test_a_page_that_is_not_there() -> None:
+    with pytest.raises(PageOutOfRange, match="page: 3 page size: 2, len: 4: ask for page 1 to 2"):
+        told("page=3&page_size=2")
+
+
+def test_columns_keep_their_place_and_missing_ones_are_left_out() -> None:
+    found, _ = told("columns=message_stats.publish,name,nothing")
+    assert found[:2] == [{"message_stats": {"publish": 7}, "name": "orders.new"}, {"name": "orders.old"}]
+
+
+def test_columns_reach_into_lists_and_a_whole_has_its_parts() -> None:
+    rows = [{"name": "q", "consumers": [{"tag": "a", "ack": True}, {"tag": "b"}], "sizes": [1, 2], "stats": {"x": 1}}]
+    assert told("columns=consumers.tag", rows)[0] == [{"consumers": [{"tag": "a"}, {"tag": "b"}]}]
+    assert told("columns=stats,stats.x,consumers.ack.deeper,name.of", rows)[0] == [
+        {"stats": {"x": 1}, "consumers": [{}, {}]}
+    ]
+    assert told("columns=stats.x,stats,,sizes", rows)[0] == [{"stats": {"x": 1}, "sizes": [1, 2]}]
+
+
+@pytest.mark.parametrize(
+    ("query", "word"),
+    [
+        ("page=0", "page"),
+        ("page=one", "page"),
+        ("page=1&page_size=501", "page_size"),
+        ("page=1&page_size=0", "page_size"),
+        ("use_regex=perhaps", "use_regex"),
+        ("sort_reverse=2", "sort_reverse"),
+        (f"name={'x' * 1001}", "longer than 1000"),
+    ],
+)
+def test_a_query_that_makes_no_sense_is_refused(query: str, word: str) -> None:
+    with pytest.raises(BadRequest, match=word):
+        asked(query)
+
+
+@pytest.mark.parametrize("pattern", ["(", "a{2}{3}{4}**", "[z-a]"])
+def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
+    with pytest.raises(BadRequest, match="no regular expression"):
+        arranged(ROWS, asked_of_name(pattern))
+
+
+def test_a_pattern_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "SECONDS", 0.1)
+    with pytest.raises(BadRequest, match=r"takes longer than 0.1 s"):
+        arranged([{"name": "a" * 40 + "!"}] * 50, asked_of_name("^(a|a|a|a|aa)+$"))
+
+
+def asked_of_name(pattern: str) -> listing.Asked:
+    return listing.Asked(pattern, True, (), False, 0, 100, {})
+
+
+def test_a_view_may_leave_things_out_and_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = 0
+    times = count(0, turns_of_work.TURN_SECONDS / 40)  # time passes only when somebody looks
+    monkeypatch.setattr(turns_of_work, "perf_counter", lambda: next(times))
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def look() -> list[dict[str, Any]]:
+        beside = asyncio.ensure_future(others())
+        found = await viewed(range(1_000), lambda number: {"n": number} if number % 400 == 0 else None)
+        beside.cancel()
+        return found
+
+    assert asyncio.run(look()) == [{"n": 0}, {"n": 400}, {"n": 800}]
+    assert 15 <= turns <= 30
+
+
+def test_who_does_not_read_a_long_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "STALLED", 0.01)
+    is_over = False
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        nonlocal is_over
+        try:
+            yield b"2"
+        finally:
+            is_over = True
+
+    async def answer() -> None:
+        made = pieces()
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+            if len(sent) == 4:  # the start, and three pieces: the first two are there from the beginning
+                await asyncio.get_running_loop().create_future()
+
+        with pytest.raises(ClientDisconnect):
+            await listing.LongAnswer(made, b"0", b"1", b"3")({}, cast(Any, None), send)
+        assert [message.get("body") for message in sent] == [None, b"0", b"1", b"2"]
+
+    asyncio.run(answer())
+    assert is_over
+
+
+# ---- what is asked in another way
+
+
+@pytest.mark.parametrize(("text", "truth"), [("", False), ("False", False), ("FALSE", False), ("True", True)])
+def test_flags_of_lists_are_taken_as_rabbitmq_takes_them(text: str, truth: bool) -> None:
+    given = asked(f"use_regex={text}&sort_reverse={text}")
+    assert (given.is_regex, given.is_reversed) == (truth, truth)
+
+
+def test_a_sort_by_a_path_without_end_is_refused() -> None:
+    assert asked("sort=" + ".".join("a" * 10)).sort == ("a",) * 10
+    with pytest.raises(BadRequest, match=r"'sort' has more than 10 parts"):
+        asked("sort=" + ".".join("a" * 11))
+    with pytest.raises(BadRequest, match=r"'sort' has more than 10 parts"):
+        asked("sort=" + "." * 30_000)
+
+
+def test_what_is_not_there_is_not_looked_into_any_further() -> None:
+    class Row(dict[str, Any]):
+        asked = 0
+
+        def get(self, name: str, default: Any = None) -> Any:
+            Row.asked += 1
+            return super().get(name, default)
+
+    class Path(tuple[str, ...]):
+        walked = 0
+
+        def __iter__(self) -> Iterator[str]:
+            for part in super().__iter__():
+                Path.walked += 1
+                yield part
+
+    assert listing._at(Row(), Path(("a", "b", "c", "d"))) is listing.MISSING
+    assert (Row.asked, Path.walked) == (1, 1)
