@@ -38,15 +38,14 @@ from leveret.stats.lag_metrics import (
     OF_STREAMS,
     OTHER_QUERIES,
     OTHER_READERS,
+    lags_of_queries,
     lags_of_readers,
     lags_of_streams,
-    told_lags,
 )
 from leveret.stats.metric_families import (
     ALARMS,
     BOUNDS,
     CHURN,
-    COUNTER,
     GAUGE,
     GLOBAL,
     MACHINE,
@@ -61,6 +60,7 @@ from leveret.stats.metric_families import (
     NodeFamily,
     ObjectFamily,
     Value,
+    family_of,
 )
 from leveret.stats.totals import open_connections
 from leveret.version import VERSION
@@ -189,8 +189,8 @@ class Exposition:
             ("rabbitmq_endpoint", endpoint),
         )
         return [
-            (prefix, Family("build_info", UNTYPED, "Versions"), [(build, 1)]),
-            (prefix, Family("identity_info", UNTYPED, "The node and its cluster"), [(identity, 1)]),
+            (prefix, Family("build_info", UNTYPED, "Versions of the broker"), [(build, 1)]),
+            (prefix, Family("identity_info", UNTYPED, "Names of the node and its cluster"), [(identity, 1)]),
         ]
 
     # ---- objects
@@ -216,7 +216,7 @@ class Exposition:
         broker, known = self._context.broker, self._context.spark_queries
         streams = Kind(_chosen(OF_STREAMS, groups), lags_of_streams(broker, vhosts), NOBODY)
         readers = Kind(_chosen(OF_READERS, groups), lags_of_readers(broker, vhosts), OTHER_READERS)
-        queries = Kind(_chosen(OF_SPARK_QUERIES, groups), told_lags(broker, known, vhosts), OTHER_QUERIES)
+        queries = Kind(_chosen(OF_SPARK_QUERIES, groups), lags_of_queries(broker, known, vhosts), OTHER_QUERIES)
         return [
             *await _expose(streams, "streams", prefix),
             *await _expose(readers, "stream_readers", OURS),
@@ -259,7 +259,11 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
     if number > MOST:
         for place, value in enumerate(others):
             samples[place].append((kind.others, value))
-    left_out = Family(f"metrics_{name}_left_out", GAUGE, f"How many {name} are added up under an empty name")
+    left_out = Family(
+        f"metrics_{name}_left_out",
+        GAUGE,
+        f"Number of {name} without time series of their own: summed up under empty labels",
+    )
     return [
         *((prefix, each.family, found) for each, found in zip(kind.families, samples, strict=True)),
         (OURS, left_out, [((), max(number - MOST, 0))]),
@@ -277,18 +281,18 @@ def _of_node(families: Iterable[NodeFamily], known: dict[str, Value], prefix: st
 
 
 def _process(known: dict[str, Value]) -> list[Metric]:
-    """By the names that every program has for Prometheus."""
-    told: list[tuple[str, str, str, Value | None]] = [
-        ("process_resident_memory_bytes", GAUGE, "Memory of this process", known.get("memory")),
-        ("process_open_fds", GAUGE, "Open files", known.get("files")),
-        ("process_max_fds", GAUGE, "Files that may be open", known.get("most_files")),
-        ("process_start_time_seconds", GAUGE, "When it began, in seconds since 1970", known.get("began")),
-        ("process_cpu_seconds_total", COUNTER, "Time on a processor", time.process_time()),
-    ]
+    """The metrics that every Prometheus client library exposes, by their usual names."""
+    values = {
+        "process_resident_memory_bytes": known.get("memory"),
+        "process_open_fds": known.get("files"),
+        "process_max_fds": known.get("most_files"),
+        "process_start_time_seconds": known.get("began"),
+        "process_cpu_seconds_total": time.process_time(),
+    }
     metrics: list[Metric] = [
-        ("", Family(name, kind, help), [((), value)]) for name, kind, help, value in told if value is not None
+        ("", family_of(name), [((), value)]) for name, value in values.items() if value is not None
     ]
-    python = Family("python_info", GAUGE, "What runs the broker")
+    python = Family("python_info", GAUGE, "Python version that runs the broker")
     return [*metrics, ("", python, [((("version", platform.python_version()),), 1)])]
 
 

@@ -1,6 +1,6 @@
-"""How far those are behind who read streams, and Spark queries: families for metrics.py.
+"""Metrics of the lag of stream consumers and Spark queries.
 
-RabbitMQ has one metric for this, the largest lag of each stream. Ours name each reader and each query.
+RabbitMQ has one metric for this, the highest lag of each stream. Leveret also has one for each consumer and query.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from leveret.broker.broker import Broker
 from leveret.pipeline.spark_queries import SparkQueries, SparkQuery
 from leveret.pipeline.spark_query_view import name_of, number_of, vhosts_of
 from leveret.queues.stream import StreamQueue
-from leveret.stats.metric_families import GAUGE, Family, Labels, ObjectFamily, Value
+from leveret.stats.metric_families import Labels, ObjectFamily, Value, object_families
 from leveret.stats.stream_lag import Reader, kept_offsets, largest_lag, readers_of
 
 READERS, QUERIES = "stream_consumer_metrics", "spark_query_metrics"  # groups; the first is RabbitMQ's
@@ -30,24 +30,15 @@ def _rate(query: SparkQuery) -> Value:
     return number_of(query.report.get("rows_per_second")) or 0
 
 
-OF_STREAMS: list[ObjectFamily[Lag]] = [
-    ObjectFamily(
-        READERS,
-        Family("stream_consumer_max_offset_lag", GAUGE, "How far the reader is behind that is furthest behind"),
-        lambda lag: lag,
-    )
-]
-OF_READERS: list[ObjectFamily[Lag]] = [
-    ObjectFamily(READERS, Family("stream_reader_lag", GAUGE, "Messages that a reader has yet to read"), lambda lag: lag)
-]
-OF_SPARK_QUERIES: list[ObjectFamily[SparkQuery]] = [
-    ObjectFamily(QUERIES, Family("spark_query_lag", GAUGE, "Messages that a query has yet to read"), _lag),
-    ObjectFamily(QUERIES, Family("spark_query_rows_per_second", GAUGE, "Rows that a query gets done"), _rate),
-]
+OF_STREAMS: list[ObjectFamily[Lag]] = object_families(READERS, {"stream_consumer_max_offset_lag": lambda lag: lag})
+OF_READERS: list[ObjectFamily[Lag]] = object_families(READERS, {"stream_reader_lag": lambda lag: lag})
+OF_SPARK_QUERIES: list[ObjectFamily[SparkQuery]] = object_families(
+    QUERIES, {"spark_query_lag": _lag, "spark_query_rows_per_second": _rate}
+)
 
 
 def lags_of_streams(broker: Broker, vhosts: Vhosts) -> Iterator[tuple[Lag, Labels]]:
-    """Of those that somebody reads."""
+    """The highest lag of each stream that has a consumer or a stored offset."""
     for queue, labels, readers in _read_streams(broker, vhosts):
         lag = largest_lag(readers)
         if lag is not None and queue.alive:
@@ -55,7 +46,7 @@ def lags_of_streams(broker: Broker, vhosts: Vhosts) -> Iterator[tuple[Lag, Label
 
 
 def lags_of_readers(broker: Broker, vhosts: Vhosts) -> Iterator[tuple[Lag, Labels]]:
-    """Readers of one stream that have no name are told apart by what else is known of them."""
+    """The lag of each consumer, labelled by its name or else by its connection and tag."""
     for _, labels, readers in _read_streams(broker, vhosts):
         lags = {each.label: each.lag for each in readers if each.lag is not None}
         for label, lag in lags.items():
@@ -72,8 +63,8 @@ def _read_streams(broker: Broker, vhosts: Vhosts) -> Iterator[tuple[StreamQueue,
                 yield queue, (("vhost", vhost.name), ("queue", queue.name)), list(readers_of(queue, kept))
 
 
-def told_lags(broker: Broker, queries: SparkQueries, vhosts: Vhosts) -> Iterator[tuple[SparkQuery, Labels]]:
-    """Queries over sources of others have no lag."""
+def lags_of_queries(broker: Broker, queries: SparkQueries, vhosts: Vhosts) -> Iterator[tuple[SparkQuery, Labels]]:
+    """The Spark queries that report a lag; queries over other sources than Leveret do not."""
     for query in queries.known():
         vhost = next(iter(vhosts_of(broker, query)), "")
         if number_of(query.report.get("lag")) is None or (vhosts is not None and vhost not in vhosts):

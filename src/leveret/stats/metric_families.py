@@ -1,18 +1,19 @@
-"""The metrics that Prometheus is given, as tables: RabbitMQ's names, a kind, one line of help, and where the value is.
+"""Prometheus metrics as tables: RabbitMQ's names and help texts, and where each value is read.
 
-A *group* is what RabbitMQ calls a family of its detailed endpoint: the metrics that are asked for together. Names stand
-here without their prefix, which is ``rabbitmq_``, or ``rabbitmq_detailed_`` there.
+A *group* is a family of RabbitMQ's detailed endpoint: metrics that are requested together. Names are without their
+prefix, which is ``rabbitmq_``, or ``rabbitmq_detailed_`` at that endpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from leveret.delivery.consumer import UNLIMITED
 from leveret.queues.classic import ClassicQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
+from leveret.stats.metric_help import HELP
 from leveret.stats.queue_bytes import ready_bytes, total_bytes
 from leveret.stats.totals import CHANNEL_COUNTS, channel_row
 
@@ -31,7 +32,7 @@ class Family(NamedTuple):
 
 
 class ObjectFamily(NamedTuple, Generic[T]):
-    """A metric of queues, connections or channels, and how to read it off one."""
+    """A metric of queues, connections or channels, and the function that reads it from one of them."""
 
     group: str
     family: Family
@@ -39,12 +40,21 @@ class ObjectFamily(NamedTuple, Generic[T]):
 
 
 class NodeFamily(NamedTuple):
-    """A metric of the whole node; ``key`` names its value in what the node knows (metrics.py)."""
+    """A metric of the whole node; ``key`` names its value in the readings of the node (api/metrics.py)."""
 
     group: str
     family: Family
     key: str
     labels: Labels = ()
+
+
+def family_of(name: str) -> Family:
+    kind = UNTYPED if name.startswith("alarms_") else COUNTER if name.endswith("_total") else GAUGE
+    return Family(name, kind, HELP[name])
+
+
+def object_families(group: str, readers: Mapping[str, Callable[[T], Value]]) -> list[ObjectFamily[T]]:
+    return [ObjectFamily(group, family_of(name), read) for name, read in readers.items()]
 
 
 def _paged(queue: ClassicQueue) -> int:
@@ -55,115 +65,63 @@ def _paged_bytes(queue: ClassicQueue) -> int:
     return 0 if queue.pager is None else queue.pager.bytes
 
 
-def _of_queues(
-    group: str, rows: Iterable[tuple[str, str, str, Callable[[ClassicQueue], Value]]]
-) -> list[ObjectFamily[ClassicQueue]]:
-    return [ObjectFamily(group, Family(name, kind, help), read) for name, kind, help, read in rows]
-
-
 OF_QUEUES: list[ObjectFamily[ClassicQueue]] = [
-    *_of_queues(
+    *object_families(
         "queue_coarse_metrics",
-        (
-            ("queue_messages_ready", GAUGE, "Messages that wait for a consumer", lambda queue: queue.ready),
-            ("queue_messages_unacked", GAUGE, "Messages in the hands of consumers", lambda queue: queue.unacked),
-            ("queue_messages", GAUGE, "Messages, waiting or in hands", lambda queue: queue.ready + queue.unacked),
-        ),
+        {
+            "queue_messages_ready": lambda queue: queue.ready,
+            "queue_messages_unacked": lambda queue: queue.unacked,
+            "queue_messages": lambda queue: queue.ready + queue.unacked,
+        },
     ),
-    *_of_queues(
-        "queue_consumer_count",
-        (("queue_consumers", GAUGE, "Consumers of queues", lambda queue: len(queue.consumers)),),
-    ),
-    *_of_queues(
+    *object_families("queue_consumer_count", {"queue_consumers": lambda queue: len(queue.consumers)}),
+    *object_families(
         "queue_metrics",
-        (
-            ("queue_process_memory_bytes", GAUGE, "Memory that queues hold, about", lambda queue: queue.accounted),
-            ("queue_messages_bytes", GAUGE, "Bytes of all messages", total_bytes),
-            ("queue_messages_ready_bytes", GAUGE, "Bytes of those that wait for a consumer", ready_bytes),
-            ("queue_messages_unacked_bytes", GAUGE, "Bytes of those in hands", lambda queue: queue.held),
-            ("queue_messages_paged_out", GAUGE, "Messages that are on disk only", _paged),
-            ("queue_messages_paged_out_bytes", GAUGE, "Bytes of those on disk only", _paged_bytes),
-        ),
+        {
+            "queue_process_memory_bytes": lambda queue: queue.accounted,
+            "queue_messages_bytes": total_bytes,
+            "queue_messages_ready_bytes": ready_bytes,
+            "queue_messages_unacked_bytes": lambda queue: queue.held,
+            "queue_messages_paged_out": _paged,
+            "queue_messages_paged_out_bytes": _paged_bytes,
+        },
     ),
-    *_of_queues(
+    *object_families(
         "queue_delivery_metrics",
-        (
-            ("queue_get_total", COUNTER, "Got by hand without acks", lambda queue: queue.counters.got_no_ack),
-            (
-                "queue_get_ack_total",
-                COUNTER,
-                "Got by hand, to be acked",
-                lambda queue: queue.counters.got - queue.counters.got_no_ack,
+        {
+            "queue_get_total": lambda queue: queue.counters.got_no_ack,
+            "queue_get_ack_total": lambda queue: queue.counters.got - queue.counters.got_no_ack,
+            "queue_get_empty_total": lambda queue: queue.counters.got_nothing,
+            "queue_messages_delivered_total": lambda queue: queue.counters.delivered_no_ack,
+            "queue_messages_delivered_ack_total": lambda queue: (
+                queue.counters.delivered - queue.counters.delivered_no_ack
             ),
-            ("queue_get_empty_total", COUNTER, "Gets that found nothing", lambda queue: queue.counters.got_nothing),
-            (
-                "queue_messages_delivered_total",
-                COUNTER,
-                "Delivered without acks",
-                lambda queue: queue.counters.delivered_no_ack,
-            ),
-            (
-                "queue_messages_delivered_ack_total",
-                COUNTER,
-                "Delivered, to be acked",
-                lambda queue: queue.counters.delivered - queue.counters.delivered_no_ack,
-            ),
-            ("queue_messages_redelivered_total", COUNTER, "Given again", lambda queue: queue.counters.redelivered),
-            ("queue_messages_acked_total", COUNTER, "Acked by consumers", lambda queue: queue.counters.acked),
-        ),
+            "queue_messages_redelivered_total": lambda queue: queue.counters.redelivered,
+            "queue_messages_acked_total": lambda queue: queue.counters.acked,
+        },
     ),
-    *_of_queues(
+    *object_families(
         "channel_queue_exchange_metrics",
-        (
-            (
-                "queue_messages_published_total",
-                COUNTER,
-                "Messages that came to queues",
-                lambda queue: queue.counters.received,
-            ),
-        ),
+        {"queue_messages_published_total": lambda queue: queue.counters.received},
     ),
 ]
 
 OF_CONNECTIONS: list[ObjectFamily[Connection]] = [
-    ObjectFamily(group, Family(name, kind, help), read)
-    for group, name, kind, help, read in (
-        (
-            "connection_coarse_metrics",
-            "connection_incoming_bytes_total",
-            COUNTER,
-            "Bytes that connections sent to us",
-            lambda connection: connection.peer.received,
-        ),
-        (
-            "connection_coarse_metrics",
-            "connection_outgoing_bytes_total",
-            COUNTER,
-            "Bytes that we sent to connections",
-            lambda connection: connection.peer.sent,
-        ),
-        (
-            "connection_metrics",
-            "connection_incoming_packets_total",
-            COUNTER,
-            "Reads from connections",
-            lambda connection: connection.peer.reads,
-        ),
-        (
-            "connection_metrics",
-            "connection_outgoing_packets_total",
-            COUNTER,
-            "Writes to connections",
-            lambda connection: connection.peer.writes,
-        ),
-        (
-            "connection_metrics",
-            "connection_channels",
-            GAUGE,
-            "Channels of connections",
-            lambda connection: len(connection.channels),
-        ),
-    )
+    *object_families(
+        "connection_coarse_metrics",
+        {
+            "connection_incoming_bytes_total": lambda connection: connection.peer.received,
+            "connection_outgoing_bytes_total": lambda connection: connection.peer.sent,
+        },
+    ),
+    *object_families(
+        "connection_metrics",
+        {
+            "connection_incoming_packets_total": lambda connection: connection.peer.reads,
+            "connection_outgoing_packets_total": lambda connection: connection.peer.writes,
+            "connection_channels": lambda connection: len(connection.channels),
+        },
+    ),
 ]
 
 
@@ -180,168 +138,148 @@ def _shared_prefetch(channel: Channel) -> int:
 
 
 def _counted(column: str) -> Callable[[Channel], Value]:
-    """What a channel delivered is not counted by the way it did, so it has no metrics: queues count that."""
     ((place,),) = [places for name, places in CHANNEL_COUNTS if name == column]
     return lambda channel: channel_row(channel)[place]
 
 
+# A channel does not count deliveries by acknowledgement mode, so it has no metrics for them; queues count them.
 OF_CHANNELS: list[ObjectFamily[Channel]] = [
-    *(
-        ObjectFamily("channel_metrics", Family(name, GAUGE, help), read)
-        for name, help, read in (
-            ("channel_consumers", "Consumers on channels", lambda channel: len(channel.consumers)),
-            ("channel_messages_unacked", "Given out on channels, not settled", lambda channel: len(channel.unacked)),
-            ("channel_messages_unconfirmed", "Published on channels, not confirmed", _unconfirmed),
-            ("channel_messages_uncommitted", "Published in transactions that are open", _uncommitted),
-            ("consumer_prefetch", "What each consumer of a channel may hold", lambda channel: channel.prefetch),
-            ("channel_prefetch", "What all consumers of a channel may hold together", _shared_prefetch),
-        )
+    *object_families(
+        "channel_metrics",
+        {
+            "channel_consumers": lambda channel: len(channel.consumers),
+            "channel_messages_unacked": lambda channel: len(channel.unacked),
+            "channel_messages_unconfirmed": _unconfirmed,
+            "channel_messages_uncommitted": _uncommitted,
+            "consumer_prefetch": lambda channel: channel.prefetch,
+            "channel_prefetch": _shared_prefetch,
+        },
     ),
-    *(
-        ObjectFamily("channel_exchange_metrics", Family(name, COUNTER, help), _counted(column))
-        for name, help, column in (
-            ("channel_messages_published_total", "Messages that came on channels", "publish"),
-            ("channel_messages_confirmed_total", "Publishes of channels that were confirmed", "confirm"),
-            ("channel_messages_unroutable_returned_total", "Given back on channels, no queue", "return_unroutable"),
-        )
+    *object_families(
+        "channel_exchange_metrics",
+        {
+            "channel_messages_published_total": _counted("publish"),
+            "channel_messages_confirmed_total": _counted("confirm"),
+            "channel_messages_unroutable_returned_total": _counted("return_unroutable"),
+        },
     ),
 ]
 
 
-def _of_node(group: str, rows: Iterable[tuple[str, str, str, str]], labels: Labels = ()) -> list[NodeFamily]:
-    return [NodeFamily(group, Family(name, kind, help), key, labels) for name, kind, help, key in rows]
+def _node_families(group: str, keys: Mapping[str, str], labels: Labels = ()) -> list[NodeFamily]:
+    return [NodeFamily(group, family_of(name), key, labels) for name, key in keys.items()]
 
 
-CHURN = _of_node(
+CHURN = _node_families(
     "connection_churn_metrics",
-    (
-        ("connections_opened_total", COUNTER, "Connections that came", "connection_created"),
-        ("connections_closed_total", COUNTER, "Connections that went", "connection_closed"),
-        ("channels_opened_total", COUNTER, "Channels that were opened", "channel_created"),
-        ("channels_closed_total", COUNTER, "Channels that were closed", "channel_closed"),
-        ("queues_declared_total", COUNTER, "Queues asked for, new or not", "queue_declared"),
-        ("queues_created_total", COUNTER, "Queues that were made", "queue_created"),
-        ("queues_deleted_total", COUNTER, "Queues that were deleted", "queue_deleted"),
-    ),
+    {
+        "connections_opened_total": "connection_created",
+        "connections_closed_total": "connection_closed",
+        "channels_opened_total": "channel_created",
+        "channels_closed_total": "channel_closed",
+        "queues_declared_total": "queue_declared",
+        "queues_created_total": "queue_created",
+        "queues_deleted_total": "queue_deleted",
+    },
 )
 
-MACHINE = _of_node(
+MACHINE = _node_families(
     "node_coarse_metrics",
-    (
-        ("process_open_fds", GAUGE, "Open files", "files"),
-        ("process_open_tcp_sockets", GAUGE, "Sockets of clients", "sockets"),
-        ("process_resident_memory_bytes", GAUGE, "Memory of this process", "memory"),
-        ("disk_space_available_bytes", GAUGE, "Free space beside the data", "disk_free"),
-    ),
-) + _of_node(
+    {
+        "process_open_fds": "files",
+        "process_open_tcp_sockets": "sockets",
+        "process_resident_memory_bytes": "memory",
+        "disk_space_available_bytes": "disk_free",
+    },
+) + _node_families(
     "node_metrics",
-    (
-        ("process_max_fds", GAUGE, "Files that may be open", "most_files"),
-        ("process_max_tcp_sockets", GAUGE, "Sockets that may be open", "most_files"),
-        ("resident_memory_limit_bytes", GAUGE, "Memory above which publishers wait", "memory_mark"),
-        ("disk_space_available_limit_bytes", GAUGE, "Free space below which publishers wait", "disk_mark"),
-        ("erlang_uptime_seconds", GAUGE, "Seconds since the start", "uptime"),
-    ),
+    {
+        "process_max_fds": "most_files",
+        "process_max_tcp_sockets": "most_files",
+        "resident_memory_limit_bytes": "memory_mark",
+        "disk_space_available_limit_bytes": "disk_mark",
+        "erlang_uptime_seconds": "uptime",
+    },
 )
 
-ALARMS = _of_node(
+ALARMS = _node_families(
     "alarms",
-    (
-        ("alarms_memory_used_watermark", UNTYPED, "1 while publishers wait for memory", "alarm_memory"),
-        ("alarms_free_disk_space_watermark", UNTYPED, "1 while publishers wait for disk space", "alarm_disk"),
-        ("alarms_file_descriptor_limit", UNTYPED, "1 while there are no more files to open", "alarm_files"),
-    ),
+    {
+        "alarms_memory_used_watermark": "alarm_memory",
+        "alarms_free_disk_space_watermark": "alarm_disk",
+        "alarms_file_descriptor_limit": "alarm_files",
+    },
 )
 
-OBJECTS = _of_node(
+OBJECTS = _node_families(
     "objects",
-    (
-        ("connections", GAUGE, "Connections there are", "connections"),
-        ("channels", GAUGE, "Channels there are", "channels"),
-        ("consumers", GAUGE, "Consumers there are", "consumers"),
-        ("queues", GAUGE, "Queues there are", "queues"),
-    ),
+    {
+        "connections": "connections",
+        "channels": "channels",
+        "consumers": "consumers",
+        "queues": "queues",
+    },
 )
 
-SUMS = _of_node(
+SUMS = _node_families(
     "sums",
-    (
-        ("queue_messages_ready", GAUGE, "Messages that wait for a consumer", "messages_ready"),
-        ("queue_messages_unacked", GAUGE, "Messages in the hands of consumers", "messages_unacknowledged"),
-        ("queue_messages", GAUGE, "Messages, waiting or in hands", "messages"),
-        ("queue_consumers", GAUGE, "Consumers of queues", "consumers"),
-        ("channel_consumers", GAUGE, "Consumers on channels", "consumers"),
-        ("queue_process_memory_bytes", GAUGE, "Memory that queues hold, about", "queue_memory"),
-        ("queue_messages_published_total", COUNTER, "Messages that came to queues", "to_queues"),
-        ("channel_messages_published_total", COUNTER, "Messages that publishers sent", "publish"),
-        ("channel_messages_confirmed_total", COUNTER, "Publishes that were confirmed", "confirm"),
-        ("channel_messages_unconfirmed", GAUGE, "Publishes that wait for a confirm", "unconfirmed"),
-        ("channel_messages_unroutable_returned_total", COUNTER, "Given back, no queue", "return_unroutable"),
-        ("channel_messages_unroutable_dropped_total", COUNTER, "Dropped, no queue", "drop_unroutable"),
-        ("channel_messages_delivered_ack_total", COUNTER, "Delivered, to be acked", "deliver"),
-        ("channel_messages_delivered_total", COUNTER, "Delivered without acks", "deliver_no_ack"),
-        ("channel_messages_redelivered_total", COUNTER, "Given again", "redeliver"),
-        ("channel_messages_acked_total", COUNTER, "Acked by consumers", "ack"),
-        ("channel_get_ack_total", COUNTER, "Got by hand, to be acked", "get"),
-        ("channel_get_total", COUNTER, "Got by hand without acks", "get_no_ack"),
-        ("channel_get_empty_total", COUNTER, "Gets that found nothing", "get_empty"),
-        ("connection_incoming_bytes_total", COUNTER, "Bytes that came", "received_bytes"),
-        ("connection_outgoing_bytes_total", COUNTER, "Bytes that went", "sent_bytes"),
-    ),
+    {
+        "queue_messages_ready": "messages_ready",
+        "queue_messages_unacked": "messages_unacknowledged",
+        "queue_messages": "messages",
+        "queue_consumers": "consumers",
+        "channel_consumers": "consumers",
+        "queue_process_memory_bytes": "queue_memory",
+        "queue_messages_published_total": "to_queues",
+        "channel_messages_published_total": "publish",
+        "channel_messages_confirmed_total": "confirm",
+        "channel_messages_unconfirmed": "unconfirmed",
+        "channel_messages_unroutable_returned_total": "return_unroutable",
+        "channel_messages_unroutable_dropped_total": "drop_unroutable",
+        "channel_messages_delivered_ack_total": "deliver",
+        "channel_messages_delivered_total": "deliver_no_ack",
+        "channel_messages_redelivered_total": "redeliver",
+        "channel_messages_acked_total": "ack",
+        "channel_get_ack_total": "get",
+        "channel_get_total": "get_no_ack",
+        "channel_get_empty_total": "get_empty",
+        "connection_incoming_bytes_total": "received_bytes",
+        "connection_outgoing_bytes_total": "sent_bytes",
+    },
 )
 
-BOUNDS = _of_node(
+BOUNDS = _node_families(
     "bounds",
-    (
-        (
-            "messages_routing_refused_total",
-            COUNTER,
-            "Messages not routed because that would take more than max_routing_steps",
-            "routing_refused",
-        ),
-        (
-            "loop_longest_turn_seconds",
-            GAUGE,
-            "Longest time in the last 30 to 60 seconds that one event held the event loop, within 25 milliseconds",
-            "longest_turn",
-        ),
-        ("sockets", GAUGE, "Accepted sockets of all protocols", "admitted_sockets"),
-        ("max_sockets", GAUGE, "Sockets that may be open at once", "admitted_max_sockets"),
-        ("unauthenticated_connections", GAUGE, "Connections that have not logged in", "unauthenticated"),
-        (
-            "connections_evicted_total",
-            COUNTER,
-            "Idle HTTP or unauthenticated connections closed in favour of a new connection",
-            "evicted",
-        ),
-        (
-            "connections_refused_total",
-            COUNTER,
-            "Connections closed at accept because no file descriptor could be spared",
-            "refused",
-        ),
-    ),
+    {
+        "messages_routing_refused_total": "routing_refused",
+        "loop_longest_turn_seconds": "longest_turn",
+        "sockets": "admitted_sockets",
+        "max_sockets": "admitted_max_sockets",
+        "unauthenticated_connections": "unauthenticated",
+        "connections_evicted_total": "evicted",
+        "connections_refused_total": "refused",
+    },
 )
 
-GLOBAL = _of_node(
+GLOBAL = _node_families(
     "global",
-    (
-        ("global_messages_received_total", COUNTER, "Messages that publishers sent", "publish"),
-        ("global_messages_received_confirm_total", COUNTER, "Sent by those who want confirms", "received_confirm"),
-        ("global_messages_routed_total", COUNTER, "Messages that reached queues, one for each", "to_queues"),
-        ("global_messages_confirmed_total", COUNTER, "Publishes that were confirmed", "confirm"),
-        ("global_messages_unroutable_returned_total", COUNTER, "Given back, no queue", "return_unroutable"),
-        ("global_messages_unroutable_dropped_total", COUNTER, "Dropped, no queue", "drop_unroutable"),
-        ("global_messages_delivered_total", COUNTER, "Given to consumers in any way", "deliver_get"),
-        ("global_messages_delivered_consume_manual_ack_total", COUNTER, "Delivered, to be acked", "deliver"),
-        ("global_messages_delivered_consume_auto_ack_total", COUNTER, "Delivered without acks", "deliver_no_ack"),
-        ("global_messages_delivered_get_manual_ack_total", COUNTER, "Got by hand, to be acked", "get"),
-        ("global_messages_delivered_get_auto_ack_total", COUNTER, "Got by hand without acks", "get_no_ack"),
-        ("global_messages_get_empty_total", COUNTER, "Gets that found nothing", "get_empty"),
-        ("global_messages_redelivered_total", COUNTER, "Given again", "redeliver"),
-        ("global_messages_acknowledged_total", COUNTER, "Acked by consumers", "ack"),
-        ("global_publishers", GAUGE, "Channels that have published", "publishers"),
-        ("global_consumers", GAUGE, "Consumers there are", "consumers"),
-    ),
+    {
+        "global_messages_received_total": "publish",
+        "global_messages_received_confirm_total": "received_confirm",
+        "global_messages_routed_total": "to_queues",
+        "global_messages_confirmed_total": "confirm",
+        "global_messages_unroutable_returned_total": "return_unroutable",
+        "global_messages_unroutable_dropped_total": "drop_unroutable",
+        "global_messages_delivered_total": "deliver_get",
+        "global_messages_delivered_consume_manual_ack_total": "deliver",
+        "global_messages_delivered_consume_auto_ack_total": "deliver_no_ack",
+        "global_messages_delivered_get_manual_ack_total": "get",
+        "global_messages_delivered_get_auto_ack_total": "get_no_ack",
+        "global_messages_get_empty_total": "get_empty",
+        "global_messages_redelivered_total": "redeliver",
+        "global_messages_acknowledged_total": "ack",
+        "global_publishers": "publishers",
+        "global_consumers": "consumers",
+    },
     AMQP,
 )
