@@ -1,4 +1,4 @@
-"""docs/guide/permissions.md, made of the rules: run ``make permissions-page`` after a change."""
+"""docs/guide/permissions.md, generated from the rules: run ``make permissions-page`` after a change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.matrix_methods import METHODS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "permissions.md"
 
-HEAD = """# Who may do what
+HEAD = """# Permissions
 
-Two things decide. **Permissions** are given to a user for one virtual host: three regular expressions, for *configure*,
-*write* and *read*, matched against the names of queues and exchanges. **Tags** of a user open the HTTP API; over AMQP
-they open nothing.
+Access is controlled by permissions and by tags. **Permissions** are set for a user in one virtual host: three regular
+expressions, for *configure*, *write* and *read*, matched against the names of queues and exchanges. **Tags** of a user
+grant access to the HTTP API; they have no effect over AMQP.
 
 | Tag | Over HTTP |
 |---|---|
@@ -25,15 +25,15 @@ they open nothing.
 | `management` | sees the virtual hosts that it has permissions in, and its own connections |
 | `policymaker` | the same, and sets policies and parameters there |
 | `monitoring` | as management, and sees all virtual hosts, connections and nodes |
-| `administrator` | everything; what is done to queues, exchanges and messages takes permissions of administrators too |
+| `administrator` | everything; operations on queues, exchanges and messages need permissions for administrators too |
 
-Without a login the answer is 401, and so it is without a tag of the management where one is needed. Everything else
-that is refused is 403 over HTTP; over AMQP it closes the channel with 403, and for the virtual host the connection with
-530. `leveret` holds to these tables by a test that tries every line with every kind of user.
+The response is 401 without a login, and for a user without a management tag where one is needed. All other refusals are
+403 over HTTP; over AMQP they close the channel with 403, or the connection with 530 if the user may not access the
+virtual host. A test tries every line of these tables with every kind of user.
 
 ## AMQP
 
-All of these take permissions in the virtual host of the connection, if only empty ones.
+All operations need permissions in the virtual host of the connection, even if they are empty.
 
 | Operation | Needs |
 |---|---|
@@ -86,7 +86,7 @@ def _row(key: str, operation: Operation) -> str:
 
 
 def _tag(needs: Needs) -> str:
-    return {"": "open to all", None: "any user"}.get(needs.role, f"`{needs.role}`")
+    return {"": "no login", None: "any user"}.get(needs.role, f"`{needs.role}`")
 
 
 if __name__ == "__main__":

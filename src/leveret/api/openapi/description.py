@@ -1,7 +1,7 @@
-"""The words in which an endpoint is described: what it is for, who may use it, what it takes and what it answers.
+"""Types of an endpoint's description: summary, required permissions, parameters, body and responses.
 
-A description is plain data. ``openapi.py`` makes the document of it. The page docs/guide/permissions.md and the tests
-of permissions are made of ``Needs``.
+A description is plain data. ``document.py`` builds the OpenAPI document from it. The page docs/guide/permissions.md and
+the permission tests are generated from ``Needs``.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ FORM = "multipart/form-data"
 LARGEST = (1 << 63) - 1
 LONGEST_NAME = 255
 
-# ---- who may
+# ---- permissions
 
 
 Entry = Literal["none", "see", "enter", "change"]
 
 
 class Needs(NamedTuple):
-    """What a user needs.
+    """What a user needs to call an endpoint.
 
-    ``role``: None for anybody who has logged in, "" for everybody. ``entry``: of the virtual host in the path. To *see*
-    it takes permissions there, or a role that sees all; to *enter* it takes permissions there whatever the role; to
-    *change* it takes them of all but administrators. ``permissions``: all of them, each a kind and what it is on.
+    ``role``: a tag, None for any authenticated user, "" if no login is needed. ``entry`` is about the virtual host in
+    the path: *see* needs permissions there, or a role that sees all virtual hosts; *enter* needs permissions there for
+    every role; *change* needs permissions there for every role but administrator. ``permissions``: all are needed; each
+    is a kind (configure, write, read) and an object.
     """
 
     role: str | None
@@ -49,12 +50,12 @@ SEES = Needs(MANAGEMENT, "see")
 
 
 def does(*permissions: str, note: str = "") -> Needs:
-    """Something in a virtual host, by the rules of AMQP."""
+    """Needs of an operation in a virtual host, by the rules of AMQP."""
     return Needs(MANAGEMENT, "enter", permissions, note)
 
 
 def pipes(*permissions: str, note: str = "") -> Needs:
-    """The same for the pipeline, whose users need no tag."""
+    """Needs of a pipeline operation: as ``does``, but without a tag."""
     return Needs(None, "enter", permissions, note)
 
 
@@ -91,7 +92,7 @@ def truth(about: str = "") -> Json:
 
 
 def table(about: str = "") -> Json:
-    """Names and values."""
+    """A JSON object of names and values."""
     return _told({"type": "object"}, about)
 
 
@@ -114,7 +115,7 @@ def _told(schema: Json, about: str) -> Json:
     return schema | {"description": about} if about else schema
 
 
-# ---- parameters of the query
+# ---- query parameters
 
 
 class Query(NamedTuple):
@@ -124,23 +125,23 @@ class Query(NamedTuple):
 
 
 PAGING = (
-    Query("page", whole("Which page, from 1 on; without it the answer is the whole list", 1)),
-    Query("page_size", whole("Rows of a page", 1, 500)),
-    Query("name", text("Rows whose name has this in it", longest=1000)),
+    Query("page", whole("Page number, from 1; default: the whole list", 1)),
+    Query("page_size", whole("Rows per page", 1, 500)),
+    Query("name", text("Only rows whose name contains this text", longest=1000)),
     Query("use_regex", truth("'name' is a regular expression")),
-    Query("sort", text("By this column; a dot leads inside, as in message_stats.publish")),
-    Query("sort_reverse", truth("The largest first")),
+    Query("sort", text("Column to sort by; nested fields with a dot, as in message_stats.publish")),
+    Query("sort_reverse", truth("Sort in descending order")),
 )
-COLUMNS = (Query("columns", text("These alone, with commas between; a dot leads inside")),)
+COLUMNS = (Query("columns", text("Comma-separated columns to return; nested fields with a dot")),)
 WINDOWS = (
-    Query("msg_rates_age", whole("Seconds of samples of rates; goes with msg_rates_incr", 1, 31_536_000)),
-    Query("msg_rates_incr", whole("Seconds between these samples", 1, 31_536_000)),
-    Query("lengths_age", whole("Seconds of samples of lengths; goes with lengths_incr", 1, 31_536_000)),
-    Query("lengths_incr", whole("Seconds between these samples", 1, 31_536_000)),
+    Query("msg_rates_age", whole("Age of the oldest rate sample in seconds; needs msg_rates_incr", 1, 31_536_000)),
+    Query("msg_rates_incr", whole("Seconds between samples", 1, 31_536_000)),
+    Query("lengths_age", whole("Age of the oldest queue length sample in seconds; needs lengths_incr", 1, 31_536_000)),
+    Query("lengths_incr", whole("Seconds between samples", 1, 31_536_000)),
 )
 
 
-# ---- answers
+# ---- responses
 
 
 class Answer(NamedTuple):
@@ -161,28 +162,28 @@ PAGE = record(
         "total_count": whole(),
     }
 )
-ROWS = Answer("The rows, or the page that was asked for", {"oneOf": [list_of(ROW), PAGE]})
-OBJECT = Answer("As it is now", ROW)
-DONE = Answer("Done")
-MADE = Answer("Made: there was none before")
-CHANGED = Answer("Changed: there was one before")
+ROWS = Answer("All rows, or the requested page", {"oneOf": [list_of(ROW), PAGE]})
+OBJECT = Answer("Success", ROW)
+DONE = Answer("Success")
+MADE = Answer("Created")
+CHANGED = Answer("Updated an existing object")
 STREAM = Answer("Messages as an Arrow IPC stream", {"type": "string", "format": "binary"}, ARROW)
-EXPOSITION = Answer("In the text format of Prometheus", {"type": "string"}, METRICS)
+EXPOSITION = Answer("Metrics in the Prometheus text format", {"type": "string"}, METRICS)
 
-ERROR = record({"error": text("A word"), "reason": text("The object, the cause and the remedy")})
+ERROR = record({"error": text("Error code"), "reason": text("The object, the cause and the remedy")})
 ERROR_ANSWERS = {
     status: Answer(about, {"$ref": "#/components/schemas/Error"})
     for status, about in {
-        400: "A name, a parameter or the body cannot be used; the reason says which",
-        401: "Not logged in, or not a user of the management",
-        403: "The user lacks a tag, a permission, or access to the virtual host; or a page of another site sent it",
-        404: "Something that the path or the request names is not there",
-        408: "The body did not come in time",
-        409: "It contradicts what is there",
-        410: "Retention has taken messages of the range",
+        400: "Invalid name, parameter or body; the reason names it",
+        401: "Not authenticated, or the user has no management tag",
+        403: "The user lacks a tag, a permission or access to the virtual host; or another website sent the request",
+        404: "An object named by the path or the request does not exist",
+        408: "The body was not received in time",
+        409: "The request conflicts with the current state",
+        410: "Retention has deleted messages of the requested range",
         413: "The body is too large",
-        501: "An extra is to be installed first: pip install 'leveret[arrow]'",
-        503: "An alarm blocks publishers, too much is under way, the disk failed, or the broker stops; try again",
+        501: "A missing extra must be installed first: pip install 'leveret[arrow]'",
+        503: "Publishers are blocked by an alarm, the broker is busy or stopping, or the disk failed; retry later",
     }.items()
 }
 
@@ -196,7 +197,7 @@ class Body(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """One method of one path. ``answers`` are those of success, and errors beyond those that every endpoint has."""
+    """One method of one path. ``answers``: successful responses, and errors beyond those that every endpoint has."""
 
     tag: str
     summary: str
@@ -204,15 +205,15 @@ class Operation(NamedTuple):
     answers: Answers
     query: tuple[Query, ...] = ()
     body: Body | None = None
-    parts: Mapping[str, Json] = {}  # of the path, where more is known than that it is a name
+    parts: Mapping[str, Json] = {}  # schemas of path parameters that are not plain names
 
 
 Operations = dict[str, Operation]
-"""By method and path, as in "GET /api/queues/{vhost}"."""
+"""Keyed by method and path, as in "GET /api/queues/{vhost}"."""
 
 
 class Resource:
-    """Describes the operations of one tag, and those that are alike in one line."""
+    """Builds the operations of one OpenAPI tag."""
 
     def __init__(self, tag: str) -> None:
         self._tag = tag

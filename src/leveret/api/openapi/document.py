@@ -1,8 +1,8 @@
-"""The OpenAPI document of everything that is answered on the HTTP port, at ``/api/openapi.json``.
+"""The OpenAPI document of all endpoints of the HTTP port, at ``/api/openapi.json``.
 
-Paths and methods come from the routes themselves: an endpoint that is mounted is in the document. What it is for, who
-may use it, what it takes and what it answers stands in the tables of ``openapi_*.py``, by method and path; a test holds
-that the tables and the routes name the same. The document is made when it is first asked for.
+Paths and methods come from the routes: every mounted endpoint is in the document. Descriptions come from the tables in
+this package, by method and path; a test checks that tables and routes match. The document is built on the first
+request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from leveret.version import VERSION
 PATH = "/api/openapi.json"
 DESCRIBED: Operations = {**NODE, **TOPOLOGY, **MESSAGES, **ADMINISTRATION, **PIPELINE}
 ANSWERED = ("GET", "PUT", "POST", "DELETE", "PATCH")  # HEAD is as GET
-UNTOLD = "Undescribed"
+UNDESCRIBED = "Undescribed"
 
 USUAL_ERRORS = (400, 401, 403, 404, 408, 409, 413, 503)
 SECURITY = {
@@ -48,8 +48,8 @@ SECURITY = {
         "type": "apiKey",
         "in": "cookie",
         "name": "leveret_session_15672",
-        "description": "Given by POST /api/login; the name ends with the port. Whatever changes something must also "
-        "have the header X-Requested-With.",
+        "description": "Set by POST /api/login; its name ends with the port. Requests other than GET also need the "
+        "header X-Requested-With.",
     },
 }
 
@@ -57,7 +57,7 @@ SECURITY = {
 class Endpoint(NamedTuple):
     method: str
     path: str
-    about: str  # by its handler
+    about: str  # docstring of the handler
 
     @property
     def key(self) -> str:
@@ -79,7 +79,7 @@ def routes(context: ApiContext) -> list[Route]:
 
 
 def endpoints(every_route: Iterable[BaseRoute]) -> Iterator[Endpoint]:
-    """All but the files of the page."""
+    """All endpoints but the files of the management UI."""
     for route in every_route:
         if isinstance(route, Route) and route.path.startswith(("/api/", "/metrics")):
             for method in ANSWERED:
@@ -104,22 +104,22 @@ def document(found: Iterable[Endpoint]) -> Json:
 
 
 ABOUT = (
-    "RabbitMQ's management API, and beyond it: messages that are looked at, moved and driven back, and the pipeline "
-    "to Spark. Names in paths are percent-encoded: the virtual host / is %2F."
+    "RabbitMQ's management API, extended by browsing, moving and redriving messages and by the pipeline to Spark. "
+    "Percent-encode names in paths: the virtual host / is %2F."
 )
 
 
 def operation_of(endpoint: Endpoint) -> Json:
     described = DESCRIBED.get(endpoint.key)
     if described is None:
-        described = Operation(UNTOLD, endpoint.about or endpoint.key, LOGGED_IN, {200: OBJECT})
+        described = Operation(UNDESCRIBED, endpoint.about or endpoint.key, LOGGED_IN, {200: OBJECT})
     told: Json = {
         "operationId": _id_of(endpoint),
         "tags": [described.tag],
         "summary": described.summary,
         "parameters": [*_path_parameters(endpoint.path, described), *_query_parameters(described)],
         "responses": _responses(endpoint, described),
-        "description": f"{endpoint.about} {needs_told(described)}".strip(),
+        "description": f"{endpoint.about} {needs_text(described)}".strip(),
     }
     if described.body is not None:
         content = {kind: {"schema": described.body.schema} for kind in described.body.kinds}
@@ -177,25 +177,25 @@ def _response(answer: Answer) -> Json:
     return told
 
 
-# ---- who may, in words
+# ---- permissions as text
 
 
-def needs_told(described: Operation) -> str:
+def needs_text(described: Operation) -> str:
     needs = described.needs
-    said = ROLES_TOLD.get(needs.role, f"Needs the tag {needs.role}, or administrator.")
-    said += ENTRIES_TOLD[needs.entry]
+    parts = ROLE_TEXTS.get(needs.role, f"Needs the tag {needs.role}, or administrator.")
+    parts += ENTRY_TEXTS[needs.entry]
     if needs.permissions:
-        said += f" Needs {' and '.join(needs.permissions)}."
-    return f"{said} {needs.note}".strip()
+        parts += f" Needs {' and '.join(needs.permissions)}."
+    return f"{parts} {needs.note}".strip()
 
 
-ROLES_TOLD = {
-    "": "Open to everybody.",
-    None: "For any user.",
-    MANAGEMENT: "Needs a tag of the management.",
+ROLE_TEXTS = {
+    "": "No login needed.",
+    None: "Needs a login.",
+    MANAGEMENT: "Needs a management tag.",
     "administrator": "Needs the tag administrator.",
 }
-ENTRIES_TOLD = {
+ENTRY_TEXTS = {
     "none": "",
     "see": " Needs permissions in the virtual host, or the tag monitoring or administrator.",
     "enter": " Needs permissions in the virtual host.",

@@ -1,4 +1,4 @@
-"""What is described of the node itself: its overview, health and metrics, the login of the page, tunnels."""
+"""Descriptions of the node: overview, health checks, metrics, login and tunnels."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ login = Resource("Login")
 links = Resource("Links")
 tunnel = Resource("Tunnel")
 
-WELL = Answer("All is well", record({"status": text(one_of=("ok",))}))
-FAILED = Answer("What is wrong", {"type": "object"})  # of a check, or an error as everywhere
-PORT = {"port": whole("A port", 1, 65_535)}
-SPAN = {"within": whole("How many", 1, 10_000), "unit": text(one_of=("days", "weeks", "months", "years"))}
-NO_LOGIN_HERE = "From this machine metrics need no login."
+WELL = Answer("Healthy", record({"status": text(one_of=("ok",))}))
+FAILED = Answer("The check failed", {"type": "object"})  # the result of the check, or an error
+PORT = {"port": whole("Port number", 1, 65_535)}
+SPAN = {"within": whole("Number of units", 1, 10_000), "unit": text(one_of=("days", "weeks", "months", "years"))}
+NO_LOGIN_HERE = "Requests from localhost need no login."
 RAW = "application/octet-stream"
 BYTES = {"type": "string", "format": "binary"}
-AT = Query("at", whole("Which byte of its way is the first of the request"), required=True)
-DIGS = EVERYBODY._replace(note="AMQP logs in inside the tunnel.")
-CLOSED = {410: Answer("The broker has closed the connection in the tunnel", ERROR_ANSWERS[410].schema)}
-TOO_MANY = {429: Answer("There are too many tunnels, or connections", ERROR_ANSWERS[410].schema)}
+AT = Query("at", whole("Offset of the first byte of this request in its direction"), required=True)
+TUNNELS = EVERYBODY._replace(note="The client authenticates inside the tunnel, by AMQP.")
+CLOSED = {410: Answer("The broker closed the connection in the tunnel", ERROR_ANSWERS[410].schema)}
+TOO_MANY = {429: Answer("Too many tunnels or connections", ERROR_ANSWERS[410].schema)}
 
 
 def _check(summary: str, **parts: dict[str, object]) -> Operation:
@@ -55,82 +55,99 @@ def _check(summary: str, **parts: dict[str, object]) -> Operation:
 
 NODE: Operations = {
     "GET /api/login": login.does(
-        "Whose session the cookie is", EVERYBODY, {200: Answer("A user, or null", {"type": ["object", "null"]})}
+        "Get the user of the session cookie",
+        EVERYBODY,
+        {200: Answer("The user, or null without a session", {"type": ["object", "null"]})},
     ),
     "POST /api/login": login.does(
-        "Begin a session",
+        "Log in and start a session",
         EVERYBODY,
-        {200: Answer("Who has logged in; with the cookie", ROW)},
+        {200: Answer("The user; sets the session cookie", ROW)},
         body=Body(record({"username": text(), "password": text()})),
     ),
-    "POST /api/logout": login.does("End the session", LOGGED_IN, {204: DONE}),
-    "GET /api/whoami": login.shows("Who asks", VIEWER),
-    "GET /api/auth": login.shows("Ways to log in besides a password", EVERYBODY),
+    "POST /api/logout": login.does("Log out", LOGGED_IN, {204: DONE}),
+    "GET /api/whoami": login.shows("Get the user of the request", VIEWER),
+    "GET /api/auth": login.shows("Get the login methods", EVERYBODY),
     "GET /api/openapi.json": overview.shows("This document", VIEWER),
-    "GET /api/overview": overview.shows("Everything at a glance", VIEWER, *COLUMNS, *WINDOWS),
-    "GET /api/cluster-name": overview.shows("The name that was given, or that of the node", VIEWER),
+    "GET /api/overview": overview.shows("Get totals, rates and listeners of the broker", VIEWER, *COLUMNS, *WINDOWS),
+    "GET /api/cluster-name": overview.shows("Get the cluster name", VIEWER),
     "PUT /api/cluster-name": overview.does(
-        "Give a name", ADMIN, {204: DONE}, body=Body(record({"name": name("For people and dashboards")}))
+        "Set the cluster name",
+        ADMIN,
+        {204: DONE},
+        body=Body(record({"name": name("Shown in the management UI and in metrics")})),
     ),
-    "GET /api/extensions": overview.does("Extensions of the page; there are none", VIEWER, {200: ROWS}),
-    "GET /api/feature-flags": overview.does("Feature flags; there are none", VIEWER, {200: ROWS}),
-    "GET /api/deprecated-features": overview.does("Deprecated features; there are none", VIEWER, {200: ROWS}),
-    "GET /api/deprecated-features/used": overview.does("Those in use; there are none", VIEWER, {200: ROWS}),
-    "GET /api/shovels": links.lists("Shovels; there are none", MONITOR),
-    "GET /api/shovels/{vhost}": links.lists("Shovels of a virtual host; there are none", MONITOR),
-    "GET /api/federation-links": links.lists("Federation links; there are none", MONITOR),
-    "GET /api/federation-links/state/{state}": links.lists("Those in this state; there are none", MONITOR),
-    "GET /api/federation-links/{vhost}": links.lists("Those of a virtual host; there are none", MONITOR),
-    "GET /api/federation-links/{vhost}/state/{state}": links.lists("Those in this state; there are none", MONITOR),
-    "POST /api/rebalance/queues": overview.does("Spread queues over nodes: one has all", ADMIN, {204: DONE}),
-    "GET /api/nodes": overview.lists("All nodes: one", MONITOR, *WINDOWS),
-    "GET /api/nodes/{name}": overview.shows("The node: memory, disk, files, rates", MONITOR, *COLUMNS, *WINDOWS),
-    "GET /api/nodes/{name}/memory": overview.shows("What uses the memory", MONITOR, *COLUMNS),
-    "GET /api/nodes/{name}/memory/relative": overview.shows("The same in hundredths", MONITOR, *COLUMNS),
-    "GET /api/plugins": overview.lists("What RabbitMQ has as plugins, and is built in here", ADMIN),
-    "GET /api/plugins/{name}": overview.shows("A plugin: whether it is on, and who uses it", ADMIN, *COLUMNS),
+    "GET /api/extensions": overview.does("List management extensions (always empty)", VIEWER, {200: ROWS}),
+    "GET /api/feature-flags": overview.does("List feature flags (always empty)", VIEWER, {200: ROWS}),
+    "GET /api/deprecated-features": overview.does("List deprecated features (always empty)", VIEWER, {200: ROWS}),
+    "GET /api/deprecated-features/used": overview.does(
+        "List deprecated features in use (always empty)", VIEWER, {200: ROWS}
+    ),
+    "GET /api/shovels": links.lists("List shovels (always empty)", MONITOR),
+    "GET /api/shovels/{vhost}": links.lists("List shovels in a virtual host (always empty)", MONITOR),
+    "GET /api/federation-links": links.lists("List federation links (always empty)", MONITOR),
+    "GET /api/federation-links/state/{state}": links.lists("List federation links in a state (always empty)", MONITOR),
+    "GET /api/federation-links/{vhost}": links.lists("List federation links in a virtual host (always empty)", MONITOR),
+    "GET /api/federation-links/{vhost}/state/{state}": links.lists(
+        "List federation links in a state (always empty)", MONITOR
+    ),
+    "POST /api/rebalance/queues": overview.does("Rebalance queues (no effect: there is one node)", ADMIN, {204: DONE}),
+    "GET /api/nodes": overview.lists("List nodes (always one)", MONITOR, *WINDOWS),
+    "GET /api/nodes/{name}": overview.shows(
+        "Get memory, disk, file descriptors and rates of the node", MONITOR, *COLUMNS, *WINDOWS
+    ),
+    "GET /api/nodes/{name}/memory": overview.shows("Get the memory use by category in bytes", MONITOR, *COLUMNS),
+    "GET /api/nodes/{name}/memory/relative": overview.shows(
+        "Get the memory use by category in percent", MONITOR, *COLUMNS
+    ),
+    "GET /api/plugins": overview.lists("List the built-in counterparts of RabbitMQ plugins", ADMIN),
+    "GET /api/plugins/{name}": overview.shows("Get a plugin: whether it is enabled, and what uses it", ADMIN, *COLUMNS),
     "PUT /api/plugins/{name}": overview.shows("Enable a plugin", ADMIN),
-    "DELETE /api/plugins/{name}": overview.shows("Disable a plugin; what uses it goes on", ADMIN),
-    "GET /api/health/checks/alarms": _check("No alarm is in effect"),
-    "GET /api/health/checks/local-alarms": _check("No alarm is in effect here"),
-    "GET /api/health/checks/port-listener/{port}": _check("Something listens on the port", **PORT),
-    "GET /api/health/checks/protocol-listener/{protocol}": _check("Something speaks the protocol"),
-    "GET /api/health/checks/virtual-hosts": _check("All virtual hosts run"),
-    "GET /api/health/checks/node-is-quorum-critical": _check("No quorum hangs on this node"),
-    "GET /api/health/checks/node-is-mirror-sync-critical": _check("No mirror hangs on this node"),
-    "GET /api/health/checks/certificate-expiration/{within}/{unit}": _check("The certificate lasts so long", **SPAN),
-    "GET /api/health/checks/is-in-service": _check("The node serves clients"),
-    "GET /api/healthchecks/node": _check("Everything at once"),
-    "GET /api/healthchecks/node/{name}": _check("Everything at once, of this node", name=name()),
+    "DELETE /api/plugins/{name}": overview.shows("Disable a plugin; existing uses continue", ADMIN),
+    "GET /api/health/checks/alarms": _check("Check that no alarm is in effect"),
+    "GET /api/health/checks/local-alarms": _check("Check that no alarm is in effect on this node"),
+    "GET /api/health/checks/port-listener/{port}": _check("Check that a listener is bound to the port", **PORT),
+    "GET /api/health/checks/protocol-listener/{protocol}": _check("Check that a listener serves the protocol"),
+    "GET /api/health/checks/virtual-hosts": _check("Check that all virtual hosts are running"),
+    "GET /api/health/checks/node-is-quorum-critical": _check("Check that no quorum depends on this node"),
+    "GET /api/health/checks/node-is-mirror-sync-critical": _check("Check that no mirror depends on this node"),
+    "GET /api/health/checks/certificate-expiration/{within}/{unit}": _check(
+        "Check that the TLS certificate does not expire within this period", **SPAN
+    ),
+    "GET /api/health/checks/is-in-service": _check("Check that the node is in service"),
+    "GET /api/healthchecks/node": _check("Run all health checks"),
+    "GET /api/healthchecks/node/{name}": _check("Run all health checks of this node", name=name()),
     "GET /api/aliveness-test/{vhost}": health.does(
-        "Publish a message and get it",
+        "Declare a test queue, publish a message and get it",
         does("configure queue aliveness-test", "read queue aliveness-test", "write exchange amq.default"),
         {200: WELL, 503: FAILED},
     ),
-    "GET /metrics": metrics.does("Sums over all objects", MONITOR._replace(note=NO_LOGIN_HERE), {200: EXPOSITION}),
+    "GET /metrics": metrics.does(
+        "Prometheus metrics, aggregated over all objects", MONITOR._replace(note=NO_LOGIN_HERE), {200: EXPOSITION}
+    ),
     "GET /metrics/per-object": metrics.does(
-        "A line for each object", MONITOR._replace(note=NO_LOGIN_HERE), {200: EXPOSITION}
+        "Prometheus metrics of each object", MONITOR._replace(note=NO_LOGIN_HERE), {200: EXPOSITION}
     ),
     "GET /metrics/detailed": metrics.does(
-        "A line for each object, of chosen families and virtual hosts",
+        "Prometheus metrics of each object, by metric family and virtual host",
         MONITOR._replace(note=NO_LOGIN_HERE),
         {200: EXPOSITION},
         Query("family", list_of(text())),
         Query("vhost", list_of(text())),
     ),
     "POST /api/tunnel": tunnel.does(
-        "Open a connection of AMQP in requests of HTTP",
-        DIGS,
-        {201: Answer("Its id, and how many bytes it takes at once", ROW), **TOO_MANY},
+        "Open an AMQP connection over HTTP requests",
+        TUNNELS,
+        {201: Answer("The id of the tunnel, and the maximum body size in bytes", ROW), **TOO_MANY},
     ),
     "POST /api/tunnel/{id}": tunnel.does(
-        "Bytes for the broker", DIGS, {204: DONE, **CLOSED}, AT, body=Body(BYTES, kinds=(RAW,))
+        "Send bytes to the broker", TUNNELS, {204: DONE, **CLOSED}, AT, body=Body(BYTES, kinds=(RAW,))
     ),
     "GET /api/tunnel/{id}": tunnel.does(
-        "Bytes from the broker, waited for",
-        DIGS,
-        {200: Answer("Some", BYTES, RAW), 204: Answer("None in time: ask again"), **CLOSED},
+        "Receive bytes from the broker (long polling)",
+        TUNNELS,
+        {200: Answer("The bytes", BYTES, RAW), 204: Answer("No bytes yet: poll again"), **CLOSED},
         AT,
     ),
-    "DELETE /api/tunnel/{id}": tunnel.deletes("The peer leaves the connection", DIGS),
+    "DELETE /api/tunnel/{id}": tunnel.deletes("Close the tunnel", TUNNELS),
 }

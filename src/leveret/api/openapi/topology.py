@@ -1,4 +1,4 @@
-"""What is described of exchanges, queues and bindings, and of who is connected and consumes."""
+"""Descriptions of queues, exchanges, bindings, connections, channels and consumers."""
 
 from __future__ import annotations
 
@@ -28,62 +28,65 @@ bindings = Resource("Bindings")
 connections = Resource("Connections")
 
 DECLARED_QUEUE = record(
-    durable=truth("Survives a restart"),
-    auto_delete=truth("Goes with its last consumer"),
+    durable=truth("Survives a broker restart"),
+    auto_delete=truth("Deleted when its last consumer is cancelled"),
     arguments=table("x-message-ttl, x-queue-type, ..."),
 )
 DECLARED_EXCHANGE = record(
     type=text("direct, fanout, topic, headers, ..."),
-    durable=truth("Survives a restart"),
-    auto_delete=truth("Goes with its last binding"),
-    internal=truth("Takes messages of other exchanges only"),
+    durable=truth("Survives a broker restart"),
+    auto_delete=truth("Deleted when its last binding is deleted"),
+    internal=truth("Clients cannot publish to it; only exchanges can be bound to it"),
     arguments=table("alternate-exchange, ..."),
 )
 BINDING = record(routing_key=text(longest=255), arguments=table())
 BY_ARGUMENT = "Arguments can need more: see Arguments, headers and fields."
-OWN_OR_ALL = VIEWER._replace(note="Shows what is the own; to monitoring and administrator that of all users.")
-OWN_OR_ADMIN = VIEWER._replace(note="Of other users for administrator only.")
+OWN_OR_ALL = VIEWER._replace(note="Own ones; those of all users for monitoring and administrator.")
+OWN_OR_ADMIN = VIEWER._replace(note="Those of other users need administrator.")
 BIND = ("write destination", "read exchange {source}")
 
 
 def _bindings_between(destination: str) -> dict[str, Operation]:
     path = f"/api/bindings/{{vhost}}/e/{{source}}/{destination[0]}/{{{destination}}}"
     return {
-        f"GET {path}": bindings.lists(f"Bindings from an exchange to one {destination}", SEES),
+        f"GET {path}": bindings.lists(f"List bindings from an exchange to one {destination}", SEES),
         f"POST {path}": bindings.does(
-            "Bind; Location says where the binding is", does(*BIND), {201: MADE}, body=Body(BINDING, required=False)
+            "Create a binding; its path is in the header Location",
+            does(*BIND),
+            {201: MADE},
+            body=Body(BINDING, required=False),
         ),
-        f"GET {path}/{{props}}": bindings.shows("One binding, by its properties_key", SEES, *COLUMNS),
-        f"DELETE {path}/{{props}}": bindings.deletes("Unbind", does(*BIND)),
+        f"GET {path}/{{props}}": bindings.shows("Get a binding by its properties_key", SEES, *COLUMNS),
+        f"DELETE {path}/{{props}}": bindings.deletes("Delete a binding", does(*BIND)),
     }
 
 
 TOPOLOGY: Operations = {
     # ---- queues
-    "GET /api/queues": queues.lists("All queues", VIEWER, *WINDOWS),
-    "GET /api/queues/{vhost}": queues.lists("Queues of a virtual host", SEES, *WINDOWS),
-    "GET /api/queues/{vhost}/{name}": queues.shows("A queue", SEES, *COLUMNS, *WINDOWS),
+    "GET /api/queues": queues.lists("List queues", VIEWER, *WINDOWS),
+    "GET /api/queues/{vhost}": queues.lists("List queues in a virtual host", SEES, *WINDOWS),
+    "GET /api/queues/{vhost}/{name}": queues.shows("Get a queue", SEES, *COLUMNS, *WINDOWS),
     "PUT /api/queues/{vhost}/{name}": queues.puts(
         "Declare a queue", does("configure queue {name}", note=BY_ARGUMENT), DECLARED_QUEUE, may_be_empty=True
     ),
     "DELETE /api/queues/{vhost}/{name}": queues.deletes(
-        "Delete a queue with its messages",
+        "Delete a queue and its messages",
         does("configure queue {name}"),
-        Query("if-empty", truth("Only without messages")),
-        Query("if-unused", truth("Only without consumers")),
+        Query("if-empty", truth("Only if the queue has no messages")),
+        Query("if-unused", truth("Only if the queue has no consumers")),
     ),
     "DELETE /api/queues/{vhost}/{name}/contents": queues.deletes("Purge a queue", does("read queue {name}")),
-    "GET /api/queues/{vhost}/{name}/bindings": queues.lists("Bindings to a queue", SEES),
+    "GET /api/queues/{vhost}/{name}/bindings": queues.lists("List bindings of a queue", SEES),
     "POST /api/queues/{vhost}/{name}/actions": queues.does(
-        "Synchronise mirrors: there are none",
+        "Synchronise mirrors (no effect: there are no mirrors)",
         does("configure queue {name}"),
         {204: DONE},
         body=Body(record({"action": text(one_of=("sync", "cancel_sync"))})),
     ),
     # ---- exchanges
-    "GET /api/exchanges": exchanges.lists("All exchanges", VIEWER, *WINDOWS),
-    "GET /api/exchanges/{vhost}": exchanges.lists("Exchanges of a virtual host", SEES, *WINDOWS),
-    "GET /api/exchanges/{vhost}/{name}": exchanges.shows("An exchange", SEES, *COLUMNS, *WINDOWS),
+    "GET /api/exchanges": exchanges.lists("List exchanges", VIEWER, *WINDOWS),
+    "GET /api/exchanges/{vhost}": exchanges.lists("List exchanges in a virtual host", SEES, *WINDOWS),
+    "GET /api/exchanges/{vhost}/{name}": exchanges.shows("Get an exchange", SEES, *COLUMNS, *WINDOWS),
     "PUT /api/exchanges/{vhost}/{name}": exchanges.puts(
         "Declare an exchange",
         does("configure exchange {name}", note=BY_ARGUMENT),
@@ -93,32 +96,40 @@ TOPOLOGY: Operations = {
     "DELETE /api/exchanges/{vhost}/{name}": exchanges.deletes(
         "Delete an exchange",
         does("configure exchange {name}"),
-        Query("if-unused", truth("Only without bindings")),
+        Query("if-unused", truth("Only if the exchange has no bindings")),
     ),
-    "GET /api/exchanges/{vhost}/{name}/bindings/source": exchanges.lists("Bindings from an exchange", SEES),
-    "GET /api/exchanges/{vhost}/{name}/bindings/destination": exchanges.lists("Bindings to an exchange", SEES),
+    "GET /api/exchanges/{vhost}/{name}/bindings/source": exchanges.lists(
+        "List bindings with the exchange as source", SEES
+    ),
+    "GET /api/exchanges/{vhost}/{name}/bindings/destination": exchanges.lists(
+        "List bindings with the exchange as destination", SEES
+    ),
     "GET /api/exchanges/{vhost}/{name}/route": exchanges.does(
-        "Where a message would go, and by which bindings",
+        "Explain where a message would be routed, and by which bindings",
         SEES,
         {200: OBJECT},
-        Query("routing_key", text("Of the message; its headers as headers.NAME=VALUE")),
+        Query("routing_key", text("Routing key of the message; pass headers as headers.NAME=VALUE")),
     ),
     # ---- bindings
-    "GET /api/bindings": bindings.lists("All bindings", VIEWER),
-    "GET /api/bindings/{vhost}": bindings.lists("Bindings of a virtual host", SEES),
+    "GET /api/bindings": bindings.lists("List bindings", VIEWER),
+    "GET /api/bindings/{vhost}": bindings.lists("List bindings in a virtual host", SEES),
     **_bindings_between("queue"),
     **_bindings_between("exchange"),
     # ---- connections, channels, consumers
-    "GET /api/connections": connections.lists("Connections", OWN_OR_ALL, *WINDOWS),
-    "GET /api/connections/username/{user}": connections.lists("Connections of a user", OWN_OR_ALL, *WINDOWS),
+    "GET /api/connections": connections.lists("List connections", OWN_OR_ALL, *WINDOWS),
+    "GET /api/connections/username/{user}": connections.lists("List connections of a user", OWN_OR_ALL, *WINDOWS),
     "DELETE /api/connections/username/{user}": connections.deletes("Close all connections of a user", OWN_OR_ADMIN),
-    "GET /api/connections/{name}": connections.shows("A connection", OWN_OR_ALL, *COLUMNS, *WINDOWS),
-    "DELETE /api/connections/{name}": connections.deletes("Close a connection; X-Reason tells it why", OWN_OR_ADMIN),
-    "GET /api/connections/{name}/channels": connections.lists("Channels of a connection", OWN_OR_ALL, *WINDOWS),
-    "GET /api/vhosts/{vhost}/connections": connections.lists("Connections to a virtual host", SEES, *WINDOWS),
-    "GET /api/channels": connections.lists("Channels", OWN_OR_ALL, *WINDOWS),
-    "GET /api/channels/{name}": connections.shows("A channel", OWN_OR_ALL, *COLUMNS, *WINDOWS),
-    "GET /api/vhosts/{vhost}/channels": connections.lists("Channels in a virtual host", SEES, *WINDOWS),
-    "GET /api/consumers": connections.lists("Consumers", OWN_OR_ALL),
-    "GET /api/consumers/{vhost}": connections.lists("Consumers in a virtual host", SEES._replace(note=OWN_OR_ALL.note)),
+    "GET /api/connections/{name}": connections.shows("Get a connection", OWN_OR_ALL, *COLUMNS, *WINDOWS),
+    "DELETE /api/connections/{name}": connections.deletes(
+        "Close a connection; the header X-Reason is sent to the client", OWN_OR_ADMIN
+    ),
+    "GET /api/connections/{name}/channels": connections.lists("List channels of a connection", OWN_OR_ALL, *WINDOWS),
+    "GET /api/vhosts/{vhost}/connections": connections.lists("List connections to a virtual host", SEES, *WINDOWS),
+    "GET /api/channels": connections.lists("List channels", OWN_OR_ALL, *WINDOWS),
+    "GET /api/channels/{name}": connections.shows("Get a channel", OWN_OR_ALL, *COLUMNS, *WINDOWS),
+    "GET /api/vhosts/{vhost}/channels": connections.lists("List channels in a virtual host", SEES, *WINDOWS),
+    "GET /api/consumers": connections.lists("List consumers", OWN_OR_ALL),
+    "GET /api/consumers/{vhost}": connections.lists(
+        "List consumers in a virtual host", SEES._replace(note=OWN_OR_ALL.note)
+    ),
 }
