@@ -13,9 +13,9 @@ import leveret
 from leveret.broker.local import Delivered
 from leveret.embedded import EmbeddedVhost
 from leveret.errors import AmqpError, ChannelFault, FrameError, NotAllowed, NotFound, PreconditionFailed
-from leveret.queues.guard import Mirror
 from leveret.wire.properties import Properties
 from tests.support.peers import PATIENCE, LocalPeer, NetworkPeer, inside
+from tests.support.remote_queues import make_remote
 
 
 @pytest.fixture
@@ -334,18 +334,13 @@ def test_an_answer_from_the_process_reaches_a_client_that_asked_by_direct_reply_
 
 
 @pytest.mark.feature("S0-30")
-def test_a_queue_with_replicas_hands_them_what_the_process_publishes(
+def test_publishing_in_the_process_does_not_wait_for_a_queue_that_answers_later(
     leveret_broker: leveret.Broker, vhost: EmbeddedVhost
 ) -> None:
-    """The replica hook sees both ways of publishing."""
-    mirror = Mirror()
-
-    def guard() -> None:
-        inner = leveret_broker.node.broker.vhost("/")
-        inner.guard_queue(inner.queue("q")).replicas.append(mirror)
-
+    """Its log opens a receipt for each copy, as for a message of a connection."""
     vhost.declare_queue("q")
-    leveret_broker.call(guard)
+    log = leveret_broker.call(lambda: make_remote(leveret_broker.node.broker.vhost("/"), "q", copies=2))
     assert vhost.publish("", "q", b"m")
+    assert [len(run.receipts) for run in log.waiting] == [2]
+    leveret_broker.call(log.let_in)
     assert vhost.message_count("q") == 1
-    assert len(mirror.copies) == 1

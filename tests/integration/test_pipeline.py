@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pika
 import pytest
 
 import leveret
-from leveret.queues.guard import Mirror
 from tests.compat.waiting import pump
 from tests.integration.conftest import NewPeer
 from tests.support.peers import LocalPeer, NetworkPeer, Peer, inside
+from tests.support.remote_queues import ManualLog, make_remote
 
 
 class Told(NamedTuple):
@@ -136,24 +135,9 @@ def test_transient_messages_and_queues_are_confirmed_at_once(network: NetworkPee
     assert network.count("q") == 100
 
 
-def slow_queue(broker: leveret.Broker, name: str) -> list[Callable[[], None]]:
-    """Let the queue take messages only when told to: each entry of the list is one delivery that waits."""
-    waiting: list[Callable[[], None]] = []
-
-    def guard() -> None:
-        vhost = broker.node.broker.vhost("/")
-        vhost.guard_queue(vhost.queue(name), waiting.append)
-
-    broker.call(guard)
-    return waiting
-
-
-def let_in(broker: leveret.Broker, waiting: list[Callable[[], None]]) -> None:
-    def handle() -> None:
-        while waiting:
-            waiting.pop(0)()
-
-    broker.call(handle)
+def slow_queue(broker: leveret.Broker, name: str, copies: int = 1) -> ManualLog:
+    """Make the queue one that answers later, when its log is told to."""
+    return broker.call(lambda: make_remote(broker.node.broker.vhost("/"), name, copies))
 
 
 @pytest.mark.feature("S0-09")
@@ -183,11 +167,11 @@ def test_a_mandatory_message_that_one_queue_received_is_not_returned(
     for name in ("a", "b"):
         network.declare_queue(name)
         network.bind(name, "amq.fanout")
-    waiting, _ = slow_queue(leveret_broker, "a"), slow_queue(leveret_broker, "b")
+    log, _ = slow_queue(leveret_broker, "a"), slow_queue(leveret_broker, "b")
     publisher = Publisher(network)
     publisher.publish("amq.fanout", "", mandatory=True)
     network._settle()
-    let_in(leveret_broker, waiting)
+    leveret_broker.call(log.let_in)
     local.delete_queue("b")
     assert publisher.hears(1) == [("nack", 1)], "owed to two, arrived at one"
     assert local.count("a") == 1
@@ -213,23 +197,19 @@ def test_a_message_is_confirmed_once_every_queue_has_it(
     network: NetworkPeer, leveret_broker: leveret.Broker, local: LocalPeer
 ) -> None:
     """The slowest of three decides, a replica among them."""
-    mirror = Mirror()
-    for name in ("quick", "slow", "mirrored"):
+    for name in ("quick", "slow", "replicated"):
         network.declare_queue(name)
         network.bind(name, "amq.fanout")
-    waiting = {name: slow_queue(leveret_broker, name) for name in ("slow", "mirrored")}
-    guard = inside(leveret_broker, "mirrored").guard
-    assert guard is not None
-    leveret_broker.call(lambda: guard.replicas.append(mirror))
+    slow, replicated = slow_queue(leveret_broker, "slow"), slow_queue(leveret_broker, "replicated", copies=2)
     publisher = Publisher(network)
     publisher.publish("amq.fanout", "")
     network._settle()
-    let_in(leveret_broker, waiting["slow"])
+    leveret_broker.call(slow.let_in)
+    leveret_broker.call(lambda: (replicated.receive(), replicated.grant(copy=0)))
     network._settle()
     assert (local.count("quick"), local.count("slow"), publisher.heard) == (1, 1, [])
-    let_in(leveret_broker, waiting["mirrored"])
+    leveret_broker.call(replicated.grant)
     assert publisher.hears(1) == [("ack", 1)]
-    assert len(mirror.copies) == 1
 
 
 # ---- statistics

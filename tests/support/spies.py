@@ -1,4 +1,4 @@
-"""Stand-ins that remember what was done to them: consumers, a log, the sender of a guarded queue, a queue's house."""
+"""Stand-ins that remember what was done to them: consumers, a log, a queue's house."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from leveret.clock import FrozenClock
 from leveret.delivery.consumer import Consumer, Source
 from leveret.message import NEVER, PERSISTENT, TRANSIENT, Address, Message, Traits
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.guard import Delivery
 from leveret.queues.options import QueueOptions
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import MemoryGauge, Surroundings
@@ -137,28 +136,6 @@ class SpyLog(MemoryLog):
 
     def forget(self, queue: int) -> None:
         self.forgotten.append(queue)
-
-
-class SpySender:
-    """The publishing channel, as a guarded queue knows it; ``news`` in the order it came."""
-
-    def __init__(self) -> None:
-        self.news: list[tuple[str, int]] = []
-
-    def credited(self, queue: ClassicQueue, credits: int) -> None:
-        self.news.append(("credited", credits))
-
-    def mandatory_received(self, delivery: Delivery, queue: ClassicQueue) -> None:
-        self.news.append(("received", len(delivery.messages)))
-
-    def stored(self, delivery: Delivery, queue: ClassicQueue) -> None:
-        self.news.append(("stored", len(delivery.messages)))
-
-    def queue_died(self, delivery: Delivery, queue: ClassicQueue) -> None:
-        self.news.append(("died", len(delivery.messages)))
-
-    def delivery(self, *run: Message) -> Delivery:
-        return Delivery(self, list(run), size_of(run), False)
 
 
 class QueueHouse:

@@ -156,7 +156,7 @@ class DeadLetters:
 
     def _publish(self, queues: Sequence[Queue], run: list[Message]) -> None:
         log = self._vhost.surroundings.log
-        if not any(queue.choosy or queue.guard is not None for queue in queues):
+        if not any(queue.choosy or queue.remote_log is not None for queue in queues):
             publish_to(queues, log, run, sum([len(message[0]) for message in run]), False)
             return
         for message in run:

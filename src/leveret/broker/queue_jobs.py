@@ -305,7 +305,9 @@ def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, a
         routed = vhost.route(vhost.exchange(exchange), (key,), selectable(readable_properties(message)))
     except RoutingRefused:
         return False
-    queues = [queue for queue in vhost.live_queues(routed.queues) if queue is not away_from and queue.guard is None]
+    queues = [
+        queue for queue in vhost.live_queues(routed.queues) if queue is not away_from and queue.remote_log is None
+    ]
     if not queues:
         return False
     to = Address(exchange, key, address.channel, address.frame_max)

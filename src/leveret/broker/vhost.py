@@ -31,7 +31,6 @@ from leveret.errors import AccessRefused, NotFound, PreconditionFailed, Resource
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import ReplyQueue
-from leveret.queues.guard import Gate, Guard
 from leveret.queues.kinds import make_queue, refuse_kind
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import Surroundings
@@ -237,12 +236,6 @@ class Vhost:
             raise PreconditionFailed(
                 f"cannot declare queue '{name}': queue limit in vhost '{self.name}' ({self.max_queues}) is reached"
             )
-
-    def guard_queue(self, queue: ClassicQueue, gate: Gate | None = None) -> Guard:
-        """From now on the queue takes its time, and may have replicas."""
-        queue.guard = Guard(queue, gate)
-        self.epoch += 1  # remembered routes say who is guarded
-        return queue.guard
 
     def delete_queue(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: Owner | None = None

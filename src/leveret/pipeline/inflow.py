@@ -108,7 +108,7 @@ class Way:
         self.counters = counters
         self.queues = queues
         self.is_special = is_special  # every message must be looked into to be routed
-        self.is_picky = any(queue.choosy or queue.guard is not None for queue in queues)
+        self.is_picky = any(queue.choosy or queue.remote_log is not None for queue in queues)
 
 
 class Ways:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dying import MAXLEN, NOWHERE, Dead, bury
-from leveret.queues.guard import Carefree, Delivery
 from leveret.queues.options import REJECT_DLX
 from leveret.queues.queue import Queue, publish_to
 from leveret.store.log import GRANTED, Log
@@ -78,12 +78,12 @@ def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> 
 
 
 def hand_over(queues: Sequence[Queue], log: Log, message: Message, *, may_drain: bool = True) -> Outcome:
-    """The same for queues of any kind, by somebody who does not wait for the word of guarded ones."""
+    """The same for queues of any kind. Does not wait for those that answer later."""
     size, timed = len(message[0]), message[2].deadline != NEVER
     for queue in queues:
-        if queue.guard is not None:
-            queue.guard.receive(Delivery(Carefree(), [message], size, timed))
-    return offer([queue for queue in queues if queue.guard is None], log, message, may_drain=may_drain)
+        if queue.remote_log is not None:
+            queue.remote_log.submit(size, timed, PendingPublish(Unattended(), [message]))
+    return offer([queue for queue in queues if queue.remote_log is None], log, message, may_drain=may_drain)
 
 
 def _refuse(queue: ClassicQueue, message: Message) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
+from leveret.delivery.receipts import RemoteLog
 from leveret.errors import AccessRefused
 from leveret.message import Message
 from leveret.queues.accounting import account
@@ -32,7 +33,6 @@ from leveret.queues.dying import REJECTED, Dead, bury
 from leveret.queues.ending import die
 from leveret.queues.equipment import equip
 from leveret.queues.expiry import arm_expiry, bury_expired
-from leveret.queues.guard import Guard
 from leveret.queues.hand import purge, take_by_hand
 from leveret.queues.idleness import Idleness
 from leveret.queues.lane import Lane
@@ -68,7 +68,6 @@ class ClassicQueue:
         "duplicates",
         "durable",
         "expiry_timer",
-        "guard",
         "held",
         "id",
         "idleness",
@@ -94,6 +93,7 @@ class ClassicQueue:
     )
 
     keeps_all = False  # only what is persistent goes to the log
+    remote_log: RemoteLog | None = None
 
     def __init__(
         self,
@@ -120,7 +120,6 @@ class ClassicQueue:
         self.stored = self.synced = durable and owner is None
         self.alive = True
         self.dirty = False
-        self.guard: Guard | None = None
         self.lanes = [Lane(number) for number in range((options.max_priority or 0) + 1)]
         self.lane = self.lanes[0]
         self.consumers = ConsumerRing()

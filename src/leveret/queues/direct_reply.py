@@ -10,12 +10,12 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from leveret.delivery.consumer import Consumer
+from leveret.delivery.receipts import RemoteLog
 from leveret.message import Message
 from leveret.queues.surroundings import MemoryGauge
 from leveret.store.log import Placement
 
 if TYPE_CHECKING:
-    from leveret.queues.guard import Guard
     from leveret.queues.queue import Queue
 
 REPLY_TO = "amq.rabbitmq.reply-to"
@@ -23,13 +23,14 @@ MOST_WAITING = 10_000  # replies that may wait for a requester that does not rea
 
 
 class ReplyQueue:
+    remote_log: RemoteLog | None = None
+
     def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Queue]) -> None:
         self.name = name
         self.alive = True
         self.stored = self.synced = self.keeps_all = self.choosy = self.counts_deliveries = False
         self.returning = 0
         self.dirty = False
-        self.guard: Guard | None = None
         self.consumer: Consumer | None = None
         self._gauge = gauge
         self._dirty = dirty

@@ -34,8 +34,6 @@ def die(queue: ClassicQueue) -> int:
         queue.consumers.remove(consumer)
         surroundings.count_memory(-consumer.memory)
         consumer.cancelled_by_queue()
-    if queue.guard is not None:
-        queue.guard.queue_died()
     if queue.watermarks is not None:
         queue.watermarks.queue_died()
     return number

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from leveret.delivery.receipts import RemoteLog
 from leveret.message import Message
 from leveret.store.log import GRANTED, Log, Placement
-
-if TYPE_CHECKING:
-    from leveret.queues.guard import Guard
 
 
 class Queue(Protocol):
@@ -23,7 +21,7 @@ class Queue(Protocol):
     keeps_all: bool  # stored, and that goes for transient messages too
     choosy: bool  # it may not take every message: see queues/choosy.py
     dirty: bool
-    guard: Guard | None
+    remote_log: RemoteLog | None  # of a queue that answers later, which gets its messages by this log only
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:
         """Take a run of messages (``size`` bytes of content; ``timed`` if one has an expiration of its own).

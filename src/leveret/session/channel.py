@@ -14,8 +14,8 @@ from leveret.errors import NotFound, PreconditionFailed, ResourceFault, Unsuppor
 from leveret.message import Message
 from leveret.session import consuming, declaring, pooled, settling, transactions
 from leveret.session.content import PendingContent
-from leveret.session.guarded import GuardedSender
 from leveret.session.names import remove_line_breaks
+from leveret.session.pending_publishes import PendingPublishes
 from leveret.session.publishing import give_back
 from leveret.session.routes import Route, Routes
 from leveret.session.settlement import Settlement
@@ -56,7 +56,6 @@ class Channel:
         "deferred",
         "frame_start",
         "getters",
-        "guarded",
         "header_start",
         "held_cancels",
         "idle",
@@ -76,6 +75,7 @@ class Channel:
         "step",
         "tx",
         "unacked",
+        "unanswered",
         "vhost",
     )
 
@@ -103,7 +103,7 @@ class Channel:
         self.shared_credit = UNLIMITED
         self.confirms: Confirms | None = None
         self.tx: Transaction | None = None
-        self.guarded: GuardedSender | None = None
+        self.unanswered: PendingPublishes | None = None
         self.last_queue: str | None = None
         self.published = 0
         self.returned = 0
@@ -179,8 +179,7 @@ class Channel:
         if self.confirms is None or self.step is not ChannelStep.OPEN:
             return bool(deferred)
         self.send_verdicts(self.confirms.granted(receipt))
-        still = self.guarded is not None and self.guarded.granted(receipt)
-        return still or self.confirms.is_waiting or bool(deferred)
+        return self.confirms.is_waiting or bool(deferred)
 
     def granted_early(self, receipts: set[int]) -> None:
         if self.confirms is not None and self.step is ChannelStep.OPEN:
@@ -192,8 +191,6 @@ class Channel:
             self.connection.close_with(ResourceFault(READ_ONLY))
         elif self.confirms is not None and self.step is ChannelStep.OPEN:
             self.send_verdicts(self.confirms.lost(self.connection.broker.log.issued))
-            if self.guarded is not None:
-                self.guarded.lost()
 
     def named_queue(self, name: str) -> str:
         """An empty name stands for the queue that was declared last on this channel."""
@@ -218,14 +215,10 @@ class Channel:
     def give_back(self, messages: list[Message]) -> None:
         give_back(self, messages)
 
-    def guarded_sender(self) -> GuardedSender:
-        if self.guarded is None:
-            self.guarded = GuardedSender(self)
-        return self.guarded
-
-    def resolve_publishes(self, first: int, last: int, ack: bool) -> None:
-        if self.confirms is not None:
-            self.send_verdicts(self.confirms.resolved(first, last, ack))
+    def pending_publishes(self) -> PendingPublishes:
+        if self.unanswered is None:
+            self.unanswered = PendingPublishes(self)
+        return self.unanswered
 
     def reply_name(self) -> str:
         if self.reply is None:
@@ -257,8 +250,8 @@ class Channel:
         if self.reply is not None:
             self.reply.leave()
             self.reply = None
-        if self.guarded is not None:
-            self.guarded.die()
+        if self.unanswered is not None:
+            self.unanswered.close()
         if self.confirms is not None:
             self.vhost.counters.channel_gone(self.confirms)
         if self.tx is not None:

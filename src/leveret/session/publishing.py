@@ -27,8 +27,8 @@ from leveret.message import (
 from leveret.queues.choosy import offer
 from leveret.queues.queue import is_mixed, publish_to, stretches
 from leveret.routing.bounds import TICK_STEPS
-from leveret.session.guarded import publish_guarded
 from leveret.session.inspection import inspect
+from leveret.session.pending_publishes import publish_pending
 from leveret.session.routes import Route, TracedRoute
 from leveret.store.log import GRANTED
 from leveret.wire.constants import FRAME_END, NO_ROUTE
@@ -189,8 +189,8 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
     if route.plain:
         for queue in route.queues:
             queue.publish(run, size, timed)
-    elif route.guarded:
-        publish_guarded(channel, route, run, size, timed)
+    elif route.answers_later:
+        publish_pending(channel, route, run, size, timed)
         return
     elif route.choosy:
         publish_choosy(channel, route, run)

@@ -35,6 +35,7 @@ class Route:
 
     __slots__ = (
         "address",
+        "answers_later",
         "choosy",
         "counters",
         "deaths",
@@ -42,7 +43,6 @@ class Route:
         "epoch",
         "exchange",
         "extends",
-        "guarded",
         "mandatory",
         "plain",
         "queues",
@@ -58,7 +58,7 @@ class Route:
         self.queues: list[Queue] = []
         self.plain = False  # there are queues, and each takes a run by a mere call
         self.durable = False  # some queue outlives the process: the log must be told
-        self.guarded = False  # some queue does not take messages at once
+        self.answers_later = False  # some queue has a log of its own (delivery/receipts.py)
         self.choosy = False  # some queue may not take every message
         self.special = False  # every message must be looked into to be routed
         self.scheduled = False  # its messages wait for a moment, which is their deadline
@@ -89,9 +89,9 @@ class Route:
     def lead_to(self, queues: list[Queue]) -> None:
         self.queues = queues
         self.durable = any(queue.stored for queue in queues)
-        self.guarded = any(queue.guard is not None for queue in queues)
+        self.answers_later = any(queue.remote_log is not None for queue in queues)
         self.choosy = any(queue.choosy for queue in queues)
-        self.plain = bool(queues) and not self.durable and not self.guarded and not self.choosy
+        self.plain = bool(queues) and not self.durable and not self.answers_later and not self.choosy
 
 
 class TracedRoute(Route):

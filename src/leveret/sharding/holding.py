@@ -21,11 +21,11 @@ from typing import NamedTuple, Protocol
 
 from leveret.broker.broker import Broker
 from leveret.delivery.consumer import Consumer
+from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.errors import ResourceFault
 from leveret.message import NEVER, Message
 from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.guard import Carefree, Delivery
 from leveret.queues.queue import publish_to, stretches
 from leveret.queues.watermarks import outstanding, watch
 from leveret.sharding.slots import slot_of
@@ -177,8 +177,8 @@ class Hold:
         log = self._broker.log
         timed = any(message[2].deadline != NEVER for message in run)
         size = sum(len(message[0]) for message in run)
-        if shard.guard is not None:
-            shard.guard.receive(Delivery(Carefree(), run, size, timed))
+        if shard.remote_log is not None:
+            shard.remote_log.submit(size, timed, PendingPublish(Unattended(), run))
         elif shard.choosy:
             for message in run:
                 if offer([shard], log, message, may_drain=False).refused:  # too late: it was confirmed

@@ -6,10 +6,10 @@ import pytest
 
 from leveret.broker.local import MOST_WAITING, Delivered, LocalSession
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
-from leveret.queues.guard import Mirror
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.properties import Properties
 from tests.support.peer_pair import House
+from tests.support.remote_queues import make_remote
 from tests.support.spies import SpyLog
 
 
@@ -270,15 +270,13 @@ def test_durable_queues_have_it_written_once() -> None:
 
 
 @pytest.mark.feature("S0-30")
-def test_a_guarded_queue_gets_it_by_way_of_its_guard(house: House, desk: Desk) -> None:
-    """Replicas have a copy of what is published in the process too."""
-    guard, mirror = house.vhost.guard_queue(house.queue("q")), Mirror()
-    guard.replicas.append(mirror)
+def test_a_queue_that_answers_later_gets_it_from_its_own_log(house: House, desk: Desk) -> None:
+    """Its replicas have a copy of what is published in the process too; a deleted queue leaves no receipt open."""
+    log = make_remote(house.vhost, "q", copies=2)
     desk.publish(b"a")
-    assert len(mirror.copies) == 1
+    assert len(log.waiting[0].receipts) == 2
+    log.let_in()
     assert house.queue("q").ready == 1
-    later: list[object] = []
-    guard.gate = later.append
     desk.publish(b"b")
     house.vhost.delete_queue("q")
-    assert guard.pending == {}
+    assert log.waiting == []

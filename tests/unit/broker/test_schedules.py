@@ -294,13 +294,6 @@ def test_copies_are_made_when_it_is_due_and_blind_ones_stay_unseen(house: House,
         assert "BCC" not in (got(client, name).properties.headers or {})
 
 
-def test_a_guarded_queue_gets_what_is_due(house: House, client: Client) -> None:
-    house.vhost.guard_queue(house.queue("q"))
-    delay(client, 1)
-    house.advance(1)
-    assert client.count("q") == 1
-
-
 # ---- publishers
 
 

@@ -150,16 +150,6 @@ def test_a_transaction_is_read_when_it_is_committed(house: StoredHouse) -> None:
     assert read(house) == [(0, b"a"), (1, b"b")]
 
 
-def test_a_guarded_stream_keeps_transient_messages_too(house: StoredHouse) -> None:
-    client = house.client()
-    declare(client)
-    house.vhost.guard_queue(house.queue("s"))
-    client.publish("s", b"a", delivery_mode=1)
-    client.publish("s", b"b", delivery_mode=2)
-    house = house.crashed().again()
-    assert read(house) == [(0, b"a"), (1, b"b")]
-
-
 # ---- ways in
 
 

@@ -185,13 +185,3 @@ def test_live_queues_leave_out_what_has_vanished(vhost: Vhost) -> None:
     kept = vhost.declare_queue("kept")
     assert vhost.live_queues(["gone", "kept"]) == [kept]
     assert not vhost.has_queue("gone")
-
-
-@pytest.mark.feature("S0-30")
-def test_guarding_a_queue_ends_the_epoch(vhost: Vhost) -> None:
-    """Routes that were remembered before must notice."""
-    queue = vhost.declare_queue("q")
-    before = vhost.epoch
-    guard = vhost.guard_queue(queue)
-    assert queue.guard is guard
-    assert vhost.epoch > before

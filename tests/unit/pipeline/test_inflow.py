@@ -9,10 +9,10 @@ import pytest
 from leveret.errors import PreconditionFailed
 from leveret.message import Address, Message
 from leveret.pipeline.inflow import RUN_BYTES, Inflow, Look, front, looked_at
-from leveret.queues.guard import Guard
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.content import properties_of
 from tests.support.peer_pair import House
+from tests.support.remote_queues import make_remote
 from tests.support.sinks import Sink, address, drained, row
 from tests.support.stored_house import StoredHouse
 
@@ -176,10 +176,12 @@ def test_a_full_queue_with_dead_letters_sends_them_there(house: House, publish: 
     assert (drained(house, "q"), drained(house, "dead")) == ([b"1", b"2"], [b"3"])
 
 
-def test_a_guarded_queue_gets_its_messages(house: House, publish: Publish) -> None:
+def test_a_queue_that_answers_later_gets_its_messages(house: House, publish: Publish) -> None:
     house.vhost.declare_queue("q", durable=True)
-    assert isinstance(house.vhost.guard_queue(house.queue("q")), Guard)
+    log = make_remote(house.vhost, "q")
     publish(house, rows(address(), b"1", b"2"))
+    log.let_in()
+    house.turn()
     assert drained(house, "q") == [b"1", b"2"]
 
 

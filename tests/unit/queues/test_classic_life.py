@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.errors import AccessRefused
-from leveret.queues.guard import Guard
-from tests.support.spies import QueueHouse, SpyConsumer, SpySender, message, messages, ready
+from tests.support.spies import QueueHouse, SpyConsumer, message, messages, ready
 
 
 @pytest.fixture
@@ -125,16 +124,6 @@ def test_what_reaches_a_dead_queue_is_not_kept(house: QueueHouse) -> None:
     assert queue.place(messages(b"later"), 10, False) == []
     house.turn()
     assert (queue.ready, queue.bytes, house.gauge.used, house.surroundings.dirty) == (0, 0, 0, [])
-
-
-@pytest.mark.feature("S0-27")
-def test_death_settles_accounts_with_the_guard(house: QueueHouse) -> None:
-    queue = house.queue()
-    queue.guard = Guard(queue, gate=lambda handle: None)
-    sender = SpySender()
-    queue.guard.receive(sender.delivery(message()))
-    queue.die()
-    assert sender.news == [("died", 1)]
 
 
 def test_a_touched_queue_is_on_the_list_once(house: QueueHouse) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from leveret.message import Message
-from leveret.queues.guard import Envelope
 from leveret.store.log import Placement
 from leveret.store.memory_log import MemoryLog
-from leveret.wire.methods import BasicAck, ChannelClose, ConfirmSelect, QueueBind
+from leveret.wire.methods import BasicAck, ChannelClose, ConfirmSelect
 from tests.support.peer_pair import Client, House
 
 
@@ -85,41 +84,3 @@ def test_a_channel_waits_no_longer_than_it_must(house: House, client: Client, lo
     assert len(house.broker.awaiting) == 1
     log.on_granted(1)
     assert not house.broker.awaiting
-
-
-@pytest.mark.feature("S0-30")
-def test_a_receipt_that_was_granted_while_a_replica_was_waited_for_is_not_waited_for_again(
-    house: House, client: Client, log: SlowLog
-) -> None:
-    """The replica says last that it has the message, long after the log."""
-    later: list[Callable[[], None]] = []
-
-    class SlowReplica:
-        def receive(self, envelope: Envelope, handled: Callable[[], None]) -> None:
-            later.append(handled)
-
-    house.vhost.guard_queue(house.queue("durable")).replicas.append(SlowReplica())
-    client.publish("durable", b"1", delivery_mode=2)
-    log.on_granted(1)
-    house.rest()
-    assert client.heard() == []
-    later[0]()
-    house.turn()
-    assert client.heard() == [BasicAck(1)]
-
-
-def test_a_guarded_queue_waits_for_its_receipt_although_a_later_one_came_first(
-    house: House, client: Client, log: SlowLog
-) -> None:
-    """The guarded queue is written before the ordinary one, whose receipt is the later: each is enough for itself."""
-    client.declare("guarded", durable=True)
-    for name in ("durable", "guarded"):
-        client.ask(QueueBind(name, "amq.fanout"))
-    house.vhost.guard_queue(house.queue("guarded"))
-    client.feed(client.published("amq.fanout", "", b"1", delivery_mode=2))
-    log.on_granted(1)
-    house.rest()
-    assert client.heard() == []
-    log.on_granted(2)
-    house.rest()
-    assert client.heard() == [BasicAck(1)]

@@ -101,6 +101,7 @@ def test_a_settle_is_a_mark_that_wins_wherever_it_stands() -> None:
     assert scribe.disk.content(segment_path(2)) == before
 
 
+@pytest.mark.feature("S0-05")
 def test_copies_of_a_message_count_once_and_a_settle_counts_for_all() -> None:
     scribe = Scribe()
     scribe.publish(1, b"one", b"two", b"three")

@@ -1,0 +1,85 @@
+"""Publishes of one channel to queues that answer later (delivery/receipts.py): flow control, returns and confirms.
+
+Confirm numbers are given out at once, as always, and confirmed when all receipts of the publish are resolved. While too
+many messages have not been received by their queues, the connection is not read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from leveret.delivery.receipts import PendingPublish
+from leveret.message import Message
+from leveret.queues.choosy import offer
+from leveret.session.routes import Route
+from leveret.store.log import GRANTED
+
+if TYPE_CHECKING:
+    from leveret.session.channel import Channel
+
+MOST_UNRECEIVED = 2_000  # messages, counted once for each log; what the socket buffers hold comes on top
+
+
+class PendingPublishes:
+    """The flow control of one channel, and what becomes of its pending publishes (delivery.receipts.Publisher)."""
+
+    __slots__ = ("_channel", "_is_closed", "_is_paused", "_reason", "unreceived")
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._reason = f"flow control of channel {channel.number}"
+        self._is_paused = self._is_closed = False
+        self.unreceived = 0  # messages
+
+    def spend(self, credits: int) -> None:
+        self.unreceived += credits
+        if self.unreceived >= MOST_UNRECEIVED and not self._is_paused:
+            self._is_paused = True
+            self._channel.connection.pause(self._reason)
+
+    def refund(self, credits: int) -> None:
+        self.unreceived -= credits
+        if self.unreceived <= MOST_UNRECEIVED // 2:
+            self._resume()
+
+    def resolved(self, publish: PendingPublish) -> None:
+        """Return what no queue received, then confirm: a message that was returned is owed to no queue."""
+        channel = self._channel
+        if self._is_closed:
+            return
+        is_returned = publish.mandatory and not publish.is_received
+        if is_returned:
+            channel.give_back(publish.run)
+        if channel.confirms is not None and publish.first:
+            is_acked = is_returned or not publish.is_rejected
+            channel.send_verdicts(channel.confirms.resolved(publish.first, publish.last, is_acked))
+        channel.connection.broker.wake()
+
+    def close(self) -> None:
+        """The channel is closed. What it published still arrives."""
+        self._is_closed = True
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            self._channel.connection.resume(self._reason)
+
+
+def publish_pending(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> None:
+    broker = channel.connection.broker
+    first = last = 0
+    if channel.confirms is not None:
+        first, last = channel.confirms.reserve(len(run))
+    publish = PendingPublish(channel.pending_publishes(), run, mandatory=route.mandatory, first=first, last=last)
+    for queue in route.queues:
+        if queue.remote_log is not None:
+            queue.remote_log.submit(size, timed, publish)
+    receipt = GRANTED
+    local = [queue for queue in route.queues if queue.remote_log is None]
+    if local:
+        outcomes = [offer(local, broker.log, message) for message in run]
+        receipt = max(outcome.receipt for outcome in outcomes)
+        publish.is_received = True
+        publish.is_rejected = publish.is_rejected or any(outcome.refused for outcome in outcomes)
+    broker.when_granted(lambda: publish.resolve(True), lost=lambda: publish.resolve(False), receipt=receipt)

@@ -1,0 +1,84 @@
+"""A queue that answers later, as one on another node would: its log grants, refuses and dies when the test says so."""
+
+from __future__ import annotations
+
+from leveret.broker.vhost import Vhost
+from leveret.delivery.receipts import PendingPublish, Receipt
+from leveret.queues.classic import ClassicQueue
+
+
+class Submitted:
+    """A run that was submitted, with a receipt for each copy; the first copy is the queue's own."""
+
+    def __init__(self, publish: PendingPublish, receipts: list[Receipt], size: int, timed: bool) -> None:
+        self.publish = publish
+        self.receipts = receipts
+        self.size = size
+        self.timed = timed
+
+
+class ManualLog:
+    def __init__(self, queue: ClassicQueue, copies: int) -> None:
+        self.queue = queue
+        self.copies = copies
+        self.waiting: list[Submitted] = []  # has not been received
+        self.received: list[Submitted] = []  # has not been granted
+
+    def submit(self, size: int, timed: bool, publish: PendingPublish) -> None:
+        receipts = [publish.open() for _ in range(self.copies)]
+        self.waiting.append(Submitted(publish, receipts, size, timed))
+
+    def receive(self, number: int | None = None) -> None:
+        """The queue enqueues the next of the runs, or all."""
+        for _ in range(len(self.waiting) if number is None else number):
+            run = self.waiting.pop(0)
+            for receipt in run.receipts:
+                receipt.received()
+            self.queue.publish(run.publish.run, run.size, run.timed)
+            self.received.append(run)
+
+    def grant(self, copy: int | None = None) -> None:
+        """Everything received is safe: all copies, or one of them."""
+        for run in self.received:
+            for receipt in run.receipts if copy is None else [run.receipts[copy]]:
+                receipt.granted()
+        if copy is None:
+            self.received.clear()
+
+    def let_in(self, number: int | None = None) -> None:
+        self.receive(number)
+        self.grant()
+
+    def refuse(self) -> None:
+        for run in self.waiting:
+            run.receipts[0].refused()
+        self.waiting.clear()
+
+    def lose(self) -> None:
+        """The other node is gone."""
+        runs = [*self.received, *self.waiting]
+        self.received.clear()
+        self.waiting.clear()
+        for run in runs:
+            for receipt in run.receipts:
+                receipt.lost()
+
+
+class RemoteQueue(ClassicQueue):
+    __slots__ = ("remote_log",)
+
+    def die(self) -> int:
+        assert isinstance(self.remote_log, ManualLog)
+        self.remote_log.lose()
+        return super().die()
+
+
+def make_remote(vhost: Vhost, name: str, copies: int = 1) -> ManualLog:
+    """Put a queue that answers later in the place of one that was declared."""
+    old = vhost.queues[name]
+    queue = vhost.queues[name] = RemoteQueue(
+        old.id, name, vhost.name, old.options, old.surroundings, durable=old.durable, arguments=old.arguments
+    )
+    log = queue.remote_log = ManualLog(queue, copies)
+    vhost.epoch += 1  # routes name the old queue
+    return log
