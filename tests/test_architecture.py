@@ -18,7 +18,18 @@ from tests.support.source_modules import import_each_alone, imports_of, modules
 REPOSITORY = Path(__file__).resolve().parent.parent
 SRC = REPOSITORY / "src" / "leveret"
 
-ROOT_FILES = {"errors", "version", "message", "clock", "config", "setting_kinds", "bootstrap", "logs", "machine"}
+ROOT_FILES = {
+    "errors",
+    "version",
+    "message",
+    "clock",
+    "config",
+    "config_sources",
+    "setting_kinds",
+    "bootstrap",
+    "logs",
+    "machine",
+}
 ROOT_FILES |= {"embedded", "embedded_vhost", "embedded_jobs", "pytest_plugin", "node"}
 # What a thinking room of the server may import besides the rooms below it: values and their types.
 VALUES = {"message", "wire.properties", "wire.fields", "clock", "logs"}
@@ -60,7 +71,7 @@ ROOMS: dict[str, set[str]] = {
     "links": VALUES | {"client", "broker"},
     "spark": set(),
     # The command line reads the content of stored messages for `leveret dump`.
-    "cli": {"wire", "node", "config", "bootstrap", "logs", "store", "client", "spark"},
+    "cli": {"wire", "node", "config", "config_sources", "bootstrap", "logs", "store", "client", "spark"},
 }
 SERVER_ROOMS = ROOMS.keys() - {"client", "spark", "cli"}
 MAY_IMPORT: dict[str, set[str]] = ROOMS | {
@@ -68,6 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = ROOMS | {
     "version": set(),
     "clock": set(),
     "config": {"machine", "setting_kinds", "bootstrap"},
+    "config_sources": {"config", "bootstrap"},
     "setting_kinds": {"machine"},
     "bootstrap": {"setting_kinds"},
     "machine": set(),

@@ -54,7 +54,7 @@ class EmbeddedVhost:
             vhost,
             self._hand_over,
             left=lambda tag: self._by_tag.pop(tag, None),
-            max_message_bytes=broker.settings.max_message_bytes,
+            max_message_size=broker.settings.max_message_size,
         )
         self.jobs = QueueJobs(self._call, broker.node.broker, vhost)
 

@@ -86,7 +86,7 @@ class Node:
             node_name=settings.node_name,
             clock=clock,
             log=MemoryLog() if self.store is None else self.store.journal,
-            memory_mark=settings.memory_mark.of(usable_memory()),
+            memory_high_watermark=settings.memory_high_watermark.of(usable_memory()),
             resident=resident_memory,
             baseline=None if environ is NOBODY_LISTENS else resident_memory(),
             pages=None if self.store is None else self.store.pages,
@@ -102,11 +102,11 @@ class Node:
         self._listener: Listener | None = None
         self._http: HttpServer | None = None
         self._loop_watch: LoopWatch | None = None
-        self._listeners = StreamListeners(Admission(self.broker.memory.mark))
+        self._listeners = StreamListeners(Admission(self.broker.memory.high_watermark))
         self._certificates: Certificates | None = None
         self._api: ApiContext | None = None
         self._first_login: FirstLogin | None = None
-        self._house = House(self.broker, settings.max_message_bytes)
+        self._house = House(self.broker, settings.max_message_size)
         self.broker.memory_users.watch("uploads", lambda: self._house.held)
 
     async def start(self) -> None:
@@ -166,7 +166,7 @@ class Node:
     def _apply(self, settings: Settings) -> None:
         """What is declared ``live``, to those who keep to it; the rest of ``settings`` is as before."""
         self.settings = settings
-        self._house.max_message_bytes = settings.max_message_bytes
+        self._house.max_message_size = settings.max_message_size
         if self._api is not None:
             self._api.settings = settings
         if self._logins is not None:
@@ -177,8 +177,8 @@ class Node:
         if self._http is not None:
             self._http.keep_to(settings.handshake_timeout)
         if self._listener is not None:
-            self._listener.keep_to(settings.max_message_bytes, settings.max_connections)
-        self.broker.memory.mark = settings.memory_mark.of(usable_memory())
+            self._listener.keep_to(settings.max_message_size, settings.connection_max)
+        self.broker.memory.high_watermark = settings.memory_high_watermark.of(usable_memory())
         self.broker.check_memory()
 
     async def _open_store(self, store: Store) -> bool:
@@ -202,7 +202,7 @@ class Node:
             await loop.run_in_executor(None, remove_orphans, store.disk, rows)
         lanes = store.adopt(opened.recovered)
         messages = restore_streams(broker, lanes) + restore_messages(broker, lanes)
-        self._flusher = Flusher(loop, broker, store, settings.disk_mark.of)
+        self._flusher = Flusher(loop, broker, store, settings.disk_free_limit.of)
         self._flusher.start()
         store.journal.seal()
         seen = loop.create_future()
@@ -331,13 +331,13 @@ class Node:
             frame_max=settings.frame_max,
             channel_max=settings.channel_max,
             heartbeat=settings.heartbeat,
-            max_message_bytes=settings.max_message_bytes,
-            max_partial_bytes=most_unfinished(settings.max_message_bytes),
-            write_high_mark=settings.write_high_mark,
+            max_message_size=settings.max_message_size,
+            max_partial_bytes=most_unfinished(settings.max_message_size),
+            write_high_watermark=settings.write_high_watermark,
             loopback_users=settings.loopback_users,
         )
         self._listener = Listener(
-            loop, broker, self._logins, self._pulse, limits, settings.max_connections, self._listeners.admission
+            loop, broker, self._logins, self._pulse, limits, settings.connection_max, self._listeners.admission
         )
         if settings.http_streams == "on":
             self._let_streams_in(self._listener)

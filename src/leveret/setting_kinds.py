@@ -5,11 +5,12 @@ A parser raises ValueError; ``config`` adds which setting it was, where the valu
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 SIZE_UNITS = {
     "": 1, "b": 1,
@@ -31,7 +32,7 @@ class Kind:
     accepts: str
     parse: Callable[[object], Any]
     nothing: str = "none"
-    """How None is written, when the kind has it."""
+    """How None is written, for kinds that allow it."""
 
     def show(self, value: object) -> str:
         if value is None:
@@ -44,8 +45,8 @@ class Kind:
 
 
 @dataclass(slots=True, frozen=True)
-class MemoryMark:
-    """Where publishers are blocked: a share of the memory we may use, or a number of bytes."""
+class MemoryWatermark:
+    """Memory above which publishers are blocked: a share of the usable memory, or a number of bytes."""
 
     percent: float | None = None
     size: int | None = None
@@ -58,7 +59,7 @@ class MemoryMark:
 
 
 @dataclass(slots=True, frozen=True)
-class DiskMark:
+class DiskFreeLimit:
     """Free space below which publishers are blocked: the smaller of a share of the disk and a number of bytes."""
 
     percent: float = 5.0
@@ -68,7 +69,7 @@ class DiskMark:
         return min(self.size, int(total * self.percent / 100))
 
     def __str__(self) -> str:
-        if self == DiskMark():
+        if self == DiskFreeLimit():
             return "5%, at most 1GB"
         return str(self.size) if self.percent == 100.0 else f"{self.percent:g}%"
 
@@ -164,26 +165,26 @@ def _networks(value: object) -> tuple[str, ...]:
     return names
 
 
-def _memory_mark(value: object) -> MemoryMark:
+def _memory_watermark(value: object) -> MemoryWatermark:
     if isinstance(value, str) and value.strip().endswith("%"):
         percent = float(value.strip()[:-1])
         if not 0 < percent <= 100:
             raise ValueError
-        return MemoryMark(percent=percent)
-    return MemoryMark(size=_between(int(_with_unit(value, SIZE_UNITS)), 1 << 20, None))
+        return MemoryWatermark(percent=percent)
+    return MemoryWatermark(size=_between(int(_with_unit(value, SIZE_UNITS)), 1 << 20, None))
 
 
-def _disk_mark(value: object) -> DiskMark:
+def _disk_free_limit(value: object) -> DiskFreeLimit:
     if isinstance(value, str) and value.strip().endswith("%"):
         percent = float(value.strip()[:-1])
         if not 0 <= percent < 100:
             raise ValueError
-        return DiskMark(percent=percent, size=1 << 62)
-    return DiskMark(percent=100.0, size=_between(int(_with_unit(value, SIZE_UNITS)), 0, None))
+        return DiskFreeLimit(percent=percent, size=1 << 62)
+    return DiskFreeLimit(percent=100.0, size=_between(int(_with_unit(value, SIZE_UNITS)), 0, None))
 
 
-TEXT = Kind("TEXT", "a text that is not empty", _text)
-SECRET_TEXT = Kind("TEXT", "a text that is not empty", _verbatim)
+TEXT = Kind("TEXT", "non-empty text", _text)
+SECRET_TEXT = Kind("TEXT", "non-empty text", _verbatim)
 FILE = Kind("FILE", "the path of a file", lambda value: Path(_text(value)))
 FOLDER = Kind("DIR", "the path of a directory", lambda value: Path(_text(value)))
 PORT = Kind("PORT", "a port from 1 to 65535, 0 for a free one, or off", _port, nothing="off")
@@ -192,10 +193,12 @@ HOSTS = Kind("HOSTS", "host names or addresses separated by commas, without port
 SWITCH = Kind("on|off", "on or off", _switch)
 SOME_LISTENERS = Kind("LISTENERS", f"on, off, or some of {', '.join(LISTENERS)}, separated by commas", _listeners)
 NETWORKS = Kind("NETWORKS", "IP addresses or CIDR networks such as 10.0.0.0/8, separated by commas, or none", _networks)
-MEMORY_MARK = Kind("MARK", "a percentage such as 40%, or at least 1MiB such as 512MiB", _memory_mark)
-
-
-DISK_MARK = Kind("MARK", "a percentage of the disk such as 5%, or a size such as 2GiB, 0 for none", _disk_mark)
+MEMORY_WATERMARK = Kind(
+    "LIMIT", "a percentage of the memory such as 40%, or a size of at least 1MiB such as 512MiB", _memory_watermark
+)
+DISK_FREE_LIMIT = Kind(
+    "LIMIT", "a percentage of the disk such as 5%, or a size such as 2GiB, 0 for none", _disk_free_limit
+)
 
 
 def choice(*words: str) -> Kind:
@@ -231,3 +234,14 @@ def seconds(low: float, high: float) -> Kind:
         return float(given)
 
     return Kind("SECONDS", f"a time from {low:g} to {high:g} seconds, such as 10, 500ms or 1m", parse)
+
+
+if not TYPE_CHECKING:  # type checkers should report the old names
+
+    def __getattr__(name: str) -> Any:
+        """The old names of two classes."""
+        renamed = {"MemoryMark": MemoryWatermark, "DiskMark": DiskFreeLimit}
+        if name not in renamed:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        warnings.warn(f"{name} is now {renamed[name].__name__}", DeprecationWarning, stacklevel=2)
+        return renamed[name]

@@ -30,7 +30,7 @@ BALLAST = 16 << 20
 
 def serve(folder: Path, disk: Mount, mark: int) -> Serving:
     data = str(disk.place / "data")
-    return WarmServing(folder, "--data-dir", data, "--segment-size", "4MiB", "--disk-mark", str(mark))
+    return WarmServing(folder, "--data-dir", data, "--segment-size", "4MiB", "--disk-free-limit", str(mark))
 
 
 def new_bodies() -> Iterator[bytes]:

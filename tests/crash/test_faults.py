@@ -121,7 +121,7 @@ def test_short_writes_lose_nothing(tmp_path: Path, shim: Shim) -> None:
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, shim: Shim) -> None:
     """ENOSPC is no failure of the disk: nothing is refused, publishers wait; once there is room all is confirmed."""
-    with WarmServing(tmp_path, "--disk-mark", "0", environ=shim.environ) as serving:
+    with WarmServing(tmp_path, "--disk-free-limit", "0", environ=shim.environ) as serving:
         url = serving.url()
         declare_at(url, "q")
         fill(url, "q", KEPT)

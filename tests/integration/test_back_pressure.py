@@ -8,7 +8,7 @@ import leveret
 from leveret import Settings
 from leveret.session.connection import Connection
 from leveret.session.intake import MOST_UNREAD
-from leveret.setting_kinds import MemoryMark
+from leveret.setting_kinds import MemoryWatermark
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
     BasicAck,
@@ -25,7 +25,7 @@ from leveret.wire.methods import (
 from tests.support.raw_client import RawClient, eventually
 
 BODY = bytes(64 << 10)
-SLACK = 4 << 20  # what one received chunk, the high mark of writing and the last answer may add
+SLACK = 4 << 20  # what one received chunk, the high watermark of writing and the last answer may add
 
 
 def connections(broker: leveret.Broker) -> list[Connection]:
@@ -88,7 +88,9 @@ def test_small_answers_that_nobody_reads_are_bounded_too() -> None:
     """Each read brings few of them, so none alone is too much: 30 MiB of answers of a few hundred bytes."""
     number = 120_000
     name = "q" * 255
-    settings = Settings(http_port=None, amqp_port=0, max_message_bytes=4096, write_high_mark=4096, shutdown_timeout=0.5)
+    settings = Settings(
+        http_port=None, amqp_port=0, max_message_size=4096, write_high_watermark=4096, shutdown_timeout=0.5
+    )
     with (
         leveret.Broker(settings) as broker,
         RawClient.open(broker.amqp_url, timeout=60.0) as peer,
@@ -111,7 +113,9 @@ def test_small_answers_that_nobody_reads_are_bounded_too() -> None:
 
 def test_a_worker_that_publishes_its_results_drains_the_backlog_that_raised_the_alarm() -> None:
     """It uses one connection for both, and has published before. Publishing blocks it; consuming does not."""
-    settings = Settings(amqp_port=0, http_port=None, shutdown_timeout=0.5, memory_mark=MemoryMark(size=1 << 20))
+    settings = Settings(
+        amqp_port=0, http_port=None, shutdown_timeout=0.5, memory_high_watermark=MemoryWatermark(size=1 << 20)
+    )
     with (
         leveret.Broker(settings) as broker,
         RawClient.open(broker.amqp_url) as worker,

@@ -13,7 +13,7 @@ import trustme
 
 from leveret import Broker, FrozenClock
 from leveret.config import Settings
-from leveret.setting_kinds import DiskMark
+from leveret.setting_kinds import DiskFreeLimit
 from tests.support.command_line import Cli
 from tests.support.http_api import QUIET
 from tests.support.raw_client import eventually
@@ -55,7 +55,9 @@ def test_a_store_that_failed_is_an_alarm_and_so_it_is_to_status(tmp_path: Path) 
 
 def test_a_full_disk_is_an_alarm_with_the_largest_queues_to_look_at(tmp_path: Path) -> None:
     """The mark is as large as the disk."""
-    settings = Settings(**{**_given(QUIET), "disk_mark": DiskMark(100.0, 1 << 60), "data_dir": tmp_path / "data"})
+    settings = Settings(
+        **{**_given(QUIET), "disk_free_limit": DiskFreeLimit(100.0, 1 << 60), "data_dir": tmp_path / "data"}
+    )
     with Broker(settings) as broker:
         eventually(lambda: "disk" in broker.node.broker.alarms)
         cli = Cli(broker.http_url, tmp_path)

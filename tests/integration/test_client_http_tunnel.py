@@ -178,7 +178,7 @@ def test_a_peer_that_does_not_log_in_is_dropped_in_time() -> None:
 
 
 def test_tunnels_count_as_connections() -> None:
-    with leveret.Broker(replace(QUIET, max_connections=1)) as broker:
+    with leveret.Broker(replace(QUIET, connection_max=1)) as broker:
         with RawClient.open(broker.amqp_url) as first:
             response, answer = HttpApi(broker.http_url, None).send("POST", "/api/tunnel")
             assert (response.status, response.getheader("retry-after")) == (429, "10")

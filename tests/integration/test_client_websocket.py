@@ -243,7 +243,7 @@ def test_a_peer_that_pings_and_does_not_read_is_not_listened_to(broker: leveret.
     ws.settimeout(1.0)
     with pytest.raises(TimeoutError):
         ws.send_raw(ping * 200_000)
-    assert unsent(broker) < 2 * QUIET.write_high_mark
+    assert unsent(broker) < 2 * QUIET.write_high_watermark
     ws.close()
 
 
@@ -269,7 +269,7 @@ def test_a_peer_that_says_nothing_is_dropped_in_time() -> None:
 
 
 def test_websockets_count_as_connections() -> None:
-    with leveret.Broker(replace(QUIET, max_connections=1)) as broker, WsRawClient.open(broker.http_url) as first:
+    with leveret.Broker(replace(QUIET, connection_max=1)) as broker, WsRawClient.open(broker.http_url) as first:
         second = opened(broker)
         assert second.speech.subprotocol == "amqp"
         assert second.next_frame() is None

@@ -237,7 +237,7 @@ def test_a_long_run_in_slices_of_many_sizes_arrives_in_order(client: RawClient) 
 
 def test_a_message_of_the_hard_ceiling_may_be_allowed() -> None:
     """The setting goes up to 512 MiB; here 20 MiB, more than the default allows, through 4 KiB frames."""
-    settings = Settings(amqp_port=0, http_port=None, stomp_port=None, max_message_bytes=512 << 20)
+    settings = Settings(amqp_port=0, http_port=None, stomp_port=None, max_message_size=512 << 20)
     body = LARGE * 70
     with leveret.Broker(settings) as broker, RawClient.open(broker.amqp_url, frame_max=4096) as client:
         client.call(QueueDeclare("huge"), QueueDeclareOk)

@@ -285,13 +285,13 @@ def test_arguments_are_taken_as_they_were_when_they_were_given(
 @pytest.mark.feature("S4-81")
 def test_a_message_larger_than_allowed_is_refused() -> None:
     """The same limit for both ways."""
-    settings = leveret.Settings(amqp_port=None, http_port=None, stomp_port=None, max_message_bytes=100)
+    settings = leveret.Settings(amqp_port=None, http_port=None, stomp_port=None, max_message_size=100)
     with leveret.Broker(settings) as broker:
         vhost = broker.vhost()
         vhost.declare_queue("q")
         vhost.publish("", "q", bytes(100))
         with pytest.raises(
-            PreconditionFailed, match="message size 101 is larger than configured max size 100: raise max_message_bytes"
+            PreconditionFailed, match="message size 101 is larger than configured max size 100: raise max_message_size"
         ):
             vhost.publish("", "q", bytes(101))
         assert vhost.message_count("q") == 1

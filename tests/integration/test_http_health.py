@@ -36,10 +36,10 @@ def set_alarm(broker: Broker, reason: str | None) -> None:
 @pytest.mark.feature("S4-77")
 def test_an_alarm_makes_checks_fail_until_it_is_over(broker: Broker, api: ManagementApi, check: str) -> None:
     assert api.get(check) == (200, OK)
-    set_alarm(broker, "memory mark passed")
+    set_alarm(broker, "memory high watermark exceeded")
     status, answer = api.get(check)
     assert (status, answer["status"]) == (503, "failed")
-    assert "memory mark passed" in answer["reason"]
+    assert "memory high watermark exceeded" in answer["reason"]
     set_alarm(broker, None)
     assert api.get(check) == (200, OK)
 
@@ -181,9 +181,9 @@ def test_a_message_that_does_not_come_back_is_no_sign_of_life(broker: Broker, ap
 
 
 def test_publishers_that_wait_are_no_sign_of_life(broker: Broker, api: ManagementApi) -> None:
-    set_alarm(broker, "memory mark passed")
+    set_alarm(broker, "memory high watermark exceeded")
     status, answer = api.get("aliveness-test/%2F")
-    assert (status, answer["reason"]) == (503, "publishers are blocked: memory mark passed")
+    assert (status, answer["reason"]) == (503, "publishers are blocked: memory high watermark exceeded")
 
 
 @pytest.mark.feature("S4-72")

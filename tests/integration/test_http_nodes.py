@@ -49,7 +49,7 @@ def test_the_node_tells_what_it_uses_and_how_much_it_may(broker: Broker, api: Ma
     assert after["disk_free"] > 0
     assert after["disk_free_limit"] > 0
     assert (after["mem_alarm"], after["disk_free_alarm"]) == (False, False)
-    assert after["mem_limit"] == broker.node.broker.memory.mark
+    assert after["mem_limit"] == broker.node.broker.memory.high_watermark
 
 
 def test_what_the_machine_tells_has_rates(broker: Broker, api: ManagementApi) -> None:

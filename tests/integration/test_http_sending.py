@@ -16,7 +16,7 @@ from leveret.pipeline import house
 from tests.support.http_api import QUIET, HttpApi, arrow_stream, bodies, located, vhost_path
 from tests.support.raw_client import eventually
 
-SMALL = replace(QUIET, max_message_bytes=1000)
+SMALL = replace(QUIET, max_message_size=1000)
 MESSAGES, CONSUMERS = vhost_path("messages"), vhost_path("consumers")
 STREAM = {"x-queue-type": "stream"}
 BATCH = pa.record_batch({"body": pa.array([b"one", b"two"])})

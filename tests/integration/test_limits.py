@@ -48,7 +48,7 @@ def settings(**given: object) -> Settings:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[leveret.Broker]:
-    with leveret.Broker(settings(max_message_bytes=10_000)) as running:
+    with leveret.Broker(settings(max_message_size=10_000)) as running:
         yield running
 
 
@@ -155,7 +155,7 @@ def test_a_message_of_the_largest_size_passes_and_one_byte_more_is_406(client: R
     client.expect(BasicAck)
     client.publish("", "largest", bytes(10_001))
     closed = client.expect_channel_close(406)
-    told = "message size 10001 is larger than configured max size 10000: raise max_message_bytes to accept it"
+    told = "message size 10001 is larger than configured max size 10000: raise max_message_size to accept it"
     assert closed.reply_text == f"PRECONDITION_FAILED - {told}"
     client.open_channel(1)
     assert client.call(QueueDeclare("largest", passive=True), QueueDeclareOk).message_count == 1
@@ -363,7 +363,7 @@ def test_queues_per_vhost_are_limited(limited: leveret.Broker) -> None:
 
 
 def test_connections_to_the_node_are_limited_and_those_there_go_on() -> None:
-    with leveret.Broker(settings(max_connections=2)) as broker:
+    with leveret.Broker(settings(connection_max=2)) as broker:
         with RawClient.open(broker.amqp_url) as first, RawClient.open(broker.amqp_url) as second:
             with RawClient(broker.amqp_url) as third:
                 third.expect_eof()

@@ -24,7 +24,7 @@ import pytest
 from leveret.config import DECLARED, Settings
 from leveret.machine import usable_memory
 from leveret.node import Node
-from leveret.setting_kinds import MemoryMark
+from leveret.setting_kinds import MemoryWatermark
 from leveret.wire.methods import QueueDeclare, QueueDeclareOk
 from tests.support.raw_client import RawClient
 from tests.support.serving import SRC, Serving
@@ -82,14 +82,14 @@ def test_live_settings_change_and_connections_stay(tmp_path: Path, supervisor: S
     with service.serving as serving:
         supervisor.wait_for("READY")
         with RawClient.open(serving.url()) as early:
-            told = service.reload(PORT + 'max_connections = 1\nlog_level = "debug"\nmax_message_bytes = 10\n')
+            told = service.reload(PORT + 'connection_max = 1\nlog_level = "debug"\nmax_message_size = 10\n')
             assert service.status == "reloaded"
-            assert "setting changed setting=max_connections running=unlimited wanted=1" in told
-            assert "setting changed setting=max_message_bytes running=16777216 wanted=10" in told
+            assert "setting changed setting=connection_max running=unlimited wanted=1" in told
+            assert "setting changed setting=max_message_size running=16777216 wanted=10" in told
             early.is_alive()
             with pytest.raises((AssertionError, OSError)):
                 RawClient.open(serving.url())
-            service.reload(PORT + "max_message_bytes = 10\n")
+            service.reload(PORT + "max_message_size = 10\n")
             with RawClient.open(serving.url()) as late:
                 late.call(QueueDeclare("small", exclusive=True), QueueDeclareOk)
                 late.publish("", "small", bytes(11))
@@ -130,8 +130,8 @@ def test_what_cannot_change_is_named_with_the_remedy(tmp_path: Path, supervisor:
     ("text", "reason"),
     [
         ("this is no TOML", "is not TOML"),
-        (PORT + "max_connections = 1\nmax_mesage_bytes = 2\n", "nearest known name is 'max_message_bytes'"),
-        (PORT + 'max_connections = 1\nlog_level = "loud"\n', "log_level = 'loud'"),
+        (PORT + "connection_max = 1\nmax_mesage_size = 2\n", "nearest known name is 'max_message_size'"),
+        (PORT + 'connection_max = 1\nlog_level = "loud"\n', "log_level = 'loud'"),
     ],
 )
 def test_a_file_that_cannot_be_used_changes_nothing(
@@ -154,10 +154,10 @@ def test_a_file_that_cannot_be_used_changes_nothing(
 
 
 def test_flags_win_over_the_file_at_a_reload_too(tmp_path: Path, supervisor: Supervisor) -> None:
-    service = Service(tmp_path, supervisor, PORT, "--max-connections", "5")
+    service = Service(tmp_path, supervisor, PORT, "--connection-max", "5")
     with service.serving:
         supervisor.wait_for("READY")
-        assert "settings reloaded changed=0 not_changed=0" in service.reload(PORT + "max_connections = 1\n")
+        assert "settings reloaded changed=0 not_changed=0" in service.reload(PORT + "connection_max = 1\n")
 
 
 def test_a_terminal_that_goes_away_ends_the_broker(tmp_path: Path) -> None:
@@ -196,9 +196,12 @@ PROBES: dict[str, tuple[object, Callable[[Any], object]]] = {
     "shutdown_timeout": (3.5, lambda node: node.settings.shutdown_timeout),
     "log_level": ("warning", lambda node: node.settings.log_level),  # the process keeps to it: see above
     "handshake_timeout": (4.5, lambda node: max(node._pulse.handshake_timeout, node._http._peers.head_timeout)),
-    "max_message_bytes": (999, lambda node: node._listener.limits.max_message_bytes),
-    "max_connections": (2, lambda node: node._listener._most),
-    "memory_mark": (MemoryMark(size=12 << 20), lambda node: MemoryMark(size=node.broker.memory.mark)),
+    "max_message_size": (999, lambda node: node._listener.limits.max_message_size),
+    "connection_max": (2, lambda node: node._listener._most),
+    "memory_high_watermark": (
+        MemoryWatermark(size=12 << 20),
+        lambda node: MemoryWatermark(size=node.broker.memory.high_watermark),
+    ),
     "login_failure_delay": (0.5, lambda node: node._logins.failure_delay),
 }
 
@@ -246,7 +249,9 @@ def test_a_shorter_handshake_timeout_ends_the_next_silent_peer_of_http() -> None
 
 def test_a_lower_memory_mark_holds_publishers_at_once_and_a_higher_one_lets_them_go() -> None:
     settings = Settings(amqp_port=0, http_port=None, stomp_port=None)
-    low, high = (replace(settings, memory_mark=MemoryMark(size=size)) for size in (1 << 20, usable_memory()))
+    low, high = (
+        replace(settings, memory_high_watermark=MemoryWatermark(size=size)) for size in (1 << 20, usable_memory())
+    )
 
     async def live() -> list[list[str]]:
         node = Node(settings)

@@ -216,7 +216,7 @@ def test_limits_of_amqp_channels_and_frames_do_not_bind_stomp() -> None:
 
 
 def test_too_many_peers_are_refused() -> None:
-    few = Settings(amqp_port=None, http_port=None, stomp_port=0, max_connections=1, shutdown_timeout=0.5)
+    few = Settings(amqp_port=None, http_port=None, stomp_port=0, connection_max=1, shutdown_timeout=0.5)
     with leveret.Broker(few) as broker, StompClient.open(broker.stomp_url):
         with StompClient(broker.stomp_url) as second:
             assert second.is_closed()

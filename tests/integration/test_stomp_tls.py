@@ -10,7 +10,8 @@ import pytest
 import trustme
 
 import leveret
-from leveret.config import Settings, load_settings
+from leveret.config import Settings
+from leveret.config_sources import load_settings
 from leveret.errors import BrokerStopped, ConfigError
 from tests.support.management_api import as_guest
 from tests.support.papers import Papers

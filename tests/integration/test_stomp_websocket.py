@@ -87,7 +87,7 @@ def test_a_message_comes_in_one_frame_however_large_it_is(broker: leveret.Broker
 
 
 def test_a_frame_that_no_message_needs_is_refused() -> None:
-    with leveret.Broker(replace(QUIET, max_message_bytes=100_000)) as broker, opened(broker) as socket:
+    with leveret.Broker(replace(QUIET, max_message_size=100_000)) as broker, opened(broker) as socket:
         socket.send(made("CONNECT", LOGIN))
         assert read(socket).command == "CONNECTED"
         socket.send(b"x" * 200_000)

@@ -48,7 +48,7 @@ from tests.support.peer_pair import Client, Content, House, split_frames
 
 pytestmark = pytest.mark.fuzz
 
-LIMITS = Limits(max_message_bytes=5_000, max_partial_bytes=20_000)
+LIMITS = Limits(max_message_size=5_000, max_partial_bytes=20_000)
 LOGIN = method_frame(0, ConnectionStartOk({}, "PLAIN", b"\0guest\0secret"))
 OPENING = PROTOCOL_HEADER + LOGIN + method_frame(0, ConnectionTuneOk(0, 4096, 0)) + method_frame(0, ConnectionOpen("/"))
 

@@ -19,7 +19,7 @@ from tests.support.stomp_house import StompPeer
 
 pytestmark = pytest.mark.fuzz
 
-LIMITS = Limits(max_message_bytes=5_000, max_partial_bytes=20_000)
+LIMITS = Limits(max_message_size=5_000, max_partial_bytes=20_000)
 LOGIN: dict[str, object] = {"accept-version": "1.0,1.1,1.2", "login": "guest", "passcode": "secret", "host": "/"}
 COMMANDS = ["CONNECT", "STOMP", "SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT"]
 COMMANDS += ["DISCONNECT", "MESSAGE", "send", ""]

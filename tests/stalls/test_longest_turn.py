@@ -127,7 +127,7 @@ def lower_watermark(stage: Stage) -> None:
     core = stage.broker.node.broker
 
     def lower() -> None:
-        core.memory.mark = 50 << 20
+        core.memory.high_watermark = 50 << 20
         core.check_memory()
 
     stage.broker.call(lower)

@@ -28,7 +28,7 @@ class Attacked(Serving):
         before: Callable[[], None] | None = None,
         with_bystander: bool = True,
     ) -> None:
-        given = ("--http-port", "0", "--memory-mark", str(watermark), "--login-failure-delay", "0.2", *flags)
+        given = ("--http-port", "0", "--memory-high-watermark", str(watermark), "--login-failure-delay", "0.2", *flags)
         super().__init__(folder, *given, before=before)
         self.watermark = watermark
         self.bystander: Bystander | None = None

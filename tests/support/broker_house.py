@@ -28,7 +28,7 @@ class BrokerHouse(StoreHouse):
             node_name="house",
             clock=self.clock,
             log=self.journal,
-            memory_mark=1 << 30,
+            memory_high_watermark=1 << 30,
             pages=self.pages,
             queue_memory=4096,
         )

@@ -131,10 +131,16 @@ class Socket:
 class House:
     """A broker without a server."""
 
-    def __init__(self, *, memory_mark: int = 1 << 30, limits: Limits | None = None, log: Log | None = None) -> None:
+    def __init__(
+        self, *, memory_high_watermark: int = 1 << 30, limits: Limits | None = None, log: Log | None = None
+    ) -> None:
         self.clock = FrozenClock()
         self.broker = Broker(
-            node_name="house", clock=self.clock, log=log or MemoryLog(), memory_mark=memory_mark, resident=lambda: None
+            node_name="house",
+            clock=self.clock,
+            log=log or MemoryLog(),
+            memory_high_watermark=memory_high_watermark,
+            resident=lambda: None,
         )
         self.broker.wake = self._wake
         self.limits = limits or Limits()

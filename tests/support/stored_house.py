@@ -39,7 +39,7 @@ class StoredHouse(House):
         *,
         wall: float = 1_700_000_000.0,
         queue_memory: int = 64 << 20,
-        memory_mark: int = 1 << 30,
+        memory_high_watermark: int = 1 << 30,
         segment_size: int = 64 << 10,
     ) -> None:
         self.disk = disk or VirtualDisk()
@@ -47,12 +47,16 @@ class StoredHouse(House):
         self.clock = FrozenClock(wall - elapsed)
         self.clock.move_to(self.clock.now() + elapsed)
         self.store = HandStore(self.disk, self.clock, segment_size)
-        self.settings = {"queue_memory": queue_memory, "memory_mark": memory_mark, "segment_size": segment_size}
+        self.settings = {
+            "queue_memory": queue_memory,
+            "memory_high_watermark": memory_high_watermark,
+            "segment_size": segment_size,
+        }
         self.broker = Broker(
             node_name="house",
             clock=self.clock,
             log=self.store.journal,
-            memory_mark=memory_mark,
+            memory_high_watermark=memory_high_watermark,
             resident=lambda: None,
             pages=self.store.pages,
             queue_memory=queue_memory,

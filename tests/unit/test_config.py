@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret import setting_kinds
 from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission, BootstrapUser, BootstrapVhost
-from leveret.config import DECLARED, Settings, load_settings, load_with_sources
+from leveret.config import DECLARED, Settings
+from leveret.config_sources import load_settings, load_with_sources
 from leveret.errors import ConfigError
 from leveret.machine import FALLBACK_MEMORY, short_hostname, usable_memory
-from leveret.setting_kinds import MemoryMark
+from leveret.setting_kinds import MemoryWatermark
 
 
 def written(folder: Path, text: str) -> Path:
@@ -29,8 +32,8 @@ def test_without_any_source_everything_has_the_documented_default() -> None:
     assert (settings.amqp_port, settings.amqps_port) == (5672, 5671)
     assert (settings.http_port, settings.https_port, settings.stomp_port) == (15672, 15671, None)
     assert (settings.frame_max, settings.channel_max, settings.heartbeat) == (131072, 2047, 60)
-    assert settings.max_message_bytes == 16 << 20
-    assert settings.memory_mark.of(1000) == 400
+    assert settings.max_message_size == 16 << 20
+    assert settings.memory_high_watermark.of(1000) == 400
     assert settings.loopback_users == {"guest"}
     assert settings.node_name == f"leveret@{short_hostname()}"
     assert settings.data_dir == Path("leveret-data")
@@ -65,11 +68,12 @@ def test_an_empty_variable_counts_as_unset() -> None:
         ("amqp_port", "0", 0), ("amqp_port", "OFF", None), ("amqp_port", False, None),
         ("host", "127.0.0.1, [::1]", ("127.0.0.1", "::1")), ("host", "*", ("0.0.0.0", "::")),
         ("host", "fe80::1%eth0", ("fe80::1%eth0",)),
-        ("max_message_bytes", "1MiB", 1 << 20), ("max_message_bytes", "1 mb", 10**6),
-        ("max_message_bytes", 512 << 20, 512 << 20),
+        ("max_message_size", "1MiB", 1 << 20), ("max_message_size", "1 mb", 10**6),
+        ("max_message_size", 512 << 20, 512 << 20),
         ("handshake_timeout", "500ms", 0.5), ("handshake_timeout", "1m", 60.0), ("handshake_timeout", 2, 2.0),
-        ("memory_mark", "25%", MemoryMark(percent=25.0)), ("memory_mark", "1GiB", MemoryMark(size=1 << 30)),
-        ("max_connections", "unlimited", None), ("max_connections", "0", 0),
+        ("memory_high_watermark", "25%", MemoryWatermark(percent=25.0)),
+        ("memory_high_watermark", "1GiB", MemoryWatermark(size=1 << 30)),
+        ("connection_max", "unlimited", None), ("connection_max", "0", 0),
         ("loopback_users", "none", frozenset()), ("loopback_users", ["a", "b"], frozenset("ab")),
         ("log_level", "DEBUG", "debug"), ("data_dir", "/x", Path("/x")),
         ("behind_proxy", "on", True), ("behind_proxy", True, True), ("behind_proxy", "off", False),
@@ -86,12 +90,13 @@ def test_a_value_is_understood(name: str, given: object, expected: object) -> No
     [
         ("amqp_port", "65536"), ("amqp_port", "-1"), ("amqp_port", True), ("amqp_port", 1.5), ("amqp_port", "amqp"),
         ("host", ""), ("host", "localhost:5672"), ("host", []), ("host", "none"), ("host", [1]),
-        ("max_message_bytes", "513MiB"), ("max_message_bytes", "0"), ("max_message_bytes", "5 potatoes"),
-        ("max_message_bytes", "inf"), ("max_message_bytes", []),
+        ("max_message_size", "513MiB"), ("max_message_size", "0"), ("max_message_size", "5 potatoes"),
+        ("max_message_size", "inf"), ("max_message_size", []),
         ("handshake_timeout", "0"), ("handshake_timeout", "nan"), ("handshake_timeout", "soon"),
         ("handshake_timeout", True),
-        ("memory_mark", "0%"), ("memory_mark", "101%"), ("memory_mark", "1"), ("memory_mark", "x%"),
-        ("channel_max", "0"), ("channel_max", "65536"), ("channel_max", "2047.0"), ("max_connections", "-1"),
+        ("memory_high_watermark", "0%"), ("memory_high_watermark", "101%"),
+        ("memory_high_watermark", "1"), ("memory_high_watermark", "x%"),
+        ("channel_max", "0"), ("channel_max", "65536"), ("channel_max", "2047.0"), ("connection_max", "-1"),
         ("log_format", "xml"), ("log_format", 1), ("node_name", " "), ("loopback_users", 3), ("default_password", ""),
         ("behind_proxy", "nginx"), ("behind_proxy", 1), ("proxy_protocol", "amqp,smtp"), ("proxy_protocol", 1),
         ("trusted_proxies", "10.0.0.5/8"), ("trusted_proxies", "proxy.example"), ("trusted_proxies", True),
@@ -134,6 +139,87 @@ def test_an_unknown_key_is_an_error_that_names_key_file_and_nearest_name(
     tmp_path: Path, text: str, nearest: str
 ) -> None:
     with pytest.raises(ConfigError, match=rf"unknown setting .*leveret\.toml.*{nearest}"):
+        loaded_from(tmp_path, text)
+
+
+RENAMED = {
+    "memory_mark": "memory_high_watermark",
+    "disk_mark": "disk_free_limit",
+    "write_high_mark": "write_high_watermark",
+    "max_message_bytes": "max_message_size",
+    "max_connections": "connection_max",
+}
+
+
+def test_every_old_name_is_listed_here() -> None:
+    assert {item.old_name: item.name for item in DECLARED if item.old_name} == RENAMED
+
+
+@pytest.mark.parametrize(("old_name", "name"), RENAMED.items())
+def test_an_old_name_is_accepted_from_every_source_with_a_notice(tmp_path: Path, old_name: str, name: str) -> None:
+    variable, flag = f"LEVERET_{old_name.upper()}", "--" + old_name.replace("_", "-")
+    section = next(item.section for item in DECLARED if item.name == name)
+    path = written(tmp_path, f"[{section}]\n{old_name} = 2000000")
+    expected = getattr(load_settings(None, {}, {name: 2_000_000}), name)
+    for loaded, source in (
+        (load_with_sources(path, {}, {}), str(path)),
+        (load_with_sources(None, {variable: "2000000"}, {}), variable),
+        (load_with_sources(None, {}, {old_name: "2000000"}), flag),
+        (load_with_sources(None, {}, {old_name: "2000000", name: "2000000"}), flag),
+    ):
+        assert getattr(loaded.settings, name) == expected
+        assert loaded.notices == (f"the setting {old_name} ({source}) is now {name}",)
+    assert load_with_sources(None, {}, {name: 2_000_000}).notices == ()
+
+
+def test_a_higher_source_wins_whichever_name_it_uses(tmp_path: Path) -> None:
+    path = written(tmp_path, "max_message_size = 100")
+    assert load_settings(path, {"LEVERET_MAX_MESSAGE_BYTES": "200"}, {}).max_message_size == 200
+    assert (
+        load_settings(path, {"LEVERET_MAX_MESSAGE_BYTES": "200"}, {"max_message_size": "300"}).max_message_size == 300
+    )
+
+
+def test_different_values_under_both_names_are_an_error(tmp_path: Path) -> None:
+    told = "max_message_size and its old name max_message_bytes have different values"
+    with pytest.raises(ConfigError, match=rf"{told} \(.*leveret\.toml\): give max_message_size only"):
+        loaded_from(tmp_path, "max_message_size = 100\nmax_message_bytes = 200")
+    with pytest.raises(ConfigError, match=told):
+        Settings(max_message_size=100, max_message_bytes=200)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"max_message_bytes = 'x' \(from --max-message-bytes\)"):
+        load_settings(None, {}, {"max_message_bytes": "x"})
+
+
+@pytest.mark.parametrize(("old_name", "name"), RENAMED.items())
+def test_settings_accept_old_names_as_keyword_and_attribute(old_name: str, name: str) -> None:
+    value = getattr(load_settings(None, {}, {name: 2_000_000}), name)
+    told = f"the setting {old_name} is now {name}"
+    with pytest.warns(DeprecationWarning, match=told):
+        settings = Settings(**{old_name: value})
+    with pytest.warns(DeprecationWarning, match=told):
+        assert getattr(settings, old_name) == getattr(settings, name) == value
+    with pytest.warns(DeprecationWarning, match=told):
+        assert replace(Settings(), **{old_name: value}) == settings
+    with pytest.raises(AttributeError, match="has no attribute 'memory'"):
+        _ = Settings().memory  # type: ignore[attr-defined]
+
+
+def test_the_classes_of_values_have_their_old_names_too() -> None:
+    with pytest.warns(DeprecationWarning, match="MemoryMark is now MemoryWatermark"):
+        assert setting_kinds.MemoryMark is MemoryWatermark  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("text", "ours"),
+    [
+        ("vm_memory_high_watermark.relative = 0.6", "memory_high_watermark"),
+        ("listeners.tcp.default = 5672", "amqp_port"),
+        ("ssl_options.certfile = 'x.pem'", "tls_cert"),
+        ("default_pass = 'x'", "default_password"),
+    ],
+)
+def test_a_key_of_rabbitmq_conf_is_an_error_that_names_our_setting(tmp_path: Path, text: str, ours: str) -> None:
+    with pytest.raises(ConfigError, match=f"RabbitMQ's name, here it is .*{ours}"):
         loaded_from(tmp_path, text)
 
 

@@ -67,7 +67,7 @@ class _Messages:
         self._context = context
 
     async def publish(self, request: Request) -> Response:
-        most = self._context.settings.max_message_bytes
+        most = self._context.settings.max_message_size
         body = await bytes_of(request, most_bytes_of_publish(most))
         given = published_object(body, f"the body of {request.url.path}")
         vhost, exchange = entered_vhost(request), exchange_name(request)
@@ -78,7 +78,7 @@ class _Messages:
             keys = (key, *further_keys(properties.headers or {}))
         refuse_topics(request, vhost, "write", exchange, keys)
         refuse_while_blocked(self._context.broker)
-        session = LocalSession(vhost, lambda tag, delivered: None, max_message_bytes=most)
+        session = LocalSession(vhost, lambda tag, delivered: None, max_message_size=most)
         with as_bad_request():
             routed = session.publish(exchange, key, payload, properties)
         await settled(self._context.broker)
@@ -165,9 +165,9 @@ class _Messages:
             return json_bytes(await self._context.in_worker(made))
 
 
-def most_bytes_of_publish(max_message_bytes: int) -> int:
+def most_bytes_of_publish(max_message_size: int) -> int:
     """What the largest message needs as base64, with what stands around it."""
-    return min(LARGEST_PUBLISH, -(-max_message_bytes // 3) * 4 + LARGEST_BODY)
+    return min(LARGEST_PUBLISH, -(-max_message_size // 3) * 4 + LARGEST_BODY)
 
 
 def _ack_mode(given: Mapping[str, object]) -> str:

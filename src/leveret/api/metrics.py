@@ -150,7 +150,7 @@ class Exposition:
         known["unconfirmed"] = known["received_confirm"] - known["confirm"]
         known |= {name: totals.sum_of(name) for name in ("connections", "channels", "consumers", "queues")}
         known["publishers"] = totals.publishers
-        known["queue_memory"], known["memory_mark"] = broker.gauge.used, broker.memory.mark
+        known["queue_memory"], known["memory_high_watermark"] = broker.gauge.used, broker.memory.high_watermark
         known["uptime"] = context.clock.now() - stats.started
         known["began"] = context.clock.wall() - known["uptime"]
         known |= {f"alarm_{name}": int(name in broker.alarms) for name in ("memory", "disk", "files")}

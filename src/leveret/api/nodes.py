@@ -112,10 +112,10 @@ def _used(context: ApiContext, reading: Reading) -> Told:
     sockets, most_files = reading.sockets, reading.most_files or 0
     return {
         "mem_used": reading.memory if reading.memory is not None else broker.gauge.used,
-        "mem_limit": broker.memory.mark,
+        "mem_limit": broker.memory.high_watermark,
         "mem_alarm": "memory" in broker.alarms,
         "disk_free": reading.disk_free if reading.disk_free is not None else 0,
-        "disk_free_limit": reading.disk_mark,
+        "disk_free_limit": reading.disk_free_limit,
         "disk_free_alarm": "disk" in broker.alarms,
         "fd_used": reading.files if reading.files is not None else sockets,
         "fd_total": most_files,

@@ -27,17 +27,19 @@ RESIDENT_CALM = 0.95
 HEADROOM = 64 << 20  # bytes above the resident size at the start that are never too much
 PATIENCE = 60  # looks, of which there are two a second
 
+EXCEEDED = "memory high watermark exceeded"
+
 
 class MemoryAlarm:
     def __init__(
         self,
         gauge: MemoryGauge,
-        mark: int,
+        high_watermark: int,
         resident: Callable[[], int | None],
         baseline: int | None = None,
     ) -> None:
         self.shortage = 0  # above this, queues hold as little as they can
-        self.mark = mark
+        self.high_watermark = high_watermark
         self.raised = False
         self.wants_trim = False  # much is resident that is not in use: the allocator should give it back
         self._baseline = baseline
@@ -50,13 +52,13 @@ class MemoryAlarm:
         self._resident = resident
 
     @property
-    def mark(self) -> int:
-        return self._mark
+    def high_watermark(self) -> int:
+        return self._high_watermark
 
-    @mark.setter
-    def mark(self, mark: int) -> None:
-        self._mark = mark
-        self.shortage = mark // 2
+    @high_watermark.setter
+    def high_watermark(self, high_watermark: int) -> None:
+        self._high_watermark = high_watermark
+        self.shortage = high_watermark // 2
 
     def check_shortage(self) -> bool:
         """True if it began just now. Both readings must be high: queues that share bodies need not page them out."""
@@ -67,7 +69,7 @@ class MemoryAlarm:
 
     def used(self) -> int:
         counted = self._gauge.total
-        if counted <= self.mark * CALM:
+        if counted <= self.high_watermark * CALM:
             return counted  # spares asking the system as long as there is nothing to decide
         resident = self._resident()
         return counted if resident is None else min(counted, resident)
@@ -77,9 +79,9 @@ class MemoryAlarm:
         self._seen = resident
         if resident is None or self._baseline is None:
             return
-        limit = max(self.mark * RESIDENT, self._baseline + HEADROOM)
+        limit = max(self.high_watermark * RESIDENT, self._baseline + HEADROOM)
         uncounted = resident - self._baseline - self._gauge.total
-        self.wants_trim = resident > limit * CALM and uncounted > self.mark // 4
+        self.wants_trim = resident > limit * CALM and uncounted > self.high_watermark // 4
         if resident <= limit * RESIDENT_CALM:
             self._is_over, self._tolerated, self._over_for = False, 0, 0
         elif resident > max(limit, self._tolerated):
@@ -87,7 +89,7 @@ class MemoryAlarm:
             self._wait_out(resident)
 
     def _wait_out(self, resident: int) -> None:
-        if resident > self._largest * 1.01 or not self._over_for or self._gauge.total > self.mark * CALM:
+        if resident > self._largest * 1.01 or not self._over_for or self._gauge.total > self.high_watermark * CALM:
             self._over_for, self._largest = 0, resident
         self._over_for += 1
         if self._over_for > PATIENCE:
@@ -98,15 +100,15 @@ class MemoryAlarm:
         """Why publishers are blocked."""
         if not self.raised:
             return None
-        return "memory mark passed" if not self._is_over else "memory mark passed by the resident size of the process"
+        return EXCEEDED if not self._is_over else f"{EXCEEDED} by the resident size of the process"
 
     def check(self) -> bool:
         """Read the gauge; True if the alarm was raised or calmed just now."""
         used = self.used()
         before = self.raised
-        if used > self.mark or self._is_over:
+        if used > self.high_watermark or self._is_over:
             self.raised = True
-        elif used <= self.mark * CALM:
+        elif used <= self.high_watermark * CALM:
             self.raised = False
         return self.raised != before
 

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 MOST_STORIES = 10_000  # of a virtual host: what an hour of looking for a fault needs, not an archive
-MOST_BYTES = 16 << 20  # that they weigh, about: tracing must not drive the broker into its memory mark
+MOST_BYTES = 16 << 20  # that they weigh, about: tracing must not drive the broker into its memory high watermark
 FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one story: a message that is requeued for ever tells how it began and goes on
 EVENT_BYTES = 400  # a tuple, a table and some words
 STORY_BYTES = 600

@@ -59,7 +59,7 @@ class Broker:
         node_name: str,
         clock: Clock,
         log: Log,
-        memory_mark: int,
+        memory_high_watermark: int,
         resident: Callable[[], int | None] = lambda: None,
         baseline: int | None = None,
         pages: Pages | None = None,
@@ -81,8 +81,8 @@ class Broker:
         self.gauge = MemoryGauge()
         if pages is not None:
             pages.on_refused = self._count_refused
-        self.memory = MemoryAlarm(self.gauge, memory_mark, resident, baseline)
-        self.memory_users = MemoryUsers(self.gauge, lambda: self.memory.mark)
+        self.memory = MemoryAlarm(self.gauge, memory_high_watermark, resident, baseline)
+        self.memory_users = MemoryUsers(self.gauge, lambda: self.memory.high_watermark)
         self.users = Users()
         self.permissions = Permissions()
         self.interceptors = Interceptors()
@@ -337,7 +337,7 @@ class Broker:
                 for queue in vhost.every_queue():
                     queue.touch()  # each holds as little as it can from now on
         if memory.check():
-            used = {"used": memory.used(), "mark": memory.mark}
+            used = {"used": memory.used(), "high_watermark": memory.high_watermark}
             self.set_alarm("memory", memory.reason, **used)
 
     def _count_refused(self, size: int) -> None:

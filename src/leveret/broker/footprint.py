@@ -48,7 +48,7 @@ class Footprint:
         if not self._share.fits(self._vhost, size):
             raise ResourceFault(
                 f"cannot create {what} in vhost '{self._vhost}': its queues, exchanges, bindings and consumers use all "
-                "the memory they may (a share of the memory high watermark): delete some, or raise memory_mark"
+                "their share of memory_high_watermark: delete some, or raise it"
             )
 
 

@@ -93,12 +93,12 @@ class LocalSession:
         deliver: Callable[[str, Delivered], None],
         *,
         left: Callable[[str], object] = lambda tag: None,
-        max_message_bytes: int = MAX_BODY_SIZE,
+        max_message_size: int = MAX_BODY_SIZE,
     ) -> None:
         self.vhost = vhost
         self.deliver = deliver
         self.left = left  # told the tag of a consumer that is no more
-        self.max_message_bytes = max_message_bytes
+        self.max_message_size = max_message_size
         self.is_open = True
         self.unacked = Unacked()
         self.consumers: dict[str, LocalConsumer] = {}
@@ -139,8 +139,8 @@ class LocalSession:
         return True
 
     def _check_content(self, properties: Properties, body: bytes) -> None:
-        if len(body) > self.max_message_bytes:
-            raise PreconditionFailed(too_large(len(body), self.max_message_bytes))
+        if len(body) > self.max_message_size:
+            raise PreconditionFailed(too_large(len(body), self.max_message_size))
         if properties.reply_to == REPLY_TO:
             raise PreconditionFailed("fast reply consumer does not exist")  # nobody in the process can be one
 

@@ -33,7 +33,7 @@ def expiration_ms(properties: Properties) -> float:
 
 def too_large(size: int, most: int) -> str:
     """RabbitMQ's text, with the remedy."""
-    return f"message size {size} is larger than configured max size {most}: raise max_message_bytes to accept it"
+    return f"message size {size} is larger than configured max size {most}: raise max_message_size to accept it"
 
 
 def carbon_copies(headers: Mapping[str, object]) -> list[str]:

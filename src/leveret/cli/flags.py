@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from leveret.config import DECLARED, Setting, Settings
+from leveret.config import DECLARED, Setting, Settings, flag_of
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -28,6 +28,8 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     config = typer.Option(None, "--config", metavar="FILE", help="settings as TOML; flags and LEVERET_... win over it")
     parameters = [_parameter("config", config, Path | None)]
     parameters += [_parameter(item.name, _option(item), str | None) for item in DECLARED if item.flag]
+    old_names = [item.old_name for item in DECLARED if item.old_name]
+    parameters += [_parameter(name, typer.Option(None, flag_of(name), hidden=True), str | None) for name in old_names]
     parameters += [_parameter(item.name, item.default, item.annotation) for item in own]
     run.__name__ = command.__name__
     run.__doc__ = command.__doc__

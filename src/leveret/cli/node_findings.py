@@ -35,7 +35,7 @@ def _memory(name: str, node: Row) -> Iterator[Finding]:
             "alarm", f"memory alarm on node '{name}': {size(used)} of {size(limit)}, publishers wait", largest
         )
     elif limit and used >= NEAR * limit:
-        yield Finding("warning", f"memory of node '{name}' is near its mark: {size(used)} of {size(limit)}", largest)
+        yield Finding("warning", f"memory of node '{name}' is near its limit: {size(used)} of {size(limit)}", largest)
 
 
 def _disk(name: str, node: Row) -> Iterator[Finding]:
@@ -47,7 +47,7 @@ def _disk(name: str, node: Row) -> Iterator[Finding]:
         )
     elif least and free < DISK_NEAR * least:
         yield Finding(
-            "warning", f"disk of node '{name}' is near its mark: {size(free)} free, {size(least)} needed", largest
+            "warning", f"disk of node '{name}' is near its limit: {size(free)} free, {size(least)} needed", largest
         )
 
 

@@ -23,7 +23,8 @@ from leveret.cli.banner import banner, first_login
 from leveret.cli.event_loop import loop_factory
 from leveret.cli.settings import mistyped
 from leveret.cli.version import version
-from leveret.config import Loaded, Settings, load_settings, load_with_sources
+from leveret.config import Settings
+from leveret.config_sources import Loaded, load_settings, load_with_sources
 from leveret.errors import ConfigError, StoreError
 from leveret.logs import configure_logs, get_log
 
@@ -87,8 +88,10 @@ def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
     """Run a node until a signal; gives the exit code. ConfigError passes through to ``main``."""
     loaded = load_with_sources(config, environ, flags)
     configure_logs(loaded.settings.log_format, loaded.settings.log_level)
+    for notice in loaded.notices:
+        log.warning("setting renamed", notice=notice)
     for name, near in mistyped(environ).items():
-        log.warning("variable is no setting", variable=name, nearest=near)
+        log.warning("environment variable is not a setting", variable=name, nearest=near)
     look_for_cycles_seldom()
     raise_file_limit()
     terminal = Terminal(sys.stdout, environ)

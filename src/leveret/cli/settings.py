@@ -8,7 +8,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from leveret.bootstrap import Bootstrap
-from leveret.config import DECLARED, load_with_sources
+from leveret.config import BY_NAME, DECLARED, env_of
+from leveret.config_sources import load_with_sources
 from leveret.errors import ConfigError
 
 NO_SETTINGS = ("LEVERET_CONFIG", "LEVERET_CONTEXT", "LEVERET_PASSWORD")
@@ -23,17 +24,17 @@ def check(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
         if path is not None and not path.is_file():
             raise ConfigError(f"{name} = {str(path)!r} (from {loaded.sources[name]}) cannot be used: no such file")
     changed = sum(source != "default" for source in loaded.sources.values())
-    told = [f"The settings are sound: {changed} given, {len(DECLARED) - changed} by default."]
-    told += [f"{name} is no setting and changes nothing: {near} is one." for name, near in mistyped(environ).items()]
-    return "\n".join(told)
+    lines = [f"Settings are valid: {changed} given, {len(DECLARED) - changed} by default."]
+    lines += [f"Renamed: {notice}." for notice in loaded.notices]
+    lines += [
+        f"{name} is not a setting and has no effect. Did you mean {near}?" for name, near in mistyped(environ).items()
+    ]
+    return "\n".join(lines)
 
 
 def mistyped(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables that look like one of ours and are not, each with the one that is nearest.
-
-    Others that begin alike are somebody's own business: no error.
-    """
-    known = [declared.env for declared in DECLARED]
+    """Variables whose name resembles a setting, each with the nearest setting. Other LEVERET_ variables are ignored."""
+    known = [env_of(name) for name in BY_NAME]
     unknown = [name for name in environ if name.startswith("LEVERET_") and name not in (*known, *NO_SETTINGS)]
     near = {name: get_close_matches(name, known, 1, CLOSE) for name in sorted(unknown)}
     return {name: found[0] for name, found in near.items() if found}

@@ -204,7 +204,7 @@ class Tunnels:
             self._look_later()
         tunnel.inside.connection_made(tunnel)
         if tunnel.is_closing():
-            raise TooMany("the broker takes no more connections: close some, or raise --max-connections")
+            raise TooMany("the broker takes no more connections: close some, or raise connection_max")
         return tunnel
 
     def is_known(self, tunnel: Tunnel) -> bool:

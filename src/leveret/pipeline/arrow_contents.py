@@ -68,10 +68,10 @@ class Encoded(NamedTuple):
 class Contents:
     """One stream of record batches, from its schema on."""
 
-    def __init__(self, schema: Framed, exchange: str, key: str, max_message_bytes: int) -> None:
+    def __init__(self, schema: Framed, exchange: str, key: str, max_message_size: int) -> None:
         self._exchange = _short(exchange, "exchange")
         self._key = _short(key, "routing_key")
-        self._most = max_message_bytes
+        self._most = max_message_size
         self._addresses: dict[tuple[str, str], Address] = {}
         try:
             self._schema = pa.ipc.read_schema(pa.ipc.read_message(schema))

@@ -51,7 +51,7 @@ async def runs_of(house: House, parts: AsyncIterator[bytes], exchange: str, key:
 def _begin(house: House, framed: Framed, exchange: str, key: str) -> Contents:
     from leveret.pipeline.arrow_contents import Contents
 
-    return Contents(framed, exchange, key, house.max_message_bytes)
+    return Contents(framed, exchange, key, house.max_message_size)
 
 
 async def _runs(house: House, contents: Contents, framed: Framed) -> AsyncIterator[Incoming]:

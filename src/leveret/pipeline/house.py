@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class House:
-    def __init__(self, broker: Broker, max_message_bytes: int = 16 << 20) -> None:
+    def __init__(self, broker: Broker, max_message_size: int = 16 << 20) -> None:
         self.broker = broker
         self.commits = Commits(broker)
         self.queries = SparkQueries(broker.clock)
-        self.max_message_bytes = max_message_bytes
+        self.max_message_size = max_message_size
         self.held = 0  # bytes of Arrow in memory: record batches that are incomplete, or being made into messages
         self.building = asyncio.Semaphore(WORKERS)  # for a request whose messages are built and taken over
         self._threads: ThreadPoolExecutor | None = None
@@ -42,7 +42,7 @@ class House:
     @property
     def most_held(self) -> int:
         """The bytes that ``held`` may reach: an eighth of the memory high watermark at most."""
-        return min(MOST_HELD, self.broker.memory.mark // 8)
+        return min(MOST_HELD, self.broker.memory.high_watermark // 8)
 
     async def in_worker(self, job: Callable[[], T]) -> T:
         """The result of ``job``, run in one of the threads. A job that has begun ends, also when nobody waits."""

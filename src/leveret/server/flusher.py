@@ -33,12 +33,12 @@ STORE = "store"
 
 class Flusher:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, broker: Broker, store: Store, disk_mark: Callable[[int], int]
+        self, loop: asyncio.AbstractEventLoop, broker: Broker, store: Store, disk_free_limit: Callable[[int], int]
     ) -> None:
         self._loop = loop
         self._broker = broker
         self._store = store
-        self._disk_mark = disk_mark  # from the size of the disk
+        self._disk_free_limit = disk_free_limit  # from the size of the disk
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
         self._void = -1  # eras up to this one have failed
         self._writer = threading.Thread(target=self._write, name="leveret-writer", daemon=True)
@@ -178,22 +178,22 @@ class Flusher:
         if not isinstance(result, tuple):
             return
         total, free, has_files = result
-        mark = self._disk_mark(total)
+        limit = self._disk_free_limit(total)
         journal = self._store.journal
         room = self._store.writer is not None and self._store.writer.reserve_size
         lacked_files, self._lacks_files = self._lacks_files, self._lacks_files and not has_files
-        if journal.held is not None and not self._lacks_files and free > max(mark, journal.waits_for + 2 * room):
+        if journal.held is not None and not self._lacks_files and free > max(limit, journal.waits_for + 2 * room):
             journal.space_returned()
         self._store.pages.try_again()
         if journal.failure is not None and STORE not in self._broker.alarms:
             self._broker.set_alarm(STORE, f"store read-only: {journal.failure}")
         if lacked_files and not self._lacks_files:
             self._broker.set_alarm(FILES, None)
-        is_low = free < mark or (journal.held is not None and not self._lacks_files)
+        is_low = free < limit or (journal.held is not None and not self._lacks_files)
         if is_low and DISK not in self._broker.alarms:
-            self._broker.set_alarm(DISK, "disk mark passed", free=free, mark=mark)
+            self._broker.set_alarm(DISK, "free disk space below limit", free=free, limit=limit)
         elif not is_low and DISK in self._broker.alarms:
-            self._broker.set_alarm(DISK, None, free=free, mark=mark)
+            self._broker.set_alarm(DISK, None, free=free, limit=limit)
 
     # ---- the other threads
 

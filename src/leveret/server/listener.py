@@ -35,7 +35,7 @@ class Listener:
         logins: Logins,
         pulse: Pulse,
         limits: Limits,
-        max_connections: int | None,
+        connection_max: int | None,
         admission: Admission,
     ) -> None:
         self.loop = loop
@@ -44,7 +44,7 @@ class Listener:
         self._logins = logins
         self._pulse = pulse
         self.admission = admission
-        self._most = max_connections
+        self._most = connection_max
         self._refusal_line = Occasionally(BETWEEN_REFUSALS)
         self._ports = Ports(lambda: Doorman(self), lambda: pulse.handshake_timeout, admission)
         self._stomp_ports = Ports(lambda: StompDoorman(self), lambda: pulse.handshake_timeout, admission)
@@ -64,11 +64,11 @@ class Listener:
 
     # ---- what may change while it listens
 
-    def keep_to(self, max_message_bytes: int, max_connections: int | None) -> None:
+    def keep_to(self, max_message_size: int, connection_max: int | None) -> None:
         """From the next peer on; those who are here stay, with what they were promised."""
-        unfinished = most_unfinished(max_message_bytes)
-        self.limits = replace(self.limits, max_message_bytes=max_message_bytes, max_partial_bytes=unfinished)
-        self._most = max_connections
+        unfinished = most_unfinished(max_message_size)
+        self.limits = replace(self.limits, max_message_size=max_message_size, max_partial_bytes=unfinished)
+        self._most = connection_max
 
     async def renew(self, context: ssl.SSLContext) -> None:
         """Receive new peers with ``context``; who is connected or shaking hands stays as it is."""
@@ -100,7 +100,7 @@ class Listener:
                 "connection refused: too many",
                 connection=name,
                 connections=len(self._pulse.doormen),
-                max_connections=self._most,
+                connection_max=self._most,
                 sockets=f"{admission.sockets} of {admission.most_sockets}",
                 unauthenticated=f"{admission.unauthenticated.taken} of {admission.places}",
             )
@@ -134,6 +134,6 @@ class Listener:
             await asyncio.wait_for(self._gone.wait(), 1.0)
 
 
-def most_unfinished(max_message_bytes: int) -> int:
+def most_unfinished(max_message_size: int) -> int:
     """Bytes of messages under way that one connection may have us keep."""
-    return max(64 << 20, 2 * max_message_bytes)
+    return max(64 << 20, 2 * max_message_size)

@@ -46,7 +46,7 @@ class StompDoorman(Doorman):
 
     def largest_frame(self) -> int:
         """Bytes: over WebSocket most clients send one frame of STOMP as one of theirs."""
-        limits = after_login(self.session.limits.max_message_bytes)
+        limits = after_login(self.session.limits.max_message_size)
         return limits.head + limits.body + 1
 
     def gather(self, size: int) -> None:

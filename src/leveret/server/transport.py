@@ -54,7 +54,7 @@ class Doorman(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
-        transport.set_write_buffer_limits(high=self._listener.limits.write_high_mark)
+        transport.set_write_buffer_limits(high=self._listener.limits.write_high_watermark)
         self.host, name = _names(transport)
         self.certificate = transport.get_extra_info("peercert") or None
         if self.admitted is None:  # a WebSocket or a tunnel has been counted by what carries it

@@ -90,7 +90,7 @@ class Channel:
         self.header_start = ENVELOPE.pack(2, number, 0)[:3]
         self.ack_start = ENVELOPE.pack(1, number, 13) + b"\x00\x3c\x00\x50"
         # a body that is within all limits and fits one frame; larger ones are looked at frame by frame
-        self.largest_whole = min(connection.limits.max_message_bytes, connection.frame_max - FRAME_OVERHEAD)
+        self.largest_whole = min(connection.limits.max_message_size, connection.frame_max - FRAME_OVERHEAD)
         self.routes = Routes(self)
         self.pending: PendingContent | None = None
         self.unacked = Unacked()

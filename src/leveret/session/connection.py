@@ -108,16 +108,16 @@ class Connection:
         self.blocked = False
         self.partial = 0  # bytes of unfinished messages
         self._holder = ""  # the user that they count for
-        self.least_held = max(LEAST, 2 * limits.max_message_bytes)  # bytes that its user may hold in any case
+        self.least_held = max(LEAST, 2 * limits.max_message_size)  # bytes that its user may hold in any case
         self.intake = Intake(self)
-        self.outbox = Outbox(broker, peer, limits.write_high_mark, self._feed_consumers)
+        self.outbox = Outbox(broker, peer, limits.write_high_watermark, self._feed_consumers)
         self.send = self.outbox.send
         self._paused: set[str] = set()
         self._halts: set[str] = set()
-        # Far above what deliveries alone can leave unsent (they stop at the high mark, which one message may pass, and
-        # STOMP says them at greater length): a client that publishes before it reads on must not wait for us while we
+        # Far above what deliveries alone can leave unsent (they stop at the high watermark, which one message may pass,
+        # and STOMP encodes them longer): a client that publishes before it reads on must not wait for us while we
         # wait for it.
-        self._most_unread = MOST_UNREAD + limits.max_message_bytes + 8 * limits.write_high_mark
+        self._most_unread = MOST_UNREAD + limits.max_message_size + 8 * limits.write_high_watermark
 
     def receive(self, data: bytes) -> None:
         """Bytes from the peer, in any slicing."""

@@ -68,7 +68,7 @@ def take_header(channel: Channel, frame: bytes) -> None:
         after_header(class_id, body)
     if body > MAX_BODY_SIZE:
         raise FrameError(f"body of {body} bytes is larger than any message may be ({MAX_BODY_SIZE})")
-    largest = channel.connection.limits.max_message_bytes
+    largest = channel.connection.limits.max_message_size
     if body > largest:
         channel.forget_content()
         raise PreconditionFailed(too_large(body, largest), method=BasicPublish.id)
@@ -121,7 +121,7 @@ def _count(channel: Channel, pending: PendingContent, size: int) -> None:
     if not fits:
         raise ResourceFault(
             f"unfinished messages of user '{connection.user.name}' use all the memory they may (a share of the memory "
-            "high watermark): finish some before starting others, or raise memory_mark"
+            "high watermark): finish some before starting others, or raise memory_high_watermark"
         )
 
 

@@ -12,7 +12,7 @@ class Limits:
     frame_max: int = 131072
     channel_max: int = 2047
     heartbeat: int = 60
-    max_message_bytes: int = 16 << 20
+    max_message_size: int = 16 << 20
     max_partial_bytes: int = 64 << 20  # unfinished messages of one connection
-    write_high_mark: int = 1 << 20
+    write_high_watermark: int = 1 << 20
     loopback_users: frozenset[str] = frozenset({"guest"})

@@ -21,7 +21,7 @@ class Outbox:
         "_broker",
         "_feed",
         "_flushing",
-        "_high_mark",
+        "_high_watermark",
         "_peer",
         "pieces",
         "size",
@@ -32,10 +32,10 @@ class Outbox:
         "writable",
     )
 
-    def __init__(self, broker: Broker, peer: Peer, high_mark: int, feed: Callable[[], None]) -> None:
+    def __init__(self, broker: Broker, peer: Peer, high_watermark: int, feed: Callable[[], None]) -> None:
         self._broker = broker
         self._peer = peer
-        self._high_mark = high_mark
+        self._high_watermark = high_watermark
         self._feed = feed  # gives consumers that were passed over their turn
         self._flushing = False
         self.pieces: list[bytes] = []
@@ -49,7 +49,7 @@ class Outbox:
     def has_room(self) -> bool:
         """Whether deliveries may be added. If not, consumers get their turn once we could write."""
         is_high = self.unread_output.is_high  # of all connections: each has to read before it is given more
-        if self.writable and self.size <= self._high_mark and not (is_high and self._has_unread()):
+        if self.writable and self.size <= self._high_watermark and not (is_high and self._has_unread()):
             return True
         self.starved = True
         return False

@@ -100,7 +100,7 @@ class Transaction:
         if not connection.broker.memory_users.transactions.hold(user, size, connection.least_held):
             raise PreconditionFailed(
                 f"open transactions of user '{user}' use all the memory they may (a share of the memory high "
-                "watermark): commit or roll back more often, or raise memory_mark"
+                "watermark): commit or roll back more often, or raise memory_high_watermark"
             )
 
     def end(self) -> None:

@@ -196,8 +196,8 @@ MACHINE = _node_families(
     {
         "process_max_fds": "most_files",
         "process_max_tcp_sockets": "most_files",
-        "resident_memory_limit_bytes": "memory_mark",
-        "disk_space_available_limit_bytes": "disk_mark",
+        "resident_memory_limit_bytes": "memory_high_watermark",
+        "disk_space_available_limit_bytes": "disk_free_limit",
         "erlang_uptime_seconds": "uptime",
     },
 )

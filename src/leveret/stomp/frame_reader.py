@@ -35,8 +35,8 @@ class FrameLimits:
 BEFORE_LOGIN = FrameLimits(headers=64, head=16 << 10, body=0)
 
 
-def after_login(max_message_bytes: int) -> FrameLimits:
-    return FrameLimits(headers=1_000, head=64 << 10, body=max_message_bytes)
+def after_login(max_message_size: int) -> FrameLimits:
+    return FrameLimits(headers=1_000, head=64 << 10, body=max_message_size)
 
 
 class StompReader:
@@ -164,6 +164,6 @@ def _unknown(command: bytes) -> StompRefusal:
 
 
 def _too_large(head: Frame, size: int, most: int) -> StompRefusal:
-    remedy = ": raise max_message_bytes to accept it" if head.command == "SEND" and most else ""
+    remedy = ": raise max_message_size to accept it" if head.command == "SEND" and most else ""
     told = f"{head.command} has a body of {size} bytes or more, {most} are allowed{remedy}"
     return StompRefusal("Frame too large", told)

@@ -145,7 +145,7 @@ class StompSession:
     def _opened(self) -> None:
         assert self._greeting is not None
         self._is_open = True
-        self._reader.limits = after_login(self._connection.limits.max_message_bytes)
+        self._reader.limits = after_login(self._connection.limits.max_message_size)
         self._say("CONNECTED", connected(self._greeting, self._name))
         self._flush()  # before the first heart-beat
         self._outside.beat(self._greeting.send_every / 1000, self._greeting.hear_every / 1000)

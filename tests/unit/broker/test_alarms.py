@@ -1,4 +1,4 @@
-"""The memory mark: when publishers must wait."""
+"""The memory high watermark: when publishers must wait."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_resident_size_alone_raises_it_above_a_fifth_more_than_the_mark() ->
     _, alarm = watched()
     assert not after(alarm, 240 * MIB)
     assert after(alarm, 241 * MIB)
-    assert alarm.reason == "memory mark passed by the resident size of the process"
+    assert alarm.reason == "memory high watermark exceeded by the resident size of the process"
     assert after(alarm, 235 * MIB), "it does not flap"
     assert not after(alarm, 228 * MIB)
 

@@ -98,7 +98,7 @@ def test_only_queues_with_messages_of_their_own_retire(house: House) -> None:
 
 def test_a_connection_is_blocked_when_it_publishes_above_the_memory_watermark() -> None:
     """Until then it consumes and acknowledges as before, whatever it has published earlier."""
-    house = House(memory_mark=10_000)
+    house = House(memory_high_watermark=10_000)
     publisher, consumer, quiet = house.client(), house.client(), house.client(capabilities={})
     publisher.declare("q")
     quiet.publish("nowhere", b"x")
@@ -130,7 +130,7 @@ def test_a_changed_permission_ends_what_channels_remember_in_every_vhost(house: 
 
 
 def test_a_client_in_the_middle_of_its_handshake_is_not_blocked() -> None:
-    house = House(memory_mark=1_000)
+    house = House(memory_high_watermark=1_000)
     stranger = house.stranger()
     publisher = house.client()
     publisher.declare("q")

@@ -99,11 +99,11 @@ def test_an_alarm_is_told_once_and_its_end_once(house: House) -> None:
 
 def test_an_alarm_whose_reason_changes_is_told_again_but_blocks_nobody_twice(house: House, publisher: Client) -> None:
     news = hear(house.broker.events)
-    house.broker.set_alarm("disk", "disk mark passed")
+    house.broker.set_alarm("disk", "free disk space below limit")
     publisher.publish("q", b"1")
     house.broker.set_alarm("disk", "disk full")
     house.rest()
-    assert [facts["reason"] for _, facts in news] == ["disk mark passed", "disk full"]
+    assert [facts["reason"] for _, facts in news] == ["free disk space below limit", "disk full"]
     assert house.broker.alarms == {"disk": "disk full"}
     assert publisher.heard() == [ConnectionBlocked("low on disk")]
     house.broker.set_alarm("disk", None)
@@ -116,7 +116,7 @@ def test_publishers_go_on_only_when_every_alarm_is_over(house: House, publisher:
     """Two at once, over in either order."""
     second = "memory" if first == "disk" else "disk"
     house.broker.set_alarm("disk", "disk full")
-    house.broker.set_alarm("memory", "memory mark passed")
+    house.broker.set_alarm("memory", "memory high watermark exceeded")
     publisher.publish("q", b"1")
     house.broker.set_alarm(first, None)
     house.rest()
@@ -130,7 +130,7 @@ def test_publishers_go_on_only_when_every_alarm_is_over(house: House, publisher:
 
 
 def test_a_calm_memory_does_not_end_another_alarm() -> None:
-    house = House(memory_mark=10_000)
+    house = House(memory_high_watermark=10_000)
     publisher, consumer = house.client(), house.client()
     publisher.declare("q")
     publisher.publish("q", b"x" * 20_000)

@@ -66,7 +66,7 @@ def test_they_do_not_count_against_the_limit_of_the_vhost() -> None:
 
 def test_they_give_up_memory_when_the_broker_is_short_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paging, "SQUEEZED", 1000)
-    house = StoredHouse(memory_mark=10_000_000)
+    house = StoredHouse(memory_high_watermark=10_000_000)
     schedule(house, 400)
     house.turn()
     queue = house.vhost.internal.queues[SCHEDULE]

@@ -57,14 +57,14 @@ def test_publish_says_whether_it_reached_a_queue(house: House, desk: Desk) -> No
 
 @pytest.mark.feature("S4-37", "S4-81")
 def test_publishing_follows_the_rules_of_a_channel(house: House) -> None:
-    desk = Desk(house, max_message_bytes=3)
+    desk = Desk(house, max_message_size=3)
     house.vhost.declare_exchange("inner", internal=True)
     with pytest.raises(NotFound, match="no exchange 'x'"):
         desk.publish(b"a", exchange="x")
     with pytest.raises(AccessRefused, match="internal exchange 'inner'"):
         desk.publish(b"a", exchange="inner")
     with pytest.raises(
-        PreconditionFailed, match="message size 4 is larger than configured max size 3: raise max_message_bytes"
+        PreconditionFailed, match="message size 4 is larger than configured max size 3: raise max_message_size"
     ):
         desk.publish(b"aaaa")
     with pytest.raises(PreconditionFailed, match="fast reply consumer does not exist"):

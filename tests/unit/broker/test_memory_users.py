@@ -87,10 +87,10 @@ def test_definitions_are_counted_and_given_back() -> None:
 
 
 def test_a_declaration_beyond_the_share_is_refused_and_names_the_watermark() -> None:
-    house = House(memory_mark=100 * MIB)
+    house = House(memory_high_watermark=100 * MIB)
     vhost = house.vhost
     house.broker.memory_users.definitions.hold(vhost.name, 40 * MIB)
-    with pytest.raises(ResourceFault, match=r"queue 'q' in vhost '/'.*memory high watermark"):
+    with pytest.raises(ResourceFault, match=r"queue 'q' in vhost '/'.*memory_high_watermark"):
         vhost.declare_queue("q")
     with pytest.raises(ResourceFault, match="exchange 'x'"):
         vhost.declare_exchange("x")
@@ -99,7 +99,7 @@ def test_a_declaration_beyond_the_share_is_refused_and_names_the_watermark() -> 
 
 
 def test_what_is_on_disk_is_restored_whatever_it_takes() -> None:
-    house = House(memory_mark=1)
+    house = House(memory_high_watermark=1)
     house.broker.memory_users.definitions.hold("/", 64 * MIB)
     rows = Definitions(
         vhosts=[VhostRow("/", None, None)], users=[], permissions=[], topic_permissions=[], bindings=[], parameters=[],
@@ -131,7 +131,7 @@ def test_a_transaction_holds_memory_until_its_end(end: TxCommit | TxRollback | N
 
 
 def test_a_transaction_that_takes_too_much_is_refused_with_406() -> None:
-    house = House(memory_mark=100 * MIB)
+    house = House(memory_high_watermark=100 * MIB)
     client = house.client()
     client.ask(QueueDeclare("q"))
     client.ask(TxSelect())

@@ -113,7 +113,7 @@ def test_parameter_that_cannot_be_used_costs_itself_and_is_said(
         parameters=[row, good],
         highest_queue=1,
     )
-    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_mark=1 << 30)
+    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
     restore_definitions(broker, rows, "guest", "guest")
     assert [policy.name for policy in broker.policies.list("/")] == ["good"]
     assert broker.vhost("/").queues["q"].options.max_length == 5

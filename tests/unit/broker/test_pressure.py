@@ -22,7 +22,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.feature("S4-26")
 def test_publishers_go_on_when_what_they_published_is_on_disk() -> None:
     """The disk was slower than the publisher; once all is written, nothing need be held in memory."""
-    house = StoredHouse(queue_memory=10_000, memory_mark=40_000)
+    house = StoredHouse(queue_memory=10_000, memory_high_watermark=40_000)
     client = house.client()
     client.declare("q", durable=True)
     client.ask(ConfirmSelect())
@@ -50,7 +50,7 @@ def test_a_queue_over_its_limit_pages_out_as_soon_as_the_disk_has_it() -> None:
 
 @pytest.mark.feature("S4-26")
 def test_publishers_of_transient_messages_go_on_when_these_are_spilled() -> None:
-    house = StoredHouse(memory_mark=40_000)
+    house = StoredHouse(memory_high_watermark=40_000)
     client = house.client()
     client.declare("q")
     client.publish("q", *[BODY] * 60)
@@ -64,7 +64,7 @@ def test_publishers_of_transient_messages_go_on_when_these_are_spilled() -> None
 @pytest.mark.feature("S4-26")
 def test_what_cannot_be_spilled_still_counts_as_memory() -> None:
     """The disk takes nothing, so the messages stay; publishers must not go on as if they had left."""
-    house = StoredHouse(memory_mark=40_000)
+    house = StoredHouse(memory_high_watermark=40_000)
     client = house.client()
     client.declare("q")
     house.disk.fault = lambda kind, path: OSError(EIO, "Input/output error") if path.startswith("spill/") else None

@@ -41,7 +41,7 @@ class Life:
     def __init__(self, rows: DefinitionsDb, *, user: str = "guest", password: str = "secret") -> None:
         self.log = ReceiptLog()
         self.rows = rows
-        self.broker = Broker(node_name="n", clock=FrozenClock(), log=self.log, memory_mark=1 << 30)
+        self.broker = Broker(node_name="n", clock=FrozenClock(), log=self.log, memory_high_watermark=1 << 30)
         with self.broker.unrecorded():
             restore_definitions(self.broker, rows.load(), user, password)
         assert self.log.changes == [], "what is on disk already is not written again"
@@ -320,7 +320,7 @@ def test_a_queue_that_is_declared_again_is_another_one(life: Life) -> None:
 
 
 def test_ids_go_on_behind_the_highest_that_the_journal_names(life: Life) -> None:
-    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_mark=1 << 30)
+    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
     rows = Definitions([VhostRow("/", None, None)], [], [], [], [], [], [], [], highest_queue=41)
     restore_definitions(broker, rows, "guest", "guest")
     assert broker.vhost("/").declare_queue("q").id == 42
@@ -371,7 +371,7 @@ def test_a_row_that_cannot_be_used_costs_itself_and_is_said(
 ) -> None:
     """A broker always starts."""
     rows = GOOD._replace(**{kind: [row, *getattr(GOOD, kind)]})
-    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_mark=1 << 30)
+    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
     restore_definitions(broker, rows, "guest", "guest")
     vhost = broker.vhost("/")
     assert vhost.route(vhost.exchange("x"), ["k"], {}).queues == ["q"]
@@ -383,7 +383,7 @@ def test_a_row_that_cannot_be_used_costs_itself_and_is_said(
 
 def test_a_user_whose_hash_is_refused_is_kept_without_a_password_login(caplog: pytest.LogCaptureFixture) -> None:
     rows = GOOD._replace(users=[UserRow("bob", "no hash of ours", False, "monitoring", None, None)])
-    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_mark=1 << 30)
+    broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
     restore_definitions(broker, rows, "guest", "guest")
     assert [(user.name, user.tags) for user in broker.users.list()] == [("bob", ("monitoring",))]
     assert broker.users.authenticate("bob", "no hash of ours", now=0.0) is None

@@ -55,7 +55,18 @@ def test_config_show_can_be_json() -> None:
 def test_config_check_approves_sound_settings() -> None:
     result = runner.invoke(app, ["config", "check", "--stomp-port", "off"])
     assert result.exit_code == 0
-    assert "sound: 1 given" in result.output
+    assert "valid: 1 given" in result.output
+
+
+def test_old_flags_are_hidden_and_still_accepted_with_a_notice() -> None:
+    assert "--memory-mark" not in runner.invoke(app, ["serve", "--help"]).output
+    result = runner.invoke(app, ["config", "check", "--memory-mark", "50%"], env={"LEVERET_DISK_MARK": "1GiB"})
+    assert result.exit_code == 0
+    assert "Renamed: the setting memory_mark (--memory-mark) is now memory_high_watermark." in result.output
+    assert "Renamed: the setting disk_mark (LEVERET_DISK_MARK) is now disk_free_limit." in result.output
+    assert "Did you mean" not in result.output
+    shown = runner.invoke(app, ["config", "show", "--memory-mark", "50%"]).output
+    assert ["memory_high_watermark", "50%", "--memory-mark"] in [line.split() for line in shown.splitlines()]
 
 
 def test_config_check_names_a_variable_that_is_almost_a_setting() -> None:
@@ -64,7 +75,7 @@ def test_config_check_names_a_variable_that_is_almost_a_setting() -> None:
     result = runner.invoke(app, ["config", "check"], env=environ)
     assert result.exit_code == 0
     named = [line for line in result.output.splitlines() if line.startswith("LEVERET_")]
-    assert named == ["LEVERET_HEARTBEET is no setting and changes nothing: LEVERET_HEARTBEAT is one."]
+    assert named == ["LEVERET_HEARTBEET is not a setting and has no effect. Did you mean LEVERET_HEARTBEAT?"]
 
 
 def test_config_check_misses_a_tls_file(tmp_path: Path) -> None:

@@ -33,9 +33,9 @@ def test_a_healthy_node_has_nothing_to_find() -> None:
     ("facts", "weight", "part"),
     [
         ({"mem_alarm": True}, "alarm", "memory alarm on node 'n': 10 B of 100 B"),
-        ({"mem_used": 80}, "warning", "memory of node 'n' is near its mark"),
+        ({"mem_used": 80}, "warning", "memory of node 'n' is near its limit"),
         ({"disk_free_alarm": True}, "alarm", "disk alarm on node 'n'"),
-        ({"disk_free": 199}, "warning", "disk of node 'n' is near its mark"),
+        ({"disk_free": 199}, "warning", "disk of node 'n' is near its limit"),
         ({"fd_used": 4000}, "warning", "4000 of 5000 file descriptors"),
         ({"fd_total": 1024}, "warning", "may open 1024 files at most, and each connection is one"),
         ({"running": False}, "alarm", "does not run"),

@@ -16,7 +16,7 @@ from leveret.store.memory_log import MemoryLog
 
 def broker_with(issued: int) -> Broker:
     log = MemoryLog()
-    broker = Broker(node_name="n", clock=FrozenClock(), log=log, memory_mark=1 << 30)
+    broker = Broker(node_name="n", clock=FrozenClock(), log=log, memory_high_watermark=1 << 30)
     log.issued = issued
     return broker
 

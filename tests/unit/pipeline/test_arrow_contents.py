@@ -194,7 +194,7 @@ def test_what_cannot_be_published_is_named(columns: dict[str, Any], told: str) -
 
 def test_a_message_that_is_too_large_is_refused() -> None:
     with pytest.raises(
-        TooLarge, match="message size 101 is larger than configured max size 100: raise max_message_bytes"
+        TooLarge, match="message size 101 is larger than configured max size 100: raise max_message_size"
     ):
         runs({"body": pa.array([b"x" * 101])}, most=100)
     assert only_run({"body": pa.array([b"x" * 100])}, most=100)

@@ -31,7 +31,9 @@ def test_a_process_that_is_too_large_raises_the_alarm_and_is_asked_to_give_memor
 
         monkeypatch.setattr(pulse, "resident_memory", lambda: size)
         monkeypatch.setattr(pulse, "give_back_memory", give_back)
-        broker = Broker(node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_mark=200 << 20, baseline=50 << 20)
+        broker = Broker(
+            node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=200 << 20, baseline=50 << 20
+        )
         beating = Pulse(loop, broker, handshake_timeout=10)
         beating._beat()
         assert "resident size" in broker.alarms["memory"]

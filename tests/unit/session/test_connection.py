@@ -204,7 +204,7 @@ def test_small_answers_that_nobody_reads_are_bounded_however_they_are_asked_for(
 def test_what_deliveries_alone_can_fill_does_not_stop_the_reading(house: House) -> None:
     """Or a client that publishes before it reads on would wait for us, and we for it."""
     client = house.client()
-    client.socket.unread = 8 * house.limits.write_high_mark + house.limits.max_message_bytes
+    client.socket.unread = 8 * house.limits.write_high_watermark + house.limits.max_message_size
     client.session.outbox.set_writable(False)
     client.send(BasicQos(0, 1))
     assert client.socket.reading

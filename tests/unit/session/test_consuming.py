@@ -306,7 +306,7 @@ def test_a_consumer_that_cannot_be_written_to_gets_nothing_and_goes_on_later(hou
 
 
 def test_one_consumers_large_messages_come_in_portions_and_all_arrive() -> None:
-    house = House(limits=Limits(write_high_mark=BURST_BYTES))
+    house = House(limits=Limits(write_high_watermark=BURST_BYTES))
     client = house.client()
     client.declare("q")
     client.consume("q")

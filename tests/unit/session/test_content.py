@@ -238,12 +238,12 @@ def test_unfinished_messages_of_a_connection_have_a_limit() -> None:
 
 
 def test_a_message_too_large_ends_the_channel_and_its_content_is_ignored() -> None:
-    house = House(limits=Limits(max_message_bytes=100))
+    house = House(limits=Limits(max_message_size=100))
     client = house.client()
     client.declare("q")
     client.publish("q", b"x" * 100)
     client.publish("q", b"x" * 101, b"y")
-    told = "message size 101 is larger than configured max size 100: raise max_message_bytes to accept it"
+    told = "message size 101 is larger than configured max size 100: raise max_message_size to accept it"
     assert client.error() == (406, f"PRECONDITION_FAILED - {told}")
     client.open_channel(2)
     assert client.count("q", 2) == 1

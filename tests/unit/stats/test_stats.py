@@ -23,7 +23,7 @@ from leveret.store.memory_log import MemoryLog
 
 class House:
     def __init__(self) -> None:
-        self.broker = Broker(node_name="house", clock=FrozenClock(), log=MemoryLog(), memory_mark=1 << 30)
+        self.broker = Broker(node_name="house", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
         self.vhost = self.broker.add_vhost("/")
         self.session = LocalSession(self.vhost, lambda tag, delivered: None)
         self.stats = Stats(self.broker)

@@ -115,7 +115,7 @@ def test_a_shutdown_is_told(house: House, peer: StompPeer) -> None:
 
 def test_publishers_wait_at_an_alarm_and_consumers_do_not(house: House, peer: StompPeer) -> None:
     peer.ask("SEND", b"1", destination="/queue/q")
-    house.broker.set_alarm("memory", "memory mark passed")
+    house.broker.set_alarm("memory", "memory high watermark exceeded")
     assert peer.ask("SEND", b"2", destination="/queue/q", receipt="2") == []
     consumer = StompPeer.open(house)
     (message,) = consumer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack="client")
@@ -128,7 +128,7 @@ def test_publishers_wait_at_an_alarm_and_consumers_do_not(house: House, peer: St
 
 
 def test_a_transaction_does_not_grow_at_an_alarm(house: House, peer: StompPeer) -> None:
-    house.broker.set_alarm("memory", "memory mark passed")
+    house.broker.set_alarm("memory", "memory high watermark exceeded")
     peer.ask("BEGIN", transaction="t")
     peer.ask("SEND", b"1", destination="/queue/q", transaction="t")
     assert not peer.socket.reading
@@ -218,7 +218,7 @@ def test_disconnect_is_refused_if_what_it_waits_for_is_not_kept() -> None:
 
 def test_a_large_body_waits_at_an_alarm_though_it_is_the_first(house: House, peer: StompPeer) -> None:
     """What has come of it is memory already, long before the connection has published anything."""
-    house.broker.set_alarm("memory", "memory mark passed")
+    house.broker.set_alarm("memory", "memory high watermark exceeded")
     peer.feed(b"SEND\ndestination:/queue/q\ncontent-length:200000\n\n" + bytes(60_000))
     assert peer.socket.reading
     peer.feed(bytes(10_000))
@@ -242,7 +242,7 @@ def test_who_does_not_read_gives_back_what_it_holds_when_it_is_refused(house: Ho
 def test_what_a_websocket_gathers_counts_as_memory_and_waits_at_an_alarm(house: House, peer: StompPeer) -> None:
     """It hands a frame on when it is whole."""
     before = house.broker.memory_users.unfinished.bytes
-    house.broker.set_alarm("memory", "memory mark passed")
+    house.broker.set_alarm("memory", "memory high watermark exceeded")
     peer.session.gather(50_000)
     assert (house.broker.memory_users.unfinished.bytes, peer.socket.reading) == (before + 50_000, True)
     peer.session.gather(100_000)

@@ -102,7 +102,7 @@ class Reading(NamedTuple):
     files: int | None
     most_files: int | None
     disk_free: int | None
-    disk_mark: int
+    disk_free_limit: int
     threads: int
     sockets: int
 
@@ -114,7 +114,9 @@ class Readings:
 
     async def take(self) -> Reading:
         now, settings, sockets = self._context.clock.now(), self._context.settings, len(self._context.broker.registry)
-        reading = await self._context.in_worker(lambda: _read(now, settings.data_dir, settings.disk_mark.of, sockets))
+        reading = await self._context.in_worker(
+            lambda: _read(now, settings.data_dir, settings.disk_free_limit.of, sockets)
+        )
         if not self._kept or now - self._kept[-1].moment >= APART:
             self._kept.append(reading)
         return reading
@@ -127,7 +129,7 @@ class Readings:
         return float((getattr(last, field) or 0) - (getattr(before, field) or 0)) / (last.moment - before.moment)
 
 
-def _read(now: float, path: Path | None, mark_of: Callable[[int], int], sockets: int) -> Reading:
+def _read(now: float, path: Path | None, limit_of: Callable[[int], int], sockets: int) -> Reading:
     total, free = _disk(path)
     return Reading(
         moment=now,
@@ -135,7 +137,7 @@ def _read(now: float, path: Path | None, mark_of: Callable[[int], int], sockets:
         files=_open_files(),
         most_files=_most_files(),
         disk_free=free,
-        disk_mark=0 if total is None else mark_of(total),
+        disk_free_limit=0 if total is None else limit_of(total),
         threads=threading.active_count(),
         sockets=sockets,
     )

@@ -150,7 +150,7 @@ function ratesOf(stats) {
 
 function alarmsOf(nodes) {
   return nodes.flatMap((node) => [
-    node.mem_alarm && alarm("Memory alarm", `Node ${node.name} uses ${bytes(node.mem_used)} of ${bytes(node.mem_limit)}: publishers wait. Let consumers catch up, or raise memory_mark.`),
+    node.mem_alarm && alarm("Memory alarm", `Node ${node.name} uses ${bytes(node.mem_used)} of ${bytes(node.mem_limit)}: publishers wait. Let consumers catch up, or raise memory_high_watermark.`),
     node.disk_free_alarm && alarm("Disk alarm", `Node ${node.name} has ${bytes(node.disk_free)} left, it wants ${bytes(node.disk_free_limit)}: publishers wait. Free some space.`),
   ]);
 }
