@@ -43,7 +43,7 @@ class KeyOrder:
         self.duplicates = 0
         self.found: list[str] = []
         self.life = 0
-        self._milestones: list[tuple[int, threading.Event]] = []
+        self._milestones: list[tuple[int, threading.Event, threading.Event | None]] = []
         self._progress = threading.Condition()
         self.begin_life()
 
@@ -53,10 +53,10 @@ class KeyOrder:
         self._first: dict[str, int] = defaultdict(int)  # the latest number of each key that came in this life
         self._done = {key: numbers[-1] for key, numbers in self.acked.items() if numbers}
 
-    def reaches(self, number: int) -> threading.Event:
-        """Set when so many were acked."""
+    def reaches(self, number: int, until: threading.Event | None = None) -> threading.Event:
+        """Set when this many were acked; the consumer then waits ``until`` that event is set, with its acks unsent."""
         event = threading.Event()
-        self._milestones.append((number, event))
+        self._milestones.append((number, event, until))
         return event
 
     def delivered(self, key: str, number: int, redelivered: bool) -> bool:
@@ -79,9 +79,10 @@ class KeyOrder:
     def ack(self, key: str, number: int) -> None:
         self.acked[key].append(number)
         self.received += 1
-        for milestone, event in self._milestones:
-            if self.received >= milestone:
+        for milestone, event, until in self._milestones:
+            if self.received >= milestone and not event.is_set():
                 event.set()
+                assert until is None or until.wait(40)
         with self._progress:
             self._progress.notify_all()
 
