@@ -24,21 +24,25 @@ def watch_deadlines(queue: ClassicQueue) -> None:
 
 
 def bury_expired(queue: ClassicQueue) -> bool:
-    """As many as may die at once; and as long as some are being read from disk to be sent on, no more of those.
+    """Those whose time is up, as far as that goes in a time slice and at most ``deaths_at_once``; always as many as
+    arrived, or expiry would fall behind. While some are read from disk to be dead-lettered, no more of those.
 
     False if there are more: they would hold the loop for too long.
     """
     assert queue.deadlines is not None
-    now, left = queue.surroundings.now(), queue.surroundings.deaths_at_once + queue.arrived
-    while deaths := queue.deadlines.collect(now, 0 if _is_reading(queue) else ON_DISK_AT_ONCE, left):
-        left -= len(deaths)
+    surroundings = queue.surroundings
+    now, left, time_slice = surroundings.now(), surroundings.deaths_at_once, surroundings.errands.new_slice()
+    owed = queue.arrived
+    while deaths := queue.deadlines.collect(now, 0 if _is_reading(queue) else ON_DISK_AT_ONCE, BATCH):
+        left, owed = left - len(deaths), owed - len(deaths)
         here = [Dead(lane, sequence, message) for lane, sequence, message in deaths if message is not None]
         queue.counters.expired += len(here)
-        _bury_batches(queue, here)
+        if here:
+            bury(queue, EXPIRED, here)
         for lane in queue.lanes:
             if on_disk := [death.sequence for death in deaths if death.message is None and death.lane == lane.number]:
                 _bury_on_disk(queue, lane, on_disk)
-        if left <= 0:
+        if owed <= 0 and (left <= 0 or time_slice.is_over):
             return False
     return True
 
