@@ -8,8 +8,9 @@ from pathlib import Path
 
 from leveret.api.openapi.description import Needs, Operation
 from leveret.api.openapi.document import DESCRIBED
+from leveret.broker.permission_rules import RULES
+from leveret.broker.permission_rules import Operation as Permitted
 from tests.support.matrix_arguments import ROWS
-from tests.support.matrix_methods import METHODS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "permissions.md"
 
@@ -31,12 +32,17 @@ The response is 401 without a login, and for a user without a management tag whe
 403 over HTTP; over AMQP they close the channel with 403, or the connection with 530 if the user may not access the
 virtual host. A test tries every line of these tables with every kind of user.
 
-## AMQP
+## Operations
 
-All operations need permissions in the virtual host of the connection, even if they are empty.
+The same rules apply in every protocol. A user needs permissions in the virtual host, if only empty ones; then:
 
-| Operation | Needs |
-|---|---|
+| Operation | AMQP method | Needs |
+|---|---|---|
+"""
+AFTER_OPERATIONS = """
+A passive declare is *look at*. A server-named queue needs *configure* on a name that begins with `amq.gen-`; the
+default exchange has the name `amq.default` in permissions. Topic permissions (*write topic*, *read topic*) are checked
+for topic exchanges, if the user has one for the exchange. AMQP methods that are not listed need nothing more.
 """
 
 ARGUMENTS = """
@@ -59,12 +65,35 @@ virtual host, whatever the tags. *Changes*: permissions there, or `administrator
 WAYS = {"none": "", "see": "sees", "enter": "enters", "change": "changes"}
 
 
+METHODS_OF: dict[Permitted, str] = {
+    "declare queue": "queue.declare",
+    "delete queue": "queue.delete",
+    "look at queue": "queue.declare, passive",
+    "bind queue": "queue.bind",
+    "unbind queue": "queue.unbind",
+    "consume": "basic.consume",
+    "get": "basic.get",
+    "settle": "basic.ack, basic.nack, basic.reject",
+    "purge": "queue.purge",
+    "publish": "basic.publish",
+    "declare exchange": "exchange.declare",
+    "delete exchange": "exchange.delete",
+    "look at exchange": "exchange.declare, passive",
+    "bind exchange": "exchange.bind",
+    "unbind exchange": "exchange.unbind",
+}
+
+
 def render() -> str:
-    amqp = (
-        f"| {name} | {', '.join(method.needs.permissions) or 'nothing more'} |\n" for name, method in METHODS.items()
-    )
+    operations = "".join(_operation(operation) for operation in RULES) + AFTER_OPERATIONS
     arguments = (f"| {name} | {', '.join(map(str, row.needs))} |\n" for name, row in ROWS.items())
-    return HEAD + "".join(amqp) + ARGUMENTS + "".join(arguments) + HTTP + "".join(_http())
+    return HEAD + operations + ARGUMENTS + "".join(arguments) + HTTP + "".join(_http())
+
+
+def _operation(operation: Permitted) -> str:
+    needs = ", ".join(rule.text for rule in RULES[operation] if rule.text) or "nothing more"
+    more = "; more for some arguments" if any(not rule.text for rule in RULES[operation]) else ""
+    return f"| {operation} | {METHODS_OF.get(operation, 'none')} | {needs}{more} |\n"
 
 
 def _http() -> Iterator[str]:

@@ -12,20 +12,18 @@ from starlette.routing import Route
 
 from leveret.api.context import ApiContext
 from leveret.api.views.exchange import Row, binding_row, default_binding, named_by, properties_key
-from leveret.broker.argument_needs import binding_needs, unbinding_needs
+from leveret.broker.permission_rules import Operation
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_rules import (
-    access_of,
     as_bad_request,
     declared,
     exchange_name,
     path_name,
-    refuse_topics,
     short_text_of,
     table_of,
 )
 from leveret.http.answers import done
-from leveret.http.authorization import entered_vhost, seen_vhost
+from leveret.http.authorization import access_of, entered_vhost, seen_vhost
 from leveret.http.durability import settled
 from leveret.http.errors import NotThere
 from leveret.http.listing import as_it_is, list_answer, object_answer, viewed
@@ -83,8 +81,8 @@ class _BindingsApi:
         given = await declared(request)  # first: while it comes, anything may happen to the virtual host
         vhost, source, destination = entered_vhost(request), exchange_name(request, "source"), _destination(request)
         binding = Binding(source, destination, short_text_of(given, "routing_key", ""), table_of(given, "arguments"))
-        access_of(request, vhost).check_needs(binding_needs(binding.source, destination))
-        refuse_topics(request, vhost, "read", binding.source, [binding.key])
+        operation: Operation = "bind queue" if destination.kind == "queue" else "bind exchange"
+        access_of(request, vhost).check(operation, destination.name, source=source, keys=(binding.key,))
         with as_bad_request():
             _refuse_if_locked(vhost, destination)
             vhost.bind(binding)
@@ -95,10 +93,11 @@ class _BindingsApi:
 
     async def unbind(self, request: Request) -> Response:
         vhost = entered_vhost(request)
-        access = access_of(request, vhost)
-        access.check_needs(unbinding_needs(exchange_name(request, "source"), _destination(request)))
+        access, source, destination = access_of(request, vhost), exchange_name(request, "source"), _destination(request)
+        operation: Operation = "unbind queue" if destination.kind == "queue" else "unbind exchange"
+        access.check(operation, destination.name, source=source)  # before looking: a refused user learns of no binding
         binding = _named(request, vhost)
-        refuse_topics(request, vhost, "read", binding.source, [binding.key])
+        access.check(operation, destination.name, source=source, keys=(binding.key,))
         with as_bad_request():
             _refuse_if_locked(vhost, binding.destination)
             vhost.unbind(binding)

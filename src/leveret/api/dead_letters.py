@@ -19,9 +19,8 @@ from leveret.api.dead_letter_groups import Tallies
 from leveret.api.dead_letter_queues import Senders, dead_letter_queues
 from leveret.broker.vhost import Vhost
 from leveret.http.answers import encoded, json_bytes
-from leveret.http.authorization import seen_vhost
+from leveret.http.authorization import access_of, seen_vhost
 from leveret.http.bodies import whole_number_of
-from leveret.http.login import broker_of, user_of
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.queues.classic import ClassicQueue
 
@@ -99,5 +98,4 @@ class _Answer:
         self._groups += [{"vhost": vhost.name, "queue": queue.name, **group} for group in tally.groups.rows()]
 
     def _may_read(self, vhost: Vhost, queue: ClassicQueue) -> bool:
-        permissions = broker_of(self._request).permissions
-        return permissions.check(user_of(self._request).name, vhost.name, "read", queue.name)
+        return access_of(self._request, vhost).has("read", queue.name)

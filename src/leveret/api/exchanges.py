@@ -11,19 +11,16 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.api.views.exchange import Row, binding_row, default_binding, exchange_detail, exchange_row
 from leveret.api.views.route import headers_of, route_row
-from leveret.broker.argument_needs import exchange_needs
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_rules import (
-    access_of,
     as_bad_request,
     declared,
     exchange_name,
-    refuse_access,
     shown_exchange,
     table_of,
 )
 from leveret.http.answers import done, json_answer, made
-from leveret.http.authorization import entered_vhost, seen_vhost
+from leveret.http.authorization import access_of, entered_vhost, seen_vhost
 from leveret.http.bodies import query_of, text_of, truth_of
 from leveret.http.durability import settled
 from leveret.http.listing import list_answer, object_answer
@@ -104,7 +101,7 @@ class _Exchanges:
         vhost, name = entered_vhost(request), exchange_name(request)
         kind, arguments = text_of(given, "type", "direct"), table_of(given, "arguments")
         options = {option: truth_of(given, option) for option in ("durable", "auto_delete", "internal")}
-        access_of(request, vhost).check_needs(exchange_needs(name, arguments))
+        access_of(request, vhost).check("declare exchange", name, arguments=arguments)
         is_new = name not in vhost.exchanges
         with as_bad_request():
             vhost.declare_exchange(name, kind, arguments=arguments, **options)
@@ -114,8 +111,7 @@ class _Exchanges:
     async def delete(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), exchange_name(request)
         if_unused = truth_of(request.query_params, "if-unused")
-        if name:
-            refuse_access(request, vhost, "configure", "exchange", name)
+        access_of(request, vhost).check("delete exchange", name)
         shown_exchange(vhost, name)
         with as_bad_request():
             vhost.delete_exchange(name, if_unused=if_unused)

@@ -18,9 +18,8 @@ from leveret.api.certificate_dates import certificate_end
 from leveret.api.context import ApiContext
 from leveret.api.views.node import listeners
 from leveret.broker.local import LocalSession
-from leveret.http.amqp_rules import refuse_access
 from leveret.http.answers import json_answer
-from leveret.http.authorization import vhost_of
+from leveret.http.authorization import access_of, vhost_of
 from leveret.http.durability import settled
 from leveret.http.errors import BadRequest, NotThere
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
@@ -169,9 +168,10 @@ class Checks:
     async def aliveness(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         vhost = vhost_of(request)
-        refuse_access(request, vhost, "configure", "queue", ALIVENESS)
-        refuse_access(request, vhost, "write", "exchange", "")
-        refuse_access(request, vhost, "read", "queue", ALIVENESS)
+        access = access_of(request, vhost)
+        access.check("declare queue", ALIVENESS)
+        access.check("publish", "")
+        access.check("get", ALIVENESS)
         if self._broker.alarms:
             return failed(f"publishers are blocked: {', '.join(self._broker.alarms.values())}")
         session = LocalSession(vhost, lambda tag, delivered: None)

@@ -26,13 +26,11 @@ from leveret.http.amqp_rules import (
     as_bad_request,
     exchange_name,
     path_name,
-    refuse_access,
-    refuse_topics,
     short_text_of,
     shown_queue,
 )
 from leveret.http.answers import encoded, json_answer, json_bytes
-from leveret.http.authorization import entered_vhost, refuse_while_blocked
+from leveret.http.authorization import access_of, entered_vhost, refuse_while_blocked
 from leveret.http.bodies import LARGEST_BODY, json_of, text_of, whole_number_of
 from leveret.http.bodies import body_of as bytes_of
 from leveret.http.durability import settled
@@ -73,10 +71,11 @@ class _Messages:
         vhost, exchange = entered_vhost(request), exchange_name(request)
         key, payload = short_text_of(given, "routing_key"), body_from(given)
         properties = properties_from(given, user_of(request))
-        refuse_access(request, vhost, "write", "exchange", exchange)
+        access = access_of(request, vhost)
+        access.check("publish", exchange)
         with as_bad_request():
             keys = (key, *further_keys(properties.headers or {}))
-        refuse_topics(request, vhost, "write", exchange, keys)
+        access.check("publish", exchange, keys=keys)
         refuse_while_blocked(self._context.broker)
         session = LocalSession(vhost, lambda tag, delivered: None, max_message_size=most)
         with as_bad_request():
@@ -92,7 +91,7 @@ class _Messages:
         count = whole_number_of(given, "count", 1, MOST_GOT)
         mode, as_base64 = _ack_mode(given), _encoding(given) == BASE64
         truncate = whole_number_of(given, "truncate") if "truncate" in given else None
-        refuse_access(request, vhost, "read", "queue", name)
+        access_of(request, vhost).check("get", name)
         session = LocalSession(vhost, lambda tag, delivered: None)
         try:
             with as_bad_request():
@@ -142,7 +141,7 @@ class _Messages:
         query = request.query_params
         limit = whole_number_of(query, "limit", 1, MOST_SHOWN, default=50)
         truncate = whole_number_of(query, "truncate", default=SHOWN_BYTES)
-        refuse_access(request, vhost, "read", "queue", name)
+        access_of(request, vhost).check("browse", name)
         queue = shown_queue(vhost, name)
         with as_bad_request():
             vhost.queue(name)

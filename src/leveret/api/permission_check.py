@@ -1,4 +1,4 @@
-"""May this user do that? Asked by administrators of anybody, and by every user of itself; nothing is done.
+"""Whether a user may do something, and which permission decides. Administrators may ask for any user; nothing is done.
 
 GET /api/permission-check?user=anna&vhost=/&action=bind queue&name=orders&exchange=shop&routing_key=order.*
 GET /api/permission-check?vhost=/&action=declare exchange&name=shop&arguments={"x-implicit-bindings": true}
@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from leveret.api.access_checks import ACTIONS, Action, Attempt, checks_of
 from leveret.api.context import ApiContext
-from leveret.broker.access import DEFAULT_EXCHANGE
+from leveret.broker.access import DEFAULT_EXCHANGE, UserAccess
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_rules import as_bad_request, short_text_of, table_of
@@ -50,9 +50,9 @@ class Question:
         action = ACTIONS.get(word)
         if action is None:
             raise BadRequest(f"'action' must be one of {', '.join(ACTIONS)}: it is {shown(word)}")
-        attempt = _attempt(request, action, self._broker, vhost, user)
+        attempt = _attempt(request, action, UserAccess(self._broker.permissions, vhost, user))
         with as_bad_request():
-            return object_answer(request, _verdict(word, action, attempt))
+            return object_answer(request, _decision(word, attempt))
 
 
 def _action_row(word: str) -> Row:
@@ -68,7 +68,7 @@ def _action_row(word: str) -> Row:
 
 
 def _user_asked_about(request: Request, broker: Broker) -> str:
-    """Without one, whoever asks."""
+    """The user in the query; without one, the user that asks."""
     asking = refuse_unless_role(request, MANAGEMENT).name
     user = query_of(request, "user", asking)
     if user != asking:
@@ -86,7 +86,7 @@ def _vhost_asked_about(request: Request, broker: Broker) -> Vhost:
     return vhost
 
 
-def _attempt(request: Request, action: Action, broker: Broker, vhost: Vhost, user: str) -> Attempt:
+def _attempt(request: Request, action: Action, access: UserAccess) -> Attempt:
     given = request.query_params
     name, other = short_text_of(given, "name", ""), short_text_of(given, "exchange", "")
     if action.what != "queue" and name == DEFAULT_EXCHANGE:
@@ -97,7 +97,7 @@ def _attempt(request: Request, action: Action, broker: Broker, vhost: Vhost, use
         raise BadRequest(f"'exchange' is missing: name the {action.other}")
     second = (other if other != DEFAULT_EXCHANGE else "") if other and action.other else None
     key = short_text_of(given, "routing_key") if "routing_key" in given else None
-    return Attempt(broker, vhost, user, name, second, key, _arguments(request, action, second))
+    return Attempt(access, name, second, key, _arguments(request, action, second))
 
 
 def _arguments(request: Request, action: Action, second: str | None) -> Mapping[str, object]:
@@ -108,17 +108,16 @@ def _arguments(request: Request, action: Action, second: str | None) -> Mapping[
     return given if second is None else {**given, action.other_argument: second}
 
 
-def _verdict(word: str, action: Action, attempt: Attempt) -> Row:
-    """With all that was asked; the first refusal decides, or the last that was asked if there is none."""
-    checks = checks_of(action, attempt)
+def _decision(word: str, attempt: Attempt) -> Row:
+    """With all checks; the first that fails decides, or the last if all pass."""
+    checks, user, vhost = checks_of(word, attempt), attempt.access.user, attempt.access.vhost.name
     decided = next((check for check in checks if not check.passed), checks[-1])
     name = attempt.name or DEFAULT_EXCHANGE
     may = "may" if decided.passed else "may not"
-    deed = f"{word}: '{name}' in vhost '{attempt.vhost.name}'"
-    reason = f"user '{attempt.user}' {may} {deed}: {decided.text}"
+    reason = f"user '{user}' {may} {word}: '{name}' in vhost '{vhost}': {decided.text}"
     return {
-        "user": attempt.user,
-        "vhost": attempt.vhost.name,
+        "user": user,
+        "vhost": vhost,
         "action": word,
         "name": name,
         "exchange": attempt.other,

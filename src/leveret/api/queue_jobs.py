@@ -26,16 +26,14 @@ from leveret.broker.pausing import pause, resume
 from leveret.broker.queue_jobs import MOST_BYTES, Delete, Forward, Job, Redrive, Scope
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_rules import (
-    access_of,
     as_bad_request,
     declared,
     path_name,
-    refuse_access,
     short_text_of,
     shown_queue,
 )
 from leveret.http.answers import done, json_answer
-from leveret.http.authorization import entered_vhost, refuse_while_blocked
+from leveret.http.authorization import access_of, entered_vhost, refuse_while_blocked
 from leveret.http.bodies import json_of, text_of, truth_of, whole_number_of
 from leveret.http.durability import settled
 from leveret.http.errors import BadRequest, Conflict, NotThere
@@ -176,13 +174,13 @@ class _QueueJobs:
         if kind not in KINDS:
             raise BadRequest(f"'kind' must be one of {', '.join(KINDS)}: it is '{kind}'")
         broker = self._context.broker
-        refuse_access(request, vhost, "read", "queue", name)
+        access = access_of(request, vhost)
+        access.check("delete messages" if kind == "delete" else "move messages", name)
         if kind != "delete":
-            refuse_access(request, vhost, "write", "exchange", "")
             refuse_while_blocked(broker)
         shown_queue(vhost, name)
         with as_bad_request():
-            begun = self._make(kind, access_of(request, vhost), vhost.queue(name), given)
+            begun = self._make(kind, access, vhost.queue(name), given)
         self._book.add(begun)
         begun.job.start()
         broker.wake()
@@ -209,7 +207,7 @@ class _QueueJobs:
                 scope,
                 rate=rate,
                 dry_run=dry_run,
-                may_write=access.may_write,
+                may_write=lambda name: access.has("write", name),
             )
             return begun
         if destination is not None:
@@ -233,7 +231,7 @@ class _QueueJobs:
 
     async def cancel(self, request: Request) -> Response:
         begun = self._found(request)
-        refuse_access(request, begun.vhost, "read", "queue", begun.job.queue.name)
+        access_of(request, begun.vhost).check("delete messages", begun.job.queue.name)
         self._book.cancel(begun)
         await settled(self._context.broker)
         return done()
@@ -258,7 +256,7 @@ class _QueueJobs:
     async def _change(self, request: Request, change: Callable[[Vhost, ClassicQueue], None]) -> Response:
         await declared(request)
         vhost, name = entered_vhost(request), path_name(request)
-        refuse_access(request, vhost, "configure", "queue", name)
+        access_of(request, vhost).check("pause queue", name)
         shown_queue(vhost, name)
         with as_bad_request():
             change(vhost, vhost.queue(name))

@@ -12,19 +12,16 @@ from leveret.api.context import ApiContext
 from leveret.api.views.exchange import binding_row, default_binding
 from leveret.api.views.queue import QueueView, Row, state_of
 from leveret.api.views.unchanged_rows import StillRows
-from leveret.broker.argument_needs import queue_needs
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_rules import (
-    access_of,
     as_bad_request,
     declared,
     path_name,
-    refuse_access,
     shown_queue,
     table_of,
 )
 from leveret.http.answers import done, made
-from leveret.http.authorization import entered_vhost, seen_vhost
+from leveret.http.authorization import access_of, entered_vhost, seen_vhost
 from leveret.http.bodies import text_of, truth_of
 from leveret.http.durability import settled
 from leveret.http.errors import BadRequest
@@ -126,7 +123,7 @@ class _Queues:
         durable, auto_delete = truth_of(given, "durable"), truth_of(given, "auto_delete")
         arguments = table_of(given, "arguments")
         with as_bad_request():
-            access_of(request, vhost).check_needs(queue_needs(name, arguments))
+            access_of(request, vhost).check("declare queue", name, arguments=arguments)
         is_new = name not in vhost.queues
         with as_bad_request():
             vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
@@ -137,7 +134,7 @@ class _Queues:
         vhost, name = entered_vhost(request), path_name(request)
         if_empty = truth_of(request.query_params, "if-empty")
         if_unused = truth_of(request.query_params, "if-unused")
-        refuse_access(request, vhost, "configure", "queue", name)
+        access_of(request, vhost).check("delete queue", name)
         shown_queue(vhost, name)
         with as_bad_request():
             vhost.delete_queue(name, if_empty=if_empty, if_unused=if_unused)
@@ -146,7 +143,7 @@ class _Queues:
 
     async def purge(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), path_name(request)
-        refuse_access(request, vhost, "read", "queue", name)
+        access_of(request, vhost).check("purge", name)
         shown_queue(vhost, name)
         with as_bad_request():
             vhost.purge_queue(name)
@@ -156,7 +153,7 @@ class _Queues:
     async def act(self, request: Request) -> Response:
         action = text_of(await declared(request), "action")
         vhost, name = entered_vhost(request), path_name(request)
-        refuse_access(request, vhost, "configure", "queue", name)
+        access_of(request, vhost).check("delete queue", name)
         shown_queue(vhost, name)
         if action not in ACTIONS:
             raise BadRequest(f"unknown action '{action}' for queue '{name}': expected {' or '.join(ACTIONS)}")

@@ -17,9 +17,8 @@ from leveret.api.context import ApiContext
 from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.schedules import Page
 from leveret.broker.vhost import Vhost
-from leveret.http.amqp_rules import refuse_access
 from leveret.http.answers import done, json_answer
-from leveret.http.authorization import entered_vhost
+from leveret.http.authorization import access_of, entered_vhost
 from leveret.http.bodies import query_of, whole_number_of
 from leveret.http.durability import settled
 from leveret.http.errors import BadRequest, NotThere
@@ -32,7 +31,7 @@ LONGEST_PLACE = 40  # digits
 def routes(context: ApiContext) -> list[Route]:
     async def list_scheduled(request: Request) -> Response:
         vhost = entered_vhost(request)
-        refuse_access(request, vhost, "read", "queue", SCHEDULE)
+        access_of(request, vhost).check("list scheduled messages", SCHEDULE)
         limit = whole_number_of(request.query_params, "limit", 1, MOST, default=100)
         page = await _filled_page(vhost, limit, _after(request))
         following = None if page.next is None else str(page.next)  # too large for the numbers of a browser
@@ -42,7 +41,7 @@ def routes(context: ApiContext) -> list[Route]:
 
     async def cancel(request: Request) -> Response:
         vhost, id_ = entered_vhost(request), unquote(request.path_params["id"])
-        refuse_access(request, vhost, "configure", "queue", SCHEDULE)
+        access_of(request, vhost).check("cancel scheduled message", SCHEDULE)
         if not vhost.schedules.cancel(id_):
             raise NotThere(
                 f"no message '{id_}' is scheduled in vhost '{vhost.name}': it was sent or cancelled, or never was"

@@ -22,9 +22,9 @@ from leveret.api.views.stream import Partitioned, StreamView, find_partitioned
 from leveret.broker.queue_jobs import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.errors import StoreError
-from leveret.http.amqp_rules import path_name, refuse_access
+from leveret.http.amqp_rules import path_name
 from leveret.http.answers import encoded, json_bytes
-from leveret.http.authorization import entered_vhost, seen_vhost
+from leveret.http.authorization import access_of, entered_vhost, seen_vhost
 from leveret.http.bodies import LARGEST, whole_number_of
 from leveret.http.errors import BadRequest, Gone, NotThere
 from leveret.http.listing import Row, as_it_is, list_answer, object_answer, viewed
@@ -111,7 +111,7 @@ class _Streams:
         vhost, name, query = entered_vhost(request), path_name(request), request.query_params
         limit = whole_number_of(query, "limit", 1, MOST_SHOWN, default=50)
         truncate = whole_number_of(query, "truncate", default=SHOWN_BYTES)
-        refuse_access(request, vhost, "read", "queue", name)
+        access_of(request, vhost).check("browse", name)
         queue = vhost.queues.get(name)
         if not isinstance(queue, StreamQueue):
             raise NotThere(

@@ -124,10 +124,10 @@ class Permissions:
     def list_topic(self) -> tuple[TopicPermission, ...]:
         return tuple(self._topic_rules[key] for key in sorted(self._topic_rules))
 
-    def may_enter(self, user: str, vhost: str) -> bool:
+    def permits_entry(self, user: str, vhost: str) -> bool:
         return (user, vhost) in self._rules
 
-    def check(self, user: str, vhost: str, kind: Kind, resource: str) -> bool:
+    def permits(self, user: str, vhost: str, kind: Kind, resource: str) -> bool:
         """May ``user`` configure, write or read this exchange or queue? No rule, no match, no time left: no."""
         key = (user, vhost, kind, resource)
         answer = self._answers.get(key)
@@ -139,10 +139,10 @@ class Permissions:
         pattern: str = getattr(rule, kind)
         return self._answer(key, pattern, resource or "amq.default")
 
-    def check_topic(
+    def permits_topic(
         self, user: str, vhost: str, exchange: str, kind: TopicKind, routing_key: str, client_id: str | None = None
     ) -> bool:
-        """May ``user`` publish (write) or bind (read) with this key? Asked besides ``check``, of topic exchanges only.
+        """May ``user`` publish (write) or bind (read) with this key? For topic exchanges only, besides ``permits``.
 
         ``{username}``, ``{vhost}`` and, where the protocol has one, ``{client_id}`` in the pattern stand for the
         peer's own. Unlike RabbitMQ's they are taken literally: a client that names itself ``.*`` gains nothing.
@@ -156,10 +156,20 @@ class Permissions:
             return answer
         return self._answer(key, _expanded(getattr(rule, kind), user, vhost, client_id), routing_key)
 
-    def check_all_topics(self, user: str, vhost: str, exchange: str, kind: TopicKind) -> bool:
+    def permits_every_topic(self, user: str, vhost: str, exchange: str, kind: TopicKind) -> bool:
         """May ``user`` use every routing key at this exchange?"""
         rule = self._topic_rules.get((user, vhost, exchange))
         return rule is None or getattr(rule, kind) == EVERYTHING
+
+    def permits_everything(self, user: str, vhost: str) -> bool:
+        """Whether every other question about this user and virtual host is answered with yes."""
+        key = (user, vhost)
+        answer = self._answers.get(key)
+        if answer is None:
+            rule = self._rules.get(key)
+            is_open = rule is not None and {rule.configure, rule.write, rule.read} == {EVERYTHING}
+            answer = self._remember(key, is_open and not any(each[:2] == key for each in self._topic_rules))
+        return answer
 
     def _answer(self, key: tuple[str | None, ...], pattern: str, text: str) -> bool:
         try:
@@ -169,6 +179,9 @@ class Permissions:
             return False  # not remembered: the machine may only have been busy
         except ConfigError:
             answer = False  # sound when it was set, broken by what a variable put into it
+        return self._remember(key, answer)
+
+    def _remember(self, key: tuple[str | None, ...], answer: bool) -> bool:
         if len(self._answers) >= CACHE_ENTRIES:
             self._answers.clear()  # cheaper than an order of use on every hit, and rare
         self._answers[key] = answer

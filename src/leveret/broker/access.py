@@ -1,34 +1,26 @@
-"""What one user may do in one virtual host: every protocol asks here, and refuses in the same words."""
+"""The permissions of one user in one virtual host, compared with the permission rules.
+
+Every protocol checks here and refuses with the same texts. No other module asks ``Permissions`` whether a user may do
+something (tests/test_architecture.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from leveret.auth.permissions import Kind, Permissions, TopicKind
+from leveret.auth.permissions import Kind, Permissions
+from leveret.broker.permission_rules import Need, Operation, Subject, TopicNeed, needs_of
 from leveret.broker.pools import Pool
 from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused
-from leveret.routing.exchange import Exchange
-
-What = Literal["queue", "exchange"]
 
 KINDS: tuple[Kind, ...] = ("configure", "write", "read")
 DEFAULT_EXCHANGE = "amq.default"  # the name under which permissions on the exchange without a name are set
 
 
-class Need(NamedTuple):
-    """A permission that an operation needs.
-
-    With ``routes`` the operation makes the broker route messages to that exchange, so topic permissions are asked as
-    well: for ``key``, or for every key if that is None.
-    """
-
-    kind: Kind
-    what: What
-    name: str
-    routes: bool = False
-    key: str | None = None
+def may_enter(permissions: Permissions, user: str, vhost: str) -> bool:
+    return permissions.permits_entry(user, vhost)
 
 
 class UserAccess(NamedTuple):
@@ -36,20 +28,33 @@ class UserAccess(NamedTuple):
     vhost: Vhost
     user: str
 
-    def check(self, kind: Kind, what: What, name: str) -> None:
-        if not self.permissions.check(self.user, self.vhost.name, kind, name):
-            raise AccessRefused(f"{kind} access to {what} '{name or DEFAULT_EXCHANGE}' {self._refused}")
+    def check(
+        self,
+        operation: Operation,
+        name: str,
+        *,
+        source: str = "",
+        keys: Sequence[str] = (),
+        arguments: Mapping[str, object] = {},
+    ) -> None:
+        """AccessRefused unless the user has every permission that the operation needs."""
+        if self.permissions.permits_everything(self.user, self.vhost.name):
+            return  # most users; a publish with a new routing key comes here
+        for need in needs_of(self.vhost, operation, Subject(name, source, keys, arguments)):
+            if not self.allows(need):
+                raise AccessRefused(self._refusal(need))
 
-    def check_any(self, what: What, name: str) -> None:
-        """One permission of any kind is enough to learn whether the object exists."""
-        if not self.has_any(name):
-            raise AccessRefused(f"access to {what} '{name}' {self._refused}")
+    def allows(self, need: Need | TopicNeed) -> bool:
+        if isinstance(need, TopicNeed):
+            return self._allows_topic(need)
+        return self.has_any(need.name) if need.kind == "any" else self.has(need.kind, need.name)
 
-    def may_write(self, name: str) -> bool:
-        return self.permissions.check(self.user, self.vhost.name, "write", name)
+    def has(self, kind: Kind, name: str) -> bool:
+        return self.permissions.permits(self.user, self.vhost.name, kind, name)
 
     def has_any(self, name: str) -> bool:
-        return any(self.permissions.check(self.user, self.vhost.name, kind, name) for kind in KINDS)
+        """One permission of any kind is enough to learn whether the object exists."""
+        return any(self.has(kind, name) for kind in KINDS)
 
     def pool(self, name: str) -> Pool | None:
         """The pool of this name. None as well if the user has no permission on the name or a queue of the pool: using
@@ -59,34 +64,21 @@ class UserAccess(NamedTuple):
             return None
         return found
 
-    def check_topic(self, kind: TopicKind, exchange: Exchange, key: str) -> None:
-        if exchange.routes_as != "topic":
-            return
-        if not self.permissions.check_topic(self.user, self.vhost.name, exchange.name, kind, key):
-            raise AccessRefused(f"{kind} access to topic '{key}' in exchange '{exchange.name}' {self._refused}")
+    def _allows_topic(self, need: TopicNeed) -> bool:
+        exchange = self.vhost.exchanges.get(need.exchange)
+        if not need.later if exchange is None else exchange.routes_as != "topic":
+            return True
+        if need.key is None:
+            return self.permissions.permits_every_topic(self.user, self.vhost.name, need.exchange, need.kind)
+        return self.permissions.permits_topic(self.user, self.vhost.name, need.exchange, need.kind, need.key)
 
-    def check_needs(self, needs: Iterable[Need]) -> None:
-        for need in needs:
-            self.check(need.kind, need.what, need.name)
-            if need.routes:
-                self._check_routing(need.name, need.key)
-
-    def _check_routing(self, name: str, key: str | None) -> None:
-        """An exchange that does not exist yet may be declared as a topic exchange later."""
-        exchange = self.vhost.exchanges.get(name)
-        if exchange is not None and exchange.routes_as != "topic":
-            return
-        if key is not None:
-            allowed = self.permissions.check_topic(self.user, self.vhost.name, name, "write", key)
-        else:
-            allowed = self.permissions.check_all_topics(self.user, self.vhost.name, name, "write")
-        if not allowed:
-            topic = "every topic" if key is None else f"topic '{key}'"
-            raise AccessRefused(
-                f"write access to {topic} in exchange '{name}' {self._refused}: messages would be routed there with "
-                "keys that its topic permission does not allow"
-            )
-
-    @property
-    def _refused(self) -> str:
-        return f"in vhost '{self.vhost.name}' refused for user '{self.user}'"
+    def _refusal(self, need: Need | TopicNeed) -> str:
+        refused = f"in vhost '{self.vhost.name}' refused for user '{self.user}'"
+        if isinstance(need, TopicNeed):
+            topic = "every topic" if need.key is None else f"topic '{need.key}'"
+            refused = f"{need.kind} access to {topic} in exchange '{need.exchange}' {refused}"
+            routed = ": messages would be routed there with keys that its topic permission does not allow"
+            return refused + routed if need.later else refused
+        if need.kind == "any":
+            return f"access to {need.what} '{need.name}' {refused}"
+        return f"{need.kind} access to {need.what} '{need.name or DEFAULT_EXCHANGE}' {refused}"

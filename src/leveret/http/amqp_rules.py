@@ -1,24 +1,21 @@
-"""What AMQP asks of whoever declares, binds, publishes and gets, asked of somebody who does it over HTTP.
+"""Names, tables and errors of AMQP in HTTP requests.
 
-The permissions are those of a session (broker/access.py). What a broker refuses by closing a channel with 405 or 406
-is wrong input here, as RabbitMQ's management has it: 400, with the same words.
+A refusal that closes an AMQP channel with 405 or 406 is a 400 with the same text here, as in RabbitMQ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
-from leveret.auth.permissions import Kind, TopicKind
-from leveret.broker.access import DEFAULT_EXCHANGE, UserAccess, What
+from leveret.broker.access import DEFAULT_EXCHANGE
 from leveret.broker.vhost import Vhost
 from leveret.errors import FrameError, PreconditionFailed, ResourceLocked
 from leveret.http.bodies import json_of, text_of
 from leveret.http.errors import BadRequest, NotThere
-from leveret.http.login import broker_of, user_of
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.exchange import Exchange
 from leveret.wire.constants import MAX_SHORT_STRING
@@ -57,25 +54,6 @@ def shown_exchange(vhost: Vhost, name: str) -> Exchange:
     if exchange is None:
         raise NotThere(f"no exchange '{name}' in vhost '{vhost.name}': declare it first, or look into /api/exchanges")
     return exchange
-
-
-# ---- permissions
-
-
-def access_of(request: Request, vhost: Vhost) -> UserAccess:
-    return UserAccess(broker_of(request).permissions, vhost, user_of(request).name)
-
-
-def refuse_access(request: Request, vhost: Vhost, kind: Kind, what: What, name: str) -> None:
-    access_of(request, vhost).check(kind, what, name)
-
-
-def refuse_topics(request: Request, vhost: Vhost, kind: TopicKind, exchange: str, keys: Iterable[str]) -> None:
-    """Refuse keys that a topic permission does not allow."""
-    found = vhost.exchanges.get(exchange)
-    if found is not None:
-        for key in keys:
-            access_of(request, vhost).check_topic(kind, found, key)
 
 
 # ---- what

@@ -6,19 +6,17 @@ is an error that names the object, the cause and the remedy.
 
 from __future__ import annotations
 
-from typing import Literal
 from urllib.parse import unquote
 
 from starlette.requests import Request
 
+from leveret.broker.access import UserAccess, may_enter
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.http.bodies import is_sound, shown
 from leveret.http.errors import BadRequest, Blocked, NotThere, Refused
 from leveret.http.login import broker_of, user_of
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, has_role, may_see, refuse_unless_role
-
-Kind = Literal["configure", "write", "read"]
 
 LONGEST_NAME = 255  # bytes
 
@@ -78,7 +76,7 @@ def vhost_to_change(request: Request, role: str) -> Vhost:
 
 
 def _may_enter(request: Request, vhost: Vhost) -> bool:
-    return broker_of(request).permissions.may_enter(user_of(request).name, vhost.name)
+    return may_enter(broker_of(request).permissions, user_of(request).name, vhost.name)
 
 
 def _refuse_stranger(request: Request, vhost: Vhost, *, is_known: bool) -> None:
@@ -95,20 +93,8 @@ def role_to_change(component: str) -> str:
     return POLICYMAKER if component == "policy" else ADMINISTRATOR
 
 
-def may(request: Request, kind: Kind, resource: str) -> bool:
-    vhost = unquote(request.path_params["vhost"])
-    return broker_of(request).permissions.check(user_of(request).name, vhost, kind, resource)
-
-
-def refuse_unless(request: Request, kind: Kind, resource: str) -> None:
-    """Writing is to exchanges here, all else is about queues."""
-    if not may(request, kind, resource):
-        what = "exchange" if kind == "write" else "queue"
-        vhost = unquote(request.path_params["vhost"])
-        raise Refused(
-            f"{kind} access to {what} '{resource or 'amq.default'}' in vhost '{vhost}' refused for user "
-            f"'{user_of(request).name}'"
-        )
+def access_of(request: Request, vhost: Vhost) -> UserAccess:
+    return UserAccess(broker_of(request).permissions, vhost, user_of(request).name)
 
 
 def refuse_while_blocked(broker: Broker) -> None:

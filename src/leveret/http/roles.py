@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from starlette.requests import Request
 
 from leveret.auth.users import User
+from leveret.broker.access import may_enter
 from leveret.broker.vhost import Vhost
 from leveret.http.errors import NotLoggedIn, Refused
 from leveret.http.login import broker_of, user_of
@@ -51,7 +52,7 @@ def refuse_unless_role(request: Request, role: str) -> User:
 def may_see(request: Request, vhost: str) -> bool:
     """Whether the virtual host and what is in it may be shown to the user."""
     user = user_of(request)
-    return has_role(user, MONITORING) or broker_of(request).permissions.may_enter(user.name, vhost)
+    return has_role(user, MONITORING) or may_enter(broker_of(request).permissions, user.name, vhost)
 
 
 def visible_vhosts(request: Request) -> Iterable[Vhost]:

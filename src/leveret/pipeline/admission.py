@@ -69,11 +69,10 @@ class Admission:
             raise self._unreachable(address)
 
     def refuse_unless_writable(self, exchange: str, key: str) -> None:
-        self._access.check("write", "exchange", exchange)
+        self._access.check("publish", exchange, keys=(key,))
         found = self._vhost.exchange(exchange)
         if found.internal:
             raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{self._vhost.name}'")
-        self._access.check_topic("write", found, key)
 
     def _check(self, way: Way, message: Message) -> None:
         content, address, _ = message
@@ -81,8 +80,8 @@ class Admission:
         headers = properties.headers or {}
         self._check_properties(properties)
         copies, due = further_keys(headers), self._vhost.schedules.due(way.exchange, headers)
-        for key in copies:
-            self._access.check_topic("write", way.exchange, key)
+        if copies:
+            self._access.check("publish", way.exchange.name, keys=copies)
         if self._publisher.mandatory and due is None:
             if copies or way.is_special:
                 way = self.ways.of_message(way, address, copies, selectable(properties))

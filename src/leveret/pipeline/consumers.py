@@ -6,10 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.broker.argument_needs import consumer_needs
-from leveret.http.amqp_rules import access_of
 from leveret.http.answers import json_answer
-from leveret.http.authorization import may, refuse_unless, vhost_of
+from leveret.http.authorization import access_of, vhost_of
 from leveret.http.bodies import json_of, query_of, text_of, truth_of, whole_number_of
 from leveret.http.durability import settled
 from leveret.http.errors import BadRequest, NotThere
@@ -26,11 +24,11 @@ class ConsumersEndpoints:
 
     async def list(self, request: Request) -> Response:
         vhost = vhost_of(request)
-        queue = request.query_params.get("queue")
+        queue, access = request.query_params.get("queue"), access_of(request, vhost)
         if queue is not None:
-            refuse_unless(request, "read", queue)
+            access.check("browse", queue)
             vhost.queue(queue)
-        found = [each for each in vhost.stream_offsets.list(queue) if may(request, "read", each[1])]
+        found = [each for each in vhost.stream_offsets.list(queue) if access.has("read", each[1])]
         return json_answer(
             {
                 "consumers": [
@@ -45,7 +43,7 @@ class ConsumersEndpoints:
         given = await json_of(request)
         name, consumer = text_of(given, "queue"), text_of(given, "consumer")
         offset, pinned = whole_number_of(given, "offset"), truth_of(given, "pinned")
-        access_of(request, vhost).check_needs(consumer_needs(vhost, name, {READER_NAME: consumer, PINNED: pinned}))
+        access_of(request, vhost).check("consume", name, arguments={READER_NAME: consumer, PINNED: pinned})
         if not consumer or len(consumer) > LONGEST_NAME:
             raise BadRequest(f"'consumer' must be a name of 1 to {LONGEST_NAME} characters")
         if not isinstance(vhost.queue(name), StreamQueue):
@@ -59,7 +57,7 @@ class ConsumersEndpoints:
     async def drop(self, request: Request) -> Response:
         vhost = vhost_of(request)
         name, consumer = query_of(request, "queue"), query_of(request, "consumer")
-        access_of(request, vhost).check_needs(consumer_needs(vhost, name, {READER_NAME: consumer}))
+        access_of(request, vhost).check("consume", name, arguments={READER_NAME: consumer})
         if vhost.stream_offsets.get(name, consumer) is None:
             raise NotThere(f"no consumer '{consumer}' of stream '{name}' in vhost '{vhost.name}' has an offset")
         vhost.stream_offsets.drop(name, consumer)

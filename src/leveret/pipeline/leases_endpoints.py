@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from leveret.broker.leases import Lease, Standing
 from leveret.http.answers import json_answer
-from leveret.http.authorization import may, refuse_unless, vhost_of
+from leveret.http.authorization import access_of, vhost_of
 from leveret.http.bodies import json_of, query_of, text_of, whole_number_of
 from leveret.http.errors import BadRequest, NotThere
 from leveret.pipeline.arrow_batches import stream_of
@@ -44,6 +44,7 @@ class LeasesEndpoints:
 
     async def show(self, request: Request) -> Response:
         vhost = vhost_of(request)
+        access = access_of(request, vhost)
         queue, consumer = query_of(request, "queue", ""), query_of(request, "consumer", "")
         if queue:
             _queue_of(request, queue)
@@ -51,7 +52,7 @@ class LeasesEndpoints:
         def is_shown(each: Lease | Standing) -> bool:
             if queue not in ("", each.queue.name) or consumer not in ("", each.consumer):
                 return False
-            return may(request, "read", each.queue.name)
+            return access.has("read", each.queue.name)
 
         return json_answer(
             {
@@ -92,7 +93,7 @@ class LeasesEndpoints:
 
 def _queue_of(request: Request, name: str) -> ClassicQueue:
     vhost = vhost_of(request)
-    refuse_unless(request, "read", name)
+    access_of(request, vhost).check("consume", name)
     return vhost.queue(name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from leveret.broker.vhost import Vhost
-from leveret.http.authorization import may
+from leveret.http.authorization import access_of
 from leveret.http.errors import Refused
 from leveret.http.login import user_of
 from leveret.http.time_slice import Turn
@@ -13,9 +13,9 @@ from leveret.http.time_slice import Turn
 
 async def refuse_unless_writer(request: Request, vhost: Vhost) -> None:
     """Refuse a user that has no write permission on any exchange of the virtual host."""
-    turn = Turn()
+    access, turn = access_of(request, vhost), Turn()
     for exchange in list(vhost.exchanges):
-        if may(request, "write", exchange):
+        if access.has("write", exchange):
             return
         await turn.rest()
     raise Refused(

@@ -15,11 +15,9 @@ from starlette.routing import Route
 from leveret.auth.permissions import compile_pattern
 from leveret.broker.access import UserAccess
 from leveret.broker.super_streams import partitions_of
-from leveret.broker.vhost import Vhost
 from leveret.errors import AmqpError
-from leveret.http.amqp_rules import access_of
 from leveret.http.answers import json_answer
-from leveret.http.authorization import may, refuse_unless, vhost_of
+from leveret.http.authorization import access_of, vhost_of
 from leveret.http.bodies import LARGEST, query_of, text_of, whole_number_of
 from leveret.http.errors import BadRequest, NotThere
 from leveret.http.time_slice import Turn
@@ -48,29 +46,30 @@ class SourcesEndpoints:
         given = [name for name in ("queue", "super_stream", "pattern") if name in request.query_params]
         if len(given) != 1:
             raise BadRequest("name what to read by one of 'queue', 'super_stream' and 'pattern'")
-        text = query_of(request, given[0])
+        text, access = query_of(request, given[0]), access_of(request, vhost)
         if given[0] == "queue":
-            refuse_unless(request, "read", text)
+            access.check("consume", text)
             queues = [vhost.queue(text)]
         elif given[0] == "super_stream":
-            queues = list(_partitions(access_of(request, vhost), text))
+            queues = list(_partitions(access, text))
         else:
-            queues = await self._matching(request, vhost, text)
+            queues = await self._matching(access, text)
         for queue in queues:
-            refuse_unless(request, "read", queue.name)
+            access.check("consume", queue.name)
         if not queues:
             raise NotThere(f"no queue in vhost '{vhost.name}' matches '{text}', or none that the user may read")
         await all_visible(queues)
         return json_answer({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
 
-    async def _matching(self, request: Request, vhost: Vhost, pattern: str) -> list[ClassicQueue]:
-        """Queues whose whole name matches, by name. Others are not matched that may not be read: the time it takes
-        would tell of them."""
+    async def _matching(self, access: UserAccess, pattern: str) -> list[ClassicQueue]:
+        """Queues whose whole name matches, by name. Queues that the user may not read are not matched: the time it
+        takes would reveal them."""
+        vhost = access.vhost
         compiled = compile_pattern(f"(?:{pattern})\\Z") if pattern else compile_pattern("")
         candidates: list[str] = []
         turn = Turn()
         for name, queue in sorted(vhost.queues.items()):
-            if queue.owner is None and may(request, "read", name):
+            if queue.owner is None and access.has("read", name):
                 candidates.append(name)
             await turn.rest()
         found = await self._house.in_worker(lambda: named(candidates, compiled, pattern))
@@ -83,7 +82,7 @@ class SourcesEndpoints:
             raise BadRequest("'queue' is missing in the query: name one or more")
         queues = []
         for name in names:
-            refuse_unless(request, "read", text_of({"queue": name}, "queue"))
+            access_of(request, vhost).check("consume", text_of({"queue": name}, "queue"))
             queues.append(vhost.queue(name))
         await all_visible(queues)
         views = [offsets_view(queue) for queue in queues]
@@ -103,7 +102,7 @@ class SourcesEndpoints:
     async def messages(self, request: Request) -> Response:
         vhost, given = vhost_of(request), request.query_params
         name = query_of(request, "queue")
-        refuse_unless(request, "read", name)
+        access_of(request, vhost).check("browse", name)
         queue = vhost.queue(name)
         columns = chosen_columns(given.get("columns"))
         only = TopicFilter(given["routing_key"]) if "routing_key" in given else None
@@ -125,10 +124,10 @@ def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
     try:
         found = partitions_of(access.vhost, name)
     except AmqpError:
-        access.check_any("exchange", name)
+        access.check("look at exchange", name)
         raise
     if not any(access.has_any(queue.name) for queue in found):
-        access.check_any("exchange", name)
+        access.check("look at exchange", name)
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from leveret.broker.access import may_enter
 from leveret.broker.broker import Broker
 from leveret.http.listing import Row
 from leveret.http.login import broker_of, user_of
@@ -30,7 +31,7 @@ def vhosts_of(broker: Broker, query: SparkQuery) -> list[str]:
     return [
         name
         for name in dict.fromkeys(named)
-        if name is not None and name in broker.vhosts and broker.permissions.may_enter(query.user, name)
+        if name is not None and name in broker.vhosts and may_enter(broker.permissions, query.user, name)
     ]
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.http.answers import json_answer
-from leveret.http.authorization import may, refuse_unless, vhost_of, vhost_to_change
+from leveret.http.authorization import access_of, vhost_of, vhost_to_change
 from leveret.http.bodies import body_of, query_of, text_of, truth_of, whole_number_of
 from leveret.http.durability import settled
 from leveret.http.errors import BadRequest, NotThere, Refused
@@ -204,14 +204,15 @@ def transaction_of(text: str) -> str:
 
 def is_own(request: Request, stage: Stage) -> bool:
     """Of a stage without an owner, any user that may write to its exchanges."""
-    if stage.owner == NO_OWNER and all(may(request, "write", exchange) for exchange in stage.exchanges):
+    access = access_of(request, stage.vhost)
+    if stage.owner == NO_OWNER and all(access.has("write", exchange) for exchange in stage.exchanges):
         return True
     return committer_of(request).may_use(stage.owner)
 
 
 def refuse_unless_writable(request: Request, stage: Stage) -> None:
     for exchange in stage.exchanges:
-        refuse_unless(request, "write", exchange)
+        access_of(request, stage.vhost).check("publish", exchange)
 
 
 def view_of(stage: Stage) -> dict[str, object]:

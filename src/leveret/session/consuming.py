@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leveret.broker.argument_needs import consumer_needs
 from leveret.broker.errands import NextTick
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder, Source
 from leveret.delivery.selector import selector_of
@@ -220,7 +219,7 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
         _consume_replies(channel, method)
     else:
         name = channel.named_queue(method.queue)
-        access_of(channel.connection).check_needs(consumer_needs(channel.vhost, name, method.arguments))
+        access_of(channel.connection).check("consume", name, arguments=method.arguments)
         queue = channel.vhost.queue(name, channel.connection)
         consumer = AmqpConsumer(channel, queue, method, consumer_priority(method))
         channel.vhost.footprint.refuse(f"consumer '{consumer.tag}' of queue '{name}'", consumer.memory)
@@ -277,7 +276,7 @@ def _get(channel: Channel, method: BasicGet) -> None:
 def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
     """False if the first message has to be read from disk; the answer follows when it is."""
     name = channel.named_queue(method.queue)
-    access_of(channel.connection).check("read", "queue", name)
+    access_of(channel.connection).check("get", name)
     queue = channel.vhost.queue(name, channel.connection)
     connection = channel.connection
     errands = connection.broker.errands

@@ -152,8 +152,8 @@ def _look_closely(channel: Channel, route: Route, content: bytes) -> tuple[Route
     _check_user(channel, properties)
     traits = traits_of(properties, channel.now())
     copies = further_keys(headers)
-    for key in copies:
-        access_of(channel.connection).check_topic("write", route.exchange, key)
+    if copies:
+        access_of(channel.connection).check("publish", route.exchange.name, keys=copies)
     due = channel.vhost.schedules.due(route.exchange, headers)
     if "BCC" in headers and due is None:
         content = spliced(content, {}, without=BLIND)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leveret.broker.access import Need
-from leveret.broker.argument_needs import binding_needs, exchange_needs, queue_needs, unbinding_needs
+from leveret.broker.permission_rules import GENERATED_NAME, Operation
 from leveret.errors import AccessRefused, NotFound
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.routing.bindings import Binding, Destination
@@ -36,8 +35,6 @@ from leveret.wire.methods import (
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
-GENERATED_NAME = "amq.gen-AAAAAAAAAAAAAAAAAAAAAA"  # stands for any name that we make up, where permissions are asked
-
 
 def _known_safe(channel: Channel, lasting: bool) -> int:
     """The receipt up to which all is safe, as far as an answer is concerned.
@@ -54,10 +51,10 @@ def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
     if method.passive:
         if not method.exchange:
             raise AccessRefused("operation not permitted on the default exchange")
-        access_of(channel.connection).check_any("exchange", method.exchange)
+        access_of(channel.connection).check("look at exchange", method.exchange)
         channel.vhost.exchange(method.exchange)
     else:
-        access_of(channel.connection).check_needs(exchange_needs(method.exchange, method.arguments))
+        access_of(channel.connection).check("declare exchange", method.exchange, arguments=method.arguments)
         channel.vhost.declare_exchange(
             method.exchange,
             method.type,
@@ -72,8 +69,7 @@ def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
 
 def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
     issued = channel.connection.broker.log.issued
-    if method.exchange:
-        access_of(channel.connection).check("configure", "exchange", method.exchange)
+    access_of(channel.connection).check("delete exchange", method.exchange)
     channel.vhost.delete_exchange(method.exchange, if_unused=method.if_unused)
     if not method.nowait:
         channel.answer(ExchangeDeleteOk(), issued)
@@ -82,7 +78,7 @@ def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
 def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
     issued = channel.connection.broker.log.issued
     binding = _exchange_binding(method)
-    _check_binding(channel, binding, binding_needs)
+    _check_binding(channel, "bind exchange", binding)
     if not channel.vhost.bind(binding):
         issued = _known_safe(channel, channel.vhost.lasts(binding))
     if not method.nowait:
@@ -92,7 +88,7 @@ def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
 def _unbind_exchange(channel: Channel, method: ExchangeUnbind) -> None:
     issued = channel.connection.broker.log.issued
     binding = _exchange_binding(method)
-    _check_binding(channel, binding, unbinding_needs)
+    _check_binding(channel, "unbind exchange", binding)
     channel.vhost.unbind(binding)
     if not method.nowait:
         channel.answer(ExchangeUnbindOk(), issued)
@@ -102,13 +98,9 @@ def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
     return Binding(method.source, Destination("exchange", method.destination), method.routing_key, method.arguments)
 
 
-def _check_binding(channel: Channel, binding: Binding, needs: Callable[[str, Destination], Iterable[Need]]) -> None:
-    """Binding writes to the destination and reads from the source."""
+def _check_binding(channel: Channel, operation: Operation, binding: Binding) -> None:
     access = access_of(channel.connection)
-    access.check_needs(needs(binding.source, binding.destination))
-    exchange = channel.vhost.exchanges.get(binding.source)
-    if exchange is not None:
-        access.check_topic("read", exchange, binding.key)
+    access.check(operation, binding.destination.name, source=binding.source, keys=(binding.key,))
 
 
 def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
@@ -119,12 +111,12 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
         return
     if method.passive:
         name = channel.named_queue(method.queue)
-        access_of(connection).check_any("queue", name)
+        access_of(connection).check("look at queue", name)
         queue = vhost.queue(name, connection)
         queue.note_use()
     else:
         name = method.queue or GENERATED_NAME
-        access_of(connection).check_needs(queue_needs(name, method.arguments))
+        access_of(connection).check("declare queue", name, arguments=method.arguments)
         queue = vhost.declare_queue(
             method.queue,
             durable=method.durable,
@@ -151,7 +143,7 @@ def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
 def _delete_queue(channel: Channel, method: QueueDelete) -> None:
     issued = channel.connection.broker.log.issued
     name = channel.named_queue(method.queue)
-    access_of(channel.connection).check("configure", "queue", name)
+    access_of(channel.connection).check("delete queue", name)
     # As in RabbitMQ, delete-ok precedes the cancel: py-amqp raises ConsumerCancelled from delete() otherwise.
     cancelled = channel.held_cancels = []
     try:
@@ -169,7 +161,7 @@ def _delete_queue(channel: Channel, method: QueueDelete) -> None:
 def _purge_queue(channel: Channel, method: QueuePurge) -> None:
     issued = channel.connection.broker.log.issued
     name = channel.named_queue(method.queue)
-    access_of(channel.connection).check("read", "queue", name)
+    access_of(channel.connection).check("purge", name)
     number = channel.vhost.purge_queue(name, channel.connection)
     if not method.nowait:
         channel.answer(QueuePurgeOk(number), issued)
@@ -181,7 +173,7 @@ def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding
     if not key and not method.queue:
         key = name  # the shorthand for "my last queue, by its name"
     binding = Binding(method.exchange, Destination("queue", name), key, method.arguments)
-    _check_binding(channel, binding, binding_needs)
+    _check_binding(channel, "bind queue", binding)
     if name in channel.vhost.queues:
         channel.vhost.queue(name, channel.connection)  # refuses another connection's exclusive queue
     return binding

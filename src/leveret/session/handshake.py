@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from leveret.auth.loopback import is_loopback
 from leveret.auth.mechanisms import offered, parse
 from leveret.auth.users import User
+from leveret.broker.access import may_enter
 from leveret.errors import LoginRefused, NotAllowed
 from leveret.logs import get_log
 from leveret.version import VERSION
@@ -123,7 +124,7 @@ def _open(connection: Connection, method: ConnectionOpen) -> None:
     vhost = broker.vhosts.get(method.virtual_host)
     if vhost is None:
         raise NotAllowed(f"vhost {method.virtual_host} not found")
-    if not broker.permissions.may_enter(user.name, vhost.name):
+    if not may_enter(broker.permissions, user.name, vhost.name):
         raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
     broker.registry.enter(user.name, user.max_connections, vhost.name, vhost.max_connections)
     connection.vhost = vhost

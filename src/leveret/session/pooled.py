@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from leveret.broker.argument_needs import consumer_needs
 from leveret.broker.pools import Pool
 from leveret.delivery.consumer import UNLIMITED
 from leveret.errors import AmqpError
@@ -92,7 +91,7 @@ class PooledConsumer:
     def _join(self, queue: ClassicQueue) -> None:
         connection = self.channel.connection
         try:
-            access_of(connection).check_needs(consumer_needs(self.channel.vhost, queue.name, self.method.arguments))
+            access_of(connection).check("consume", queue.name, arguments=self.method.arguments)
             member = Member(self, queue, self._priority)
             self.channel.vhost.footprint.refuse(f"consumer '{member.tag}' of queue '{queue.name}'", member.memory)
             queue.add_consumer(member)
@@ -145,7 +144,7 @@ def _declare(channel: Channel, method: QueueDeclare) -> None:
         declaring.HANDLERS[QueueDeclare.id](channel, method)
         return
     queue = pool.first()
-    access_of(channel.connection).check_any("queue", queue.name)
+    access_of(channel.connection).check("look at queue", queue.name)
     queue.note_use()
     channel.last_queue = queue.name
     if not method.nowait:

@@ -166,12 +166,10 @@ class Routes:
         connection, vhost = channel.connection, channel.vhost
         if method.immediate:
             raise Unsupported("immediate=true", method=BasicPublish.id)
-        access = access_of(connection)
-        access.check("write", "exchange", method.exchange)
+        access_of(connection).check("publish", method.exchange, keys=(method.routing_key,))
         exchange = vhost.exchange(method.exchange)
         if exchange.internal:
             raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{vhost.name}'")
-        access.check_topic("write", exchange, method.routing_key)
         address = Address(method.exchange, method.routing_key, channel.number, connection.frame_max)
         tracer, counters = vhost.trace_points.tracer, vhost.counters_of(exchange.name)
         route = Route(address, exchange, counters, method.mandatory)

@@ -18,39 +18,57 @@ def rules() -> Permissions:
 
 
 def test_a_user_without_a_rule_may_not_enter_nor_do_anything(rules: Permissions) -> None:
-    assert rules.may_enter("ann", "/")
-    assert not rules.may_enter("ann", "other")
-    assert not rules.may_enter("bob", "/")
-    assert not rules.check("bob", "/", "read", "q")
+    assert rules.permits_entry("ann", "/")
+    assert not rules.permits_entry("ann", "other")
+    assert not rules.permits_entry("bob", "/")
+    assert not rules.permits("bob", "/", "read", "q")
 
 
 def test_patterns_match_anywhere_unless_anchored(rules: Permissions) -> None:
-    assert rules.check("ann", "/", "configure", "ann-q")
-    assert not rules.check("ann", "/", "configure", "my-ann-q")
-    assert rules.check("ann", "/", "write", "my-outbox")
+    assert rules.permits("ann", "/", "configure", "ann-q")
+    assert not rules.permits("ann", "/", "configure", "my-ann-q")
+    assert rules.permits("ann", "/", "write", "my-outbox")
+
+
+def test_a_user_is_unrestricted_only_with_open_patterns_and_no_topic_permissions() -> None:
+    rules = Permissions()
+    assert not rules.permits_everything("ann", "/")
+    rules.set("ann", "/", ".*", ".*", ".*")
+    assert rules.permits_everything("ann", "/")
+    assert not rules.permits_everything("ann", "other")
+    assert not rules.permits_everything("bob", "/")
+    rules.set_topic("ann", "/", "amq.topic", ".*", ".*")
+    assert not rules.permits_everything("ann", "/")
+    rules.clear_topic("ann", "/")
+    assert rules.permits_everything("ann", "/")
+    for patterns in (("", ".*", ".*"), (".*", "^$", ".*"), (".*", ".*", ".*x")):
+        rules.set("ann", "/", *patterns)
+        assert not rules.permits_everything("ann", "/")
+    rules.clear("ann", "/")
+    assert not rules.permits_everything("ann", "/")
 
 
 def test_an_empty_pattern_allows_nothing_at_all(rules: Permissions) -> None:
-    assert not rules.check("ann", "/", "read", "q")
-    assert not rules.check("ann", "/", "read", "")
+    assert not rules.permits("ann", "/", "read", "q")
+    assert not rules.permits("ann", "/", "read", "")
 
 
 def test_the_default_exchange_is_checked_by_its_long_name(rules: Permissions) -> None:
-    assert rules.check("ann", "/", "write", "")
+    assert rules.permits("ann", "/", "write", "")
     rules.set("ann", "/", "", "^$", ".*")
-    assert not rules.check("ann", "/", "write", "")
-    assert rules.check("ann", "/", "read", "")
+    assert not rules.permits("ann", "/", "write", "")
+    assert rules.permits("ann", "/", "read", "")
 
 
 def test_every_change_moves_the_epoch_and_forgets_answers(rules: Permissions) -> None:
     before = rules.epoch
-    assert not rules.check("ann", "/", "read", "q")
+    assert not rules.permits("ann", "/", "read", "q")
     rules.set("ann", "/", ".*", ".*", ".*")
     assert rules.epoch == before + 1
-    assert rules.check("ann", "/", "read", "q")
+    assert rules.permits("ann", "/", "read", "q")
     rules.clear("ann", "/")
     assert rules.epoch == before + 2
-    assert not rules.check("ann", "/", "read", "q")
+    assert not rules.permits("ann", "/", "read", "q")
     rules.clear("ann", "/")
     assert rules.epoch == before + 2
 
@@ -85,14 +103,14 @@ def test_a_bad_pattern_is_refused_when_it_is_set_and_changes_nothing(rules: Perm
 def test_a_pattern_that_would_run_for_ages_refuses_within_its_time(rules: Permissions) -> None:
     rules.set("ann", "/", "", "", "(a|a)*$|(a*)*b")
     began = time.perf_counter()
-    assert not rules.check("ann", "/", "read", "a" * 200 + "c")
+    assert not rules.permits("ann", "/", "read", "a" * 200 + "c")
     assert time.perf_counter() - began < 2
 
 
 @pytest.mark.parametrize("pattern", ["q{e}", "(?:foo){e<=3}", "(?:queue){i,d,s}", "x{s<=9:[a-z]}"])
 def test_braces_that_repeat_nothing_are_plain_and_never_loosen_a_pattern(rules: Permissions, pattern: str) -> None:
     rules.set("ann", "/", "", "", pattern)
-    assert not rules.check("ann", "/", "read", "entirely-different")
+    assert not rules.permits("ann", "/", "read", "entirely-different")
 
 
 @pytest.mark.parametrize(
@@ -113,50 +131,50 @@ def test_braces_that_mean_something_keep_their_meaning(pattern: str, name: str) 
 def test_an_answer_is_the_same_when_it_is_asked_again(rules: Permissions) -> None:
     rules.set_topic("ann", "/", "amq.topic", write="^a", read="")
     for _ in range(2):
-        assert rules.check("ann", "/", "configure", "ann-q")
-        assert not rules.check("ann", "/", "configure", "q")
-        assert rules.check_topic("ann", "/", "amq.topic", "write", "a")
-        assert not rules.check_topic("ann", "/", "amq.topic", "write", "b")
+        assert rules.permits("ann", "/", "configure", "ann-q")
+        assert not rules.permits("ann", "/", "configure", "q")
+        assert rules.permits_topic("ann", "/", "amq.topic", "write", "a")
+        assert not rules.permits_topic("ann", "/", "amq.topic", "write", "b")
 
 
 def test_a_variable_that_makes_a_pattern_too_long_refuses(rules: Permissions) -> None:
     rules.set_topic("ann", "/", "amq.topic", write="{client_id}", read="")
-    assert not rules.check_topic("ann", "/", "amq.topic", "write", "x" * 5000, "x" * 5000)
+    assert not rules.permits_topic("ann", "/", "amq.topic", "write", "x" * 5000, "x" * 5000)
 
 
 def test_compiled_patterns_are_bounded(rules: Permissions) -> None:
     rules.set_topic("ann", "/", "amq.topic", write="^{client_id}$", read="")
     for number in range(CACHE_ENTRIES // 4 + 10):
-        assert rules.check_topic("ann", "/", "amq.topic", "write", str(number), str(number))
+        assert rules.permits_topic("ann", "/", "amq.topic", "write", str(number), str(number))
     assert len(rules._compiled) <= CACHE_ENTRIES // 4
 
 
 def test_remembered_answers_are_bounded(rules: Permissions) -> None:
     for number in range(CACHE_ENTRIES + 10):
-        rules.check("ann", "/", "configure", f"ann-{number}")
+        rules.permits("ann", "/", "configure", f"ann-{number}")
     assert len(rules._answers) <= CACHE_ENTRIES
 
 
 def test_names_unknown_to_the_rules_leave_nothing_behind(rules: Permissions) -> None:
     for number in range(100):
-        rules.check(f"user{number}", "/", "read", "q")
-        rules.check_topic(f"user{number}", "/", "amq.topic", "read", "k")
+        rules.permits(f"user{number}", "/", "read", "q")
+        rules.permits_topic(f"user{number}", "/", "amq.topic", "read", "k")
     assert len(rules._answers) == 0
 
 
 def test_without_a_topic_rule_every_routing_key_is_allowed(rules: Permissions) -> None:
-    assert rules.check_topic("ann", "/", "amq.topic", "write", "any.key", None)
+    assert rules.permits_topic("ann", "/", "amq.topic", "write", "any.key", None)
 
 
 def test_a_topic_rule_narrows_its_exchange_and_no_other(rules: Permissions) -> None:
     rules.set_topic("ann", "/", "amq.topic", write="^orders\\.", read="")
-    assert rules.check_topic("ann", "/", "amq.topic", "write", "orders.new")
-    assert not rules.check_topic("ann", "/", "amq.topic", "write", "stock.new")
-    assert not rules.check_topic("ann", "/", "amq.topic", "read", "orders.new")
-    assert rules.check_topic("ann", "/", "amq.topic", "read", "")
-    assert rules.check_topic("ann", "/", "other", "write", "stock.new")
+    assert rules.permits_topic("ann", "/", "amq.topic", "write", "orders.new")
+    assert not rules.permits_topic("ann", "/", "amq.topic", "write", "stock.new")
+    assert not rules.permits_topic("ann", "/", "amq.topic", "read", "orders.new")
+    assert rules.permits_topic("ann", "/", "amq.topic", "read", "")
+    assert rules.permits_topic("ann", "/", "other", "write", "stock.new")
     rules.clear_topic("ann", "/", "amq.topic")
-    assert rules.check_topic("ann", "/", "amq.topic", "write", "stock.new")
+    assert rules.permits_topic("ann", "/", "amq.topic", "write", "stock.new")
 
 
 def test_clearing_topic_rules_without_naming_an_exchange_clears_them_all(rules: Permissions) -> None:
@@ -169,25 +187,25 @@ def test_clearing_topic_rules_without_naming_an_exchange_clears_them_all(rules: 
 
 def test_variables_in_topic_patterns_stand_for_the_peer(rules: Permissions) -> None:
     rules.set_topic("ann", "/", "amq.topic", write="^{username}\\.{vhost}\\.{client_id}$", read="^{client_id}$")
-    assert rules.check_topic("ann", "/", "amq.topic", "write", "ann./.c1", "c1")
-    assert not rules.check_topic("ann", "/", "amq.topic", "write", "bob./.c1", "c1")
-    assert not rules.check_topic("ann", "/", "amq.topic", "write", "ann./.c2", "c1")
-    assert not rules.check_topic("ann", "/", "amq.topic", "read", "c1", None)
-    assert rules.check_topic("ann", "/", "amq.topic", "read", "{client_id}", None)
+    assert rules.permits_topic("ann", "/", "amq.topic", "write", "ann./.c1", "c1")
+    assert not rules.permits_topic("ann", "/", "amq.topic", "write", "bob./.c1", "c1")
+    assert not rules.permits_topic("ann", "/", "amq.topic", "write", "ann./.c2", "c1")
+    assert not rules.permits_topic("ann", "/", "amq.topic", "read", "c1", None)
+    assert rules.permits_topic("ann", "/", "amq.topic", "read", "{client_id}", None)
 
 
 def test_a_client_that_names_itself_a_pattern_gains_nothing(rules: Permissions) -> None:
     rules.set_topic("ann", "/", "amq.topic", write="^{client_id}$", read="")
-    assert not rules.check_topic("ann", "/", "amq.topic", "write", "anything", ".*")
-    assert rules.check_topic("ann", "/", "amq.topic", "write", ".*", ".*")
-    assert not rules.check_topic("ann", "/", "amq.topic", "write", "ann", "{username}")
+    assert not rules.permits_topic("ann", "/", "amq.topic", "write", "anything", ".*")
+    assert rules.permits_topic("ann", "/", "amq.topic", "write", ".*", ".*")
+    assert not rules.permits_topic("ann", "/", "amq.topic", "write", "ann", "{username}")
 
 
 @given(name=st.text(max_size=20), key=st.text(max_size=20))
 def test_any_client_name_matches_itself_only(name: str, key: str) -> None:
     rules = Permissions()
     rules.set_topic("ann", "/", "t", write="^{client_id}\\Z", read="")
-    assert rules.check_topic("ann", "/", "t", "write", key, name) == (key == name)
+    assert rules.permits_topic("ann", "/", "t", "write", key, name) == (key == name)
 
 
 @given(pattern=st.text(alphabet="ab{}[]()*+?|^$\\.,0123e<=", max_size=12), text=st.text(alphabet="ab{}", max_size=6))
@@ -197,4 +215,4 @@ def test_any_pattern_is_either_refused_or_answers(pattern: str, text: str) -> No
         rules.set("ann", "/", pattern, "", "")
     except ConfigError:
         return
-    assert rules.check("ann", "/", "configure", text) in (True, False)
+    assert rules.permits("ann", "/", "configure", text) in (True, False)

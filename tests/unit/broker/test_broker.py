@@ -55,7 +55,7 @@ def test_deleting_a_vhost_takes_everything_in_it_along(house: House) -> None:
     (close,) = inside.heard()
     assert isinstance(close, ConnectionClose)
     assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - vhost 'shop' is deleted")
-    assert not house.broker.permissions.may_enter("ann", "shop")
+    assert not house.broker.permissions.permits_entry("ann", "shop")
     outside.open_channel(2)
     assert house.broker.gauge.used == 0
 

@@ -245,9 +245,9 @@ def test_permissions_come_back(life: Life) -> None:
     before = permissions.list(), permissions.list_topic()
     after = life.next().broker.permissions
     assert (after.list(), after.list_topic()) == before
-    assert after.check("ann", "/", "configure", "queue")
-    assert not after.check("ann", "/", "read", "queue")
-    assert not after.check_topic("ann", "/", "amq.topic", "write", "other")
+    assert after.permits("ann", "/", "configure", "queue")
+    assert not after.permits("ann", "/", "read", "queue")
+    assert not after.permits_topic("ann", "/", "amq.topic", "write", "other")
 
 
 # ---- deletion
