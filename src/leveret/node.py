@@ -153,7 +153,7 @@ class Node:
         try:
             wanted = await asyncio.get_running_loop().run_in_executor(None, load)
         except ConfigError as problem:
-            get_log("reload").error("settings not reloaded, nothing changed", reason=problem)
+            get_log("reload").error("settings not reloaded", reason=problem)
             status = f"settings not reloaded: {problem}"
         else:
             before, reload = self.settings, compare(self.settings, wanted)
@@ -271,7 +271,7 @@ class Node:
             return
         if await asyncio.get_running_loop().run_in_executor(None, has_well_known_login, self.broker.users):
             get_log("logins").warning(
-                "user guest still has the password guest, and the broker listens on a network",
+                "user guest still has the password guest and the broker listens on a network",
                 host=",".join(hosts),
                 remedy="leveret users password guest, or delete the user: leveret users delete guest",
             )

@@ -63,7 +63,7 @@ def test_a_folder_of_another_owner_is_used_all_the_same(tmp_path: Path, caplog: 
         os.seteuid(0)
         for each, mode in closed.items():
             each.chmod(mode)
-    assert "others can read the data directory" in caplog.text
+    assert "data directory is readable by other users" in caplog.text
 
 
 def use(folder: Path) -> None:

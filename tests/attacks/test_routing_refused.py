@@ -133,7 +133,7 @@ def test_dead_letters_that_are_too_expensive_are_dropped_and_counted(
     assert ready(client, "origin") == 0
     assert ready(client, "q") == 1
     assert refused(broker) == 1
-    assert "dead letter is dropped" in caplog.text
+    assert "dead-lettered message dropped" in caplog.text
 
 
 BOUNDS = [
@@ -172,7 +172,7 @@ def test_a_binding_beyond_a_bound_is_refused_but_an_old_one_is_restored(
     with leveret.Broker(replace(kept, **bounds)) as broker:
         made = broker.call(lambda: [each.key for each in broker.node.broker.vhosts["/"].bindings.of_source(exchange)])
         assert sorted(made) == sorted([*keys, key])
-    assert "binding exceeds a bound and is kept" in caplog.text
+    assert "stored binding exceeds a limit and is kept" in caplog.text
 
 
 def made_before(broker: leveret.Broker, exchange: str, key: str) -> None:

@@ -102,12 +102,12 @@ def test_a_client_that_falls_silent_is_cut_off_and_its_messages_return(connect: 
 def memory_alarm(broker: leveret.Broker) -> Iterator[None]:
     """As if the machine had next to no memory. Lifted at the end, or a blocked client could not even close."""
     alarm = broker.node.broker.memory
-    before = alarm.mark
-    broker.call(lambda: setattr(alarm, "mark", 1))
+    before = alarm.high_watermark
+    broker.call(lambda: setattr(alarm, "high_watermark", 1))
     try:
         yield
     finally:
-        broker.call(lambda: setattr(alarm, "mark", before))
+        broker.call(lambda: setattr(alarm, "high_watermark", before))
 
 
 def test_a_memory_alarm_blocks_publishers_and_lets_consumers_go_on(

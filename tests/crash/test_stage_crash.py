@@ -212,7 +212,7 @@ def test_whatever_happens_each_batch_is_there_once(seed: int) -> None:
 
 STAGES, COMMITS = vhost_path("stages"), vhost_path("commits")
 NUMBER = 20_000
-GOES_ON = "a commit goes on"
+GOES_ON = "commit resumed"
 
 
 class Broker:

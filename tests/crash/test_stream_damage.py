@@ -259,7 +259,7 @@ def test_a_torn_end_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
         opened(image)
     (told,) = caplog.records
     assert told.levelname == "INFO"
-    assert "torn write" in told.getMessage()
+    assert "incomplete write" in told.getMessage()
     assert image.names("quarantine") == []
 
 

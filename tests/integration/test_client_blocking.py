@@ -205,7 +205,7 @@ def test_a_sender_waits_while_the_broker_takes_nothing_and_goes_on_afterwards() 
     with leveret.Broker() as running, blocking.connect(running.amqp_url) as connection:
         channel = connection.channel()
         channel.declare_queue("filled")
-        running.call(lambda: setattr(running.node.broker.memory, "mark", 10_000))
+        running.call(lambda: setattr(running.node.broker.memory, "high_watermark", 10_000))
         channel.send(bytes(20_000), "", "filled")  # raises the alarm
         channel.qos(1)
         channel.send(b"", "", "filled")  # blocks the connection
@@ -223,7 +223,7 @@ def test_a_sender_waits_while_the_broker_takes_nothing_and_goes_on_afterwards() 
         with pytest.raises(Empty):  # it would hold 50 MiB otherwise
             outcome.get(timeout=0.5)
         assert len(sent) < 50
-        running.call(lambda: setattr(running.node.broker.memory, "mark", 1 << 40))
+        running.call(lambda: setattr(running.node.broker.memory, "high_watermark", 1 << 40))
         running.vhost().purge_queue("filled")
         assert outcome.get(timeout=PATIENCE) is None
         thread.join()

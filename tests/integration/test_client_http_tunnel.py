@@ -59,7 +59,7 @@ class RawTunnel:
 
 
 def tunnels_of(broker: leveret.Broker) -> int:
-    return broker.call(lambda: len(broker.node._doors.tunnels or ()))
+    return broker.call(lambda: len(broker.node._listeners.tunnels or ()))
 
 
 async def all_settled(channel: Channel) -> None:
@@ -149,7 +149,7 @@ def test_a_poll_whose_client_hangs_up_does_not_wait_on(broker: leveret.Broker) -
     connection.request("GET", tunnel.path + "?at=0")
 
     def waiting() -> list[int]:
-        doors = broker.node._doors
+        doors = broker.node._listeners
         assert doors.tunnels is not None
         return [doors.tunnels.found(tunnel.told["id"]).waiting]
 
@@ -290,7 +290,7 @@ def test_a_tunnel_that_the_broker_forgot_is_a_lost_connection(broker: leveret.Br
     async def run() -> None:
         connection = await connect(broker.http_url)
         channel = await connection.channel()
-        doors = broker.node._doors
+        doors = broker.node._listeners
         assert doors.tunnels is not None
         tunnels = doors.tunnels
         await asyncio.to_thread(broker.call, lambda: _end_all(tunnels))

@@ -172,7 +172,7 @@ def test_a_publisher_without_confirms_waits_while_the_broker_takes_nothing() -> 
         connection.listeners.append(lambda happening: is_blocked.set() if happening.kind == "blocked" else None)
         channel = await connection.channel()
         await channel.declare_queue("filled")
-        running.call(lambda: setattr(running.node.broker.memory, "mark", 10_000))
+        running.call(lambda: setattr(running.node.broker.memory, "high_watermark", 10_000))
         channel.send(bytes(20_000), "", "filled")  # raises the alarm
         await channel.qos(1)
         channel.send(b"", "", "filled")  # blocks the connection
@@ -184,7 +184,7 @@ def test_a_publisher_without_confirms_waits_while_the_broker_takes_nothing() -> 
         publishing = asyncio.create_task(channel.publish(b"last", routing_key="filled"))
         await asyncio.sleep(0)
         assert not publishing.done()
-        running.call(lambda: setattr(running.node.broker.memory, "mark", 1 << 40))
+        running.call(lambda: setattr(running.node.broker.memory, "high_watermark", 1 << 40))
         running.vhost().purge_queue("filled")
         await publishing
         await channel.qos(1)

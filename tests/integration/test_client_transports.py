@@ -199,7 +199,7 @@ def test_closing_leaves_nothing_behind(scheme: str, house: House) -> None:
 
     during(house.uri(scheme), hold)
     eventually(lambda: not house.broker.call(lambda: len(house.broker.node.broker.registry)), seconds=2.0)
-    doors = house.broker.node._doors
+    doors = house.broker.node._listeners
     assert house.broker.call(lambda: len(doors.tunnels or ())) == 0
 
 
@@ -269,7 +269,7 @@ def test_a_broker_that_stops_tells_everybody_and_cuts_nobody_off(
 
     with house.broker, caplog.at_level(logging.WARNING):
         asyncio.run(asyncio.wait_for(run(), 20))
-    assert "cut off" not in caplog.text
+    assert "aborted at shutdown" not in caplog.text
 
 
 # ---- long lives, and those who are no brokers

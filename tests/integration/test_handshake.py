@@ -359,7 +359,7 @@ def test_publishers_are_told_when_they_are_blocked_and_unblocked() -> None:
         RawClient.open(broker.amqp_url) as reader,
     ):
         memory = broker.node.broker.memory
-        broker.call(lambda: setattr(memory, "mark", 10_000))
+        broker.call(lambda: setattr(memory, "high_watermark", 10_000))
         for client in (reader, publisher, quiet):
             client.call(QueueDeclare("filled"), QueueDeclareOk)
         quiet.publish("", "nowhere")

@@ -73,7 +73,7 @@ def test_a_peer_we_do_not_read_is_not_silent() -> None:
         RawClient.open(broker.amqp_url) as cleaner,
     ):
         memory = broker.node.broker.memory
-        broker.call(lambda: setattr(memory, "mark", 1 << 20))
+        broker.call(lambda: setattr(memory, "high_watermark", 1 << 20))
         publisher.call(QueueDeclare("filled"), QueueDeclareOk)
         publisher.publish("", "filled", bytes(2 << 20))
         publisher.is_alive()

@@ -290,7 +290,7 @@ def test_the_longest_idle_connection_is_closed_for_one_more_than_wanted(
     broker: leveret.Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api = HttpApi(broker.http_url)
-    monkeypatch.setattr(broker.node._doors.admission, "places", 3)
+    monkeypatch.setattr(broker.node._listeners.admission, "places", 3)
     with ExitStack() as stack:
         made = [stack.enter_context(closing(api.connect())) for _ in range(4)]
         for connection in made:

@@ -130,4 +130,4 @@ def test_check_finds_damage(tmp_path: Path, where: str) -> None:
         client.send(BasicConsume("s", "r", nowait=True, arguments={"x-stream-offset": "first"}))
         for _ in range(900):
             client.expect_content(BasicDeliver)
-        assert "damage in a stream" in serving.log()
+        assert "stream is damaged" in serving.log()

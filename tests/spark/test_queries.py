@@ -122,7 +122,7 @@ def test_a_listener_without_a_broker_hurts_no_query(
         assert query.exception() is None
         eventually(lambda: bool(caplog.records))
     spark.streams.removeListener(listener)
-    assert [record.getMessage()[:35] for record in caplog.records] == ["the broker is not told about querie"]
+    assert [record.getMessage()[:36] for record in caplog.records] == ["query progress cannot be sent to the"]
 
 
 def test_credentials_show_in_no_plan(

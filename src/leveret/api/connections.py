@@ -95,7 +95,7 @@ class ConnectionPages:
 
     def _close(self, request: Request, connection: Connection) -> None:
         reason = request.headers.get("x-reason", "").strip() or NO_REASON
-        connection.log.info("closed by a user of the management", reason=reason)
+        connection.log.info("connection closed by a user of the management API", reason=reason)
         connection.force_close(reason)
         self._context.broker.wake()
 

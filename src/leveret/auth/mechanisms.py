@@ -24,10 +24,16 @@ SHORT_NAMES = {
 
 @dataclass(slots=True, frozen=True)
 class Credentials:
-    """What a peer says of itself. No password means that a verified client certificate vouches for the name."""
+    """User name and password of a login. No password means that a verified client certificate has the name."""
 
     name: str
     password: str | None = field(repr=False)
+    remote_name: str = ""
+    """Of a user that may log in from this machine only, when the peer is remote; ``name`` is empty then."""
+
+    def refused_to_remote_peers(self) -> Credentials:
+        """The same login as an unknown user: neither the reply nor its time depends on the password."""
+        return Credentials("", self.password, self.name)
 
 
 def offered(has_client_certificate: bool) -> bytes:

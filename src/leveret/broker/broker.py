@@ -302,7 +302,7 @@ class Broker:
                 try:
                     queue.drain()
                 except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
-                    self._events.exception("bug while delivering", queue=queue.name)
+                    self._events.exception("internal error while delivering", queue=queue.name)
                 if work_time() > end:
                     self.dirty[:0] = touched[number:]  # first in the next turn
                     break
@@ -351,11 +351,11 @@ class Broker:
             return
         if reason is not None:
             self.alarms[name] = reason
-            self._events.warning(f"{reason}, publishers wait", alarm=name, **facts)
+            self._events.warning(f"{reason}, publishers are blocked", alarm=name, **facts)
         else:
             del self.alarms[name]
-            others = f" still wait for: {', '.join(self.alarms)}" if self.alarms else " go on"
-            self._events.info(f"{name} alarm over, publishers{others}", alarm=name, **facts)
+            others = f" still blocked by: {', '.join(self.alarms)}" if self.alarms else " unblocked"
+            self._events.info(f"{name} alarm cleared, publishers{others}", alarm=name, **facts)
             if not self.alarms:
                 for connection in list(self.registry.connections):
                     connection.unblock()

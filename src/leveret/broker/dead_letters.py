@@ -77,7 +77,7 @@ class DeadLetters:
                 try:
                     self._forward(queue, reason, target, [dead.message for dead in stretch])
                 except LeveretError as problem:  # its headers have grown too large, or the store is read-only
-                    self._log.warning("dead letter is dropped", queue=queue.name, reason=str(problem))
+                    self._log.warning("dead-lettered message dropped", queue=queue.name, reason=str(problem))
                 leave_together(queue, stretch)
 
     def _forward(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, messages: list[Message]) -> None:
@@ -190,7 +190,7 @@ class DeadLetters:
         kept = [queue for queue in queues if not goes_round(queue.name, deaths)]
         if len(kept) < len(queues) and origin not in self._complained and len(self._complained) < MOST_COMPLAINTS:
             self._complained.add(origin)
-            self._log.warning("dead letters go round and are dropped", queue=origin, vhost=self._vhost.name)
+            self._log.warning("dead-letter cycle, messages dropped", queue=origin, vhost=self._vhost.name)
         return kept
 
     def _address(self, exchange: str, key: str, like: Address) -> Address:

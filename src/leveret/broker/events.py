@@ -26,4 +26,4 @@ class Events:
             try:
                 listener(name, facts)
             except Exception:  # noqa: BLE001 - a listener's bug is its own
-                self._log.exception("bug in a listener", told=name)
+                self._log.exception("internal error in an event listener", event_name=name)

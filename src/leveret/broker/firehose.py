@@ -66,7 +66,9 @@ class Firehose:
         try:
             self._publish(cut(key), make_content(Properties(headers=headers), body_of(content)))
         except LeveretError as problem:  # its headers are as large as they may be, and ours come on top
-            self._log.warning("a traced message is not told of", vhost=self._vhost.name, reason=str(problem))
+            self._log.warning(
+                "message cannot be published to the firehose", vhost=self._vhost.name, reason=str(problem)
+            )
 
     def _publish(self, key: str, content: bytes) -> None:
         vhost = self._vhost

@@ -101,7 +101,9 @@ class Policies:
             try:
                 hook(vhost, exchange, definition)
             except Exception:  # noqa: BLE001 - the policy is recorded: the others must follow it
-                get_log("broker").exception("bug while following a policy", exchange=exchange, vhost=vhost.name)
+                get_log("broker").exception(
+                    "internal error while applying a policy", exchange=exchange, vhost=vhost.name
+                )
 
     # ---- those who follow
 
@@ -143,7 +145,7 @@ def _apply(queue: ClassicQueue, options: QueueOptions) -> None:
     try:
         queue.apply(options)
     except Exception:  # noqa: BLE001 - one queue's bug must not keep the policy from the others
-        get_log("broker").exception("bug while following a policy", queue=queue.name, vhost=queue.vhost)
+        get_log("broker").exception("internal error while applying a policy", queue=queue.name, vhost=queue.vhost)
 
 
 def _touched_by_new(home: Vhost, policy: Policy) -> Touched:

@@ -78,7 +78,7 @@ def _restore_user(broker: Broker, user: UserRow, configured_password: str | None
     fault = broker.users.restore(User(user.name, tags, user.max_connections, user.max_channels, secret))
     if fault is not None:
         get_log("broker").warning(
-            "user cannot log in with its password: the stored hash is refused",
+            "stored password hash is invalid, user cannot log in",
             user=user.name,
             cause=fault,
             remedy=f"leveret users password {user.name}",
@@ -119,7 +119,7 @@ def _restore_binding(vhost: Vhost, binding: Binding) -> None:
     try:
         vhost.bounds.refuse(binding, vhost.exchange(binding.source), vhost.bindings)
     except PreconditionFailed as excess:
-        get_log("broker").warning("binding exceeds a bound and is kept", vhost=vhost.name, reason=excess.text)
+        get_log("broker").warning("stored binding exceeds a limit and is kept", vhost=vhost.name, reason=excess.text)
     vhost.restore_binding(binding)
 
 

@@ -43,11 +43,13 @@ def remove_orphans(disk: Disk, queues: Collection[int]) -> None:
     """Blocks: in a worker. Files of streams that are not among the queues: a crash came before they were removed."""
     for id_ in left_streams(disk):
         if id_ not in queues:
-            get_log("streams").info("the files of a deleted stream are removed", stream=id_)
+            get_log("streams").info("removing files of a deleted stream", stream=id_)
             try:
                 StreamFiles(disk, id_, SEGMENT_BYTES).remove()
             except OSError as problem:  # they only take space
-                get_log("streams").warning("they cannot be removed now", stream=id_, reason=str(problem))
+                get_log("streams").warning(
+                    "files of a deleted stream cannot be removed", stream=id_, reason=str(problem)
+                )
 
 
 def restore_streams(broker: Broker, lanes: Iterable[LeftLane]) -> int:

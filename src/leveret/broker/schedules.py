@@ -111,7 +111,7 @@ class Schedules:
                 try:
                     reached = self._route(dead.message)
                 except LeveretError as problem:  # the store is read-only, say
-                    self._log.warning("a scheduled message is dropped", vhost=self._vhost.name, reason=str(problem))
+                    self._log.warning("scheduled message dropped", vhost=self._vhost.name, reason=str(problem))
                     reached = False
                 self.sent += reached
                 self.dropped += not reached

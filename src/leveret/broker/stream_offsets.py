@@ -41,7 +41,7 @@ class StreamOffsets:
                 value = json.loads(self._parameters.get(COMPONENT, name) or b"")
                 found = StoredOffset(str(consumer), str(queue), int(value["offset"]), bool(value["pinned"]))
             except (ValueError, KeyError, TypeError) as problem:
-                get_log("streams").error("an offset cannot be restored", name=name, reason=str(problem))
+                get_log("streams").error("stream offset cannot be restored", name=name, reason=str(problem))
                 continue
             self._offsets.setdefault(found.queue, {})[found.consumer] = found
 

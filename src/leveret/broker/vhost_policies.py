@@ -132,7 +132,9 @@ class VhostPolicies:
 def _say_left_out(queue: str, keys: frozenset[str]) -> None:
     if keys:
         get_log("broker").warning(
-            "policy keys do not go with the arguments of a queue", queue=queue, keys=", ".join(sorted(keys))
+            "policy keys cannot be combined with the queue's arguments and are ignored",
+            queue=queue,
+            keys=", ".join(sorted(keys)),
         )
 
 
@@ -144,6 +146,6 @@ def _covering(policies: Sequence[Policy], kind: str, name: str) -> list[Policy]:
                 found.append(policy)
         except TimeoutError:  # it was quick on all names that were there when it was set
             get_log("broker").warning(
-                "pattern of a policy takes too long, it is passed over", policy=policy.name, name=name
+                "policy pattern takes too long to match and is ignored", policy=policy.name, name=name
             )
     return found

@@ -81,7 +81,7 @@ class Terminal:
             self._out.write(text)
             self._out.flush()
         except OSError as problem:  # nobody reads our output: no reason not to serve
-            log.warning("banner not shown", reason=problem)
+            log.warning("banner cannot be written", reason=problem)
 
 
 def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> int:
@@ -155,7 +155,7 @@ async def reload_when(hung_up: asyncio.Event, node: NodeLike, load: Callable[[],
         try:
             await node.reload(load)
         except Exception:
-            log.exception("reload failed by a bug")
+            log.exception("internal error during reload")
         configure_logs(node.settings.log_format, node.settings.log_level)
 
 
@@ -164,7 +164,7 @@ async def _stop(node: NodeLike, seconds: float, exit_now: Callable[[int], object
     stop = asyncio.ensure_future(node.stop())
     await asyncio.wait({stop}, timeout=seconds * 0.95)  # the rest is for leaving the interpreter
     if not stop.done():
-        log.error("stop took too long, leaving at once", seconds=seconds)
+        log.error("shutdown timed out, exiting", seconds=seconds)
         exit_now(1)
         return 1
     stop.result()
@@ -209,7 +209,7 @@ def hangup_signal(stopping: asyncio.Event, hung_up: asyncio.Event) -> Iterator[N
 
     def heard() -> None:
         if had_terminal and not os.isatty(0):
-            log.info("stopping", reason="the terminal is gone")
+            log.info("stopping", reason="terminal closed")
             stopping.set()
         else:
             hung_up.set()
@@ -265,4 +265,4 @@ def raise_file_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (ValueError, OSError) as problem:
-        log.warning("file limit stays", files=soft, wanted=wanted, reason=problem)
+        log.warning("file descriptor limit cannot be raised", files=soft, wanted=wanted, reason=problem)

@@ -106,7 +106,7 @@ class Answer(Generic[R]):
             try:
                 callback(self)
             except Exception:  # the loop may be in the middle of something else
-                log.exception("%r, which waited for an answer, failed", callback)
+                log.exception("callback %r failed", callback)
 
 
 class Closable(Protocol):

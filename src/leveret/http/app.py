@@ -77,7 +77,7 @@ class Gate:
         try:
             await self._answer({**scope, "path": path}, receive, send_noting)
         except ClientDisconnect:
-            log.debug("client went away", method=method, path=path)
+            log.debug("client closed the connection", method=method, path=path)
         except Exception as error:
             if not has_begun:
                 answer = answer_of(error, method, path)
@@ -86,9 +86,9 @@ class Gate:
                 await answer(scope, receive, send_noting)
                 return
             # The status has gone out: without its end the answer is cut short, so that nobody takes it for whole.
-            log.exception("answer cut short", method=method, path=path)
+            log.exception("internal error while sending a response", method=method, path=path)
         except asyncio.CancelledError:
-            log.debug("cut off at shutdown", method=method, path=path)  # this is the outermost call of the task
+            log.debug("request aborted at shutdown", method=method, path=path)  # this is the outermost call of the task
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]

@@ -110,8 +110,8 @@ def answer_of(error: Exception, method: str, path: str) -> Response:
         return JSONResponse({"error": "bad_request", "reason": str(error)}, 400)
     if isinstance(error, HTTPException):
         return JSONResponse(_spoken(error, method, path), error.status_code, headers=error.headers)
-    log.exception("bug while answering", method=method, path=path)
-    return JSONResponse({"error": "internal_error", "reason": "a bug in the broker; its log has the details"}, 500)
+    log.exception("internal error while handling a request", method=method, path=path)
+    return JSONResponse({"error": "internal_error", "reason": "internal error in the broker, see its log"}, 500)
 
 
 def _spoken(error: HTTPException, method: str, path: str) -> dict[str, str]:

@@ -18,7 +18,6 @@ from leveret.auth.mechanisms import Credentials
 from leveret.auth.permissions import Permission
 from leveret.auth.users import User
 from leveret.broker.broker import Broker
-from leveret.logs import get_log
 from leveret.server.admission import ADMITTED, Admitted
 from leveret.server.logins import LoginPeer, is_gone
 
@@ -31,8 +30,6 @@ USER, BROKER = "leveret.user", "leveret.broker"  # keys of a request's scope
 SOCKET = "leveret.socket"  # key of a request's state
 WAYS_TO_LOG_IN = "/api/auth"  # answered without a login
 METRICS = frozenset({"/metrics", "/metrics/per-object", "/metrics/detailed"})  # without a login from loopback
-
-log = get_log("http")
 
 
 class Rights(NamedTuple):
@@ -85,9 +82,7 @@ async def logged_in(
     """The user, when the password is right and the peer may use the name."""
     peer = peer_of(request)
     if credentials.name in loopback_users and not is_loopback(peer):
-        # An empty name is verified instead: neither the answer nor its time depends on the password.
-        log.warning("user may only come from localhost", user=credentials.name, peer=peer)
-        credentials = Credentials("", credentials.password)
+        credentials = credentials.refused_to_remote_peers()
     answer: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
 
     def done(user: User | None) -> None:

@@ -122,7 +122,7 @@ class Peers:
         for peer in list(self.state.connections):
             peer.shutdown()
         if not await self._all_gone(seconds * 0.6):
-            self._log.warning("peers cut off at shutdown", number=len(self.state.connections))
+            self._log.warning("connections aborted at shutdown", number=len(self.state.connections))
             for peer in list(self.state.connections):
                 peer.transport.abort()
             await self._all_gone(seconds * 0.2)

@@ -138,7 +138,7 @@ class Desk:
         self._sessions.close(request.cookies.get(cookie_of(request), ""))
         answer = json_answer({"name": user.name, "tags": list(user.tags)})
         _set_cookie(request, answer, self._sessions.open(user), int(LONGEST))
-        log.info("logged in at the page", user=user.name, peer=peer_of(request))
+        log.info("user logged in to the management UI", user=user.name, peer=peer_of(request))
         return answer
 
     async def log_out(self, request: Request) -> Response:

@@ -113,7 +113,9 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
         self._speech.send_response(answer)
         self._flush()
         if answer.status_code != 101:
-            log.info("refused", status=answer.status_code, peer=self._socket.get_extra_info("peername"))
+            log.info(
+                "websocket handshake refused", status=answer.status_code, peer=self._socket.get_extra_info("peername")
+            )
             self._socket.close()
             return
         assert self._door is not None

@@ -72,7 +72,7 @@ class Commits:
             for transaction, row in list(self.transactions(vhost).rows()):
                 if row.stages:
                     committed.update(row.stages)
-                    log.info("a commit goes on", vhost=vhost.name, transaction=transaction, batch=row.batch)
+                    log.info("commit resumed", vhost=vhost.name, transaction=transaction, batch=row.batch)
                     self._move(vhost, transaction, row, lambda outcome: None)
             self.stages.restore(vhost, committed)
         self._broker.wake()
@@ -215,7 +215,9 @@ class Commits:
         try:
             self.transactions(vhost).put(transaction, row._replace(stages=[]))
         except LeveretError as problem:
-            log.warning("a commit is done and cannot be recorded as done", transaction=transaction, reason=str(problem))
+            log.warning(
+                "commit completed but cannot be recorded as completed", transaction=transaction, reason=str(problem)
+            )
             return
         self._discards.add(vhost, row.stages)
         if self._discards.step():

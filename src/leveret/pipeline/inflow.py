@@ -157,7 +157,7 @@ class CommittedWays(Ways):
         try:
             return super()._route(exchange, keys, fields)
         except RoutingRefused as refusal:
-            get_log("pipeline").warning("committed messages are dropped", vhost=self._vhost.name, reason=refusal.text)
+            get_log("pipeline").warning("committed messages dropped", vhost=self._vhost.name, reason=refusal.text)
             return Routed([], by_key_only=True)
 
 
@@ -242,7 +242,7 @@ class Inflow:
             if not self._insists:
                 raise
             # It was sound when it came; since then the exchange has become one that minds.
-            get_log("pipeline").warning("a committed message is dropped", vhost=vhost.name, reason=problem.text)
+            get_log("pipeline").warning("committed message dropped", vhost=vhost.name, reason=problem.text)
             self.published += 1
             self.unroutable += 1
             return

@@ -191,7 +191,7 @@ class Stages:
     def _expire(self, stage: Stage) -> None:
         transaction, batch = stage.ticket.transaction, stage.ticket.batch
         told = {"vhost": stage.vhost.name, "transaction": transaction, "batch": batch, "messages": stage.messages}
-        log.info("a stage that nobody committed is dropped", **told)
+        log.info("uncommitted stage dropped", **told)
         self.drop(stage)
 
     # ---- what an earlier life left
@@ -224,7 +224,7 @@ def left_by(vhost: Vhost, id_: str) -> Stage | None:
     try:
         stage.decode(row)
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        log.error("a stage cannot be restored", vhost=vhost.name, stage=id_, reason=repr(problem))
+        log.error("stage cannot be restored", vhost=vhost.name, stage=id_, reason=repr(problem))
         return None
     return stage
 
@@ -237,4 +237,4 @@ def discard(vhost: Vhost, id_: str) -> None:
         if name in vhost.internal.queues:
             vhost.internal.remove(name)
     except ResourceFault as refusal:  # the store is read-only: the next start does it
-        log.warning("a stage cannot be dropped", vhost=vhost.name, stage=id_, reason=refusal.text)
+        log.warning("stage cannot be dropped", vhost=vhost.name, stage=id_, reason=refusal.text)

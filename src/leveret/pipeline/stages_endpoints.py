@@ -165,7 +165,7 @@ class StagesEndpoints:
         if row is None:
             raise NotThere(f"no transaction '{transaction}' in vhost '{vhost.name}': it has no committed batch")
         log.info(
-            "the owner of a transaction is removed" if owner_only else "a transaction is deleted",
+            "transaction owner removed" if owner_only else "transaction deleted",
             vhost=vhost.name,
             transaction=transaction,
             batch=row.batch,

@@ -62,7 +62,7 @@ class Transactions:
         try:
             return CommitRow.decoded(self._vhost.parameters.get(COMPONENT, name) or b"")
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
-            log.error("the row of a commit makes no sense", transaction=name, reason=repr(problem))
+            log.error("stored commit is invalid", transaction=name, reason=repr(problem))
             return None
 
     def get(self, name: str) -> CommitRow | None:
@@ -111,7 +111,9 @@ class Transactions:
         if oldest is not None:
             idle = self._rows[oldest]
             if not idle.stages and idle.since < row.since - IDLE:
-                log.info("an idle transaction makes room", vhost=self._vhost.name, transaction=oldest, user=row.owner)
+                log.info(
+                    "idle transaction removed to make room", vhost=self._vhost.name, transaction=oldest, user=row.owner
+                )
                 self.drop(oldest)
                 return
         raise PreconditionFailed(

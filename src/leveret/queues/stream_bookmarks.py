@@ -87,7 +87,9 @@ class Bookmarks:
             ResourceFault,
             PreconditionFailed,
         ) as refusal:  # no request waits for it: the reader gets these again
-            get_log("streams").warning("the offset of a reader is not kept", consumer=name, reason=refusal.text)
+            get_log("streams").warning(
+                "offset of a stream consumer cannot be stored", consumer=name, reason=refusal.text
+            )
 
     def pinned_at(self) -> int | None:
         """The lowest offset that a pinned reader still needs."""

@@ -189,7 +189,7 @@ class StreamReaders:
             queue.touch()
             return
         told = {"queue": queue.name, "vhost": queue.vhost, "offset": offset, "reason": str(problem)}
-        get_log("streams").error("a stream cannot be read now, trying again", **told)
+        get_log("streams").error("stream cannot be read, will retry", **told)
         reader.is_loading = True
         queue.surroundings.schedule(queue.surroundings.now() + TRY_AGAIN, lambda: self._try_again(reader))
 

@@ -165,13 +165,13 @@ class StreamWriting:
             if not self._is_short:
                 self._is_short = True
                 why = NO_FILES_REASON if lacks_files(problem) else "disk full"
-                log.warning(f"{why}: a stream waits", **told)
-                self._alarm(f"{why}: stream '{queue.name}' waits")
+                log.warning(f"{why}, stream is blocked", **told)
+                self._alarm(f"{why}: stream '{queue.name}' is blocked")
             self._is_busy = True
             self._rewind()
             return
         self.failure = str(problem)
-        log.error("a stream cannot be written any more, the journal has what is confirmed: restart the broker", **told)
+        log.error("stream cannot be written until a restart, confirmed messages are in the journal", **told)
         self._alarm(f"stream '{queue.name}' cannot be written: {problem}")
 
     def _rewound(self, result: object) -> None:

@@ -52,7 +52,9 @@ class CallbackThread:
             callback(delivered)
         except Exception:  # noqa: BLE001 - a stranger's code: it may raise anything, and the others must go on
             if self.is_open:  # else it most likely called a broker that is being stopped
-                self._log.exception("callback failed; its message stays unacked", consumer=delivered.consumer_tag)
+                self._log.exception(
+                    "consumer callback failed, message stays unacknowledged", consumer=delivered.consumer_tag
+                )
 
     def stop(self) -> None:
         self.is_open = False

@@ -92,9 +92,13 @@ class Certificates:
             for (renew, _), context in zip(self._doors, contexts, strict=True):
                 await renew(context)
         except (ConfigError, OSError) as problem:
-            log.error("certificate not renewed, the old one stays", certificate=self._files.certificate, reason=problem)
+            log.error(
+                "certificate cannot be reloaded, the old one stays in use",
+                certificate=self._files.certificate,
+                reason=problem,
+            )
             return False
-        log.info("certificate renewed", certificate=self._files.certificate)
+        log.info("certificate reloaded", certificate=self._files.certificate)
         return True
 
     def _look_at_files(self) -> Seen:

@@ -75,7 +75,10 @@ class Flusher:
             try:
                 await asyncio.wait_for(self._idle.wait(), seconds)
             except TimeoutError:
-                self._log.error("the disk did not answer in time; what was not confirmed may be lost", seconds=seconds)
+                self._log.error(
+                    "disk did not respond within the shutdown timeout, unconfirmed messages may be lost",
+                    seconds=seconds,
+                )
         self._requests.stop()
         self._batches.put(None)
         self._reader.stop()
@@ -133,7 +136,7 @@ class Flusher:
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            self._log.debug("the loop is gone")  # stopping took too long
+            self._log.debug("event loop closed before the write finished")  # stopping took too long
 
     # ---- back on the loop
 
@@ -148,15 +151,15 @@ class Flusher:
         journal = self._store.journal
         if lacks_files(problem):
             self._lacks_files = True
-            self._log.error("no file descriptors left, publishers wait until there are some", reason=str(problem))
+            self._log.error("out of file descriptors, publishers are blocked", reason=str(problem))
             self._broker.set_alarm(FILES, NO_FILES_REASON)
         elif is_shortage(problem):
-            self._log.error("disk full, publishers wait until there is room", path=self._store.path)
+            self._log.error("disk full, publishers are blocked", path=self._store.path)
             self._broker.set_alarm(DISK, "disk full")
         journal.failed(problem)
         self._requests.failed(problem)
         if journal.failure is not None:
-            self._log.error("a write or sync failed: the store is read-only, restart the broker", reason=str(problem))
+            self._log.error("write or sync failed, the store is read-only until a restart", reason=str(problem))
             self._broker.set_alarm(STORE, f"store read-only: {problem.strerror or problem}")
             self._idle.set()
 

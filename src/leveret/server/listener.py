@@ -97,7 +97,7 @@ class Listener:
         admission = self.admission
         if self._refusal_line.is_due(self.loop.time()):
             self._log.warning(
-                "connection refused: too many",
+                "connection refused: too many connections",
                 connection=name,
                 connections=len(self._pulse.doormen),
                 connection_max=self._most,
@@ -108,7 +108,7 @@ class Listener:
     def dismiss(self, doorman: Doorman, error: Exception | None) -> None:
         self._pulse.doormen.discard(doorman)
         self._broker.registry.note_traffic(doorman.received, doorman.sent)
-        self._log.info("connection gone", connection=doorman.session.name, error=error)
+        self._log.info("connection closed", connection=doorman.session.name, error=error)
         if not self._pulse.doormen:
             self._gone.set()
 
@@ -126,7 +126,7 @@ class Listener:
             try:
                 await asyncio.wait_for(self._gone.wait(), seconds)
             except TimeoutError:
-                self._log.warning("peers cut off at shutdown", number=len(self._pulse.doormen))
+                self._log.warning("connections aborted at shutdown", number=len(self._pulse.doormen))
         for doorman in list(self._pulse.doormen):
             doorman.abort()
         if self._pulse.doormen:

@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import User
 from leveret.broker.broker import Broker
-from leveret.logs import Occasionally, get_log
+from leveret.logs import get_log
 
 WORKERS = 2
 FIRST_GUESS = 0.1  # seconds for a verification, until one has been measured
@@ -35,7 +35,6 @@ FAILURES = 5  # in FAILING seconds: such a source is served after the others
 FAILING = 60.0
 MOST_FAILING = 10_000  # sources that are remembered
 TURN_OF_FAILING = 4
-BETWEEN_REFUSALS = 5.0  # seconds between two log lines about refused logins, however many there are
 NICENESS = 5  # of the workers, so that verifying passwords does not take the CPU from messages
 ESTABLISHED = 1  # of TCP's states
 
@@ -142,7 +141,6 @@ class Logins:
         self._seconds = FIRST_GUESS  # that a verification takes
         self._failed = FailedSources()
         self._line = LoginLine(self._failed)
-        self._refusal_line = Occasionally(BETWEEN_REFUSALS)
         self._log = get_log("logins")
 
     @property
@@ -160,9 +158,7 @@ class Logins:
         most = max(SHORTEST_LINE, int(WORKERS * self.handshake_timeout / self._seconds))
         refused = self._line.join(attempt, most)
         if refused is not None:
-            if self._refusal_line.is_due(self._loop.time()):
-                self._log.warning("too many logins at once: refused", waiting=most, source=refused.source)
-            self._refuse(refused, late=True)
+            self._refuse(refused, late=True, reason="too many logins at once")
         self._serve()
 
     def _is_known(self, attempt: Attempt) -> bool:
@@ -223,8 +219,10 @@ class Logins:
         else:
             self._refuse(attempt, late=self._failed.is_failing(attempt.source, self._loop.time()))
 
-    def _refuse(self, attempt: Attempt, late: bool) -> None:
-        self._log.warning("login refused", user=attempt.credentials.name, source=attempt.source)
+    def _refuse(self, attempt: Attempt, late: bool, reason: str = "") -> None:
+        user, remote_user = attempt.credentials.name, attempt.credentials.remote_name
+        reason = reason or ("user may log in from localhost only" if remote_user else "unknown user or wrong password")
+        self._log.warning("login refused", user=user or remote_user, peer=attempt.source, reason=reason)
         if late or not attempt.peer.is_told:
             self._loop.call_later(self.failure_delay, attempt.done, None)
         else:

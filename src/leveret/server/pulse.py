@@ -43,7 +43,7 @@ class Pulse:
             if doorman.session.step is Step.OPEN:
                 self._check_heartbeat(doorman)
             elif self._loop.time() - doorman.opened_at > self.handshake_timeout and not doorman.session.is_over:
-                self._log.info("handshake took too long", connection=doorman.session.name)
+                self._log.info("handshake timed out", connection=doorman.session.name)
                 doorman.abort()
             doorman.session.outbox.look_again()
         self._broker.look_at_memory(resident_memory())

@@ -63,7 +63,7 @@ class Readiness:
                 sender.setblocking(False)  # a manager that does not read must not hold the loop
                 sender.sendto("\n".join(lines).encode(), self._address)
         except OSError as problem:
-            log.warning("service manager not told", told=lines[0], reason=problem)
+            log.warning("service manager cannot be notified", notification=lines[0], reason=problem)
 
 
 def _address(given: str) -> str | None:
@@ -71,7 +71,7 @@ def _address(given: str) -> str | None:
     if not given:
         return None
     if given[0] not in "/@" or not hasattr(socket, "AF_UNIX"):
-        log.warning("NOTIFY_SOCKET cannot be used; accepted: a path, or @name", address=given)
+        log.warning("NOTIFY_SOCKET is invalid, expected a path or @name", address=given)
         return None
     return "\0" + given[1:] if given[0] == "@" else given
 

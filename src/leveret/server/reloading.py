@@ -39,7 +39,9 @@ def tell(reload: Reload, before: Settings, wanted: Settings) -> None:
     for name in reload.changed:
         log.info("setting changed", setting=name, **_values(name, before, wanted))
     for name in reload.kept:
-        log.warning("setting not changed", setting=name, remedy=_remedy(name), **_values(name, before, wanted))
+        log.warning(
+            "setting cannot change at runtime", setting=name, remedy=_remedy(name), **_values(name, before, wanted)
+        )
     log.info("settings reloaded", changed=len(reload.changed), not_changed=len(reload.kept))
 
 

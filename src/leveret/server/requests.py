@@ -76,13 +76,13 @@ class Requests:
         self._is_looking = False
         if isinstance(result, Exception) and str(result) != self._warned:  # once, not four times a second
             self._warned = str(result)
-            self._log.warning("requests cannot be served", reason=result)
+            self._log.warning("requests of the command line cannot be read", reason=result)
         if isinstance(result, Request) and not self._ends:
             self._begin(result)
 
     def _begin(self, request: Request) -> None:
         self._work = work = Work(request, snapshot_folder(self._path, request.id))
-        self._log.info("backup begins", target=request.target)
+        self._log.info("backup started", target=request.target)
         journal = self._store.journal
         hindrance = _hindrance(journal)
         if hindrance is not None:
@@ -96,7 +96,7 @@ class Requests:
 
     def _stepped(self, work: Work, is_over: object) -> None:
         if isinstance(is_over, Exception):
-            self._log.warning("a request could not be answered", reason=is_over)
+            self._log.warning("reply to a request of the command line cannot be written", reason=is_over)
         if is_over:
             self._work = None
         elif not self._ends:
@@ -142,7 +142,7 @@ class Requests:
             if made is not None:
                 work.is_over = True
                 seconds = round(time.monotonic() - work.begun, 2)
-                self._log.info("backup made", target=work.request.target, seconds=seconds, **made._asdict())
+                self._log.info("backup completed", target=work.request.target, seconds=seconds, **made._asdict())
                 answer(self._path, work.request.id, DONE, **made._asdict())
         return work.is_over
 

@@ -145,21 +145,20 @@ class Connection:
         handshake.start(self)
 
     def refuse_protocol(self) -> None:
-        self.log.info("refused: not AMQP 0-9-1")
+        self.log.info("connection refused: not AMQP 0-9-1")
         self.step = Step.CLOSED
         self.peer.write(PROTOCOL_HEADER)
         self.peer.close()
 
     def refuse_login(self, refusal: LoginRefused) -> None:
         """Answer only clients that asked for it. The delay against guessing is over (server/logins.py)."""
-        self.log.warning("login refused", reason=refusal.text)
         if self.is_told_of_refusals:
             self._close(refusal)
         else:
             self.over()
 
     def opened(self) -> None:
-        self.log.info("connection open", user=self.user.name, vhost=self.vhost.name, client=self.client_name)
+        self.log.info("connection opened", user=self.user.name, vhost=self.vhost.name, client=self.client_name)
 
     # ---- methods
 
@@ -221,11 +220,11 @@ class Connection:
         """Close what the error says: a channel, or all. Where one ends all, nothing that came behind it is done."""
         channel = self.channels.get(self.intake.at_channel)
         if error.closes == "channel" and channel is not None and not self.one_for_all:
-            self.log.info("channel closed by an error", channel=channel.number, error=error.reply_text)
+            self.log.info("channel closed with an error", channel=channel.number, error=error.reply_text)
             channel.release()
             channel.send(channel_close(error, self.intake.at_method))
         elif not self.is_over:
-            self.log.warning("connection closed by an error", error=error.reply_text)
+            self.log.warning("connection closed with an error", error=error.reply_text)
             self._close(error)
 
     def force_close(self, reason: str) -> None:
@@ -238,7 +237,7 @@ class Connection:
     def close_with(self, error: AmqpError) -> None:
         """End the connection by an error that none of its frames caused."""
         if self.step is Step.OPEN:
-            self.log.warning("connection closed by an error", error=error.reply_text)
+            self.log.warning("connection closed with an error", error=error.reply_text)
             self.intake.at_method = NO_METHOD
             self._close(error)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from leveret.auth.loopback import is_loopback
@@ -12,7 +11,6 @@ from leveret.auth.mechanisms import offered, parse
 from leveret.auth.users import User
 from leveret.broker.access import may_enter
 from leveret.errors import LoginRefused, NotAllowed
-from leveret.logs import get_log
 from leveret.version import VERSION
 from leveret.wire.constants import MIN_FRAME_MAX
 from leveret.wire.fields import Table
@@ -30,7 +28,6 @@ from leveret.wire.methods import (
 if TYPE_CHECKING:
     from leveret.session.connection import Connection
 
-log = get_log("session")
 
 CAPABILITIES: Table = {
     "publisher_confirms": True,
@@ -74,9 +71,7 @@ def _start_ok(connection: Connection, method: ConnectionStartOk) -> None:
     connection.client_name = name if isinstance(name, str) else None
     credentials = parse(method.mechanism, method.response, connection.peer.certificate)
     if credentials.name in connection.limits.loopback_users and not is_loopback(connection.peer.host):
-        # Verified as nobody: the peer learns nothing of the password, neither by the answer nor by its time.
-        log.warning("user may only come from localhost", user=credentials.name, connection=connection.name)
-        credentials = replace(credentials, name="")
+        credentials = credentials.refused_to_remote_peers()
     connection.mechanism = method.mechanism
     connection.halt("login")
     connection.login(credentials, lambda user: _logged_in(connection, method.mechanism, user))

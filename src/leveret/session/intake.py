@@ -97,7 +97,7 @@ class Intake:
         """Before the peer has logged in, it has no reason to send ahead."""
         connection = self._connection
         if self.held > UNAUTHENTICATED_BYTES and connection.step is not Step.OPEN and not connection.is_over:
-            connection.log.warning("closed: too much data before the login", bytes=self.held)
+            connection.log.warning("connection closed: too much data before login", bytes=self.held)
             self.forget()
             connection.over()
 
@@ -136,7 +136,9 @@ class Intake:
             except AmqpError as error:
                 connection.fail(error)
             except Exception as error:  # a bug of ours must not take the loop down with it
-                connection.log.exception("bug while handling a frame", channel=self.at_channel, method=self.at_method)
+                connection.log.exception(
+                    "internal error while handling a frame", channel=self.at_channel, method=self.at_method
+                )
                 connection.fail(bug(error))
             pos = self.resume_at
         return len(data)

@@ -98,7 +98,7 @@ class PooledConsumer:
         except AmqpError as refusal:
             if not self._is_in:
                 raise
-            connection.log.warning("consumer cannot follow", queue=queue.name, reason=refusal.text)
+            connection.log.warning("consumer cannot be added to a new shard", queue=queue.name, reason=refusal.text)
         else:
             self._members[queue] = member
 

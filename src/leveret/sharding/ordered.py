@@ -287,5 +287,5 @@ def _checked(value: bytes, exchange: str) -> dict[str, Any]:
         problem = "it has another number of slots"
     except (ValueError, KeyError, TypeError) as fault:
         problem = repr(fault)
-    get_log("sharding").error("row of a sharded exchange cannot be used", exchange=exchange, reason=problem)
+    get_log("sharding").error("stored state of a sharded exchange is invalid", exchange=exchange, reason=problem)
     return {}

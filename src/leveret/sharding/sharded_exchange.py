@@ -118,7 +118,7 @@ class ShardedExchange:
             vhost.bind(Binding(self._exchange.name, Destination("queue", shard), key))
             self._made[shard] = None
         except AmqpError as refusal:
-            self._log.warning("shard cannot be made", shard=shard, vhost=vhost.name, reason=refusal.text)
+            self._log.warning("shard cannot be declared", shard=shard, vhost=vhost.name, reason=refusal.text)
 
     def _superfluous(self, before: Plan, left: Collection[str]) -> Iterator[Binding]:
         """Bindings of shards that the policy does not ask for any more."""

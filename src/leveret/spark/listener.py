@@ -97,7 +97,7 @@ class LeveretListener(StreamingQueryListener):
             tell()
         except (LeveretError, *BROKEN) as error:
             if not self._silenced:
-                log.warning("the broker is not told about queries until it can be reached: %s", error)
+                log.warning("query progress cannot be sent to the broker, will retry: %s", error)
             self._silenced = True
         else:
             self._silenced = False

@@ -117,7 +117,7 @@ class StompSession:
         except StompRefusal as refusal:
             self._refuse(refusal, frame)
         except Exception as bug:  # noqa: BLE001 - a bug of ours must not take the loop down with it
-            self._log.exception("bug while handling a frame")
+            self._log.exception("internal error while handling a frame")
             self._refuse(StompRefusal("internal_error", f"INTERNAL_ERROR - {type(bug).__name__}"), frame)
         self._note_partial()
         self._amqp.flush()
@@ -244,7 +244,7 @@ class StompSession:
         except StompRefusal as refusal:
             self._refuse(refusal, None)
         except Exception as bug:  # noqa: BLE001 - the turn must go on for the others
-            self._log.exception("bug while answering")
+            self._log.exception("internal error while handling a request")
             self._refuse(StompRefusal("internal_error", f"INTERNAL_ERROR - {type(bug).__name__}"), None)
         self._flush()
 
@@ -301,7 +301,7 @@ class StompSession:
     # ---- the end
 
     def _refuse(self, refusal: StompRefusal, frame: Frame | None) -> None:
-        self._log.warning("closed by an error", error=str(refusal))
+        self._log.warning("connection closed with an error", error=str(refusal))
         headers = [("message", refusal.message), *refusal.more.items()]
         if frame is not None and "receipt" in frame.headers:
             headers.append(("receipt-id", frame.headers["receipt"]))

@@ -212,7 +212,7 @@ def _close_to_others(path: Path) -> None:
         log.info("access to the data directory restricted to its owner", folder=path, changed=closed)
     if problem is not None:
         log.warning(
-            "others can read the data directory, or a part of it",
+            "data directory is readable by other users",
             folder=path,
             reason=problem,
             remedy="give it to the broker's user (chown -R), or let chmod -R go-rwx be run by its owner",

@@ -205,7 +205,7 @@ class DiskPages:
             elif attempt < ATTEMPTS:
                 self._load(span, shape, done, attempt + 1)
             else:
-                self._log.error("messages cannot be read now, trying again", queue=span.queue, reason=str(result))
+                self._log.error("messages cannot be read, will retry", queue=span.queue, reason=str(result))
                 self._failed.append(lambda: self._load(span, shape, done, attempt))
 
         def job() -> tuple[list[T], list[Run]]:
@@ -302,7 +302,7 @@ def _read(readers: tuple[Read, Read], queue: int, lane: int, pieces: Pieces, los
             )
         except (Damage, StopIteration) as problem:
             get_log("store").error(
-                "a message on disk is damaged and lost", segment=run.segment, offset=run.offset, reason=str(problem)
+                "message on disk is damaged and lost", segment=run.segment, offset=run.offset, reason=str(problem)
             )
             lost.append(run)
             continue

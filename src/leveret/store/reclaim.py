@@ -96,7 +96,7 @@ class Reclaim:
             self.segment = None  # considered again after the next batch
             return
         if not isinstance(result, Slice):
-            self._log.error("segment cannot be reclaimed, it stays as it is", segment=id_, reason=str(result))
+            self._log.error("segment cannot be reclaimed", segment=id_, reason=str(result))
             journal.segments[id_].is_stuck = True
             self.segment = None
             return

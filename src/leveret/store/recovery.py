@@ -323,7 +323,7 @@ def _read_all(disk: Disk, path: str) -> bytes:
     except OSError as problem:
         if problem.errno != EIO:
             raise
-    get_log("store").error("a part of the journal cannot be read", path=path)
+    get_log("store").error("part of the journal cannot be read", path=path)
     blocks: list[bytes] = []
     for offset in range(0, size, BLOCK):
         try:
@@ -338,11 +338,11 @@ def _report(damages: list[Damaged]) -> None:
     for damage in damages[:MOST_NOISE]:
         facts = {"segment": damage.segment, "offset": damage.offset, "bytes": damage.size, "reason": damage.reason}
         if damage.is_tail:
-            log.info("a torn write at the end of the journal is cut off", **facts)
+            log.info("incomplete write at the end of the journal truncated", **facts)
         else:
-            log.error("damage in the journal: these bytes are lost, and kept in quarantine", **facts)
+            log.error("journal is damaged, unreadable bytes moved to quarantine", **facts)
     if len(damages) > MOST_NOISE:
-        log.error("more damage in the journal; leveret check lists all", places=len(damages) - MOST_NOISE)
+        log.error("journal has more damage, run leveret check for a list", places=len(damages) - MOST_NOISE)
 
 
 def _mend(disk: Disk, found: Recovered) -> None:
@@ -375,4 +375,4 @@ def _put_aside(disk: Disk, segment: int, offset: int, size: int, name: str) -> N
         finally:
             disk.close(handle)
     except OSError as problem:  # the disk is full, or cannot be read there: no reason not to start
-        get_log("store").warning("damaged bytes could not be put aside", name=name, reason=str(problem))
+        get_log("store").warning("damaged bytes cannot be copied to quarantine", name=name, reason=str(problem))

@@ -162,7 +162,7 @@ class Spill:
             return 0
         except OSError as problem:
             if not file.rescued:
-                get_log("store").warning("no room to page messages out, they stay in memory", reason=str(problem))
+                get_log("store").warning("no disk space to page messages out, they stay in memory", reason=str(problem))
             file.rescued[start] = b"".join(buffers)
             return len(file.rescued[start])
 

@@ -27,7 +27,7 @@ class StreamDamage:
         self._told.add((segment.first, gap.at))
         if len(self._told) <= MOST_NOISE:
             facts = {"path": segment.path, "offset": gap.at, "bytes": gap.end - gap.at, "reason": gap.reason}
-            self._log.error("damage in a stream: these bytes are lost, and kept in quarantine", **facts)
+            self._log.error("stream is damaged, unreadable bytes moved to quarantine", **facts)
         path = f"{FOLDER}/stream-{segment.stream}-{segment.first:020d}-{gap.at}.damaged"
         try:
             handle = self._disk.create(path)
@@ -38,4 +38,4 @@ class StreamDamage:
         except FileExistsError:
             pass  # in an earlier life
         except (OSError, StreamGone) as problem:  # the disk is full, retention was faster: no reason to stop
-            self._log.warning("damaged bytes could not be put aside", path=path, reason=str(problem))
+            self._log.warning("damaged bytes cannot be copied to quarantine", path=path, reason=str(problem))

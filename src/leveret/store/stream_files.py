@@ -339,7 +339,7 @@ class StreamFiles:
                 self._disk.remove(index_path(self.id, segment.first))
                 del self._doomed[0]
         except OSError as problem:
-            self._log.warning("an old segment of a stream cannot be removed", stream=self.id, reason=str(problem))
+            self._log.warning("old stream segment cannot be removed", stream=self.id, reason=str(problem))
 
     def remove(self) -> None:
         """The stream is deleted."""

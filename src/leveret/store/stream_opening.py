@@ -43,7 +43,7 @@ def _is_known(disk: Disk, segment: StreamSegment) -> bool:
     try:
         read_index(disk.read(path, 0, disk.size(path)), segment)
     except (Damage, OSError) as problem:
-        get_log("store").info("the index of a stream is made anew", path=path, reason=str(problem))
+        get_log("store").info("stream index rebuilt", path=path, reason=str(problem))
         return False
     return True
 
@@ -56,7 +56,7 @@ def _mend(disk: Disk, segment: StreamSegment, damage: StreamDamage, *, is_last: 
         damage.found(segment, gap)
     if torn is not None:
         facts = {"path": segment.path, "offset": segment.size, "bytes": size - segment.size, "reason": torn}
-        get_log("store").info("a torn write at the end of a stream is cut off", **facts)
+        get_log("store").info("incomplete write at the end of a stream truncated", **facts)
     if is_last:
         disk.truncate(segment.path, segment.size)
         disk.sync_folder(stream_folder(segment.stream))
@@ -69,4 +69,4 @@ def keep_index(disk: Disk, segment: StreamSegment) -> None:
     try:
         write_index(disk, segment)
     except OSError as problem:
-        get_log("store").warning("the index of a stream cannot be written", path=segment.path, reason=str(problem))
+        get_log("store").warning("stream index cannot be written", path=segment.path, reason=str(problem))

@@ -78,7 +78,7 @@ class Writer:
             self._disk.sync_folder(FOLDER)
         except OSError as problem:
             batch.kept = batch.removals
-            get_log("store").warning("dead files of the journal cannot be removed", reason=str(problem))
+            get_log("store").warning("unused journal files cannot be removed", reason=str(problem))
 
     def _append(self, segment: int, buffers: list[bytes]) -> None:
         if segment != self._segment:

@@ -78,7 +78,7 @@ def test_a_listener_that_fails_harms_nobody_else(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR, "leveret"):
         events.tell("alarm raised")
     assert news == [("alarm raised", {})]
-    assert "bug in a listener" in caplog.text
+    assert "internal error in an event listener" in caplog.text
 
 
 # ---- alarms

@@ -222,7 +222,7 @@ def test_policy_never_spoils_a_declaration(policies: Policies, vhost: Vhost, cap
     assert queue.options.retry is not None
     assert queue.options.retry.delays == (0.01,)
     assert queue.options.max_length == 5
-    assert "policy keys do not go with the arguments of a queue" in caplog.text
+    assert "policy keys cannot be combined with the queue's arguments and are ignored" in caplog.text
     assert "retry-delay-min" in caplog.text
 
 
@@ -275,7 +275,7 @@ def test_bug_in_one_queue_does_not_keep_a_policy_from_the_others(
     monkeypatch.setattr(ClassicQueue, "apply", apply)
     policies.set("/", "p", "", {"max-length": 5})
     assert good.options.max_length == 5
-    assert "bug while following a policy" in caplog.text
+    assert "internal error while applying a policy" in caplog.text
 
 
 # ---- how much work it is

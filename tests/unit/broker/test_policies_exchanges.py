@@ -159,4 +159,4 @@ def test_bug_in_a_hook_does_not_keep_the_news_from_others(
     vhost.declare_exchange("b")
     policies.set("/", "p", "^[ab]$", {"sharded": True})
     assert hearing.news() == [("a", {"sharded": True}), ("b", {"sharded": True})]
-    assert "bug while following a policy" in caplog.text
+    assert "internal error while applying a policy" in caplog.text

@@ -184,7 +184,7 @@ def test_a_damaged_record_costs_only_itself(
         damage(house, body)
     house.put(queue, *passing(10))
     assert drain(house, queue).bodies == bodies(*[number for number in range(11) if number not in lost])
-    assert "a message on disk is damaged and lost" in caplog.text
+    assert "message on disk is damaged and lost" in caplog.text
 
 
 def test_a_read_that_fails_for_a_while_costs_no_message(house: DiskHouse) -> None:

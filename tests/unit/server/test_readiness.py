@@ -117,14 +117,14 @@ def test_an_address_of_another_kind_is_named_in_the_log(address: str, caplog: py
     with caplog.at_level(logging.WARNING, "leveret"):
         Readiness({"NOTIFY_SOCKET": address}).ready("to nobody")
     assert address in caplog.text
-    assert "accepted: a path, or @name" in caplog.text
+    assert "expected a path or @name" in caplog.text
 
 
 def test_a_supervisor_that_is_gone_is_logged_and_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "leveret"):
         Readiness({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready("to nobody")
     [record] = caplog.records
-    assert 'service manager not told told="READY=1"' in record.getMessage()
+    assert 'service manager cannot be notified notification="READY=1"' in record.getMessage()
 
 
 def test_a_supervisor_that_does_not_read_does_not_hold_the_broker(supervisor: Supervisor) -> None:

@@ -100,7 +100,7 @@ def test_a_key_that_the_exchange_refuses_is_said_and_harms_nobody(
     shards = Shards(house, "x-consistent-hash")
     shards.policy(1, routing_key="no weight")
     assert shards.bound() == []
-    assert "shard cannot be made" in caplog.text
+    assert "shard cannot be declared" in caplog.text
 
 
 def test_ordered_resize_on_another_type_is_said_and_has_no_effect(

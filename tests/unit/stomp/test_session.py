@@ -151,7 +151,7 @@ def test_a_bug_ends_the_peer_and_nobody_else(
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a")
     (error,) = peer.ask("SEND", b"m", destination="/queue/q")
     assert (error.command, error["message"]) == ("ERROR", "internal_error")
-    assert "bug while answering" in caplog.text
+    assert "internal error while handling a request" in caplog.text
     assert not other.socket.closed
 
 

@@ -114,7 +114,7 @@ class Acknowledging(Creations):
                 try:
                     listener(event)
                 except Exception:
-                    log.exception("a listener to the acks of a session failed")
+                    log.exception("acknowledgement listener of a session failed")
 
     # ---- transactions, and second chances
 

@@ -142,9 +142,9 @@ class Connection:
             try:
                 self.exception_listener(problem)
             except Exception:
-                log.exception("the exception listener of the connection failed")
+                log.exception("exception listener of the connection failed")
         else:
-            log.warning("trouble on the connection to %s: %s", self.client.address.shown, problem)
+            log.warning("connection to %s failed: %s", self.client.address.shown, problem)
 
     async def __aenter__(self) -> Self:
         return self

@@ -189,7 +189,7 @@ class MessageConsumer:
                 self.session.forget(self)
 
     def _failed(self, entry: Dispatched, problem: BaseException) -> None:
-        log.warning("the listener of %s failed: %r", self, problem)
+        log.warning("message listener of %s failed: %r", self, problem)
         if self.session.is_closed:
             return
         if self.session.ack_mode in (AckMode.SESSION_TRANSACTED, AckMode.CLIENT):
@@ -200,7 +200,7 @@ class MessageConsumer:
 
     def _not_called(self, entry: Dispatched, problem: NotCalled) -> None:
         """It is as if it had just come; no other is handed over."""
-        log.warning("the listener of %s cannot be called: %s", self, problem)
+        log.warning("message listener of %s cannot be called: %s", self, problem)
         self._listener = None
         self.forget([entry])
         self._put_first([entry])
