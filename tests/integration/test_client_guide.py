@@ -12,7 +12,7 @@ import pytest
 import leveret
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "client.md"
-LOW_LEVEL = GUIDE.read_text(encoding="utf-8").partition("## The low level")[2].partition("\n## ")[0]
+LOW_LEVEL = GUIDE.read_text(encoding="utf-8").partition("## AMQP API")[2].partition("\n## ")[0]
 BLOCKS = re.findall(r"```python\n(.*?)```", LOW_LEVEL, re.DOTALL)
 
 
