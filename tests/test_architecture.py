@@ -40,17 +40,19 @@ ROOMS: dict[str, set[str]] = {
     "delivery": VALUES,
     "auth": VALUES,
     "store": VALUES,
+    # The waiting messages of a queue: lanes, pages, leases. Body sizes are read from the content.
+    "backlog": VALUES | {"store", "delivery", "wire.content"},
     # Groups, selectors and duplicates are decided by the headers of a message; streams write offsets into them.
-    "queues": VALUES | {"store", "delivery", "wire.content", "wire.constants", "wire.splicing"},
+    "queues": VALUES | {"backlog", "store", "delivery", "wire.content", "wire.constants", "wire.splicing"},
     # The broker makes and reads content for callers in the process, and interceptors rewrite methods.
     "broker": VALUES
-    | {"routing", "queues", "store", "delivery", "auth"}
+    | {"routing", "queues", "backlog", "store", "delivery", "auth"}
     | {"wire.constants", "wire.content", "wire.methods", "wire.splicing"},
     "session": VALUES | {"wire", "broker", "delivery", "auth", "queues", "routing", "store.log"},
     "server": VALUES
     | {"session", "stomp", "broker", "store", "config", "machine", "auth", "wire.constants", "wire.grammar"},
     # Ordered resizing holds messages back: it moves them between queues, and watches what leaves them.
-    "sharding": VALUES | {"broker", "routing", "queues", "delivery", "wire.methods"},
+    "sharding": VALUES | {"broker", "routing", "queues", "backlog", "delivery", "wire.methods"},
     # A STOMP peer is an AMQP client without a wire: it says methods to a connection and hears its answers.
     "stomp": VALUES | {"session", "wire", "queues.options"},
     # HTTP itself: connections, logins, bodies, errors, lists; and byte streams inside WebSockets and tunnels.
@@ -59,13 +61,13 @@ ROOMS: dict[str, set[str]] = {
     | {"server.admission", "server.binding", "server.logins", "server.proxied_transport", "server.trusted_proxies"},
     # The pipeline stands on the HTTP port; it makes and reads content, and filters by topic patterns.
     "pipeline": VALUES
-    | {"http", "broker", "queues", "store", "routing", "auth", "delivery"}
+    | {"http", "broker", "queues", "backlog", "store", "routing", "auth", "delivery"}
     | {"wire.content", "wire.constants", "wire.frames", "wire.splicing", "session.inspection"},
-    "stats": VALUES | {"http", "pipeline", "broker", "queues", "delivery", "session", "machine"},
+    "stats": VALUES | {"http", "pipeline", "broker", "queues", "backlog", "delivery", "session", "machine"},
     # The management API shows what there is, and reads and makes messages.
     "api": VALUES
     | {"http", "stats", "pipeline", "broker", "auth", "config", "machine", "queues", "routing", "delivery", "session"}
-    | {"store", "wire.content", "wire.constants", "wire.frames", "server.admission", "server.loop_watch"},
+    | {"backlog", "store", "wire.content", "wire.constants", "wire.frames", "server.admission", "server.loop_watch"},
     # Where the broker has no selectors, a subscriber to a topic sees to its own.
     "client": {"wire", "delivery.selector"},
     "links": VALUES | {"client", "broker"},
@@ -97,7 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = ROOMS | {
 EVERYBODY = {"errors", "version"}
 PUBLIC_FACES = {"__init__.py", "client/__init__.py", "client/jms/__init__.py", "spark/__init__.py"}
 
-NO_IO = {"wire", "session", "routing", "queues", "store", "delivery", "broker", "auth", "sharding", "stomp"}
+NO_IO = {"wire", "session", "routing", "queues", "backlog", "store", "delivery", "broker", "auth", "sharding", "stomp"}
 DOES_IO = {"store/files.py"}
 IO = {"asyncio", "uvloop", "socket", "ssl", "select", "selectors", "subprocess", "multiprocessing"}
 CHANCE = {"time", "random", "secrets", "uuid", "threading", "_thread", "concurrent"}
@@ -114,6 +116,9 @@ HOT_FUNCTION_LINES = 120
 CONTRACT_METHODS = 8
 PERMISSION_LOOKUPS = {"permits", "permits_topic", "permits_every_topic", "permits_everything", "permits_entry"}
 LOOKS_PERMISSIONS_UP = {"auth/permissions.py", "broker/access.py"}
+LANE_STATE = {"attempted", "fresh", "head", "holes", "in_turn", "incoming", "page_stop", "paged", "ready"}
+LANE_STATE |= {"redelivered_below", "returned"}
+REMOVALS = {"clear", "pop", "popleft", "remove", "rotate"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
 GENERATED = re.compile("Generated (by|from) tools/")
 
@@ -216,6 +221,31 @@ def wide_contracts(src: Path) -> Iterator[str]:
                     yield f"{relative}:{node.lineno}: {node.name} has {methods} methods, over {CONTRACT_METHODS}"
 
 
+def lane_changes(src: Path) -> Iterator[str]:
+    """Only the backlog assigns to a lane or removes from it; publishing appends to ``incoming``."""
+    for relative, room, text in modules(src):
+        if room in {"backlog", "store"}:  # the lanes of the store are the rows of its index
+            continue
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Attribute(holder, attr, ast.Store() | ast.Del()) if attr in LANE_STATE and is_lane(holder):
+                    yield f"{relative}:{node.lineno}: {room} assigns to {ast.unparse(node)}: call a verb of the backlog"
+                case ast.Call(ast.Attribute(ast.Attribute(holder, attr), verb)) if (
+                    attr in LANE_STATE and is_lane(holder) and verb in REMOVALS
+                ):
+                    yield f"{relative}:{node.lineno}: {room} removes from a lane: call a verb of the backlog"
+
+
+def is_lane(node: ast.expr) -> bool:
+    """Whether the expression is called a lane: ``lane``, ``queue.lane``, ``queue.lanes[0]``."""
+    match node:
+        case ast.Name(name) | ast.Attribute(_, name):
+            return name == "lane" or name.endswith("_lane")
+        case ast.Subscript(ast.Name(name) | ast.Attribute(_, name)):
+            return name == "lanes"
+    return False
+
+
 def vague_names(root: Path) -> Iterator[str]:
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)
@@ -262,6 +292,7 @@ CHECKS: list[Check] = [
     too_long_files,
     too_long_functions,
     wide_contracts,
+    lane_changes,
     vague_names,
     full_inits,
 ]
@@ -314,6 +345,9 @@ BAD = [
     (too_long_functions, "cli/a.py", "def f() -> None:\n" + "    x = 1\n" * 40),
     (too_long_functions, "wire/a.py", '"""Hot path."""\ndef f() -> None:\n' + "    x = 1\n" * 120),
     (wide_contracts, "store/a.py", "class A(Protocol):\n" + "".join(f"    def f{n}(self): ...\n" for n in range(9))),
+    (lane_changes, "queues/a.py", "def f(queue):\n    queue.lane.head += 1"),
+    (lane_changes, "pipeline/a.py", "def f(lane):\n    first, lane.head = lane.head, 2"),
+    (lane_changes, "sharding/a.py", "def f(queue):\n    queue.lanes[0].ready.popleft()"),
     (vague_names, "cli/utils.py", ""),
     (vague_names, "cli/queue_manager.py", ""),
     (full_inits, "cli/__init__.py", "import os"),
@@ -332,6 +366,12 @@ GOOD = [
     (too_long_files, "wire/methods.py", '"Generated by tools/generate_methods.py."\n' + "x = 1\n" * 500),
     (too_long_files, "cli/a.py", '"""A.\n\nLength: one noun."""\n' + "x = 1\n" * 590),
     (too_long_functions, "wire/a.py", '"""Hot path."""\ndef f() -> None:\n' + "    x = 1\n" * 100),
+    (lane_changes, "backlog/a.py", "def f(lane):\n    lane.head += 1"),
+    (
+        lane_changes,
+        "queues/a.py",
+        "def f(lane, run):\n    lane.incoming.extend(run)\n    return lane.take(2)",
+    ),
     (full_inits, "cli/__init__.py", '"""The command line."""'),
 ]
 

@@ -10,13 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.queues import leased, leasing, paging
+from leveret.backlog import lease_builder, lease_release, pager
 from leveret.wire.methods import QueuePurge
 from tests.support.leasing import LeaseReader, open_leases
 from tests.support.stored_house import StoredHouse
 
-SMALL = {paging: {"WORTH_IT": 2, "SMALL_GAP": 3, "LOAD_BYTES": 200, "SQUEEZED": 100, "LOOK_AGAIN": 3}}
-SMALL |= {leasing: {"STEP": 4}, leased: {"STEP": 3, "READ_BYTES": 150, "RUNS_AT_ONCE": 2}}
+SMALL = {pager: {"WORTH_IT": 2, "SMALL_GAP": 3, "LOAD_BYTES": 200, "SQUEEZED": 100, "LOOK_AGAIN": 3}}
+SMALL |= {lease_builder: {"STEP": 4}, lease_release: {"STEP": 3, "READ_BYTES": 150, "RUNS_AT_ONCE": 2}}
 USUAL = {room: {name: getattr(room, name) for name in names} for room, names in SMALL.items()}
 READERS = ("one", "other")
 

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.queues import paging
+from leveret.backlog import pager
 from leveret.wire.methods import (
     BasicAck,
     BasicCancel,
@@ -41,7 +41,7 @@ from tests.support.queue_model import NEVER, ModelConsumer, ModelMessage
 from tests.support.stored_house import StoredHouse, StoredLife
 
 LIMITS = {"WORTH_IT": 2, "SMALL_GAP": 3, "LOAD_BYTES": 200, "SQUEEZED": 100, "LOOK_AGAIN": 3}
-USUAL = {name: getattr(paging, name) for name in LIMITS}
+USUAL = {name: getattr(pager, name) for name in LIMITS}
 QUEUES: dict[str, dict[str, object]] = {
     "plain": {},
     "priority": {"x-max-priority": 2},
@@ -63,7 +63,7 @@ class PagingMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         for name, value in LIMITS.items():
-            setattr(paging, name, value)
+            setattr(pager, name, value)
 
     @initialize(names=st.lists(st.sampled_from(sorted(QUEUES)), min_size=1, max_size=2, unique=True))
     def start(self, names: list[str]) -> None:
@@ -359,7 +359,7 @@ class PagingMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """When all is drained, nothing is left of it, neither in memory nor on disk."""
         for name, value in USUAL.items():
-            setattr(paging, name, value)
+            setattr(pager, name, value)
         if not hasattr(self, "model"):
             return
         self.house.is_slow = False

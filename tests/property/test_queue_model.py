@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.queues.surroundings import PER_MESSAGE
+from leveret.backlog.context import PER_MESSAGE
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
     BasicAck,

@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.queues import paging
+from leveret.backlog import pager
 from leveret.wire.methods import BasicAck, BasicCancel, BasicNack, ConfirmSelect, QueuePurge, QueuePurgeOk
 from tests.support.options_model import Holding, OptionsModel, Rules
 from tests.support.peer_pair import Client, Content
@@ -46,7 +46,7 @@ class OptionsMachine(RuleBasedStateMachine):
         self.is_small = memory < 1000
         if self.is_small:
             for name, value in (("WORTH_IT", 2), ("LOOK_AGAIN", 1), ("SMALL_GAP", 2), ("LOAD_BYTES", 150)):
-                self.patch.setattr(paging, name, value)
+                self.patch.setattr(pager, name, value)
         self.house = StoredHouse(queue_memory=memory)
         # A head that has to be read before it can be sent on leaves the queue a moment later. What dies of age in that
         # moment makes room too: that is right, and nothing that this model knows. Nor does it know that bytes on disk
@@ -225,7 +225,7 @@ class OptionsMachine(RuleBasedStateMachine):
             return
         queue, model = self.house.queue("q"), self.model
         assert (queue.ready, queue.unacked) == (len(model.ready), len(model.held))
-        assert (0 if queue.waiting is None else len(queue.waiting)) == len(model.waiting)
+        assert (0 if queue.delayed is None else len(queue.delayed)) == len(model.waiting)
         assert self.house.queue("dead").ready == len(model.dead)
         if not (model.ready or model.held or model.waiting):
             assert (queue.bytes, queue.held) == (0, 0)

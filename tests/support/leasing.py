@@ -14,13 +14,13 @@ from typing import Any, TypeVar
 
 import pytest
 
+from leveret.backlog.walk import Walk
 from leveret.broker.leases import Lease
 from leveret.errors import PreconditionFailed
 from leveret.pipeline.house import House
 from leveret.pipeline.lease_reading import jobs_of_lease, slice_of
 from leveret.pipeline.leases import Leases
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.walking import Walk
 from leveret.wire.content import body_of
 from tests.support.peer_pair import Client, Content
 from tests.support.stored_house import StoredHouse

@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 import pytest
 
+from leveret.backlog import pager
+from leveret.backlog.context import PER_MESSAGE
 from leveret.message import NEVER, Message
-from leveret.queues import paging
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import publish_to, stretches
-from leveret.queues.surroundings import PER_MESSAGE
 from leveret.store.log import Placement
 from leveret.store.pages import Done, Loaded
 from leveret.wire.content import body_of
@@ -51,11 +51,11 @@ def passing(*numbers: int, **more: object) -> list[Message]:
 
 def shrink_steps(monkeypatch: pytest.MonkeyPatch, load: int = 3) -> None:
     """So that ten messages are a backlog, and two all that a shortage leaves. ``load`` messages are read at once."""
-    monkeypatch.setattr(paging, "WORTH_IT", 2)
-    monkeypatch.setattr(paging, "LOOK_AGAIN", 1)
-    monkeypatch.setattr(paging, "SMALL_GAP", 2)
-    monkeypatch.setattr(paging, "LOAD_BYTES", load * SIZE)
-    monkeypatch.setattr(paging, "SQUEEZED", 2 * SIZE)
+    monkeypatch.setattr(pager, "WORTH_IT", 2)
+    monkeypatch.setattr(pager, "LOOK_AGAIN", 1)
+    monkeypatch.setattr(pager, "SMALL_GAP", 2)
+    monkeypatch.setattr(pager, "LOAD_BYTES", load * SIZE)
+    monkeypatch.setattr(pager, "SQUEEZED", 2 * SIZE)
 
 
 def assert_counted(house: QueueHouse, queue: ClassicQueue, ready: int, on_disk_only: int, unacked: int = 0) -> None:

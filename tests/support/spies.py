@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from leveret.backlog.context import MemoryGauge
 from leveret.broker.timers import Timers
 from leveret.clock import FrozenClock
 from leveret.delivery.consumer import Consumer, Source
@@ -13,7 +14,7 @@ from leveret.message import NEVER, PERSISTENT, TRANSIENT, Address, Message, Trai
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.queue import Queue
-from leveret.queues.surroundings import MemoryGauge, Surroundings
+from leveret.queues.surroundings import Surroundings
 from leveret.store.log import GRANTED, Log, Placement
 from leveret.store.memory_log import MemoryLog
 from leveret.wire.content import body_of, make_content

@@ -23,13 +23,13 @@ from leveret.api.death_filter import QUERY as DEATH
 from leveret.api.death_filter import WantedDeath, headers_of, wanted_death
 from leveret.api.job_completion import JobEnd
 from leveret.api.views.message import LARGEST_JSON, plain
+from leveret.backlog.walk import STEP
 from leveret.broker.errands import Errands
 from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
 from leveret.http.bodies import text_of
 from leveret.http.errors import BadRequest
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.walking import STEP
 from leveret.wire.content import body_of
 
 TEXTS = ("selector", "contains", "json")

@@ -13,11 +13,11 @@ from typing import Any
 from leveret.api.death_filter import FirstDeath, Headers, first_death, headers_of
 from leveret.api.job_completion import JobEnd
 from leveret.api.views.message import plain
+from leveret.backlog.counters import QueueCounters
+from leveret.backlog.lane import Waiting
 from leveret.broker.errands import Errands
 from leveret.broker.queue_jobs import Job, Scope
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.counters import QueueCounters
-from leveret.queues.lane import Waiting
 
 Row = dict[str, Any]
 Cause = tuple[str, str, str]  # reason, queue, exchange

@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from leveret.api.browsing import STEP_BYTES, TimedSieve, sieve_of, sieve_texts
 from leveret.api.context import ApiContext
+from leveret.backlog.lane import Waiting
 from leveret.broker.access import UserAccess
 from leveret.broker.broker import Broker
 from leveret.broker.pausing import pause, resume
@@ -40,7 +41,6 @@ from leveret.http.errors import BadRequest, Conflict, NotThere
 from leveret.http.listing import list_answer
 from leveret.http.roles import MANAGEMENT, may_see, refuse_unless_role
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.lane import Waiting
 
 Row = dict[str, Any]
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from leveret.queues.surroundings import MemoryGauge
+from leveret.backlog.context import MemoryGauge
 
 CALM = 0.9
 RESIDENT = 1.2  # of the watermark

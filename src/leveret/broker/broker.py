@@ -15,6 +15,7 @@ from itertools import count
 
 from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
+from leveret.backlog.context import Drainable, MemoryGauge
 from leveret.broker.afterwards import Afterwards
 from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.dead_letters import DeadLetters
@@ -37,8 +38,7 @@ from leveret.errors import NotFound, ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import Queue
-from leveret.queues.returning import note_redelivered
-from leveret.queues.surroundings import MemoryGauge, Surroundings, at_once
+from leveret.queues.surroundings import Surroundings, at_once
 from leveret.routing.bounds import Bounds, RoutingWork
 from leveret.routing.types import ExchangeTypes
 from leveret.store.definitions import Change, Drop, Put, UserRow, VhostRow
@@ -104,8 +104,8 @@ class Broker:
         self.policies = Policies(self.vhost, self.record, self.errands)
         self.plugins = Plugins(self.record)
         self.policies.refuse = self.plugins.refuse_policy
-        self.dirty: list[Queue] = []
-        self._unsynced: dict[Queue, None] = {}
+        self.dirty: list[Drainable] = []
+        self._unsynced: dict[Drainable, None] = {}
         self.outgoing: list[Outgoing] = []  # those with something to write
         self.wake: Callable[[], None] = lambda: None  # asks the loop for a turn
         self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
@@ -226,7 +226,7 @@ class Broker:
         for vhost in self.vhosts.values():
             for queue in vhost.every_queue():
                 if queue.stored and queue.pager is not None:
-                    note_redelivered(queue)
+                    queue.note_redelivered()
 
     # ---- receipts
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leveret.backlog.counters import QueueCounters
 from leveret.delivery.confirms import Confirms
-from leveret.queues.counters import QueueCounters
 
 
 class ExchangeCounters:

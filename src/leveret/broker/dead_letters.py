@@ -23,7 +23,7 @@ from leveret.logs import get_log
 from leveret.message import PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Address, Message, Traits
 from leveret.queues.choosy import hand_over
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dying import NOWHERE, REJECTED, Dead
+from leveret.queues.dead_messages import NOWHERE, REJECTED, DeadMessage
 from leveret.queues.options import DeadLetterTo
 from leveret.queues.queue import Queue, publish_to
 from leveret.routing.exchange import Exchange
@@ -68,7 +68,7 @@ class DeadLetters:
         self._complained: set[str] = set()  # queues whose messages go round; said once
         self._log = get_log("broker")
 
-    def send(self, queue: ClassicQueue, reason: str, deaths: Sequence[Dead]) -> None:
+    def send(self, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
         """Route each on, and have it leave its queue: after a crash both have happened, or neither."""
         target = queue.options.dead_letter
         assert target is not None
@@ -269,9 +269,9 @@ def is_first_death(head: bytes) -> bool:
     return b"x-" not in head and b"CC" not in head and not int.from_bytes(head[19:21], "big") & FLAG_EXPIRATION
 
 
-def alike(deaths: Sequence[Dead]) -> Iterator[list[Dead]]:
+def alike(deaths: Sequence[DeadMessage]) -> Iterator[list[DeadMessage]]:
     """Stretches of neighbours that differ in their bodies alone."""
-    stretch: list[Dead] = []
+    stretch: list[DeadMessage] = []
     head, address, traits = b"", None, None
     for dead in deaths:
         content, its_address, its_traits = dead.message
@@ -288,7 +288,7 @@ def alike(deaths: Sequence[Dead]) -> Iterator[list[Dead]]:
         yield stretch
 
 
-def leave_together(queue: ClassicQueue, stretch: list[Dead]) -> None:
+def leave_together(queue: ClassicQueue, stretch: list[DeadMessage]) -> None:
     lane, sequence, _ = stretch[0]
     if sequence != NOWHERE:
         queue.release(lane, sequence, len(stretch), sum([len(dead.message[0]) for dead in stretch]))

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from struct import Struct, error
 from typing import NamedTuple
 
+from leveret.backlog.lease_builder import LeasedRun
 from leveret.errors import StoreError
-from leveret.queues.leasing import LeasedRun
 
 LEASE, CONSUMER = "lease", "lease-consumer"  # components
 FORMAT = 1

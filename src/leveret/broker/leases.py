@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from leveret.backlog.lease_builder import LeaseBuilder, LeasedRun
+from leveret.backlog.lease_release import LeaseReturn, LeaseSettlement, restore_lease
 from leveret.broker.lease_rows import (
     CONSUMER,
     LEASE,
@@ -35,10 +37,7 @@ from leveret.broker.lease_rows import (
 )
 from leveret.errors import LeveretError, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
-from leveret.queues.leased import GiveBack, Settling, hold, take_again
-from leveret.queues.leasing import LeasedRun, Taking
 from leveret.queues.stream_options import STREAM
-from leveret.queues.withheld import withheld_of
 
 if TYPE_CHECKING:
     from leveret.broker.broker import Broker
@@ -145,7 +144,7 @@ class LeaseBook:
 
     # ---- taking
 
-    def open(self, queue: ClassicQueue, consumer: str, number: int, taking: Taking) -> Lease:
+    def open(self, queue: ClassicQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease:
         """What was taken is this lease from now on; durable with the log's ``issued``."""
         lease = Lease(consumer, queue, number, taking.number, taking.size, self._broker.clock.wall())
         lease.runs = tuple(taking.runs)
@@ -162,16 +161,17 @@ class LeaseBook:
         self._broker.wake()
         return lease
 
-    def give_up(self, queue: ClassicQueue, taking: Taking) -> None:
+    def give_up(self, queue: ClassicQueue, taking: LeaseBuilder) -> None:
         """What was taken cannot become a lease: it goes back."""
         if queue.alive and taking.number:
             self._broker.errands.send(
-                GiveBack(queue, taking.runs, taking.number, taking.size, self._send, lambda number: None)
+                LeaseReturn(queue, taking.runs, taking.number, taking.size, self._send, lambda number: None)
             )
 
     def _enter(self, queue: ClassicQueue, consumer: str, reader: _Reader) -> None:
         self._readers.setdefault(queue.id, {})[consumer] = reader
-        withheld_of(queue).queue_died = partial(self._forget, queue)
+        assert queue.pager is not None
+        queue.pager.lease_ranges().queue_deleted = partial(self._forget, queue)
 
     # ---- committing
 
@@ -213,9 +213,9 @@ class LeaseBook:
             over()
 
         number, size = _held(leases)
-        self._send(Settling(queue, _runs(leases), number, size, settled))
+        self._send(LeaseSettlement(queue, _runs(leases), number, size, settled))
 
-    def _send(self, errand: Settling | GiveBack) -> None:
+    def _send(self, errand: LeaseSettlement | LeaseReturn) -> None:
         self._broker.errands.send(errand)
 
     # ---- the log (broker/registry.py, AwaitsReceipt)
@@ -262,7 +262,7 @@ class LeaseBook:
             over(0)
             return
         held, size = _held(leases)
-        self._send(GiveBack(queue, _runs(leases), held, size, self._send, over))
+        self._send(LeaseReturn(queue, _runs(leases), held, size, self._send, over))
 
     def _forget(self, queue: ClassicQueue) -> None:
         """The queue is gone, and its leases with it."""
@@ -311,8 +311,7 @@ class LeaseBook:
         reader = self._reader(queue, consumer) or _Reader(Committed(number - 1, 0))
         lease = Lease(consumer, queue, number, facts.messages, facts.bytes, facts.since)
         lease.runs = facts.runs
-        lease.held, lease.held_bytes = take_again(queue, lease.runs)
-        hold(queue, lease.held, lease.held_bytes)
+        lease.held, lease.held_bytes = restore_lease(queue, lease.runs)
         self._enter(queue, consumer, reader)
         if number <= reader.committed.number:
             self._settle(queue, [lease], lambda: None)

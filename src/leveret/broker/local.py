@@ -187,8 +187,8 @@ class LocalSession:
             holder = self._getters[queue] = Holder(target, 0, self.unacked)
         kept = None if auto_ack else taken.message
         tag = self.note(holder, kept, taken.lane, taken.sequence, taken.tries)
-        if not auto_ack and target.leases is not None:
-            target.leases.opened(self.unacked, 1)
+        if not auto_ack and target.ack_timeouts is not None:
+            target.ack_timeouts.opened(self.unacked, 1)
         return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered, taken.tries)
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leveret.queues.surroundings import MemoryGauge
+from leveret.backlog.context import MemoryGauge
 
 MESSAGES = "queue_procs"  # RabbitMQ's name in its memory breakdown
 LEAST = 32 << 20  # bytes that an owner may always hold, however low the watermark is

@@ -1,6 +1,6 @@
 """What people do to the messages of a queue beside consuming them: look, copy, move, delete, and drive them back.
 
-A job walks through the queue (queues/walking.py), a few hundred messages a turn, and says how far it is: ``looked_at``,
+A job walks through the queue (backlog/walk.py), a few hundred messages a turn, and says how far it is: ``looked_at``,
 ``done``, ``skipped``. A move settles the message here and publishes it there in one group of the log, so that a crash
 shows it in one of the two. Jobs begun on a queue that is deleted meanwhile just end.
 """
@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
+from leveret.backlog.lane import Waiting
+from leveret.backlog.walk import STEP, Walk
 from leveret.broker.dead_letter_paths import DeadLetterPaths
 from leveret.broker.errands import Errands
 from leveret.broker.timers import Timers
@@ -20,12 +22,10 @@ from leveret.errors import FrameError, PreconditionFailed
 from leveret.message import NEVER, Address, Message, Traits
 from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dying import Dead, leave
-from leveret.queues.lane import Waiting
+from leveret.queues.dead_messages import DeadMessage
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_walking import StreamWalk
 from leveret.queues.traced import Place
-from leveret.queues.walking import STEP, Walk
 from leveret.routing.bounds import RoutingRefused
 from leveret.wire.content import properties_of
 from leveret.wire.properties import Properties
@@ -178,7 +178,7 @@ class Browse(Job):
 
 class Delete(Job):
     def meet(self, lane: int, waiting: Waiting) -> bool:
-        leave(self.queue, Dead(lane, waiting[0], waiting[2]))
+        self.queue.release_dead(DeadMessage(lane, waiting[0], waiting[2]))
         self.done += 1
         return True
 
@@ -215,7 +215,7 @@ class Forward(Job):
             return False
         self.done += 1
         if not self._keeps:
-            leave(self.queue, Dead(lane, waiting[0], message))
+            self.queue.release_dead(DeadMessage(lane, waiting[0], message))
         return not self._keeps
 
 
@@ -282,7 +282,7 @@ class Redrive(Job):
                 self.origins[origin] -= 1
                 self.skipped += 1
                 return False
-            leave(self.queue, Dead(lane, sequence, message))
+            self.queue.release_dead(DeadMessage(lane, sequence, message))
         self.done += 1
         return not self._dry_run
 

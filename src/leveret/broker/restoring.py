@@ -22,7 +22,6 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.expiry import watch_deadlines
 from leveret.queues.kinds import make_queue
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ParameterRow, UserRow
@@ -164,7 +163,7 @@ def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
         queue.bytes += left.size()
         total += left.number()
         if left.deadlines:
-            watch_deadlines(queue)
+            queue.watch_deadlines()
         for deadline, sequence in left.deadlines:
             assert queue.deadlines is not None
             queue.deadlines.watch(lane.number, sequence, deadline - ahead)

@@ -19,6 +19,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from leveret.backlog.deadlines import unpacked
+from leveret.backlog.lane import HOLE, Lane
+from leveret.backlog.scattered_read import ScatteredRead
 from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.publish_rules import PUBLISH, further_keys, traits_of
 from leveret.delivery.selector import selectable
@@ -27,10 +30,7 @@ from leveret.logs import get_log
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.choosy import hand_over
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.deadlines import unpacked
-from leveret.queues.dying import Dead, leave
-from leveret.queues.exhuming import ScatteredRead
-from leveret.queues.lane import HOLE, Lane
+from leveret.queues.dead_messages import DeadMessage
 from leveret.queues.options import DeadLetterTo, QueueOptions
 from leveret.routing.delayed import DELAYED
 from leveret.routing.exchange import Exchange
@@ -105,7 +105,7 @@ class Schedules:
 
     # ---- out
 
-    def _send_on(self, queue: ClassicQueue, reason: str, deaths: Sequence[Dead]) -> None:
+    def _send_on(self, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
         with self._vhost.surroundings.log.group():
             for dead in deaths:
                 try:
@@ -115,7 +115,7 @@ class Schedules:
                     reached = False
                 self.sent += reached
                 self.dropped += not reached
-                leave(queue, dead)
+                queue.release_dead(dead)
 
     def _route(self, message: Message) -> bool:
         content, address, _ = message

@@ -70,6 +70,6 @@ def departure(queue: ClassicQueue, cause: str | None) -> tuple[str, Facts]:
         return DEPARTURES[cause]
     if queue.limits is not None:
         return "dropped", {"reason": "maxlen"}
-    if queue.pager is not None and queue.pager.withheld is not None:
+    if queue.pager is not None and queue.pager.leases is not None:
         return "acked", {"lease": True}
     return "dropped", {}

@@ -33,7 +33,7 @@ from leveret.errors import LeveretError
 from leveret.message import Message
 from leveret.queues.choosy import Outcome, hand_over
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dying import EXPIRED, NOWHERE, Dead
+from leveret.queues.dead_messages import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.queue import Queue
 from leveret.queues.stream import StreamQueue
 from leveret.queues.surroundings import Surroundings
@@ -43,7 +43,7 @@ from leveret.wire.properties import Properties
 
 COMPONENT = NAME = "tracing"  # of the parameter that says so
 MOST_STEPS = 1_024  # routes whose bindings are remembered
-SendOn = Callable[[ClassicQueue, str, Sequence[Dead]], None]
+SendOn = Callable[[ClassicQueue, str, Sequence[DeadMessage]], None]
 
 
 class Tracer:
@@ -280,7 +280,7 @@ class Tracer:
         finally:
             self._carried = before
 
-    def _send_on(self, send: SendOn, queue: ClassicQueue, reason: str, deaths: Sequence[Dead]) -> None:
+    def _send_on(self, send: SendOn, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
         """A queue has messages to be sent on: one by one, so that what enters another is known for what it was."""
         with queue.surroundings.log.group():
             for dead in deaths:
@@ -299,7 +299,7 @@ class Tracer:
                     if not is_taken:
                         self._tell(story, "dropped", queue=queue.name, reason="nobody takes it")
 
-    def _story_of_dead(self, queue: ClassicQueue, dead: Dead) -> Story | None:
+    def _story_of_dead(self, queue: ClassicQueue, dead: DeadMessage) -> Story | None:
         if dead.sequence == NOWHERE:  # refused before it had a place
             return self._arriving.get(id(dead.message[0]))
         return self._story_of(queue, Place(*dead))

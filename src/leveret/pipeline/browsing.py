@@ -1,6 +1,6 @@
 """Going through a classic queue without consuming it, in portions that are asked for one by one.
 
-The walk (queues/walking.py) takes a few hundred messages a turn, so that a queue of millions never holds the loop, and
+The walk (backlog/walk.py) takes a few hundred messages a turn, so that a queue of millions never holds the loop, and
 stands still while nobody asks: what is in memory is one portion.
 """
 
@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Sequence
 from itertools import compress
 from typing import NamedTuple
 
+from leveret.backlog.lane import Waiting
+from leveret.backlog.walk import STEP, Walk
 from leveret.message import Message
 from leveret.pipeline.arrow_batches import Rows
 from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS
 from leveret.pipeline.topics import TopicFilter
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.lane import Waiting
-from leveret.queues.walking import STEP, Walk
 
 
 class Asked(NamedTuple):

@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from leveret.backlog.lease_builder import LeasedRun
 from leveret.broker.leases import Lease
 from leveret.http.errors import Gone
 from leveret.pipeline.arrow_batches import Job
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.leasing import LeasedRun
 from leveret.store.pages import LoadedRun
 
 READ_BYTES = 2 << 20

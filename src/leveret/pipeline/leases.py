@@ -11,13 +11,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from leveret.backlog.lease_builder import LeaseBuilder, Next
 from leveret.broker.lease_rows import Committed
 from leveret.broker.leases import Lease
 from leveret.errors import PreconditionFailed, ResourceFault
 from leveret.http.durability import settled
 from leveret.pipeline.house import House
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.leasing import Next, Taking
 
 PATIENCE = 3  # waits in vain for messages that are on their way from or to the disk
 
@@ -38,11 +38,11 @@ class Leases:
             if lease is None:
                 self._book.refuse_unleasable(queue)
                 self._book.refuse_too_many(queue, consumer)
-                lease = await self._take(queue, consumer, after + 1, Taking(queue, most, most_bytes))
+                lease = await self._take(queue, consumer, after + 1, LeaseBuilder(queue, most, most_bytes))
         await settled(self._broker)
         return lease
 
-    async def _take(self, queue: ClassicQueue, consumer: str, number: int, taking: Taking) -> Lease | None:
+    async def _take(self, queue: ClassicQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease | None:
         lease: Lease | None = None
         try:
             await self._fill(queue, taking)
@@ -51,14 +51,14 @@ class Leases:
                 lease = self._opened(queue, consumer, number, taking)
         return lease
 
-    def _opened(self, queue: ClassicQueue, consumer: str, number: int, taking: Taking) -> Lease:
+    def _opened(self, queue: ClassicQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease:
         try:
             return self._book.open(queue, consumer, number, taking)
         except ResourceFault:
             self._book.give_up(queue, taking)
             raise
 
-    async def _fill(self, queue: ClassicQueue, taking: Taking) -> None:
+    async def _fill(self, queue: ClassicQueue, taking: LeaseBuilder) -> None:
         in_vain = 0
         while in_vain < PATIENCE:
             before = (taking.number, queue.ready)

@@ -125,9 +125,7 @@ class Move:
         lane = queue.lane
         number = sum(map(len, runs))
         size = sum([len(message[0]) for run in runs for message in run])
-        sequence, lane.head = lane.head, lane.head + number
-        for _ in range(number):
-            lane.ready.popleft()
+        sequence, _ = lane.take(number)
         with self._broker.log.group():
             for run in runs:
                 self._inflow.publish(run, look, has_traits=False)

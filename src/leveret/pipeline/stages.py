@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from leveret.backlog.context import Cancellable
 from leveret.broker.broker import Broker
 from leveret.broker.internal_queues import STAGE
 from leveret.broker.vhost import Vhost
@@ -29,7 +30,6 @@ from leveret.pipeline.transactions import NO_OWNER
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.queue import publish_to
-from leveret.queues.surroundings import Cancellable
 
 COMPONENT = "stage"
 LIFETIME = 3600.0  # seconds that a stage waits for its commit

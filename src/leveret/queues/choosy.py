@@ -12,7 +12,7 @@ from typing import NamedTuple
 from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dying import MAXLEN, NOWHERE, Dead, bury
+from leveret.queues.dead_messages import MAXLEN, NOWHERE, DeadMessage
 from leveret.queues.options import REJECT_DLX
 from leveret.queues.queue import Queue, publish_to
 from leveret.store.log import GRANTED, Log
@@ -89,4 +89,4 @@ def hand_over(queues: Sequence[Queue], log: Log, message: Message, *, may_drain:
 def _refuse(queue: ClassicQueue, message: Message) -> None:
     queue.counters.refused += 1
     if queue.options.overflow == REJECT_DLX and queue.options.dead_letter is not None:
-        bury(queue, MAXLEN, [Dead(0, NOWHERE, message)])
+        queue.discard(MAXLEN, [DeadMessage(0, NOWHERE, message)])

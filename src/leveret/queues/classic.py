@@ -1,98 +1,89 @@
-"""The queue of the house: ordered, one or more lanes, in memory with a log behind it.  Hot path.
+"""The default queue type: ordered, with one or more lanes, in memory with a log behind it.  Hot path.
 
-Theory of operation. A message is *ready* (in a lane), *unacked* (in the hands of a holder: the queue knows only how
-many and how large) or *settled* (gone). publish() appends whole runs to a lane and marks the queue dirty; once per
-turn of the loop drain() offers what is ready to the consumers. Publish, dirty, drain within one turn is the delivery
-attempt: a message that finds a consumer is never seen as ready from outside, since whoever counts drains first.
+Theory of operation. A message is *ready* (in a lane), *unacknowledged* (delivered: the queue stores only how many and
+how large) or *settled* (gone). publish() appends whole runs to a lane and marks the queue dirty; once per tick drain()
+delivers what is ready to the consumers. Publish and drain within one tick are the delivery attempt: a message that can
+be delivered at once never counts as ready, since every reader of the counts drains first.
 
-    publish ──> ready ──drain──> unacked ──settle──> gone
+    publish ──> ready ──drain──> unacknowledged ──settle──> gone
                   ^                 │
                   └────requeue──────┘        (to its old place, marked redelivered)
 
-Work per message is done only on queues that ask for it: lanes by priority, deadlines. All else is per run. What the
-options of a queue ask for beyond that stands in files of its own, and is None on queues that do not: ``limits``,
-``waiting`` (retries), ``leases`` (ack timeouts), ``selection`` (groups, selectors), ``duplicates``.
+Work per message is done only on queues that need it: lanes by priority, deadlines. Everything else is per run. The
+waiting messages are in leveret.backlog. Parts for further options are None on queues that do not have them: ``limits``,
+``ack_timeouts``, ``idle_timer``, ``selection`` (groups, selectors), ``duplicates``.
+
+Length: the way of a message through the queue, from publish to settle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from leveret.backlog.backlog import Backlog
+from leveret.backlog.context import Cancellable
+from leveret.backlog.deadlines import ON_DISK_AT_ONCE, Deadlines
+from leveret.backlog.delayed import DelayedMessages
+from leveret.backlog.lane import Lane
+from leveret.backlog.watermarks import Watermarks
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.receipts import RemoteLog
+from leveret.delivery.single_active import SingleActive
 from leveret.errors import AccessRefused
-from leveret.message import Message
-from leveret.queues.accounting import account
-from leveret.queues.arriving import take_closely
-from leveret.queues.counters import QueueCounters
-from leveret.queues.deadlines import Deadlines
+from leveret.message import NEVER, Message
+from leveret.queues.ack_timeouts import AckTimeouts
+from leveret.queues.dead_messages import (
+    BATCH,
+    DELIVERY_LIMIT,
+    EXPIRED,
+    MAXLEN,
+    NOWHERE,
+    REJECTED,
+    DeadMessage,
+    dead_messages,
+)
 from leveret.queues.duplicates import Duplicates
-from leveret.queues.dying import REJECTED, Dead, bury
-from leveret.queues.ending import die
-from leveret.queues.equipment import equip
-from leveret.queues.expiry import arm_expiry, bury_expired
-from leveret.queues.hand import purge, take_by_hand
-from leveret.queues.idleness import Idleness
-from leveret.queues.lane import Lane
-from leveret.queues.leases import Leases
+from leveret.queues.idle_timer import IdleTimer
 from leveret.queues.limits import Limits
-from leveret.queues.options import QueueOptions
-from leveret.queues.paging import Pager
-from leveret.queues.returning import Waiting, give_back
-from leveret.queues.selection import Selection, select
-from leveret.queues.surroundings import Cancellable, Surroundings
+from leveret.queues.options import DROP_HEAD, QueueOptions
+from leveret.queues.selection import Selection
+from leveret.queues.surroundings import Surroundings
 from leveret.queues.taken import Taken as Taken
-from leveret.queues.watermarks import Watermarks
 from leveret.store.log import Placement
+from leveret.store.returns import pack_return
 
 BURST = 4096  # messages one queue may deliver before others get their turn
 
 Observer = Callable[["ClassicQueue"], None]
 
 
-class ClassicQueue:
+class ClassicQueue(Backlog):
     __slots__ = (
-        "accounted",
-        "alive",
+        "ack_timeouts",
         "arguments",
         "auto_delete",
-        "bytes",
         "choosy",
         "consumers",
-        "counters",
         "counts_deliveries",
-        "deadlines",
-        "dirty",
         "duplicates",
         "durable",
         "expiry_timer",
-        "held",
-        "id",
-        "idleness",
-        "lane",
-        "lanes",
-        "leases",
+        "idle_timer",
         "limits",
-        "name",
         "observers",
         "options",
         "owner",
-        "pager",
         "plain",
         "returning",
         "selection",
-        "stored",
-        "surroundings",
         "synced",
-        "unacked",
         "vhost",
-        "waiting",
-        "watermarks",
     )
 
-    keeps_all = False  # only what is persistent goes to the log
+    surroundings: Surroundings
+    keeps_all = False  # only persistent messages go to the log
     remote_log: RemoteLog | None = None
 
     def __init__(
@@ -108,57 +99,78 @@ class ClassicQueue:
         owner: object | None = None,
         arguments: Mapping[str, object] | None = None,
     ) -> None:
-        self.id = id_
-        self.name = name
+        stored = durable and owner is None
+        super().__init__(id_, name, (options.max_priority or 0) + 1, surroundings, stored=stored)
         self.vhost = vhost
         self.options = options
-        self.surroundings = surroundings
         self.durable = durable
         self.auto_delete = auto_delete
         self.owner = owner  # the connection of an exclusive queue
         self.arguments = dict(arguments or {})
-        self.stored = self.synced = durable and owner is None
-        self.alive = True
-        self.dirty = False
-        self.lanes = [Lane(number) for number in range((options.max_priority or 0) + 1)]
-        self.lane = self.lanes[0]
+        self.synced = stored
         self.consumers = ConsumerRing()
-        self.counters = QueueCounters()
         self.observers: list[Observer] = []
-        self.unacked = 0
-        self.bytes = 0  # of content, ready and unacked
-        self.held = 0  # of them, unacked
-        self.accounted = 0  # what the gauge was told of them
-        self.deadlines: Deadlines | None = None
-        self.plain = len(self.lanes) == 1  # runs are taken as they are
+        self.plain = len(self.lanes) == 1  # runs are appended as they are
         self.limits: Limits | None = None
-        self.waiting: Waiting | None = None
-        self.leases: Leases | None = None
+        self.ack_timeouts: AckTimeouts | None = None
         self.selection: Selection | None = None
         self.duplicates: Duplicates | None = None
-        self.watermarks: Watermarks | None = None
         self.choosy = self.counts_deliveries = False
-        self.returning = 0  # settlements that are giving messages back: no other message overtakes these
-        pages = surroundings.pages
-        self.pager = None if pages is None else Pager(self, pages, surroundings.queue_memory)
+        self.returning = 0  # settlements that are returning messages: no other message overtakes these
         self.expiry_timer: tuple[float, Cancellable] | None = None
-        self.idleness: Idleness | None = None
+        self.idle_timer: IdleTimer | None = None
         self.apply(options)
 
+    # ---- options
+
     def apply(self, options: QueueOptions) -> None:
-        """Follow these options from now on."""
-        equip(self, options)
+        """Follow these options from now on. Messages that are in the queue already keep the deadlines they have."""
+        self.options = options
+        self.synced = options.durability != "os"
+        self.ttl = options.ttl
+        if options.ttl is not None:
+            self.watch_deadlines()
+        has_limits = options.max_length is not None or options.max_bytes is not None
+        self.limits = Limits(self) if has_limits else None
+        if options.retry is not None and self.delayed is None:
+            self.delayed = DelayedMessages(self)
+        if options.single_active and not isinstance(self.consumers, SingleActive):
+            self.consumers = SingleActive(self.consumers)
+        if options.groups:
+            self._select()
+        self._apply_expires(options.expires)
+        self._apply_ack_timeout(options.ack_timeout)
+        self._apply_deduplication()
+        self.counts_deliveries = options.delivery_limit is not None or options.retry is not None
+        self.choosy = self.duplicates is not None or (has_limits and options.overflow != DROP_HEAD)
+        if self.ready:
+            self.touch()
 
-    # ---- counting
+    def _apply_expires(self, seconds: float | None) -> None:
+        if self.idle_timer is not None and self.idle_timer.seconds == seconds:
+            return
+        if self.idle_timer is not None:
+            self.idle_timer.stop()
+        self.idle_timer = None if seconds is None else IdleTimer(self, seconds)
+        self.note_use()
 
-    @property
-    def ready(self) -> int:
-        return len(self.lane) if len(self.lanes) == 1 else sum(map(len, self.lanes))
+    def _apply_ack_timeout(self, seconds: float | None) -> None:
+        """Messages that were delivered already keep their timeouts."""
+        if self.ack_timeouts is not None:
+            self.ack_timeouts.seconds = seconds
+        elif seconds is not None:
+            self.ack_timeouts = AckTimeouts(self, seconds)
 
-    @property
-    def arrived(self) -> int:
-        """Messages that have come since the last drain."""
-        return sum([lane.tail - 1 for lane in self.lanes]) - self.counters.received
+    def _apply_deduplication(self) -> None:
+        window = self.options.duplicates
+        if window is None:
+            if self.duplicates is not None:
+                self.duplicates.stop()
+            self.duplicates = None
+        elif self.duplicates is None:
+            self.duplicates = Duplicates(self, window)
+        else:
+            self.duplicates.resize(window)
 
     # ---- messages in
 
@@ -166,13 +178,30 @@ class ClassicQueue:
         if self.plain and not timed:
             self.lane.incoming.extend(run)
         elif self.alive:
-            take_closely(self, run, timed)
+            self._append(run, timed)
         else:
-            return  # died while the content of these was still coming in, or before their transaction was committed
+            return  # deleted while the content was being received, or before the transaction was committed
         self.bytes += size
         if not self.dirty:
             self.dirty = True
             self.surroundings.dirty.append(self)
+
+    def _append(self, run: list[Message], timed: bool) -> None:
+        """Append each message to the lane of its priority, with its deadline."""
+        if timed:
+            self.watch_deadlines()
+        if self.ttl is not None:
+            run = expiring_by(self.surroundings.now() + self.ttl, run)
+        lanes, highest, deadlines = self.lanes, len(self.lanes) - 1, self.deadlines
+        if deadlines is None:
+            for message in run:
+                priority = message[2].priority
+                lanes[priority if priority < highest else highest].incoming.append(message)
+        elif not highest:
+            deadlines.extend(self.lane, run)
+        else:
+            for message in run:
+                deadlines.extend(lanes[min(message[2].priority, highest)], [message])
 
     def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
         if len(self.lanes) == 1:  # where every run is one message, this is most of the work
@@ -189,22 +218,17 @@ class ClassicQueue:
             if lane.tail > tail
         ]
 
-    def touch(self) -> None:
-        if not self.dirty and self.alive:
-            self.dirty = True
-            self.surroundings.dirty.append(self)
-
     # ---- messages out
 
     def drain(self) -> None:
         self.dirty = False
         if not self.alive:
             return
-        if self.deadlines is not None and not bury_expired(self):
-            self.touch()  # more than may die at once; nobody gets one whose time is up
+        if self.deadlines is not None and not self._remove_expired():
+            self.touch()  # there are more, and an expired message is never delivered
             return
         if self.returning and self.selection is not None:
-            return  # touched again when all are back
+            return  # touched again when all have returned
         selects, is_single = self.selection is not None, len(self.lanes) == 1
         budget = self.selection.deliver(BURST) if self.selection is not None else BURST
         while budget > 0 and not selects:
@@ -222,12 +246,12 @@ class ClassicQueue:
         elif self.limits is not None:
             self.limits.enforce()
         if self.deadlines is not None:
-            if budget > 0:  # else some were not offered yet, and must not die of TTL 0 before that
+            if budget > 0:  # else some were not offered yet, and must not expire by TTL 0 before that
                 for lane in self.lanes:
-                    lane.attempted = lane.tail
-            if not bury_expired(self):
+                    lane.mark_attempted()
+            if not self._remove_expired():
                 self.touch()
-            arm_expiry(self)
+            self._schedule_expiry()
         if self.pager is not None and (self.lane.page_stop or not is_single):
             self.pager.refill()
         self.account()
@@ -236,37 +260,24 @@ class ClassicQueue:
                 observer(self)
 
     def catch_up(self) -> None:
-        """Drain now, before the turn ends, as far as that goes in a time slice."""
+        """Drain now, before the tick ends, as far as possible in a time slice."""
         time_slice = self.surroundings.errands.new_slice()
-        while self.dirty:  # a burst is not all there may be; a consumer's room is
+        while self.dirty:  # one burst may not be all that the consumers have room for
             self.drain()
             if self.selection is not None or time_slice.is_over:
-                break  # asking selectors about a whole backlog would hold the loop
-        self.dirty = True  # it stands on the list; drained again in its turn, it finds nothing to do
-
-    def account(self) -> None:
-        """Tell the gauge and the counters what changed; once per turn, not once per message."""
-        account(self)
-
-    def highest_lane(self) -> Lane:
-        return next((lane for lane in reversed(self.lanes) if len(lane)), self.lane)
+                break  # evaluating selectors on a whole backlog would hold the loop
+        self.dirty = True  # it is still on the list of dirty queues, and drained again it finds nothing to do
 
     def offer(self, lane: Lane, consumer: Consumer, budget: int) -> int:
-        """Give one consumer its turn; how many messages it took."""
+        """Let one consumer take messages: how many it took."""
         if lane.returned:
-            sequence, tries, message = lane.pop()  # type: ignore[misc]
-            consumer.take_again(message, lane.number, sequence, tries)
+            sequence, count, message = lane.pop()  # type: ignore[misc]
+            consumer.take_again(message, lane.number, sequence, count)
             number, size = 1, len(message[0])
             self.counters.redelivered += 1
         else:
             limit = 1 if consumer.one_shot else self.consumers.stretch or budget
-            if lane.holes:
-                limit = lane.stretch(limit)
-            elif limit > len(lane.ready):
-                limit = len(lane.ready)
-            sequence = lane.head
-            number, size = consumer.take(lane.ready, lane.number, sequence, limit)
-            lane.head = sequence + number
+            sequence, number, size = lane.deliver(consumer, limit)
         counters = self.counters
         counters.delivered += number
         if consumer.no_ack:
@@ -278,34 +289,63 @@ class ClassicQueue:
         else:
             self.unacked += number
             self.held += size
-            if self.leases is not None:
-                self.leases.opened(consumer.unacked, number)
+            if self.ack_timeouts is not None:
+                self.ack_timeouts.opened(consumer.unacked, number)
         if consumer.one_shot:
             self.dismiss(consumer)
         return number
 
     def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
-        """Take the first ready message by hand, for ``by``; see ``needs_load`` first."""
-        return take_by_hand(self, no_ack)
+        """Take the first ready message for ``by`` (basic.get); check ``needs_load`` first."""
+        self.note_use()
+        self.settle_down()
+        lane = self.highest_lane()
+        redelivered = bool(lane.returned)
+        waiting = None if self.is_paused else lane.pop()
+        if waiting is None:
+            self.counters.got_nothing += 1
+            self.account()
+            return None
+        sequence, count, message = waiting
+        self.counters.got += 1
+        self.counters.got_no_ack += no_ack
+        self.counters.redelivered += redelivered
+        if no_ack:
+            self.release(lane.number, sequence, 1, len(message[0]))
+        else:
+            self.unacked += 1
+            self.held += len(message[0])
+        self.account()
+        if self.pager is not None:
+            self.pager.refill()
+        return Taken(lane.number, sequence, count, redelivered, message, self.ready)
 
     @property
     def needs_load(self) -> bool:
-        """There are messages, but the first of them is on disk: ``pager.when_loaded`` tells when it is not."""
+        """There are messages, but the first one is on disk: ``pager.when_loaded`` calls back when it was loaded."""
         self.settle_down()
         lane = self.highest_lane()
-        return lane.paged > 0 and lane.is_empty_here and not self.consumers.paused
+        return lane.paged > 0 and lane.is_empty_here and not self.is_paused
 
     def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
-        """Before the front is looked at: deliveries and expiries that are due. False if the time slice was over first:
-        an expired message may be in front."""
+        """Do the deliveries and expiries that are due, before the front is read. False if the time slice was over
+        first: an expired message may be in front."""
         if self.dirty:
             self.drain()
-        while self.deadlines is not None and not bury_expired(self):
+        while self.deadlines is not None and not self._remove_expired():
             if time_slice is not None and time_slice.is_over:
                 return False
         for lane in self.lanes:
             lane.strip()
         return True
+
+    def purge(self) -> int:
+        """Remove what is ready; unacknowledged messages stay with their holders."""
+        number = self.remove_ready(releases=self.surroundings.witness is not None)
+        self.counters.purged += number
+        return number
+
+    # ---- settling
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
         if not self.alive:
@@ -318,19 +358,51 @@ class ClassicQueue:
         if not self.alive:
             return
         self._let_go(lane, sequence, messages)
-        give_back(self, lane, sequence, messages, count, tried)
+        self._return(lane, sequence, messages, count + 1, tried)
         self.touch()
 
+    def _return(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool) -> None:
+        """Return messages that were delivered ``count`` times: at once, after a delay, or not any more. ``tried``: a
+        consumer failed to process them; else it was gone before it could."""
+        options = self.options
+        plan = options.retry
+        is_over = options.delivery_limit is not None and count > options.delivery_limit
+        if is_over or (plan is not None and tried and plan.is_over(count)):
+            self.counters.dropped += len(messages)
+            self.discard(DELIVERY_LIMIT, dead_messages(lane, sequence, messages))
+            return
+        self.counters.requeued += len(messages)
+        if plan is not None and (plan.failed if tried else plan.left):
+            self._delay(lane, sequence, messages, count)
+            return
+        if self.stored:
+            self.surroundings.log.returned(self.id, lane, sequence, len(messages), count)
+        for place, message in enumerate(messages, sequence):
+            self.put_back(lane, place, count, message)
+
+    def _delay(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
+        """Redeliver messages later, by the retry plan."""
+        plan, delayed, surroundings = self.options.retry, self.delayed, self.surroundings
+        assert plan is not None
+        assert delayed is not None
+        now = surroundings.now()
+        for place, message in enumerate(messages, sequence):
+            due = now + plan.delay(count, surroundings.chance())
+            if self.stored:
+                wall = due + surroundings.wall_ahead()
+                surroundings.log.returned(self.id, lane, place, 1, pack_return(count, wall))
+            delayed.keep(due, lane, place, count, message)
+
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """Unacked messages that were refused for good."""
+        """Discard unacknowledged messages that were rejected without requeue."""
         if not self.alive:
             return
         self._let_go(lane, sequence, messages)
         self.counters.dropped += len(messages)
-        bury(self, REJECTED, [Dead(lane, place, message) for place, message in enumerate(messages, sequence)])
+        self.discard(REJECTED, dead_messages(lane, sequence, messages))
 
     def _let_go(self, lane: int, sequence: int, messages: list[Message]) -> int:
-        """These are in nobody's hands any more; their bytes."""
+        """These are not unacknowledged any more; their bytes."""
         size = sum([len(message[0]) for message in messages])
         self.unacked -= len(messages)
         self.held -= size
@@ -338,29 +410,27 @@ class ClassicQueue:
             self.selection.let_go(lane, sequence, messages)
         return size
 
-    def purge(self) -> int:
-        """Forget what is ready; what is unacked stays with its holders."""
-        return purge(self)
-
-    def release(self, lane: int, sequence: int, number: int, size: int) -> None:
-        """These messages hold no place any more, neither in memory nor in the log."""
-        self.bytes -= size
-        if self.stored:
-            self.surroundings.log.settle(self.id, lane, sequence, number)
-        if self.watermarks is not None:
-            self.watermarks.released(lane, sequence, number, size)
-
-    # ---- time
-
-    def note_use(self) -> None:
-        """Somebody declared, consumed or got: the clock of x-expires starts again."""
-        if self.idleness is not None:
-            self.idleness.note_use()
+    def no_longer_unacked(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        if self.selection is not None:
+            self.selection.let_go(lane, sequence, messages)
 
     # ---- consumers
 
+    @property
+    def is_paused(self) -> bool:
+        return self.consumers.paused
+
+    @property
+    def is_selective(self) -> bool:
+        return self.selection is not None
+
+    def note_use(self) -> None:
+        """The queue was declared, consumed from or read by basic.get: the time of x-expires starts again."""
+        if self.idle_timer is not None:
+            self.idle_timer.note_use()
+
     def refuse_second(self, consumer: Consumer) -> None:
-        """Where one of the two wants the queue for itself."""
+        """Refuse a second consumer if one of the two is exclusive."""
         holder = next(iter(self.consumers), None)
         if (consumer.exclusive and (holder or self.options.single_active)) or (holder and holder.exclusive):
             raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
@@ -370,12 +440,21 @@ class ClassicQueue:
         self.consumers.add(consumer)
         self.surroundings.count_memory(consumer.memory)
         if self.selection is not None or consumer.selector is not None:
-            select(self)
+            self._select()
         self.note_use()
         self.touch()
 
+    def _select(self) -> None:
+        """The consumers of the queue, or their selectors and groups, have changed."""
+        if self.selection is None:
+            self.selection = Selection(self)
+            return
+        self.selection.joined()
+        if not self.selection.is_needed:
+            self.selection = None
+
     def dismiss(self, consumer: Consumer) -> None:
-        """The consumer has got what it came for."""
+        """Cancel a consumer that takes a single message and has it."""
         self.remove_consumer(consumer)
         consumer.cancelled_by_queue()
 
@@ -392,8 +471,128 @@ class ClassicQueue:
         if self.auto_delete and not len(self.consumers):
             self.surroundings.retire(self)
 
-    # ---- the end
+    # ---- expiry
+
+    def watch_deadlines(self) -> None:
+        """From now on messages of this queue may expire."""
+        if self.deadlines is None:
+            self.deadlines = Deadlines(self.lanes, self.surroundings.watches_all)
+            self.plain = False
+
+    def _remove_expired(self) -> bool:
+        """Remove expired messages for one time slice, at most ``deaths_at_once``; False if there are more.
+
+        At least as many are removed as were published, or expiry would fall behind. While expired messages are being
+        read from disk, no other ones on disk are removed.
+        """
+        deadlines, surroundings = self.deadlines, self.surroundings
+        assert deadlines is not None
+        now, left, time_slice = surroundings.now(), surroundings.deaths_at_once, surroundings.errands.new_slice()
+        owed = self.arrived
+        while expired := deadlines.collect(now, 0 if self.reads_expired else ON_DISK_AT_ONCE, BATCH):
+            left, owed = left - len(expired), owed - len(expired)
+            here = [DeadMessage(lane, sequence, message) for lane, sequence, message in expired if message is not None]
+            self.counters.expired += len(here)
+            if here:
+                self.discard(EXPIRED, here)
+            for lane in self.lanes:
+                if on_disk := [each.sequence for each in expired if each.message is None and each.lane == lane.number]:
+                    self._remove_expired_on_disk(lane, on_disk)
+            if owed <= 0 and (left <= 0 or time_slice.is_over):
+                return False
+        return True
+
+    def _remove_expired_on_disk(self, lane: Lane, sequences: list[int]) -> None:
+        """They are read only if they are dead-lettered."""
+        target = self.options.dead_letter
+        if target is not None and target.takes_expired:
+            self.counters.expired += self.read_expired(lane, sequences, self._expired_was_read)
+            return
+        assert self.pager is not None
+        for sequence in sequences:
+            size = self.pager.expire(lane, sequence)
+            if size is not None:
+                self.counters.expired += 1
+                self.release(lane.number, sequence, 1, size)
+
+    def _expired_was_read(self, lane: int, messages: list[tuple[int, Message]]) -> None:
+        expired = [DeadMessage(lane, sequence, message) for sequence, message in messages]
+        for first in range(0, len(expired), BATCH):
+            self.discard(EXPIRED, expired[first : first + BATCH])
+
+    def _schedule_expiry(self) -> None:
+        """One timer for the next expiry; an earlier one that is already set schedules again."""
+        assert self.deadlines is not None
+        soonest = self.deadlines.next_deadline()
+        if soonest == NEVER or (self.expiry_timer is not None and self.expiry_timer[0] <= soonest):
+            return
+        if soonest <= self.surroundings.now() and self.reads_expired:
+            return  # the queue is touched when they are read
+        if self.expiry_timer is not None:
+            self.expiry_timer[1].cancel()
+        self.expiry_timer = (soonest, self.surroundings.schedule(soonest, self._expiry_due))
+
+    def _expiry_due(self) -> None:
+        self.expiry_timer = None
+        self.touch()
+
+    # ---- dead-lettering
+
+    def discard(self, reason: str, messages: Sequence[DeadMessage]) -> None:
+        """Dead-letter messages that have left their lanes, or drop them.
+
+        With a dead letter exchange a message leaves this queue in the same group of the log in which it enters the
+        next: after a crash it is in one of the two.
+        """
+        target = self.options.dead_letter
+        if target is not None and not (reason == MAXLEN and self.options.discards):
+            sent = [dead for dead in messages if target.takes(reason, dead.message)]
+            if sent:
+                self.counters.dead_lettered += len(sent)
+                self.surroundings.dead_letter(self, reason, sent)
+            if len(sent) == len(messages):
+                return
+            messages = [dead for dead in messages if not target.takes(reason, dead.message)]
+        for dead in messages:
+            self.release_dead(dead)
+
+    def when_gone(self, call: Callable[[], None]) -> None:
+        """Call back once all messages that are in the queue now have left it."""
+        if not self.alive:
+            call()
+            return
+        if self.watermarks is None:
+            self.watermarks = Watermarks(self)
+            self.observers.append(self.watermarks.look)
+        self.watermarks.add(call)
+
+    def release_dead(self, dead: DeadMessage) -> None:
+        """The message gives up its place in this queue."""
+        if dead.sequence != NOWHERE:
+            self.release(dead.lane, dead.sequence, 1, len(dead.message[0]))
+
+    # ---- deletion
 
     def die(self) -> int:
-        """Give everything up; the number of ready messages that went with it."""
-        return die(self)
+        """Delete the queue; returns the number of ready messages that were deleted with it."""
+        self.alive = self.plain = False
+        number = self.ready
+        self.close_backlog()
+        if self.expiry_timer is not None:
+            self.expiry_timer[1].cancel()
+        for part in (self.idle_timer, self.ack_timeouts):
+            if part is not None:
+                part.stop()
+        for consumer in list(self.consumers):
+            self.consumers.remove(consumer)
+            self.surroundings.count_memory(-consumer.memory)
+            consumer.cancelled_by_queue()
+        if self.watermarks is not None:
+            self.watermarks.queue_deleted()
+        return number
+
+
+def expiring_by(deadline: float, run: list[Message]) -> list[Message]:
+    """The same messages, expiring no later than the queue's TTL; one traits object serves a whole run."""
+    made = {traits: traits.expiring(deadline) for traits in {message[2] for message in run}}
+    return [(content, address, made[traits]) for content, address, traits in run]

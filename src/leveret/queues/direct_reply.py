@@ -7,16 +7,12 @@ own name there instead. A reply published to that name goes straight to the requ
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
+from leveret.backlog.context import Drainable, MemoryGauge
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.receipts import RemoteLog
 from leveret.message import Message
-from leveret.queues.surroundings import MemoryGauge
 from leveret.store.log import Placement
-
-if TYPE_CHECKING:
-    from leveret.queues.queue import Queue
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 MOST_WAITING = 10_000  # replies that may wait for a requester that does not read
@@ -25,7 +21,7 @@ MOST_WAITING = 10_000  # replies that may wait for a requester that does not rea
 class ReplyQueue:
     remote_log: RemoteLog | None = None
 
-    def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Queue]) -> None:
+    def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Drainable]) -> None:
         self.name = name
         self.alive = True
         self.stored = self.synced = self.keeps_all = self.choosy = self.counts_deliveries = False

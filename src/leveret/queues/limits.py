@@ -1,7 +1,8 @@
 """x-max-length and x-max-length-bytes: how much may wait in a queue, and what happens to the rest.
 
-Only what is ready counts, and of that only bodies, as in RabbitMQ (queues/bodies.py). What is too much is dropped from
-the head, after consumers had their chance; or the publisher is refused, if the queue is full even after they had it.
+Only ready messages count, and of these only the bodies, as in RabbitMQ (backlog/body_sizes.py). Messages over the limit
+are dropped from the head, after the consumers could take some; or the publish is rejected, if the queue is full even
+after that.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from leveret.backlog.body_sizes import bodies_of, count_bodies
 from leveret.message import Message
-from leveret.queues.bodies import bodies_of, count_bodies
-from leveret.queues.dying import BATCH, MAXLEN, Dead, bury
+from leveret.queues.dead_messages import BATCH, MAXLEN, DeadMessage
 from leveret.queues.options import DROP_HEAD
 from leveret.wire.content import body_size
 
 if TYPE_CHECKING:
+    from leveret.backlog.lane import Lane
     from leveret.queues.classic import ClassicQueue
-    from leveret.queues.lane import Lane
 
-BUDGET = 4096  # in one drain, beside as many as have come since the last
+BUDGET = 4096  # messages dropped in one drain, plus as many as were published since the last
 
 
 class Limits:
@@ -35,7 +36,7 @@ class Limits:
             count_bodies(queue)
 
     def _excess(self) -> tuple[int, int]:
-        """How many messages, and how many bytes, are too many; 0 or less if none."""
+        """By how many messages and bytes the queue is over its limits; 0 or less if it is not."""
         messages = 0 if self._length is None else self._queue.ready - self._length
         queue, most = self._queue, self._size
         if most is None or queue.bytes - queue.held <= most:  # contents are larger than bodies
@@ -43,7 +44,7 @@ class Limits:
         return messages, bodies_of(queue) - most
 
     def has_room(self, messages: Sequence[Message], may_drain: bool) -> bool:
-        """Whether these fit together; consumers take what they can first."""
+        """Whether all of these fit; consumers take what they can first."""
         if self._drops or self._fits(messages):
             return True
         queue = self._queue
@@ -71,46 +72,45 @@ class Limits:
             messages, size = self._excess()
         while messages > 0 or size > 0:
             if left <= 0:
-                queue.touch()  # the rest in the next turn
+                queue.touch()  # the rest in the next tick
                 return
-            deaths: list[Dead] = []
-            while len(deaths) < BATCH and (messages > 0 or size > 0):
+            dropped: list[DeadMessage] = []
+            while len(dropped) < BATCH and (messages > 0 or size > 0):
                 lane = queue.highest_lane()
                 waiting = lane.pop()
                 if waiting is None:
                     break
-                deaths.append(Dead(lane.number, waiting[0], waiting[2]))
+                dropped.append(DeadMessage(lane.number, waiting[0], waiting[2]))
                 messages -= 1
                 size -= body_size(waiting[2][0])
-            left -= len(deaths)
-            if deaths:
-                queue.counters.dropped += len(deaths)
-                bury(queue, MAXLEN, deaths)
+            left -= len(dropped)
+            if dropped:
+                queue.counters.dropped += len(dropped)
+                queue.discard(MAXLEN, dropped)
             elif not self._drop_paged(queue.highest_lane()):
                 return
             messages, size = self._excess()
 
     def _drop_many(self, number: int) -> int:
-        """Off the front of the only lane, where nothing is in the way and nobody wants to see them: how many."""
+        """Drop from the front of the only lane, if it has no holes and nothing is dead-lettered: how many."""
         queue, lane = self._queue, self._queue.lane
         if len(queue.lanes) > 1 or lane.holes or lane.returned:
             return 0
         number = min(number, len(lane.ready))
-        size = sum([len(lane.ready.popleft()[0]) for _ in range(number)])
-        lane.head += number
+        sequence, messages = lane.take(number)
         queue.counters.dropped += number
         if number:
-            queue.release(lane.number, lane.head - number, number, size)
+            queue.release(lane.number, sequence, number, sum([len(message[0]) for message in messages]))
         return number
 
     def _drop_paged(self, lane: Lane) -> bool:
-        """The head is on disk only: it dies there, or is brought here to be sent on, or to know what it frees."""
+        """The head is on disk only: drop it there, or load it to dead-letter it, or to know its size."""
         queue = self._queue
         if queue.pager is None:
             return False
         is_sent_on = queue.options.dead_letter is not None and not queue.options.discards
         if is_sent_on or self._size is not None:
-            queue.pager.fill(lane)  # touches the queue when it is here
+            queue.pager.fill(lane)  # touches the queue when it is loaded
             return False
         found = queue.pager.drop_first(lane)
         if found is None:

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leveret.errors import PreconditionFailed
+from leveret.message import Message
 from leveret.queues.argument_kinds import Arguments, flag, milliseconds, one_of, text, whole_number
+from leveret.queues.dead_messages import EXPIRED
 from leveret.queues.retry_plan import RetryPlan
 from leveret.queues.stream_options import STREAM, max_age, refuse_what_streams_cannot, segment_bytes
 
@@ -62,6 +64,12 @@ class DeadLetterTo:
     makes_queue: bool = False  # the queue that the key names is declared when the first message dies
     takes_expired: bool = True
     takes_transient: bool = True
+
+    def takes(self, reason: str, message: Message) -> bool:
+        """Whether a message that leaves its queue for this reason is dead-lettered."""
+        if reason == EXPIRED and not self.takes_expired:
+            return False
+        return self.takes_transient or message[2].persistent
 
     def key_of(self, queue: str) -> str | None:
         """The routing key for messages of this queue; None: the key that each message has."""

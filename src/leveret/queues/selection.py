@@ -21,12 +21,12 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from leveret.backlog.lane import Lane
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.selector import MessageFields, selectable
 from leveret.errors import FrameError
 from leveret.message import Message
 from leveret.queues.groups import Group, Groups, group_key, rank_of
-from leveret.queues.lane import Lane
 from leveret.queues.selection_sieve import Sieve
 from leveret.queues.selection_turns import Turns
 from leveret.queues.selection_view import MANY_DEAD, View
@@ -271,7 +271,7 @@ class Selection:
         return budget
 
     def _look_at_delays(self) -> None:
-        waiting, groups = self._queue.waiting, self._groups
+        waiting, groups = self._queue.delayed, self._groups
         if not self._grouped or waiting is None or not (len(waiting) or groups.has_delayed):
             return
         still = set()
@@ -316,13 +316,3 @@ class Selection:
         if rank not in self._standing:
             heappush(self._lines.setdefault(group.waiting[0][1], []), rank)
         self._standing[rank] = group
-
-
-def select(queue: ClassicQueue) -> None:
-    """The consumers of the queue have changed, or what it asks of them."""
-    if queue.selection is None:
-        queue.selection = Selection(queue)
-        return
-    queue.selection.joined()
-    if not queue.selection.is_needed:
-        queue.selection = None

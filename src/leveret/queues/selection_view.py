@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from leveret.backlog.lane import HOLE, Lane, Waiting
 from leveret.message import Message
 from leveret.queues.groups import place_of, rank_of
-from leveret.queues.lane import HOLE, Lane, Waiting
-from leveret.queues.returning import restore
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
@@ -82,11 +81,7 @@ class View:
         waiting = lane.cut_out(sequence)
         if waiting is None:
             return False
-        hand.number, hand.head = number, sequence
-        if came_back and sequence not in aside:
-            hand.returned.append(waiting)
-        else:
-            hand.ready.append(waiting[2])
+        hand.hold(number, waiting, redelivered=came_back and sequence not in aside)
         known.discard(sequence)
         aside.discard(sequence)
         return True
@@ -111,12 +106,7 @@ class View:
 
     def _set_aside(self, lane: Lane) -> None:
         """Give up the front half of ``ready``, mostly holes; what still waits there is kept apart."""
-        for _ in range(max(0, min(len(lane.ready) // 2, self._looked[lane.number] - lane.head))):
-            message, sequence = lane.ready.popleft(), lane.head
-            lane.head += 1
-            if message is HOLE:
-                lane.holes -= 1
-                continue
-            restore(self._queue, lane.number, sequence, 0, message)
+        for sequence, message in lane.shed(max(0, min(len(lane.ready) // 2, self._looked[lane.number] - lane.head))):
+            self._queue.put_back(lane.number, sequence, 0, message)
             self._known[lane.number].add(sequence)
             self._aside[lane.number].add(sequence)

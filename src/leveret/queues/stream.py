@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from leveret.backlog.context import PER_MESSAGE
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
 from leveret.errors import PreconditionFailed, Unsupported
@@ -27,7 +28,7 @@ from leveret.queues.options import QueueOptions
 from leveret.queues.stream_options import SEGMENT_BYTES, Retention, reader_options
 from leveret.queues.stream_readers import StreamReaders
 from leveret.queues.stream_writing import StreamWriting
-from leveret.queues.surroundings import PER_MESSAGE, Surroundings
+from leveret.queues.surroundings import Surroundings
 from leveret.store.log import Placement
 from leveret.store.stream_files import StreamFiles, StreamRun
 

@@ -13,8 +13,8 @@ from leveret.logs import get_log
 from leveret.queues.stream_reader import StreamReader
 
 if TYPE_CHECKING:
+    from leveret.backlog.context import Cancellable
     from leveret.queues.stream import StreamQueue
-    from leveret.queues.surroundings import Cancellable
 
 KEEP_AFTER = 1.0  # seconds
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from leveret.backlog.context import PER_MESSAGE
 from leveret.delivery.consumer import Consumer
 from leveret.logs import get_log
 from leveret.queues.stream_bookmarks import Bookmarks
@@ -16,7 +17,6 @@ from leveret.queues.stream_marking import Marker
 from leveret.queues.stream_options import ReaderOptions
 from leveret.queues.stream_reader import StreamReader
 from leveret.queues.stream_recent import Recent
-from leveret.queues.surroundings import PER_MESSAGE
 from leveret.store.stream_files import StreamRun
 
 if TYPE_CHECKING:

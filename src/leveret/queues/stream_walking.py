@@ -1,4 +1,4 @@
-"""Going through a stream as through any queue (queues/walking.py), from the oldest message to the newest one that was
+"""Going through a stream as through any queue (backlog/walk.py), from the oldest message to the newest one that was
 confirmed at the beginning. Nothing can be taken out of it."""
 
 from __future__ import annotations
@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from leveret.backlog.walk import READ_BYTES, STEP, Visitor
 from leveret.message import Message
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_marking import marked
-from leveret.queues.walking import READ_BYTES, STEP, Visitor
 
 
 class StreamWalk:

@@ -20,8 +20,8 @@ from leveret.store.disk import NO_FILES_REASON, is_shortage, lacks_files
 from leveret.store.stream_files import StreamRun
 
 if TYPE_CHECKING:
+    from leveret.backlog.context import Cancellable
     from leveret.queues.stream import StreamQueue
-    from leveret.queues.surroundings import Cancellable
 
 SYNC_BYTES = 16 << 20  # written and not synced, before it is synced at once
 SYNC_AFTER = 0.5  # seconds that anything written waits for its sync

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from leveret.backlog.scattered_read import ScatteredRead
 from leveret.message import NEVER, PERSISTENT, Address, Traits
-from leveret.queues.exhuming import ScatteredRead
 from leveret.store.log import Log, Placement
 from leveret.store.pages import Loaded, Pages
 from leveret.wire.constants import DEFAULT_FRAME_MAX

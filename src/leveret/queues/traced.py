@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from leveret.backlog.lane import Lane
 from leveret.delivery.consumer import Consumer
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.lane import Lane
 from leveret.queues.stream import StreamQueue
 from leveret.queues.taken import Taken
 from leveret.store.log import Placement

@@ -302,8 +302,8 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
             holder = channel.getters[name] = Holder(queue, 0, unacked)
         unacked.items.append(taken.message)
         unacked.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
-        if queue.leases is not None:
-            queue.leases.opened(unacked, 1)
+        if queue.ack_timeouts is not None:
+            queue.ack_timeouts.opened(unacked, 1)
     content, address, _ = taken.message
     if taken.redelivered and queue.counts_deliveries:
         content = with_count(content, taken.tries)

@@ -42,10 +42,10 @@ def _extend(channel: Channel, tag: int, timeout: int | None) -> None:
     if holder is None:
         raise refused(f"unknown delivery tag {tag}")
     queue = holder.queue
-    if not isinstance(queue, ClassicQueue) or queue.leases is None or queue.leases.seconds is None:
+    if not isinstance(queue, ClassicQueue) or queue.ack_timeouts is None or queue.ack_timeouts.seconds is None:
         raise refused(f"the queue of delivery tag {tag} has no x-consumer-timeout: nothing to extend")
-    seconds = queue.leases.seconds if timeout is None else timeout / 1000
-    queue.leases.extend(channel.unacked, tag, seconds)
+    seconds = queue.ack_timeouts.seconds if timeout is None else timeout / 1000
+    queue.ack_timeouts.extend(channel.unacked, tag, seconds)
 
 
 def refused(why: str) -> PreconditionFailed:

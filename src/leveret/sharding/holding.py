@@ -2,7 +2,7 @@
 
 Theory of operation. When slots leave a shard, what is in it stays; what comes after must not overtake it. So it is kept
 in a queue of the broker's own, one for each old shard, until everything that was in the shard at the move has left it
-for good (queues/watermarks.py). Then the hold is moved on, in order, each message to the shard that owns its slot:
+for good (backlog/watermarks.py). Then the hold is moved on, in order, each message to the shard that owns its slot:
 
     HOLDING ──the old shard is drained──> MOVING ──the hold is empty──> ENDING ──that is on disk──> gone
 
@@ -27,7 +27,6 @@ from leveret.message import NEVER, Message
 from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import publish_to, stretches
-from leveret.queues.watermarks import outstanding, watch
 from leveret.sharding.slots import slot_of
 
 STRETCH = 4096  # messages that move in one group, at most
@@ -119,7 +118,7 @@ class Hold:
         if shard is None:
             self.release()
         else:
-            watch(shard, lambda: self.release() if mark == self._marks else None)
+            shard.when_gone(lambda: self.release() if mark == self._marks else None)
 
     def release(self) -> None:
         """Nothing is to be waited for. May be called in the middle of another queue's work: it moves in its turn."""
@@ -153,7 +152,7 @@ class Hold:
                 moved += more or AT_ONCE
         finally:
             self._is_busy = False
-        if self.state is State.MOVING and not outstanding(queue):
+        if self.state is State.MOVING and not queue.outstanding:
             self._emptied()
 
     def _move_taken(self) -> int:

@@ -25,7 +25,6 @@ from leveret.errors import ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
-from leveret.queues.watermarks import outstanding
 from leveret.routing.bindings import Destination
 from leveret.routing.choosing import ModulusHashExchange
 from leveret.sharding.holding import Hold, State
@@ -144,7 +143,7 @@ class OrderedSlots:
         queue = self._vhost.queues.get(shard)
         if queue is None or queue.keeps_all:  # a stream never runs dry
             return False
-        return outstanding(queue) > 0 or (queue.pager is not None and queue.pager.exhuming > 0)
+        return queue.outstanding > 0 or queue.reads_expired
 
     def _hold_for(self, shard: str) -> Hold:
         hold = self._holds.get(shard)

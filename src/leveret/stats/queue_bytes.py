@@ -12,5 +12,5 @@ def total_bytes(queue: ClassicQueue) -> int:
 
 def ready_bytes(queue: ClassicQueue) -> int:
     """Without those in hands, and those that wait for their next try."""
-    waiting = 0 if queue.waiting is None else queue.waiting.bytes
+    waiting = 0 if queue.delayed is None else queue.delayed.bytes
     return total_bytes(queue) - queue.held - waiting

@@ -18,13 +18,13 @@ from math import floor
 from time import monotonic
 from typing import Any
 
+from leveret.backlog.lane import Lane
 from leveret.broker.broker import Broker
 from leveret.broker.counters import ExchangeCounters
 from leveret.broker.timers import Timer
 from leveret.broker.vhost import Vhost
 from leveret.machine import resident_memory
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.lane import Lane
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.samples import (

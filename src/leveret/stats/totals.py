@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from leveret.backlog.counters import QueueCounters
 from leveret.broker.broker import Broker
 from leveret.broker.counters import ExchangeCounters
 from leveret.broker.vhost import Vhost
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.counters import QueueCounters
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.samples import Column, Row

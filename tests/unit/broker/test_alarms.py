@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from leveret.backlog.context import MemoryGauge
 from leveret.broker.alarms import PATIENCE, MemoryAlarm
-from leveret.queues.surroundings import MemoryGauge
 
 
 def alarm_at(mark: int, resident: int | None = None) -> tuple[MemoryGauge, MemoryAlarm, list[int]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.backlog import pager
 from leveret.broker.internal_queues import PREFIX, SCHEDULE
-from leveret.queues import paging
 from leveret.store.definitions import Put, QueueRow
 from leveret.wire.fields import encode_table
 from leveret.wire.methods import BasicConsume, BasicGet, ChannelClose, QueueDeclare, QueueDelete, QueuePurge
@@ -65,7 +65,7 @@ def test_they_do_not_count_against_the_limit_of_the_vhost() -> None:
 
 
 def test_they_give_up_memory_when_the_broker_is_short_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "SQUEEZED", 1000)
+    monkeypatch.setattr(pager, "SQUEEZED", 1000)
     house = StoredHouse(memory_high_watermark=10_000_000)
     schedule(house, 400)
     house.turn()

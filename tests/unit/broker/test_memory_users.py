@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.backlog.context import MemoryGauge
 from leveret.broker.memory_users import LEAST, MemoryUsers
 from leveret.broker.restoring import restore_definitions
 from leveret.errors import ResourceFault
-from leveret.queues.surroundings import MemoryGauge
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ExchangeRow, QueueRow, VhostRow
 from leveret.wire.fields import encode_table

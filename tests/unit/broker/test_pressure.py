@@ -6,7 +6,7 @@ from errno import EIO
 
 import pytest
 
-from leveret.queues import paging
+from leveret.backlog import pager
 from leveret.wire.methods import ConfirmSelect, ConnectionBlocked, ConnectionUnblocked
 from tests.support.stored_house import StoredHouse
 
@@ -15,8 +15,8 @@ BODY = b"x" * 1_000
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "WORTH_IT", 2)
-    monkeypatch.setattr(paging, "SQUEEZED", 2_000)
+    monkeypatch.setattr(pager, "WORTH_IT", 2)
+    monkeypatch.setattr(pager, "SQUEEZED", 2_000)
 
 
 @pytest.mark.feature("S4-26")

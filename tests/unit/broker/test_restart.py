@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.queues import paging
+from leveret.backlog import pager
 from leveret.store.definitions import QueueRow
 from leveret.wire.fields import encode_table
 from leveret.wire.methods import BasicGetEmpty, ConfirmSelect, QueuePurge, TxCommit, TxSelect
@@ -87,7 +87,7 @@ def test_marks_of_a_crash_last_through_clean_stops(house: StoredHouse) -> None:
 @pytest.mark.feature("S4-30")
 def test_marks_last_although_the_messages_stay_on_disk(house: StoredHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delivered in no life since the crash, and read in none."""
-    monkeypatch.setattr(paging, "LOAD_BYTES", 100)
+    monkeypatch.setattr(pager, "LOAD_BYTES", 100)
     put(durable(house), "q", *[b"%02d" % number for number in range(20)])
     house = house.crashed().again()
     put(house.client(), "q", b"20")
@@ -302,7 +302,7 @@ def test_a_transaction_comes_back_whole_or_not_at_all(house: StoredHouse) -> Non
 @pytest.mark.feature("S4-26")
 def test_what_is_restored_waits_on_disk_until_it_is_wanted(house: StoredHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """A million messages must not be read before the doors open."""
-    monkeypatch.setattr(paging, "LOAD_BYTES", 200)
+    monkeypatch.setattr(pager, "LOAD_BYTES", 200)
     client = durable(house)
     put(client, "q", *[b"%02d" % number for number in range(50)])
     house = house.stopped().again()

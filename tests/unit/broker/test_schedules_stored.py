@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.backlog import pager
 from leveret.broker.schedules import Page
-from leveret.queues import expiry, paging
+from leveret.queues import classic
 from leveret.wire.methods import BasicAck, ConfirmSelect, ExchangeDeclare, QueueBind
 from tests.support.peer_pair import Client
 from tests.support.stored_house import StoredHouse
@@ -16,10 +17,10 @@ SCHEDULE = "amq.leveret.schedule"
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is read at once, and few are sent on."""
-    monkeypatch.setattr(paging, "WORTH_IT", 1)
-    monkeypatch.setattr(paging, "LOAD_BYTES", 200)
-    monkeypatch.setattr(paging, "LOOK_AGAIN", 1)
-    monkeypatch.setattr(expiry, "ON_DISK_AT_ONCE", 7)
+    monkeypatch.setattr(pager, "WORTH_IT", 1)
+    monkeypatch.setattr(pager, "LOAD_BYTES", 200)
+    monkeypatch.setattr(pager, "LOOK_AGAIN", 1)
+    monkeypatch.setattr(classic, "ON_DISK_AT_ONCE", 7)
 
 
 def new_house(**more: int) -> StoredHouse:
@@ -160,7 +161,7 @@ def test_all_due_at_once_are_read_in_stretches_and_each_is_sent_once(monkeypatch
         reads += 1
         load(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(expiry, "ON_DISK_AT_ONCE", 4096)
+    monkeypatch.setattr(classic, "ON_DISK_AT_ONCE", 4096)
     monkeypatch.setattr(house.store.pages, "load", counted)
     house.advance(10)
     assert sorted(bodies(house)) == sorted(numbers(500))
@@ -222,7 +223,7 @@ def test_what_is_being_sent_cannot_be_cancelled() -> None:
 
 
 def test_transient_messages_that_memory_could_not_hold_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "SQUEEZED", 600)
+    monkeypatch.setattr(pager, "SQUEEZED", 600)
     house = new_house()
     later(house, 10, *numbers(50), mode=1)
     gauge = house.broker.gauge

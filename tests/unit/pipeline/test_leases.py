@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from leveret.backlog import lease_builder, lease_release
 from leveret.errors import PreconditionFailed
-from leveret.queues import leased, leasing
 from tests.support.leasing import (
     TEN,
     LeaseReader,
@@ -69,7 +69,7 @@ def test_consumers_have_leases_of_their_own(house: StoredHouse) -> None:
 
 
 def test_two_that_ask_for_the_same_lease_at_once_get_one(house: StoredHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leasing, "STEP", 2)
+    monkeypatch.setattr(lease_builder, "STEP", 2)
     filled(house)
     reader = LeaseReader(house)
 
@@ -134,8 +134,8 @@ def test_max_bytes_holds_on_disk_too(house: StoredHouse) -> None:
 
 
 def test_a_large_lease_takes_its_turns(house: StoredHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leasing, "STEP", 3)
-    monkeypatch.setattr(leased, "STEP", 3)
+    monkeypatch.setattr(lease_builder, "STEP", 3)
+    monkeypatch.setattr(lease_release, "STEP", 3)
     filled(house)
     reader = LeaseReader(house)
     assert reader.take() == 1
@@ -148,7 +148,7 @@ def test_a_large_lease_takes_its_turns(house: StoredHouse, monkeypatch: pytest.M
 def test_whoever_goes_away_in_the_middle_finds_what_was_taken_as_the_lease(
     house: StoredHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leasing, "STEP", 3)
+    monkeypatch.setattr(lease_builder, "STEP", 3)
     filled(house)
     reader = LeaseReader(house)
 
@@ -171,8 +171,8 @@ def test_what_is_not_on_disk_yet_is_waited_for(house: StoredHouse) -> None:
     put(client, b"fresh")
     reader = LeaseReader(house)
     lease = house.broker.leases
-    taking = leasing.Taking(reader.queue, 20, 1 << 40)
-    assert taking.step() is leasing.Next.UNSYNCED
+    taking = lease_builder.LeaseBuilder(reader.queue, 20, 1 << 40)
+    assert taking.step() is lease_builder.Next.UNSYNCED
     assert taking.number == 10
     lease.give_up(reader.queue, taking)
     house.is_slow = False

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.backlog import lease_builder, pager
 from leveret.broker.pausing import pause, resume
 from leveret.errors import PreconditionFailed
 from leveret.http.errors import Gone
-from leveret.queues import leasing, paging
 from leveret.wire.methods import BasicCancel, QueueDelete, QueuePurge
 from tests.support.leasing import (
     TEN,
@@ -153,7 +153,7 @@ def test_what_should_have_died_while_it_was_leased_dies_when_it_comes_back(house
 
 
 def test_a_paged_queue_with_a_ttl_is_read_before_it_is_leased(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "LOAD_BYTES", 200)
+    monkeypatch.setattr(pager, "LOAD_BYTES", 200)
     house = StoredHouse(queue_memory=1)
     client = filled(house, *[b"%03d" % number for number in range(300)], message_ttl=10_000)
     house.advance(9)
@@ -175,8 +175,8 @@ def test_what_may_be_too_old_is_not_leased_before_it_was_read(
     with monkeypatch.context() as patch:
         patch.setattr(StoredHouse, "work", lambda self: None)
         house = life.again()
-    taking = leasing.Taking(house.queue("q"), 10, 1 << 40)
-    assert taking.step() is leasing.Next.UNREAD
+    taking = lease_builder.LeaseBuilder(house.queue("q"), 10, 1 << 40)
+    assert taking.step() is lease_builder.Next.UNREAD
     assert taking.number == 0
     house.work()
     assert LeaseReader(house).take() == 0

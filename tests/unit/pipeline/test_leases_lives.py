@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.backlog import lease_builder, lease_release, pager
+from leveret.backlog.lease_builder import LeasedRun
 from leveret.broker.lease_rows import Committed, pack_committed, pack_lease
 from leveret.broker.pausing import pause, resume
-from leveret.queues import leased, leasing, paging
-from leveret.queues.leasing import LeasedRun
 from tests.support.leasing import (
     TEN,
     LeaseReader,
@@ -51,7 +51,7 @@ def test_a_restart_keeps_leases_as_they_were(house: StoredHouse, is_clean: bool)
 
 def test_a_lease_in_the_middle_is_stepped_over_after_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unacked messages on both sides come back, in order; then the lease does, to its place."""
-    monkeypatch.setattr(paging, "LOAD_BYTES", 100)
+    monkeypatch.setattr(pager, "LOAD_BYTES", 100)
     house = StoredHouse(queue_memory=200)
     client = filled(house)
     client.get("q")
@@ -115,14 +115,14 @@ def test_a_backlog_on_disk_is_leased_without_being_read() -> None:
     pause(house.vhost, house.queue("q"))
     house.store.jobs.clear()
     resume(house.vhost, house.queue("q"))
-    taking = leasing.Taking(house.queue("q"), 300, 1 << 40)
-    assert taking.step() is leasing.Next.FULL
+    taking = lease_builder.LeaseBuilder(house.queue("q"), 300, 1 << 40)
+    assert taking.step() is lease_builder.Next.FULL
     assert taking.runs == [(0, 1, 300, False)]
 
 
 @pytest.mark.parametrize("image", range(8))
 def test_a_power_cut_around_a_commit_leaves_all_of_it_or_nothing(image: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leased, "STEP", 2)
+    monkeypatch.setattr(lease_release, "STEP", 2)
     house = StoredHouse()
     filled(house)
     reader = LeaseReader(house)

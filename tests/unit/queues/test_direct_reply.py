@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.backlog.context import MemoryGauge
 from leveret.queues.direct_reply import MOST_WAITING, ReplyQueue
 from leveret.queues.queue import Queue
-from leveret.queues.surroundings import MemoryGauge
 from tests.support.spies import SpyConsumer, message, messages, size_of
 
 

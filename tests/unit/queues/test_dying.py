@@ -10,7 +10,7 @@ import pytest
 
 from leveret.errors import PreconditionFailed
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.dying import Dead
+from leveret.queues.dead_messages import DeadMessage
 from leveret.queues.options import QueueOptions
 from leveret.wire.content import body_of
 from tests.support.peer_pair import Client, House
@@ -27,7 +27,7 @@ class Morgue(QueueHouse):
         self.dead: list[tuple[str, list[bytes]]] = []
         self.surroundings.dead_letter = self._take
 
-    def _take(self, queue: ClassicQueue, reason: str, deaths: Sequence[Dead]) -> None:
+    def _take(self, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
         self.dead.append((reason, [body_of(each.message[0]) for each in deaths]))
         for each in deaths:
             queue.release(each.lane, each.sequence, 1, len(each.message[0]))

@@ -129,7 +129,7 @@ class Model:
                 for sequence, _, waiting in lane:
                     same = group_of(waiting) == group
                     assert not same or lane.number > each.lane or sequence > each.sequence, "overtaken"
-            for number, sequence, delayed in self.queue.waiting or ():
+            for number, sequence, delayed in self.queue.delayed or ():
                 assert group_of(delayed) != group or number != each.lane or sequence > each.sequence, "not waited for"
 
     def finish(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.queues import paging
+from leveret.backlog import pager
 from leveret.wire.methods import (
     BasicGet,
     BasicGetEmpty,
@@ -25,8 +25,8 @@ BODIES = [b"%02d" % number for number in range(10)]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "WORTH_IT", 2)
-    monkeypatch.setattr(paging, "LOAD_BYTES", 100)
+    monkeypatch.setattr(pager, "WORTH_IT", 2)
+    monkeypatch.setattr(pager, "LOAD_BYTES", 100)
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from typing import Any
 from leveret.api.policy_matches import PolicyMatches
 from leveret.api.views.connection import connection_details, consumer_view
 from leveret.api.views.message import plain
+from leveret.backlog.counters import QueueCounters
+from leveret.backlog.lane import Lane
 from leveret.broker.policy import Policy
 from leveret.broker.policy_keys import ARGUMENTS, KEYS
 from leveret.broker.policy_merge import effective_arguments, merged
@@ -26,8 +28,6 @@ from leveret.broker.vhost import Vhost
 from leveret.delivery.single_active import SingleActive
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.counters import QueueCounters
-from leveret.queues.lane import Lane
 from leveret.queues.stream import StreamQueue
 from leveret.session.connection import Connection
 from leveret.stats.queue_bytes import ready_bytes, total_bytes
@@ -70,7 +70,7 @@ class QueueView:
             "messages": ready + unacked,
             "messages_ready": ready,
             "messages_unacknowledged": unacked,
-            "messages_delayed": 0 if queue.waiting is None else len(queue.waiting),
+            "messages_delayed": 0 if queue.delayed is None else len(queue.delayed),
             "memory": queue.accounted,
             "head_message_timestamp": _timestamp(first),
             AGE: self.oldest_age(queue, first),

@@ -11,10 +11,10 @@ import asyncio
 from operator import attrgetter
 
 from leveret.api.views.queue import AGE, QueueView, first_message
+from leveret.backlog.counters import QueueCounters
 from leveret.broker.vhost import Vhost
 from leveret.http.answers import encoded
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.counters import QueueCounters
 from leveret.queues.stream import StreamQueue
 from leveret.stats.stats import Stats
 
@@ -33,7 +33,7 @@ class StillRows:
 
     def written(self, view: QueueView, vhost: Vhost, queue: ClassicQueue) -> bytes:
         ready = queue.ready
-        if queue.waiting or not self._stats.is_still(queue) or (ready and isinstance(queue, StreamQueue)):
+        if queue.delayed or not self._stats.is_still(queue) or (ready and isinstance(queue, StreamQueue)):
             return encoded(view.row(vhost, queue))
         marks = (ready, counts(queue.counters), sizes(queue), _seen_of(queue), vhost.policies.in_order())
         known = self._known.get(queue)

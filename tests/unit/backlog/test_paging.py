@@ -1,10 +1,10 @@
-"""A backlog larger than memory: what leaves memory, and how it comes back in its place (queues/paging.py)."""
+"""A backlog larger than memory: what leaves memory, and how it comes back in its place (backlog/pager.py)."""
 
 from __future__ import annotations
 
 import pytest
 
-from leveret.queues import paging
+from leveret.backlog import pager
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
 from tests.support.shelf import (
@@ -93,7 +93,7 @@ def test_a_queue_without_a_disk_keeps_everything(house: PagedHouse) -> None:
 
 
 def test_a_few_messages_are_not_worth_it(house: PagedHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paging, "WORTH_IT", 7)
+    monkeypatch.setattr(pager, "WORTH_IT", 7)
     queue = backlog(house)
     assert paged(queue) == 0
     house.put(queue, *kept(10))

@@ -1,12 +1,12 @@
-"""Messages of a queue that somebody is to read without a consumer leave their lanes.
+"""Takes messages of a queue for a lease, which is read without a consumer (Spark).
 
-Theory of operation. A lease takes messages as a consumer would, in the order of delivery, and keeps no more of them
-than their numbers: *runs* of consecutive sequences. All of them are in the journal (persistent, in a stored queue,
-granted), so whoever wants to read them reads them there. What is on disk only is leased without being read, as long as
-nothing about the queue asks to look at each message (``Pager.may_take_unread``).
+Theory of operation. A lease takes messages as a consumer would, in the order of delivery, and stores only their
+numbers: *runs* of consecutive sequences. All of them are in the journal (persistent, in a durable queue, granted), so
+the reader reads them there. Messages on disk only are leased without being read, as long as no option of the queue
+requires a look at each message (``Pager.may_take_unread``).
 
-To everybody else they are unacked: they count as such, and neither limits nor deadlines nor a purge reach them. How
-they come back, or go for good, is in queues/leased.py.
+To everything else leased messages are unacknowledged: they count as such, and limits, deadlines and purges do not
+affect them. How a lease ends is in lease_release.py.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from heapq import heappop
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from leveret.queues.withheld import withheld_of
 from leveret.store.pages import Stretch
 
 if TYPE_CHECKING:
-    from leveret.queues.classic import ClassicQueue
-    from leveret.queues.lane import Lane
-    from leveret.queues.paging import Pager
+    from leveret.backlog.backlog import Backlog
+    from leveret.backlog.lane import Lane
+    from leveret.backlog.pager import Pager
 
-STEP = 8_000  # messages that are taken in one turn
+STEP = 8_000  # messages that are taken in one tick
 
 
 class LeasedRun(NamedTuple):
@@ -35,22 +34,22 @@ class LeasedRun(NamedTuple):
 
 
 class Next(Enum):
-    """What a step of taking ended at."""
+    """Why a step ended."""
 
-    MORE = auto()  # there is more to take, in the next turn
+    MORE = auto()  # there is more to take, in the next tick
     FULL = auto()
     EMPTY = auto()
-    TRANSIENT = auto()  # the first message is not on disk, and never will be
-    UNSYNCED = auto()  # nor is this one, but soon
-    UNREAD = auto()  # it has to be brought here first: ``Pager.when_loaded``
+    TRANSIENT = auto()  # the first message is not on disk, and will not be
+    UNSYNCED = auto()  # the first message is not on disk yet
+    UNREAD = auto()  # the first message must be loaded first: ``Pager.when_loaded``
 
 
-class Taking:
-    """A lease in the making. What it took is out of the queue, and has to become a lease."""
+class LeaseBuilder:
+    """Collects the messages of a new lease. They have left the queue, so the caller has to create the lease."""
 
     __slots__ = ("_most", "_most_bytes", "_next", "_queue", "number", "runs", "size")
 
-    def __init__(self, queue: ClassicQueue, most: int, most_bytes: int) -> None:
+    def __init__(self, queue: Backlog, most: int, most_bytes: int) -> None:
         self._queue = queue
         self._most = most
         self._most_bytes = most_bytes
@@ -60,11 +59,11 @@ class Taking:
         self.size = 0
 
     def step(self) -> Next:
-        """Take some, in the order in which they would be delivered."""
+        """Take some messages, in the order in which they would be delivered."""
         queue = self._queue
-        if not queue.alive or queue.consumers.paused:
+        if not queue.alive or queue.is_paused or queue.pager is None:
             return Next.EMPTY
-        withheld = withheld_of(queue)
+        pager, leases = queue.pager, queue.pager.lease_ranges()
         queue.settle_down()
         number, size = self.number, self.size
         until = number + STEP
@@ -76,29 +75,27 @@ class Taking:
             elif not len(lane):
                 self._next = Next.EMPTY
             else:
-                self._take(lane, min(self._most, until) - self.number)
+                self._take(lane, min(self._most, until) - self.number, pager)
         number, size = self.number - number, self.size - size
         queue.unacked += number
         queue.held += size
         queue.counters.delivered += number
-        withheld.number += number
-        withheld.bytes += size
+        leases.number += number
+        leases.bytes += size
         queue.account()
-        if queue.pager is not None:
-            queue.pager.refill()
+        pager.refill()
         return self._next
 
-    def _take(self, lane: Lane, most: int) -> None:
-        """From the front of one lane; ``_next`` says why it ended, if it is over."""
+    def _take(self, lane: Lane, most: int, pager: Pager) -> None:
+        """Take from the front of one lane; sets ``_next`` if the step is over."""
         lane.strip()
-        assert self._queue.pager is not None
-        synced = self._queue.pager.pages.synced(self._queue.id, lane.number)
+        synced = pager.pages.synced(self._queue.id, lane.number)
         if lane.returned:
             self._take_returned(lane, most, synced)
         elif lane.ready:
             self._take_ready(lane, most, synced)
         else:
-            self._take_unread(lane, most, self._queue.pager)
+            self._take_unread(lane, most, pager)
 
     def _take_returned(self, lane: Lane, most: int, synced: int) -> None:
         returned = lane.returned
@@ -131,17 +128,14 @@ class Taking:
         if not number:
             self._next = self._next or (Next.TRANSIENT if self._is_transient(lane) else Next.UNSYNCED)
             return
-        popleft = lane.ready.popleft
-        for _ in range(number):
-            popleft()
-        lane.head += number
-        self._took(lane.number, lane.head - number, number, size, False)
+        sequence, _ = lane.take(number)
+        self._took(lane.number, sequence, number, size, False)
 
     def _is_transient(self, lane: Lane) -> bool:
         return not lane.ready[0][2].persistent
 
     def _take_unread(self, lane: Lane, most: int, pager: Pager) -> None:
-        """The front of the lane is on disk only, if it is anywhere."""
+        """Take from the part of the lane that is on disk only; nothing of it is in memory."""
         if not lane.paged or not pager.may_take_unread(lane):
             pager.fill(lane)
             if lane.is_empty_here:
@@ -171,7 +165,7 @@ class Taking:
             self._took(lane.number, sequence + before, number - before, size - size * before // number, False)
 
     def _fits(self, size: int, is_not_first: bool = False) -> bool:
-        """Whether so many bytes more do; one message always does."""
+        """Whether so many bytes more fit; a single message always does."""
         if self.size + size <= self._most_bytes or not (self.number or is_not_first):
             return True
         self._next = Next.FULL

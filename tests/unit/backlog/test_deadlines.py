@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.queues.deadlines import Deadlines, packed, unpacked
+from leveret.backlog.deadlines import Deadlines, packed, unpacked
 from tests.support.spies import QueueHouse, SpyConsumer, message, messages, ready
 
 

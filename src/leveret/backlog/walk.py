@@ -1,10 +1,10 @@
-"""Going through all waiting messages of a queue without consuming them, also those that are on disk only.
+"""Visits all waiting messages of a queue without consuming them, including those that are on disk only.
 
-A walk looks at the messages in the order in which they would be delivered, some at a time (``step``), so that a queue
-of millions never holds the loop. What is on disk only is read ahead of it in the worker; ``step`` says False then, and
-``on_progress`` tells when it is worth going on. Messages that come or go meanwhile may be met or not; none is met twice
-unless it was given back in between. The visitor says of each whether it takes it: such a message leaves its lane and
-still holds its place in the log, until the visitor lets it go (queues/dying.py, ``leave``).
+A walk visits the messages in the order in which they would be delivered, some at a time (``step``), so that a queue of
+millions never holds the loop. Messages on disk only are read ahead in the worker; ``step`` returns False meanwhile, and
+``on_progress`` is called when it can go on. Messages that arrive or leave during the walk may be visited or not; none
+is visited twice unless it was returned in between. The visitor returns whether it takes the message: such a message
+leaves its lane and keeps its place in the log until the visitor releases it.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from leveret.backlog.lane import HOLE, Lane, Waiting
 from leveret.message import Message
-from leveret.queues.expiry import dated
-from leveret.queues.lane import HOLE, Lane, Waiting
 from leveret.store.pages import Loaded
 from leveret.store.returns import unpack_return
 
 if TYPE_CHECKING:
-    from leveret.queues.classic import ClassicQueue
+    from leveret.backlog.backlog import Backlog
 
 STEP = 500  # messages
 READ_BYTES = 1 << 20
 COPIED = 4_096  # messages in memory that are copied at once
 
-Visitor = Callable[[int, Waiting], bool]  # (lane, (sequence, tries, message)): whether it takes the message
-Glance = Callable[[Sequence[int], list[Message]], None]  # (sequences, messages): they stay where they are
+Visitor = Callable[[int, Waiting], bool]  # (lane, (sequence, delivery count, message)): whether it takes the message
+Glance = Callable[[Sequence[int], list[Message]], None]  # (sequences, messages): they stay in the queue
 
 
 class Walk:
-    """``first`` and ``stop`` leave out what comes before and behind. Somebody who takes nothing may give a ``glance``:
-    it is shown many messages at once, none of them delivered before, instead of the visitor one by one."""
+    """``first`` and ``stop`` limit the sequences. A caller that takes nothing may pass a ``glance``: it gets many
+    messages at once, none of them delivered before, instead of ``visit`` for each."""
 
     def __init__(
         self,
-        queue: ClassicQueue,
+        queue: Backlog,
         visit: Visitor,
         on_progress: Callable[[], None] = lambda: None,
         *,
@@ -51,19 +50,19 @@ class Walk:
         self._on_progress = on_progress
         self._first, self._last_stop = first, stop
         self._lanes = deque(reversed(queue.lanes))
-        self._returned: list[Waiting] | None = None  # of the lane we are in, still to be looked at
-        self._still_returned: set[int] | None = None  # those of them that are still there, by what they are
-        self._at = 0  # the next sequence of that lane
-        self._stop = 0  # where the lane ended when we came
-        self._line = Line()
-        self._read: deque[Loaded] = deque()  # of it, from disk
+        self._returned: list[Waiting] | None = None  # of the current lane, not visited yet
+        self._still_returned: set[int] | None = None  # ids of those that are still there
+        self._at = 0  # the next sequence of the current lane
+        self._stop = 0  # the end of the lane when the walk came to it
+        self._line = DequeReader()
+        self._read: deque[Loaded] = deque()  # messages of the lane that were read from disk
         self._read_upto = 0
         self._is_reading = False
         self.is_over = False
-        self.enough = False  # the visitor has had its fill for this step
+        self.enough = False  # set by the visitor: no more messages in this step
 
     def step(self, most: int = STEP) -> bool:
-        """Look at some; False if there is nothing to do before ``on_progress`` is called, or ever."""
+        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at all."""
         looked = 0
         self.enough = False
         self._still_returned = None
@@ -75,14 +74,14 @@ class Walk:
         return not self._is_reading and not self.is_over
 
     def _look(self, lane: Lane, most: int) -> int:
-        """At one message, if there is one where we stand, or at some that stand together."""
+        """Visit one message, if there is one at this place, or several consecutive ones: how many."""
         if self._returned is None:
             self._returned = sorted(lane.returned, key=lambda waiting: -waiting[0])
             self._at = max(lane.head, self._first)
             self._stop = lane.tail if self._last_stop is None else min(lane.tail, self._last_stop)
         if self._returned:
             waiting = self._returned.pop()
-            if self._still_returned is None:  # once a step: after a crash all of a backlog may be among them
+            if self._still_returned is None:  # once a step: after a crash it may hold a whole backlog
                 self._still_returned = set(map(id, lane.returned))
             if id(waiting) in self._still_returned and self._is_asked_for(waiting[0]):
                 self._meet(lane, waiting)
@@ -111,7 +110,7 @@ class Walk:
         self._at += 1
         if not 0 <= index < len(messages):
             return 1
-        # A copy cannot tell what has died since. There are holes or there are none, which is known at no cost.
+        # A copy does not show messages that left since; if there are no holes, none did.
         message = messages[index] if lane.holes else self._line.at(messages, index, self._at - 1)
         if message is not HOLE:
             self._meet(lane, (self._at - 1, 0, message))
@@ -128,8 +127,8 @@ class Walk:
             sequence, message, time = self._read.popleft()
             self._at = sequence + 1
             if lane.is_paged(sequence) and not queue.pager.is_leased(lane, sequence):
-                tries, _ = unpack_return(queue.pager.pages.tries(queue.id, lane.number, sequence))
-                self._meet(lane, (sequence, tries, dated(queue, message, time)))
+                count, _ = unpack_return(queue.pager.pages.tries(queue.id, lane.number, sequence))
+                self._meet(lane, (sequence, count, queue.dated(message, time)))
             return 1
         if self._read_upto > self._at:
             self._at = min(self._read_upto, self._stop)
@@ -142,7 +141,7 @@ class Walk:
         some = [self._read.popleft() for _ in range(number)]
         self._at = some[-1].sequence + 1
         there = [each for each in some if start <= each.sequence < stop]
-        messages = [dated(self._queue, message, time) for _, message, time in there]
+        messages = [self._queue.dated(message, time) for _, message, time in there]
         glance([each.sequence for each in there], messages)
         return number
 
@@ -169,12 +168,11 @@ class Walk:
             take_out(self._queue, lane, waiting)
 
 
-class Line:
-    """What stands where in a deque, for somebody who walks along it.
+class DequeReader:
+    """Reads a deque from some index on.
 
-    To reach the middle of a deque takes as long as the way there: for a million messages a hundred times longer than to
-    look at one. So some are copied at once, and as long as nothing changes, the next ones are found by an iterator that
-    stands there already.
+    Indexing the middle of a deque takes time proportional to its distance from the ends. So some messages are copied at
+    once, and as long as the deque does not change, an iterator continues with the next ones.
     """
 
     def __init__(self) -> None:
@@ -192,7 +190,7 @@ class Line:
         return self._copied[place]
 
     def run(self, messages: deque[Message], index: int, sequence: int, most: int) -> list[Message]:
-        """Some from this index on, at least one."""
+        """Some messages from this index on, at least one."""
         self.at(messages, index, sequence)
         place = sequence - self._first
         return self._copied[place : place + min(most, len(messages) - index)]
@@ -209,8 +207,8 @@ class Line:
         self._copied = list(islice(self._rest, index, index + COPIED))
 
 
-def take_out(queue: ClassicQueue, lane: Lane, waiting: Waiting) -> None:
-    """The message leaves its lane, wherever it stands."""
+def take_out(queue: Backlog, lane: Lane, waiting: Waiting) -> None:
+    """Remove a message from its lane, at any place."""
     sequence, _, message = waiting
     if not lane.is_paged(sequence):
         lane.cut_out(sequence)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.queues.watermarks import watch
 from tests.support.peer_pair import Client, House
 from tests.support.stored_house import StoredHouse
 
@@ -14,7 +13,7 @@ class Marked:
 
     def __init__(self, house: House) -> None:
         self.times = 0
-        watch(house.queue("q"), self._over)
+        house.queue("q").when_gone(self._over)
 
     def _over(self) -> None:
         self.times += 1
@@ -119,7 +118,7 @@ def test_with_its_queue_a_mark_is_over(house: House, client: Client) -> None:
     house.vhost.delete_queue("q")
     assert mark.is_over
     times: list[int] = []
-    watch(queue, lambda: times.append(1))
+    queue.when_gone(lambda: times.append(1))
     assert times == [1]
 
 

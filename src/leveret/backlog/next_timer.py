@@ -1,19 +1,19 @@
-"""One timer for whatever a part of a queue has to do next."""
+"""One timer for the next thing that a part of a queue has to do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from leveret.backlog.context import BacklogContext, Cancellable
 from leveret.message import NEVER
-from leveret.queues.surroundings import Cancellable, Surroundings
 
 
-class NextMoment:
-    """Calls at the earliest moment it was asked for; whoever is called asks again for the next."""
+class NextTimer:
+    """Calls back at the earliest requested time; the callback then requests the next one."""
 
     __slots__ = ("_call", "_surroundings", "_timer")
 
-    def __init__(self, surroundings: Surroundings, call: Callable[[], None]) -> None:
+    def __init__(self, surroundings: BacklogContext, call: Callable[[], None]) -> None:
         self._surroundings = surroundings
         self._call = call
         self._timer: tuple[float, Cancellable] | None = None

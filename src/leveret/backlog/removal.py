@@ -1,21 +1,22 @@
-"""Messages that a purged or deleted queue held in memory: freed in time slices, since a million of them take long."""
+"""Frees the messages that a purged or deleted queue held in memory, in time slices: a million of them take long."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leveret.queues.lane import Cleared
+from leveret.backlog.lane import Cleared
 
 if TYPE_CHECKING:
-    from leveret.queues.classic import ClassicQueue
+    from leveret.backlog.backlog import Backlog
 
-AT_ONCE = 1_000  # messages between two looks at the time
+AT_ONCE = 1_000  # messages between two checks of the time slice
 
 
 class Removal:
-    """An errand. The messages have left their lanes and the log; the queue, if it lives, still counts their bytes."""
+    """A background task. The messages have left their lanes and the log; if the queue still exists, it counts their
+    bytes."""
 
-    def __init__(self, queue: ClassicQueue, cleared: list[Cleared]) -> None:
+    def __init__(self, queue: Backlog, cleared: list[Cleared]) -> None:
         self._queue = queue
         self._cleared = cleared
 

@@ -6,8 +6,8 @@ from errno import EIO
 
 import pytest
 
+from leveret.backlog import pager
 from leveret.message import Address
-from leveret.queues import paging
 from leveret.queues.classic import ClassicQueue
 from leveret.store.pages import Loaded
 from tests.support.hand_store import DiskHouse
@@ -146,7 +146,7 @@ def test_a_backlog_survives_any_mix_of_squeezes_and_loads(
     house: DiskHouse, monkeypatch: pytest.MonkeyPatch, load: int, prefetch: int, persistent: int
 ) -> None:
     """Loaded, acked, published and squeezed out again, round after round; nothing is lost or out of order."""
-    monkeypatch.setattr(paging, "LOAD_BYTES", load * SIZE)
+    monkeypatch.setattr(pager, "LOAD_BYTES", load * SIZE)
     queue = house.queue(durable=True)
     consumer, expected, published = consumer_of(queue, credit=prefetch), [], 0
 

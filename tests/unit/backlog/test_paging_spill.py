@@ -1,11 +1,11 @@
-"""Messages that no journal keeps, when the broker is short of memory: spilled to disk, and back (queues/paging.py)."""
+"""Messages that no journal keeps, when the broker is short of memory: spilled to disk, and back (backlog/pager.py)."""
 
 from __future__ import annotations
 
 import pytest
 
+from leveret.backlog import pager
 from leveret.message import Message
-from leveret.queues import paging
 from leveret.queues.classic import ClassicQueue
 from tests.support.shelf import (
     SIZE,
@@ -87,7 +87,7 @@ def test_a_backlog_survives_any_mix_of_squeezes_and_loads(
     house: PagedHouse, monkeypatch: pytest.MonkeyPatch, load: int, prefetch: int
 ) -> None:
     """Loaded, acked, published and squeezed out again, round after round; nothing is lost or out of order."""
-    monkeypatch.setattr(paging, "LOAD_BYTES", load * SIZE)
+    monkeypatch.setattr(pager, "LOAD_BYTES", load * SIZE)
     queue = squeezed(house, *passing(*range(20)))
     consumer, expected, published = consumer_of(queue, credit=prefetch), [], 20
     for turn in range(60):
@@ -116,7 +116,7 @@ def test_a_backlog_survives_any_mix_of_squeezes_and_loads(
 @pytest.mark.feature("S4-26")
 def test_what_was_loaded_and_is_squeezed_again_is_not_lost(house: PagedHouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once loaded, a transient message is on no disk any more."""
-    monkeypatch.setattr(paging, "LOAD_BYTES", 100 * SIZE)
+    monkeypatch.setattr(pager, "LOAD_BYTES", 100 * SIZE)
     queue = squeezed(house, *passing(*range(10)))
     relieve(house)
     for _ in range(2):

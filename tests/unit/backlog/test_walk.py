@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from leveret.backlog import walk
+from leveret.backlog.lane import Waiting
+from leveret.backlog.walk import Walk
 from leveret.message import Message
-from leveret.queues import walking
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.lane import Waiting
-from leveret.queues.walking import Walk
 from leveret.wire.content import body_of
 from tests.support.hand_store import DiskHouse
 from tests.support.shelf import SIZE, consumer_of, kept, paged, shrink_steps
@@ -20,7 +20,7 @@ from tests.support.shelf import SIZE, consumer_of, kept, paged, shrink_steps
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     shrink_steps(monkeypatch)
-    monkeypatch.setattr(walking, "COPIED", 5)
+    monkeypatch.setattr(walk, "COPIED", 5)
 
 
 class Walker:

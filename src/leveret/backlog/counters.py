@@ -1,4 +1,4 @@
-"""What a queue has seen since it was made; plain numbers that only grow."""
+"""The counters of a queue since it was declared: plain numbers that only grow."""
 
 from __future__ import annotations
 

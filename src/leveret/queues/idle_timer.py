@@ -1,17 +1,17 @@
-"""x-expires: a queue that nobody declares, consumes from or gets from for so long asks to be deleted."""
+"""x-expires: a queue that is not declared, consumed from or read by basic.get for so long is deleted."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leveret.queues.surroundings import Cancellable
+from leveret.backlog.context import Cancellable
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
 
-class Idleness:
-    """The clock starts again at every use; one timer looks, at the earliest moment that matters."""
+class IdleTimer:
+    """Starts again at every use; one timer checks at the earliest time at which the queue may expire."""
 
     __slots__ = ("_queue", "_timer", "_used_at", "seconds")
 

@@ -56,7 +56,7 @@ def test_leases_of_settled_messages_are_forgotten(house: House) -> None:
         for client in clients:
             for tag in tags(client):
                 client.ack(tag)
-    leases = house.queue("q").leases
+    leases = house.queue("q").ack_timeouts
     assert leases is not None
     assert len(leases) < 3000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from leveret.backlog.lane import HOLE, Lane
 from leveret.message import NEVER
-from leveret.queues.lane import HOLE, Lane
 from leveret.wire.content import body_of
 from tests.support.spies import messages
 
@@ -42,7 +42,7 @@ def test_a_returned_message_goes_out_before_all_others_in_its_place() -> None:
     taken = [lane.pop(), lane.pop(), lane.pop()]
     for index in (2, 0):
         sequence, _, message = taken[index]  # type: ignore[misc]
-        lane.give_back(sequence, 1, message)
+        lane.put_back(sequence, 1, message)
     assert len(lane) == 3
     assert waiting(lane) == [(1, 1, b"a"), (3, 1, b"c"), (4, 0, b"d")]
     assert [take(lane), take(lane), take(lane)] == [(1, 1, b"a"), (3, 1, b"c"), (4, 0, b"d")]
@@ -53,7 +53,7 @@ def test_the_first_is_what_pop_would_give() -> None:
     assert lane.first() == (1, 0, lane.ready[0])
     first = lane.pop()
     assert first is not None
-    lane.give_back(1, 1, first[2])
+    lane.put_back(1, 1, first[2])
     assert lane.first() == (1, 1, first[2])
     assert Lane().first() is None
 
@@ -81,7 +81,7 @@ def test_a_returned_message_can_be_cut_out_too() -> None:
     lane = lane_of(b"a", b"b", b"c", b"d")
     taken = [lane.pop() for _ in range(3)]
     for each in taken:
-        lane.give_back(each[0], 1, each[2])  # type: ignore[index]
+        lane.put_back(each[0], 1, each[2])  # type: ignore[index]
     cut = lane.cut_out(3)
     assert cut is not None
     assert cut[0] == 3
@@ -117,7 +117,7 @@ def test_clearing_gives_everything_and_sequences_go_on() -> None:
     lane = lane_of(b"a", b"b", b"c", b"d")
     first = lane.pop()
     assert first is not None
-    lane.give_back(1, 1, first[2])
+    lane.put_back(1, 1, first[2])
     lane.cut_out(3)
     cleared = lane.clear()
     assert sorted(cleared.stretches()) == [(1, 1), (2, 1), (4, 1)]

@@ -1,8 +1,8 @@
-"""x-consumer-timeout: how long a consumer may keep a message without settling it.
+"""x-consumer-timeout: how long a consumer may keep a message without acknowledging it.
 
-A message that is kept too long goes back as if it had been refused: counted, marked redelivered, and to a retry or the
-dead letters if the queue has such. Only that message: the channel lives, and an ack that comes later is ignored. Who
-works long extends the time for one message (``extend``).
+A message that is kept too long is requeued as if it had been nacked: counted, marked redelivered, and delayed or
+dead-lettered if the queue is declared so. Only that message: the channel stays open, and a later ack is ignored. A
+consumer can extend the timeout of one message (``extend``).
 """
 
 from __future__ import annotations
@@ -11,39 +11,39 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from leveret.backlog.next_timer import NextTimer
 from leveret.delivery.consumer import Outstanding
-from leveret.queues.next_moment import NextMoment
 
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
-SWEEP_FROM = 1024  # below this many entries a sweep is not worth its while
+SWEEP_FROM = 1024  # entries; a sweep of fewer is not worth its cost
 
-Lease = tuple[float, int, Outstanding, int, int]  # until, order, where they are held, first tag, number of tags
+Entry = tuple[float, int, Outstanding, int, int]  # until, order, holder, first tag, number of tags
 
 
-class Leases:
+class AckTimeouts:
     __slots__ = ("_extended", "_heap", "_next", "_order", "_queue", "seconds")
 
     def __init__(self, queue: ClassicQueue, seconds: float) -> None:
         self.seconds: float | None = seconds
         self._queue = queue
-        self._heap: list[Lease] = []
+        self._heap: list[Entry] = []
         self._order = count()
         self._extended: dict[tuple[Outstanding, int], float] = {}  # by tag: until
-        self._next = NextMoment(queue.surroundings, self._look)
+        self._next = NextTimer(queue.surroundings, self._check)
 
     def __len__(self) -> int:
-        """Entries, with those of messages that were settled in time."""
+        """Entries, including those of messages that were settled in time."""
         return len(self._heap)
 
     def opened(self, unacked: Outstanding | None, number: int) -> None:
-        """The last ``number`` tags were given out for messages of this queue."""
+        """The last ``number`` delivery tags are of messages of this queue."""
         if self.seconds is not None and unacked is not None:
             self._add(self._queue.surroundings.now() + self.seconds, unacked, unacked.next_tag - number, number)
 
     def extend(self, unacked: Outstanding, tag: int, seconds: float) -> None:
-        """This one may be kept for so long from now on."""
+        """Extend the timeout of one message to ``seconds`` from now."""
         until = self._queue.surroundings.now() + seconds
         self._extended[unacked, tag] = until
         self._add(until, unacked, tag, 1)
@@ -55,23 +55,23 @@ class Leases:
         self._next.no_later_than(until)
 
     def _sweep(self) -> None:
-        """Forget what was settled long before its time is over."""
-        self._heap = [lease for lease in self._heap if any(map(lease[2].holds, range(lease[3], lease[3] + lease[4])))]
+        """Remove the entries of messages that were settled."""
+        self._heap = [entry for entry in self._heap if any(map(entry[2].holds, range(entry[3], entry[3] + entry[4])))]
         heapify(self._heap)
         self._extended = {key: until for key, until in self._extended.items() if key[0].holds(key[1])}
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = self._queue.surroundings.now()
         while self._heap and self._heap[0][0] <= now:
             _, _, unacked, first, number = heappop(self._heap)
             for tag in range(first, first + number):
                 if self._extended.get((unacked, tag), 0.0) <= now:
                     self._extended.pop((unacked, tag), None)
-                    self._end(unacked, tag)
+                    self._time_out(unacked, tag)
         if self._heap:
             self._next.no_later_than(self._heap[0][0])
 
-    def _end(self, unacked: Outstanding, tag: int) -> None:
+    def _time_out(self, unacked: Outstanding, tag: int) -> None:
         portion = unacked.take_back(tag)
         if portion is None:
             return  # settled in time

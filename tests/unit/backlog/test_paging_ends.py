@@ -1,4 +1,4 @@
-"""Paged messages that leave in other ways than by a consumer: purged, deleted, damaged, expired (queues/paging.py)."""
+"""Paged messages that leave in other ways than by a consumer: purged, deleted, damaged, expired (backlog/pager.py)."""
 
 from __future__ import annotations
 

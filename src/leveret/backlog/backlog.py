@@ -1,0 +1,272 @@
+"""The backlog of a queue: the messages that wait in it, in memory and on disk, and what they count for.  Hot path.
+
+Theory of operation. A backlog has one lane per priority (lane.py). Its parts exist only where they are needed:
+
+    pager       which messages are on disk only, and which ranges of them are leased (pager.py, lease_ranges.py)
+    deadlines   which message expires when (deadlines.py)
+    delayed     messages that wait for a retry (delayed.py)
+    watermarks  callbacks for when all messages of some moment are gone (watermarks.py)
+
+``bytes`` counts the content of all messages from publish to ``release``; ``held`` and ``unacked`` count the part that
+was delivered and is not settled. A queue type that keeps its messages here inherits from Backlog and decides what is
+delivered to which consumer. Walking through a backlog is in walk.py, taking a lease in lease_builder.py, ending one in
+lease_release.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from leveret.backlog.context import PER_MESSAGE, BacklogContext
+from leveret.backlog.counters import QueueCounters
+from leveret.backlog.deadlines import Deadlines
+from leveret.backlog.delayed import DelayedMessages
+from leveret.backlog.lane import Lane
+from leveret.backlog.pager import Pager
+from leveret.backlog.removal import Removal
+from leveret.backlog.scattered_read import ScatteredRead
+from leveret.backlog.watermarks import Watermarks
+from leveret.message import NEVER, Message
+from leveret.store.pages import Loaded
+
+TakeRead = Callable[[int, list[tuple[int, Message]]], None]  # lane, (sequence, message) of each
+
+
+class Backlog:
+    __slots__ = (
+        "accounted",
+        "alive",
+        "bytes",
+        "counters",
+        "deadlines",
+        "delayed",
+        "dirty",
+        "held",
+        "id",
+        "lane",
+        "lanes",
+        "name",
+        "pager",
+        "stored",
+        "surroundings",
+        "ttl",
+        "unacked",
+        "watermarks",
+    )
+
+    def __init__(self, id_: int, name: str, lanes: int, surroundings: BacklogContext, *, stored: bool) -> None:
+        self.id = id_
+        self.name = name
+        self.alive = True
+        self.stored = stored  # its persistent messages are in the log
+        self.dirty = False
+        self.surroundings = surroundings
+        self.lanes = [Lane(number) for number in range(lanes)]
+        self.lane = self.lanes[0]
+        self.counters = QueueCounters()
+        self.unacked = 0
+        self.bytes = 0  # of content, ready and unacknowledged
+        self.held = 0  # of these, unacknowledged
+        self.accounted = 0  # what the gauge was told of them
+        self.ttl: float | None = None
+        self.deadlines: Deadlines | None = None
+        self.delayed: DelayedMessages | None = None
+        self.watermarks: Watermarks | None = None
+        pages = surroundings.pages
+        self.pager = None if pages is None else Pager(self, pages, surroundings.queue_memory)
+
+    # ---- decided by the queue type
+
+    @property
+    def is_paused(self) -> bool:
+        """Nothing may be taken."""
+        return False
+
+    @property
+    def is_selective(self) -> bool:
+        """Not every consumer may take every message: messages behind the first one are needed, too."""
+        return False
+
+    def settle_down(self) -> object:
+        """Do the deliveries and expiries that are due, before the front is read."""
+        raise NotImplementedError
+
+    def no_longer_unacked(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        """These were settled, or are about to return to their places."""
+
+    # ---- counting
+
+    @property
+    def ready(self) -> int:
+        return len(self.lane) if len(self.lanes) == 1 else sum(map(len, self.lanes))
+
+    @property
+    def arrived(self) -> int:
+        """Messages that were published since the last drain."""
+        return sum([lane.tail - 1 for lane in self.lanes]) - self.counters.received
+
+    @property
+    def unsettled(self) -> int:
+        """Messages that are delivered and not settled, or wait for a retry."""
+        return self.unacked + (0 if self.delayed is None else len(self.delayed))
+
+    @property
+    def outstanding(self) -> int:
+        """Messages that are ready, or delivered and not settled."""
+        return self.ready + self.unsettled
+
+    @property
+    def reads_expired(self) -> bool:
+        """Expired messages are being read from disk."""
+        return self.pager is not None and self.pager.reads_expired > 0
+
+    def highest_lane(self) -> Lane:
+        return next((lane for lane in reversed(self.lanes) if len(lane)), self.lane)
+
+    def account(self) -> None:
+        """Update the gauge and the counters; once per tick, not once per message.
+
+        Messages that are on disk only do not count, whether paged out or leased. A queue that holds too much pages out.
+        """
+        gauge, pager = self.surroundings.gauge, self.pager
+        here = self.bytes
+        messages = self.unacked
+        if pager is not None:
+            if pager.leases is not None:
+                messages -= pager.leases.number
+            here -= pager.elsewhere
+            if here > pager.limit or gauge.is_short:
+                pager.page_out(gauge.is_short)
+                here = self.bytes - pager.elsewhere
+        received = 0
+        for lane in self.lanes:
+            ready = len(lane.ready)
+            messages += ready + len(lane.returned) - lane.holes
+            if lane.page_stop:
+                messages += len(lane.fresh)
+                received += lane.page_stop + len(lane.fresh) - 1
+            else:
+                received += lane.head + ready - 1
+        held = here + messages * PER_MESSAGE
+        gauge.used += held - self.accounted
+        self.accounted = held
+        self.counters.received = received
+
+    def touch(self) -> None:
+        if not self.dirty and self.alive:
+            self.dirty = True
+            self.surroundings.dirty.append(self)
+
+    def drain(self) -> None:
+        raise NotImplementedError
+
+    # ---- in
+
+    def put_back(self, lane: int, sequence: int, count: int, message: Message) -> None:
+        """Make a message that was delivered ``count`` times ready again, in its old place."""
+        self.lanes[lane].put_back(sequence, count, message)
+        if message[2].deadline != NEVER and self.deadlines is not None:
+            self.deadlines.watch(lane, sequence, message[2].deadline)
+
+    def dated(self, message: Message, time: float) -> Message:
+        """A message as read from disk: the queue's TTL counts from the wall time of its publish."""
+        if self.ttl is None:
+            return message
+        deadline = time - self.surroundings.wall_ahead() + self.ttl
+        return message[0], message[1], message[2].expiring(deadline)
+
+    # ---- out
+
+    def release(self, lane: int, sequence: int, number: int, size: int) -> None:
+        """These messages are gone for good, from memory and from the log."""
+        self.bytes -= size
+        if self.stored:
+            self.surroundings.log.settle(self.id, lane, sequence, number)
+        if self.watermarks is not None:
+            self.watermarks.released(lane, sequence, number, size)
+
+    def remove_ready(self, *, releases: bool) -> int:
+        """Remove all ready messages: how many. ``releases``: release each stretch also where the log does not need
+        it."""
+        number, removed = 0, []
+        for lane in self.lanes:
+            number += len(lane)
+            if self.pager is not None and lane.page_stop:
+                self.pager.purge(lane)
+                for start, stop in self.pager.waiting_on_disk(lane):
+                    self.release(lane.number, start, stop - start, 0)
+            cleared = lane.clear()
+            if releases or self.stored or self.watermarks is not None:
+                for sequence, count in cleared.stretches():
+                    self.release(lane.number, sequence, count, 0)  # their bytes are counted as they are freed
+            removed.append(cleared)
+        if self.pager is not None:
+            self.bytes -= self.pager.bytes
+            self.pager.forget_sizes()
+        self.surroundings.errands.begin(Removal(self, removed))
+        return number
+
+    def close_backlog(self) -> None:
+        """The queue is deleted: free its messages, and end everything that waits for one of them."""
+        surroundings = self.surroundings
+        surroundings.gauge.used -= self.accounted
+        self.bytes = self.held = self.unacked = self.accounted = 0
+        surroundings.errands.begin(Removal(self, [lane.clear() for lane in self.lanes]))
+        if self.delayed is not None:
+            self.delayed.stop()
+        if self.stored:
+            surroundings.log.forget(self.id)
+        if self.pager is not None:
+            self.pager.pages.forget(self.id)
+            self.pager.tell_waiting()
+            if self.pager.leases is not None:
+                self.pager.leases.queue_deleted()
+
+    def read_expired(self, lane: Lane, sequences: Sequence[int], take: TakeRead) -> int:
+        """Remove messages that are on disk only from their lane: how many were still there.
+
+        They may be thousands, anywhere in the lane. ``take`` gets them as they are read. Until then they keep their
+        places in the log, and a crash brings them back.
+        """
+        pager = self.pager
+        assert pager is not None
+        pager.forget_read_expired()
+        sizes: dict[int, int] = {}
+        for sequence in sequences:
+            size = pager.take_out(lane, sequence)
+            if size is not None:
+                sizes[sequence] = size
+        if not sizes:
+            return 0
+        pager.reads_expired += 1
+
+        def loaded(found: list[Loaded], missing: list[int]) -> None:
+            if not self.alive:
+                return
+            if found:
+                # ``pager.bytes`` lost the estimated sizes. ``bytes`` has to lose the same, and release() takes the
+                # exact ones.
+                self.bytes += sum([len(message[0]) - sizes[sequence] for sequence, message, _ in found])
+                take(lane.number, [(sequence, message) for sequence, message, _ in found])
+            for sequence in missing:
+                self.release(lane.number, sequence, 1, sizes[sequence])
+            for sequence in [*(each.sequence for each in found), *missing]:
+                pager.pages.drop(self.id, lane.number, sequence, 1)
+
+        def over() -> None:
+            pager.reads_expired -= 1
+            self.touch()
+
+        ScatteredRead(pager.pages, self.id, lane.number, list(sizes), loaded, over).go_on()
+        return len(sizes)
+
+    def note_redelivered(self) -> None:
+        """Record in the log which waiting messages were delivered before but did not come back since the start."""
+        log = self.surroundings.log
+        for lane in self.lanes:
+            for sequence, count, _ in lane.returned:
+                if not count:
+                    log.returned(self.id, lane.number, sequence, 1, 0)
+            number = min(lane.redelivered_below, lane.page_stop) - lane.page_start
+            if number > 0:
+                log.returned(self.id, lane.number, lane.page_start, number, 0)

@@ -1,0 +1,91 @@
+"""What a backlog gets from the broker: the time, timers, the log, the memory gauge and the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from leveret.clock import TimeSlice
+from leveret.store.log import Log
+from leveret.store.pages import Pages
+
+PER_MESSAGE = 120  # bytes of Python objects around each waiting message, measured: tuple, bytes head, queue slot
+
+
+class Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Drainable(Protocol):
+    """A queue, as the broker sees it at the end of a tick."""
+
+    @property
+    def name(self) -> str: ...
+
+    def drain(self) -> None:
+        """Deliver waiting messages to the consumers, then drop or dead-letter what has expired."""
+
+    def touch(self) -> None:
+        """Have drain() called before this tick ends."""
+
+
+class MemoryGauge:
+    """Bytes that messages hold, counted at every queue they wait in; shared by all queues of a broker."""
+
+    __slots__ = ("is_short", "other", "used")
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.other = 0  # bytes of everything else that is kept for clients (broker/memory_users.py)
+        self.is_short = False  # memory is so short that queues should hold as little as they can
+
+    @property
+    def total(self) -> int:
+        return self.used + self.other
+
+
+class Errand(Protocol):
+    def step(self) -> bool:
+        """Work for about one time slice; False if all is done."""
+
+
+class Errands(Protocol):
+    """Background tasks in time slices; see broker/errands.py."""
+
+    def begin(self, errand: Errand) -> None:
+        """Run the first step now, the others in later ticks."""
+
+    def new_slice(self) -> TimeSlice: ...
+
+
+class AtOnce:
+    """Runs background tasks to their end at once, where work takes no time."""
+
+    def begin(self, errand: Errand) -> None:
+        while errand.step():
+            pass
+
+    def new_slice(self) -> TimeSlice:
+        return TimeSlice(lambda: 0.0, 0.0)
+
+
+def no_offset() -> float:
+    return 0.0
+
+
+@dataclass(slots=True)
+class BacklogContext:
+    now: Callable[[], float]
+    schedule: Callable[[float, Callable[[], None]], Cancellable]
+    log: Log
+    gauge: MemoryGauge
+    pages: Pages | None = None  # without a disk everything stays in memory
+    queue_memory: int = 64 << 20  # bytes of content that a queue may hold before it is paged out
+    wall_ahead: Callable[[], float] = no_offset  # from message time to wall time
+    unsynced: dict[Drainable, None] = field(
+        default_factory=dict
+    )  # queues that wait for the disk to hold less in memory
+    dirty: list[Drainable] = field(default_factory=list)  # queues to drain before this tick ends
+    watches_all: bool = False  # every deadline has an entry, also where checking the front would be enough
+    errands: Errands = field(default_factory=AtOnce)

@@ -1,0 +1,78 @@
+"""Reads messages that lie scattered over a lane on disk.
+
+There may be thousands, anywhere in the lane: neighbours are read together, one stretch after the other, so that neither
+the reader nor memory is flooded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from leveret.store.pages import Loaded, Pages
+
+STRETCH = 512  # messages; each is processed when it was read, which takes its time
+STRETCH_BYTES = 1 << 20
+SMALL_GAP = 64  # sequences; reading so many in vain is cheaper than reading twice
+
+
+class ScatteredRead:
+    """Reads some messages of one lane. ``take`` gets them as they are read, with the sequences that were not found;
+    ``over`` is called once at the end."""
+
+    __slots__ = ("_is_reading", "_is_running", "_lane", "_over", "_pages", "_queue", "_take", "_wanted")
+
+    def __init__(
+        self,
+        pages: Pages,
+        queue: int,
+        lane: int,
+        sequences: Sequence[int],
+        take: Callable[[list[Loaded], list[int]], None],
+        over: Callable[[], None],
+    ) -> None:
+        self._pages = pages
+        self._queue = queue
+        self._lane = lane
+        self._wanted = deque(sorted(sequences))
+        self._take = take
+        self._over = over
+        self._is_reading = False
+        self._is_running = False
+
+    def go_on(self) -> None:
+        """Called again by each answer; a reader that answers at once must not nest these calls."""
+        if self._is_running:
+            return
+        self._is_running = True
+        while self._wanted and not self._is_reading:
+            self._is_reading = True
+            first, stop = self._wanted[0], self._stretch_end() + 1
+            self._pages.load(self._queue, self._lane, first, stop, STRETCH_BYTES, self._loaded)
+        self._is_running = False
+        if not self._is_reading:
+            self._over()
+
+    def _stretch_end(self) -> int:
+        end = self._wanted[0]
+        for sequence in islice(self._wanted, STRETCH):
+            if sequence - end > SMALL_GAP:
+                break
+            end = sequence
+        return end
+
+    def _loaded(self, loaded: list[Loaded]) -> None:
+        self._is_reading = False
+        by_sequence = {each.sequence: each for each in loaded}
+        reached = loaded[-1].sequence if loaded else self._wanted[0]
+        found: list[Loaded] = []
+        missing: list[int] = []
+        while self._wanted and self._wanted[0] <= reached:
+            sequence = self._wanted.popleft()
+            if sequence in by_sequence:
+                found.append(by_sequence[sequence])
+            else:
+                missing.append(sequence)
+        self._take(found, missing)
+        self.go_on()
