@@ -2,6 +2,8 @@
 
 A room is a folder or a root file of `src/leveret`. Each check takes the root of a package, so that the last tests of
 this file can show on a small bad package that every check is able to fail.
+
+Length: the rules of the whole source, with an example of each that fails and one that passes.
 """
 
 from __future__ import annotations
