@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leveret.broker.broker import Broker
+from leveret.broker.publishes import write_run
 from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue, Taken
-from leveret.queues.queue import publish_to
 from leveret.store.recovery import RecoveredLane, recover
 from tests.support.ledger import Ledger
 from tests.support.store_house import FULL_SIZE, StoreHouse, message
@@ -85,7 +85,7 @@ class BrokerHouse(StoreHouse):
     def post_run(self, names: str, run: Sequence[Message]) -> int:
         queues = [self.queue(name) for name in names.split()]
         timed = any(traits.deadline != NEVER for _, _, traits in run)
-        return publish_to(queues, self.journal, list(run), sum(len(content) for content, _, _ in run), timed)
+        return write_run(queues, self.journal, list(run), sum(len(content) for content, _, _ in run), timed)
 
     def take(self, name: str, number: int = 1) -> list[Taken]:
         """By hand; fewer if there are no more."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from leveret.broker.publishes import write_run
 from leveret.clock import Clock
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.queue import publish_to, stretches
+from leveret.queues.queue import stretches
 from leveret.store.batch import Batch
 from leveret.store.definitions import Definitions
 from leveret.store.pages import DiskPages
@@ -110,7 +111,7 @@ class DiskHouse(QueueHouse):
         """Publish, as a channel would, and take the turn."""
         for stretch in stretches(list(run)):
             timed = any(traits.deadline != NEVER for _, _, traits in stretch)
-            publish_to([queue], self.log, stretch, size_of(stretch), timed)
+            write_run([queue], self.log, stretch, size_of(stretch), timed)
         self.turn()
 
     def turn(self) -> None:

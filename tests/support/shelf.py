@@ -20,9 +20,10 @@ import pytest
 
 from leveret.backlog import pager
 from leveret.backlog.context import PER_MESSAGE
+from leveret.broker.publishes import write_run
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.queue import publish_to, stretches
+from leveret.queues.queue import stretches
 from leveret.store.log import Placement
 from leveret.store.pages import Done, Loaded
 from leveret.wire.content import body_of
@@ -202,7 +203,7 @@ class PagedHouse(QueueHouse):
         """Publish, as a channel would, and take the turn."""
         for stretch in stretches(list(run)):
             timed = any(traits.deadline != NEVER for _, _, traits in stretch)
-            publish_to([queue], self.log, stretch, size_of(stretch), timed)
+            write_run([queue], self.log, stretch, size_of(stretch), timed)
         self.turn()
 
     def sync(self) -> None:

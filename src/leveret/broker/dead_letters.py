@@ -15,17 +15,18 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from leveret.broker.publish_rules import carbon_copies
+from leveret.broker.publishes import Origin, deliver
+from leveret.broker.routes import Route, RouteCache
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
 from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, LeveretError
 from leveret.logs import get_log
 from leveret.message import PERSISTENT_BY_PRIORITY, TRANSIENT_BY_PRIORITY, Address, Message, Traits
-from leveret.queues.choosy import hand_over
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dead_messages import NOWHERE, REJECTED, DeadMessage
 from leveret.queues.options import DeadLetterTo
-from leveret.queues.queue import Queue, publish_to
+from leveret.queues.queue import Queue
 from leveret.routing.exchange import Exchange
 from leveret.wire.content import body_at, properties_of, with_properties
 from leveret.wire.fields import FieldValue, encode_long, encode_short, encode_table, encode_value
@@ -44,7 +45,7 @@ MOST_COMPLAINTS = 1024
 class Letter(NamedTuple):
     """What becomes of a dead message: its new header frame, and where it goes."""
 
-    queues: list[Queue]
+    route: Route
     head: bytes
     address: Address
     traits: Traits
@@ -62,8 +63,7 @@ class DeadLetters:
         self._vhost = vhost
         self._clock = clock
         self._addresses: dict[tuple[str, str, int, int], Address] = {}
-        self._routes: dict[tuple[object, ...], list[Queue]] = {}
-        self._routes_of = (-1, -1)  # epoch and deaths for which they are true
+        self._routes: RouteCache[tuple[str, str, str, str], Route] = RouteCache(vhost, MOST_ADDRESSES)
         self._story: tuple[tuple[object, ...], bytes] = ((), b"")  # the last one, and of whom
         self._complained: set[str] = set()  # queues whose messages go round; said once
         self._log = get_log("broker")
@@ -90,7 +90,8 @@ class DeadLetters:
             return
         start = body_at(messages[0][0])
         run = [(letter.head + content[start:], letter.address, letter.traits) for content, _, _ in messages]
-        self._publish(letter.queues, run)
+        size = sum([len(message[0]) for message in run])
+        deliver(letter.route, self._vhost.surroundings.log, run, size, False, origin=Origin.BROKER)
 
     def _letter(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> Letter | None:
         content, address, traits = message
@@ -123,7 +124,7 @@ class DeadLetters:
             story |= _first_death(queue.name, reason, address)
         head = _retold(head, properties, story, without=() if key is None else ("CC",))
         to = self._address(target.exchange, keys[0], address)
-        return Letter(queues, head, to, _reborn(traits), routed.by_key_only)
+        return Letter(Route(queues), head, to, _reborn(traits), routed.by_key_only)
 
     def _quick_letter(
         self, queue: ClassicQueue, reason: str, exchange: Exchange, key: str | None, head: bytes, message: Message
@@ -131,36 +132,24 @@ class DeadLetters:
         """Without looking into the message: nothing in it has a say, and it has no story so far."""
         _, address, traits = message
         to = self._address(exchange.name, address.key if key is None else key, address)
-        now = (self._vhost.epoch, self._vhost.deaths)
-        if self._routes_of != now:
-            self._routes.clear()
-            self._routes_of = now
         of = (queue.name, reason, address, int(self._clock.wall()))
         if self._story[0] != of:
             deaths = self._told(queue.name, reason, address, Properties(), ())
             fields = {DEATHS: encode_deaths(deaths), **_first_death(queue.name, reason, address)}
             self._story = (of, b"".join([encode_short(name) + value for name, value in fields.items()]))
         way = (queue.name, reason, exchange.name, to.key)
-        queues = self._routes.get(way)
+        route = self._routes.find(way)
         is_for_all = True
-        if queues is None:
+        if route is None:
             routed = self._vhost.route_unattended(exchange, (to.key,), {})
             is_for_all = routed.by_key_only
             died: list[Death] = [{"queue": queue.name, "reason": reason}]
-            queues = self._without_cycles(queue.name, reason, died, self._vhost.live_queues(routed.queues))
-            if is_for_all and len(self._routes) < MOST_ADDRESSES:
-                self._routes[way] = queues
-        if not queues:
+            route = Route(self._without_cycles(queue.name, reason, died, self._vhost.live_queues(routed.queues)))
+            if is_for_all and (route.queues or exchange.name):
+                self._routes.remember(way, route)
+        if not route.queues:
             return None
-        return Letter(queues, appended(head, self._story[1]), to, _reborn(traits), is_for_all)
-
-    def _publish(self, queues: Sequence[Queue], run: list[Message]) -> None:
-        log = self._vhost.surroundings.log
-        if not any(queue.choosy or queue.remote_log is not None for queue in queues):
-            publish_to(queues, log, run, sum([len(message[0]) for message in run]), False)
-            return
-        for message in run:
-            hand_over(queues, log, message, may_drain=False)
+        return Letter(route, appended(head, self._story[1]), to, _reborn(traits), is_for_all)
 
     def _told(
         self, queue: str, reason: str, address: Address, properties: Properties, copies: Sequence[str]

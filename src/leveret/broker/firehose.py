@@ -12,12 +12,13 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from leveret.broker.publish_rules import carbon_copies
+from leveret.broker.publishes import Origin, deliver
+from leveret.broker.routes import Route
 from leveret.broker.trace_points import TRACE_EXCHANGE
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.logs import get_log
 from leveret.message import TRANSIENT, Address, Message
-from leveret.queues.choosy import hand_over
 from leveret.wire.constants import DEFAULT_FRAME_MAX
 from leveret.wire.content import body_of, make_content
 from leveret.wire.properties import Properties
@@ -76,7 +77,7 @@ class Firehose:
         queues = vhost.live_queues(routed.queues)
         if queues:
             copy: Message = (content, Address(TRACE_EXCHANGE, key, 1, DEFAULT_FRAME_MAX), TRANSIENT)
-            hand_over(queues, vhost.surroundings.log, copy, may_drain=False)
+            deliver(Route(queues), vhost.surroundings.log, [copy], len(content), False, origin=Origin.BROKER)
 
 
 def property_table(properties: Properties) -> dict[str, Any]:

@@ -12,14 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from leveret.broker.publish_rules import further_keys, too_large, traits_of
+from leveret.broker.publishes import publish_run
+from leveret.broker.routes import PublishRoute
 from leveret.broker.schedules import until
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
 from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, PreconditionFailed
-from leveret.message import Address, Message
-from leveret.queues.choosy import offer
+from leveret.message import NEVER, Address, Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.wire.constants import DEFAULT_FRAME_MAX, MAX_BODY_SIZE
@@ -121,22 +122,19 @@ class LocalSession:
             properties = replace(properties, headers={key: headers[key] for key in headers if key != "BCC"})
         content = make_content(properties, body)
         address = Address(exchange, routing_key, 1, DEFAULT_FRAME_MAX)
-        counters = vhost.counters_of(exchange)
+        counters, tracer = vhost.counters_of(exchange), vhost.trace_points.tracer
+        route = PublishRoute(address, source, counters, tracer=tracer)
         counters.published += 1
         if due is not None:
-            later: Message = (content, address, until(due, traits))
-            offer([vhost.schedules.queue], vhost.surroundings.log, later)
-            return True
-        message: Message = (content, address, traits)
-        queues = vhost.live_queues(vhost.route(source, keys, fields).queues)
-        if not queues:
-            counters.unroutable += 1
-            if vhost.trace_points.tracer is not None:
-                vhost.trace_points.tracer.unroutable(message)
-            return False
-        if vhost.trace_points.hand_over(queues, vhost.surroundings.log, message).refused:
+            route = route.waiting_in(vhost.schedules.queue)
+            traits = until(due, traits)
+        else:
+            route.lead_to(vhost.live_queues(vhost.route(source, keys, fields).queues))
+        run: list[Message] = [(content, address, traits)]
+        (outcome,) = publish_run(route, vhost.surroundings.log, run, len(content), traits.deadline != NEVER)
+        if outcome.is_rejected:
             raise PreconditionFailed(f"a queue that '{routing_key}' leads to is full and refuses the message")
-        return True
+        return bool(route.queues)
 
     def _check_content(self, properties: Properties, body: bytes) -> None:
         if len(body) > self.max_message_size:

@@ -15,12 +15,13 @@ from leveret.backlog.lane import Waiting
 from leveret.backlog.walk import STEP, Walk
 from leveret.broker.dead_letter_paths import DeadLetterPaths
 from leveret.broker.errands import Errands
+from leveret.broker.publishes import Origin, deliver
+from leveret.broker.routes import Route
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import compile_selector, selectable
 from leveret.errors import FrameError, PreconditionFailed
 from leveret.message import NEVER, Address, Message, Traits
-from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dead_messages import DeadMessage
 from leveret.queues.stream import StreamQueue
@@ -312,4 +313,6 @@ def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, a
         return False
     to = Address(exchange, key, address.channel, address.frame_max)
     fresh = traits if traits.deadline == NEVER else Traits(persistent=traits.persistent, priority=traits.priority)
-    return not offer(queues, vhost.surroundings.log, (content, to, fresh), may_drain=False).refused
+    moved: list[Message] = [(content, to, fresh)]
+    outcomes = deliver(Route(queues), vhost.surroundings.log, moved, len(content), False, origin=Origin.BROKER)
+    return not outcomes[0].is_rejected

@@ -24,11 +24,12 @@ from leveret.backlog.lane import HOLE, Lane
 from leveret.backlog.scattered_read import ScatteredRead
 from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.publish_rules import PUBLISH, further_keys, traits_of
+from leveret.broker.publishes import Origin, deliver
+from leveret.broker.routes import Route
 from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
 from leveret.message import NEVER, Message, Traits
-from leveret.queues.choosy import hand_over
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dead_messages import DeadMessage
 from leveret.queues.options import DeadLetterTo, QueueOptions
@@ -133,7 +134,8 @@ class Schedules:
         content = _as_delivered(content, headers, exchange)
         traits = traits_of(properties, vhost.surroundings.now())
         due: Message = (content, address, traits)
-        hand_over(queues, vhost.surroundings.log, due, may_drain=False)
+        timed = traits.deadline != NEVER
+        deliver(Route(queues), vhost.surroundings.log, [due], len(content), timed, origin=Origin.BROKER)
         return True
 
     # ---- looking

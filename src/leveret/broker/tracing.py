@@ -31,14 +31,12 @@ from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError
 from leveret.message import Message
-from leveret.queues.choosy import Outcome, hand_over
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dead_messages import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.queue import Queue
 from leveret.queues.stream import StreamQueue
 from leveret.queues.surroundings import Surroundings
 from leveret.queues.traced import ALL_LANES, TOLD, Handing, Place, because, is_watched, unwatch, watch
-from leveret.store.log import Log
 from leveret.wire.properties import Properties
 
 COMPONENT = NAME = "tracing"  # of the parameter that says so
@@ -76,7 +74,7 @@ class Tracer:
         if schedule is not None:
             self.attend(schedule)
         points = self._vhost.trace_points
-        points.tracer, points.attend, points.hand_over = self, self.attend, self.hand_over
+        points.tracer, points.attend = self, self.attend
         self._vhost.epoch += 1  # routes are made anew, and find us
 
     def stop(self) -> None:
@@ -102,9 +100,10 @@ class Tracer:
 
     @contextmanager
     def publishing(
-        self, peer: Peer, run: Sequence[Message], queues: Sequence[Queue], mandatory: bool
+        self, publisher: object, run: Sequence[Message], queues: Sequence[Queue], mandatory: bool
     ) -> Iterator[None]:
-        """While inside, the run is handed to these queues."""
+        """While inside, the run is passed to these queues. ``publisher``: a channel, or None in this process."""
+        peer = peer_of(publisher)
         properties = [readable_properties(message[0]) for message in run]
         stories = [self._received(peer, *each) for each in zip(run, properties, strict=True)]
         names = [queue.name for queue in queues]
@@ -120,15 +119,6 @@ class Tracer:
                 self._tell_untaken(story, message, queues)
                 if self._firehose.is_wanted:
                     self._firehose.published(peer, message, said, names)
-
-    def hand_over(self, queues: Sequence[Queue], log: Log, message: Message, *, may_drain: bool = True) -> Outcome:
-        """Of somebody in this process."""
-        with self.publishing(Peer(), [message], queues, False):
-            return hand_over(queues, log, message, may_drain=may_drain)
-
-    def unroutable(self, message: Message) -> None:
-        with self.publishing(Peer(), [message], (), False):
-            pass
 
     def _attend_schedule(self, queues: Sequence[Queue]) -> None:
         """It is made when it is first needed."""

@@ -12,11 +12,12 @@ from typing import NamedTuple
 from leveret.auth.permissions import Permissions
 from leveret.broker.access import UserAccess
 from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.routes import PublishRoute
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
 from leveret.errors import AccessRefused, PreconditionFailed
 from leveret.message import Address, Message
-from leveret.pipeline.inflow import QUICK, Look, Way, Ways
+from leveret.pipeline.inflow import QUICK, AddressRoutes, Look
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.wire.content import properties_of
 from leveret.wire.properties import Properties
@@ -39,15 +40,15 @@ class Admission:
         self._vhost = vhost
         self._access = UserAccess(permissions, vhost, publisher.user)
         self._publisher = publisher
-        self.ways = Ways(vhost)
+        self.routes = AddressRoutes(vhost)
         self._known: set[tuple[str, str]] = set()
         self._epoch = permissions.epoch  # of what is known
         self.exchanges: set[str] = set()  # that were named
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
         """About how much work it is to admit the run."""
-        way = self.ways.of(run[0][1])
-        return len(run) if look is Look.CLOSE or (way is not None and way.is_special) else 1 + look * len(run) // QUICK
+        route = self.routes.of(run[0][1])
+        return len(run) if look is Look.CLOSE or (route is not None and route.special) else 1 + look * len(run) // QUICK
 
     def admit(self, run: Sequence[Message], look: Look) -> None:
         """An error if one of these messages, all of one address, may not come in."""
@@ -59,13 +60,13 @@ class Admission:
             self.refuse_unless_writable(address.exchange, address.key)
             self._known.add((address.exchange, address.key))
             self.exchanges.add(address.exchange)
-        way = self.ways.of(address)
-        if way is None:
+        route = self.routes.of(address)
+        if route is None:
             raise self._unreachable(address)  # deleted since we asked
-        if look is Look.CLOSE or way.is_special:
+        if look is Look.CLOSE or route.special:
             for message in run:
-                self._check(way, message)
-        elif self._publisher.mandatory and not way.queues:
+                self._check(route, message)
+        elif self._publisher.mandatory and not route.queues:
             raise self._unreachable(address)
 
     def refuse_unless_writable(self, exchange: str, key: str) -> None:
@@ -74,18 +75,18 @@ class Admission:
         if found.internal:
             raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{self._vhost.name}'")
 
-    def _check(self, way: Way, message: Message) -> None:
+    def _check(self, route: PublishRoute, message: Message) -> None:
         content, address, _ = message
         properties = properties_of(content)
         headers = properties.headers or {}
         self._check_properties(properties)
-        copies, due = further_keys(headers), self._vhost.schedules.due(way.exchange, headers)
+        copies, due = further_keys(headers), self._vhost.schedules.due(route.exchange, headers)
         if copies:
-            self._access.check("publish", way.exchange.name, keys=copies)
+            self._access.check("publish", route.exchange.name, keys=copies)
         if self._publisher.mandatory and due is None:
-            if copies or way.is_special:
-                way = self.ways.of_message(way, address, copies, selectable(properties))
-            if not way.queues:
+            if copies or route.special:
+                route = self.routes.of_message(route, address, copies, selectable(properties))
+            if not route.queues:
                 raise self._unreachable(address)
 
     def _check_properties(self, properties: Properties) -> None:

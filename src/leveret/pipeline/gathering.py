@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leveret.message import Address, Message
-from leveret.pipeline.inflow import Incoming, Ways, incoming
+from leveret.pipeline.inflow import AddressRoutes, Incoming, incoming
 
 Run = list[Message]
 
 
-def joined(arrived: Sequence[Incoming], ways: Ways) -> Sequence[Incoming]:
+def joined(arrived: Sequence[Incoming], routes: AddressRoutes) -> Sequence[Incoming]:
     """The same messages in fewer runs, if there are any to be joined."""
     runs = [each.messages for each in arrived]
-    fewer = gathered(runs, ways)
+    fewer = gathered(runs, routes)
     if fewer is runs:
         return arrived
     is_plain = all(each.is_plain for each in arrived)
     return [incoming(run, is_plain=is_plain) for run in fewer]
 
 
-def gathered(runs: Sequence[Run], ways: Ways) -> Sequence[Run]:
+def gathered(runs: Sequence[Run], routes: AddressRoutes) -> Sequence[Run]:
     addresses = {id(run[0][1]): run[0][1] for run in runs}
     if len(addresses) == len(runs):
         return runs
-    family_of = _families(list(addresses.values()), ways)
+    family_of = _families(list(addresses.values()), routes)
     if family_of is None:
         return runs
     families: dict[int, list[Run]] = {}
@@ -41,7 +41,7 @@ def gathered(runs: Sequence[Run], ways: Ways) -> Sequence[Run]:
     return [run for family in families.values() for run in family]
 
 
-def _families(addresses: Sequence[Address], ways: Ways) -> dict[int, int] | None:
+def _families(addresses: Sequence[Address], routes: AddressRoutes) -> dict[int, int] | None:
     """A number for each address (by its id), the same for those that are related; None if that cannot be known."""
     parents = list(range(len(addresses)))
     first_with: dict[int, int] = {}  # by queue: the place of an address that reaches it
@@ -52,10 +52,10 @@ def _families(addresses: Sequence[Address], ways: Ways) -> dict[int, int] | None
         return place
 
     for place, address in enumerate(addresses):
-        way = ways.of(address)
-        if way is None or way.is_special:
+        route = routes.of(address)
+        if route is None or route.special:
             return None
-        for queue in way.queues:
+        for queue in route.queues:
             other = first_with.setdefault(id(queue), place)
             parents[root(place)] = root(other)
     return {id(address): root(place) for place, address in enumerate(addresses)}

@@ -1,7 +1,7 @@
 """From runs of rows to queues, by the rules of every publish.
 
 A run holds messages of one address. Where they lead is found once per address and remembered until something changes
-that could make it wrong, as channels do it (session/routes.py). How closely messages must be looked at is known in
+that could make it wrong (broker/routes.py). How closely messages must be looked at is known in
 stretches: *plain* ones say that they are persistent and nothing else, and go to their queues as they are; of others the
 priority and the expiration are read without decoding what is not needed; and where that is not enough (further keys,
 times to wait for, exchanges that look at headers) all their properties.
@@ -15,18 +15,16 @@ from enum import IntEnum
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from leveret.broker.counters import ExchangeCounters
 from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.publishes import Origin, deliver
+from leveret.broker.routes import PublishRoute, Route, RouteCache
 from leveret.broker.schedules import until
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
 from leveret.errors import PreconditionFailed
 from leveret.logs import get_log
 from leveret.message import NEVER, PERSISTENT, Address, Message, Traits
-from leveret.queues.choosy import hand_over, offer
-from leveret.queues.classic import ClassicQueue
-from leveret.queues.options import REJECT_DLX
-from leveret.queues.queue import Queue, publish_to, stretches
+from leveret.queues.queue import stretches
 from leveret.routing.bounds import RoutingRefused
 from leveret.routing.router import Routed
 from leveret.session.inspection import inspect
@@ -96,68 +94,47 @@ def front(messages: list[Message]) -> list[Message]:
     return messages if number >= len(messages) else messages[:number]
 
 
-class Way:
-    """Where the messages of one address go."""
-
-    __slots__ = ("counters", "exchange", "is_picky", "is_special", "queues")
-
-    def __init__(
-        self, exchange: Exchange, counters: ExchangeCounters, queues: list[Queue], *, is_special: bool
-    ) -> None:
-        self.exchange = exchange
-        self.counters = counters
-        self.queues = queues
-        self.is_special = is_special  # every message must be looked into to be routed
-        self.is_picky = any(queue.choosy or queue.remote_log is not None for queue in queues)
-
-
-class Ways:
-    """The remembered ways of one virtual host."""
+class AddressRoutes(RouteCache[tuple[str, str], PublishRoute]):
+    """Routes by exchange and routing key."""
 
     def __init__(self, vhost: Vhost) -> None:
-        self._vhost = vhost
-        self._known: dict[tuple[str, str], Way] = {}
-        self._state = (-1, -1)
+        super().__init__(vhost, MOST_REMEMBERED)
 
-    def of(self, address: Address) -> Way | None:
+    def of(self, address: Address) -> PublishRoute | None:
         """None if there is no such exchange."""
-        vhost = self._vhost
-        if self._state != (vhost.epoch, vhost.deaths) or len(self._known) >= MOST_REMEMBERED:
-            self._known.clear()
-            self._state = (vhost.epoch, vhost.deaths)
         key = (address.exchange, address.key)
-        way = self._known.get(key)
-        if way is None:
-            exchange = vhost.exchanges.get(address.exchange)
+        route = self.find(key)
+        if route is None:
+            exchange = self.vhost.exchanges.get(address.exchange)
             if exchange is None:
                 return None
             routed = self._route(exchange, (address.key,), {})
-            way = self._way(exchange, routed.queues, is_special=not routed.by_key_only)
-            if way.queues or address.exchange:  # a miss on the default exchange ends without a sign: see vhost.py
-                self._known[key] = way
-        return way
+            route = PublishRoute(address, exchange, self.vhost.counters_of(exchange.name))
+            route.special = not routed.by_key_only
+            route.lead_to(self.vhost.live_queues(routed.queues))
+            if route.queues or address.exchange:
+                self.remember(key, route)
+        return route
 
-    def of_message(self, way: Way, address: Address, copies: Sequence[str], fields: Mapping[str, object]) -> Way:
+    def of_message(
+        self, route: PublishRoute, address: Address, copies: Sequence[str], fields: Mapping[str, object]
+    ) -> PublishRoute:
         """The same for one message that has to be looked into."""
-        routed = self._route(way.exchange, (address.key, *copies), fields)
-        return self._way(way.exchange, routed.queues, is_special=True)
+        routed = self._route(route.exchange, (address.key, *copies), fields)
+        return route.to(self.vhost.live_queues(routed.queues))
 
     def _route(self, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object]) -> Routed:
-        return self._vhost.route(exchange, keys, fields)
-
-    def _way(self, exchange: Exchange, names: Sequence[str], *, is_special: bool) -> Way:
-        counters = self._vhost.counters_of(exchange.name)
-        return Way(exchange, counters, self._vhost.live_queues(names), is_special=is_special)
+        return self.vhost.route(exchange, keys, fields)
 
 
-class CommittedWays(Ways):
+class CommittedRoutes(AddressRoutes):
     """For messages whose publisher has been told that they arrive: routing that is refused leads to no queue."""
 
     def _route(self, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object]) -> Routed:
         try:
             return super()._route(exchange, keys, fields)
         except RoutingRefused as refusal:
-            get_log("pipeline").warning("committed messages dropped", vhost=self._vhost.name, reason=refusal.text)
+            get_log("pipeline").warning("committed messages dropped", vhost=self.vhost.name, reason=refusal.text)
             return Routed([], by_key_only=True)
 
 
@@ -171,73 +148,73 @@ class Inflow:
         self._vhost = vhost
         self._log = vhost.surroundings.log
         self._insists = insists
-        self._ways = CommittedWays(vhost) if insists else Ways(vhost)
+        self._origin = Origin.PROMISED if insists else Origin.CLIENT
+        self._routes = CommittedRoutes(vhost) if insists else AddressRoutes(vhost)
         self.published = 0
         self.unroutable = 0  # of these
         self.refused = 0  # by a full queue
 
     def cost(self, run: Sequence[Message], look: Look) -> int:
         """About how much work it is to publish the run: 1 for one that goes to its queues as it is."""
-        way = self._ways.of(run[0][1])
-        if way is None:
+        route = self._routes.of(run[0][1])
+        if route is None:
             return 1
-        if way.is_special:
+        if route.special:
             return len(run) * SPECIAL_COST
-        if look is Look.CLOSE or way.is_picky:
+        if look is Look.CLOSE or not route.uniform:
             return len(run)
-        return 1 + len(run) * len(way.queues) // RUN + (len(run) // QUICK if look else 0)
+        return 1 + len(run) * len(route.queues) // RUN + (len(run) // QUICK if look else 0)
 
     def publish(self, run: list[Message], look: Look, *, has_traits: bool) -> None:
         """``run``: of one address; ``has_traits``: as ``looked_at`` gave it."""
-        way = self._ways.of(run[0][1])
-        if way is None:
+        route = self._routes.of(run[0][1])
+        if route is None:
             self.published += len(run)
             self.unroutable += len(run)
-        elif way.is_special or (look and not (has_traits and look is Look.QUICK)):
-            self._look(way, run)
+        elif route.special or (look and not (has_traits and look is Look.QUICK)):
+            self._look(route, run)
         elif look:
-            self._hand_over_each(way, run)
+            self._hand_over_each(route, run)
         else:
-            self._hand_over(way, run, timed=False)
+            self._hand_over(route, run, timed=False)
 
-    def _look(self, way: Way, run: Sequence[Message]) -> None:
+    def _look(self, route: PublishRoute, run: Sequence[Message]) -> None:
         now = self._vhost.surroundings.now()
         alike: list[Message] = []
         for content, address, _ in run:
-            traits = None if way.is_special else quick_traits(content, now)
+            traits = None if route.special else quick_traits(content, now)
             if traits is not None:
                 alike.append((content, address, traits))
                 continue
-            self._hand_over_each(way, alike)
+            self._hand_over_each(route, alike)
             alike = []
-            self._look_closely(way, content, address)
-        self._hand_over_each(way, alike)
+            self._look_closely(route, content, address)
+        self._hand_over_each(route, alike)
 
-    def _hand_over_each(self, way: Way, run: list[Message]) -> None:
+    def _hand_over_each(self, route: PublishRoute, run: list[Message]) -> None:
         for stretch in stretches(run):
-            self._hand_over(way, stretch, any(message[2].deadline != NEVER for message in stretch))
+            self._hand_over(route, stretch, any(message[2].deadline != NEVER for message in stretch))
 
-    def _hand_over(self, way: Way, run: list[Message], timed: bool) -> None:
+    def _hand_over(self, route: PublishRoute, run: list[Message], timed: bool) -> None:
         """All persistent, or all transient."""
         number = len(run)
         self.published += number
-        way.counters.published += number
-        if not way.queues:
+        route.counters.published += number
+        if not route.queues:
             self.unroutable += number
-            way.counters.unroutable += number
-        elif way.is_picky:
-            for message in run:
-                self._offer(way.queues, message)
-        else:
-            publish_to(way.queues, self._log, run, sum([len(message[0]) for message in run]), timed)
+            route.counters.unroutable += number
+            return
+        size = sum([len(message[0]) for message in run])
+        outcomes = deliver(route, self._log, run, size, timed, origin=self._origin)
+        self.refused += sum([outcome.number for outcome in outcomes if outcome.is_rejected])
 
-    def _look_closely(self, way: Way, content: bytes, address: Address) -> None:
+    def _look_closely(self, route: PublishRoute, content: bytes, address: Address) -> None:
         vhost = self._vhost
         properties = properties_of(content)
         headers = properties.headers or {}
         try:
             traits = traits_of(properties, vhost.surroundings.now())
-            copies, due = further_keys(headers), vhost.schedules.due(way.exchange, headers)
+            copies, due = further_keys(headers), vhost.schedules.due(route.exchange, headers)
         except PreconditionFailed as problem:
             if not self._insists:
                 raise
@@ -248,31 +225,16 @@ class Inflow:
             return
         if due is not None:
             self.published += 1
-            way.counters.published += 1
-            offer([vhost.schedules.queue], self._log, (content, address, until(due, traits)))
+            route.counters.published += 1
+            deliver(
+                Route([vhost.schedules.queue]), self._log, [(content, address, until(due, traits))], len(content), True
+            )
             return
         if "BCC" in headers:
             content = spliced(content, {}, without=("BCC",))
-        if copies or way.is_special:
-            way = self._ways.of_message(way, address, copies, selectable(properties))
-        self._hand_over(way, [(content, address, traits)], traits.deadline != NEVER)
-
-    def _offer(self, queues: Sequence[Queue], message: Message) -> None:
-        """To queues of which some may refuse it, or do not take it at once."""
-        if not self._insists:
-            self.refused += hand_over(queues, self._log, message).refused
-            return
-        for queue in queues:
-            if hand_over([queue], self._log, message, may_drain=False).refused:
-                self._insist(queue, message)
-
-    def _insist(self, queue: Queue, message: Message) -> None:
-        assert isinstance(queue, ClassicQueue)
-        if queue.options.overflow == REJECT_DLX and queue.options.dead_letter is not None:
-            return  # it has gone to the dead letters, as the queue asks for
-        publish_to([queue], self._log, [message], len(message[0]), message[2].deadline != NEVER)
-        if queue.duplicates is not None:
-            queue.duplicates.note(message)
+        if copies or route.special:
+            route = self._routes.of_message(route, address, copies, selectable(properties))
+        self._hand_over(route, [(content, address, traits)], traits.deadline != NEVER)
 
 
 def quick_traits(content: bytes, now: float) -> Traits | None:

@@ -92,8 +92,8 @@ class Arrival:
                 number += len(run.messages)
                 size += run.size
                 if number >= RUN or size >= RUN_BYTES:
-                    for each in joined(small, self.admission.ways):
+                    for each in joined(small, self.admission.routes):
                         yield each
                     small, number, size = [], 0, 0
-        for each in joined(small, self.admission.ways):
+        for each in joined(small, self.admission.routes):
             yield each

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from leveret.backlog.context import Cancellable
 from leveret.broker.broker import Broker
 from leveret.broker.internal_queues import STAGE
+from leveret.broker.publishes import write_run
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed, ResourceFault
 from leveret.logs import get_log
@@ -29,7 +30,6 @@ from leveret.pipeline.inflow import Look
 from leveret.pipeline.transactions import NO_OWNER
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.options import QueueOptions
-from leveret.queues.queue import publish_to
 
 COMPONENT = "stage"
 LIFETIME = 3600.0  # seconds that a stage waits for its commit
@@ -123,7 +123,7 @@ class Stages:
         size = sum([len(message[0]) for message in run])
         stage.messages += len(run)
         stage.bytes += size
-        publish_to([stage.queue], self._broker.log, run, size, False)
+        write_run([stage.queue], self._broker.log, run, size, False)
         self._broker.wake()
 
     def seal(self, stage: Stage) -> None:

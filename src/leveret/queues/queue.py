@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import groupby
 from typing import Protocol
 
 from leveret.delivery.receipts import RemoteLog
 from leveret.message import Message
-from leveret.store.log import GRANTED, Log, Placement
+from leveret.store.log import Placement
 
 
 class Queue(Protocol):
@@ -19,7 +18,7 @@ class Queue(Protocol):
     stored: bool  # its persistent messages outlive the process
     synced: bool  # and the machine
     keeps_all: bool  # stored, and that goes for transient messages too
-    choosy: bool  # it may not take every message: see queues/choosy.py
+    choosy: bool  # it may reject messages, or drop duplicates (queues/admission.py)
     dirty: bool
     remote_log: RemoteLog | None  # of a queue that answers later, which gets its messages by this log only
 
@@ -37,20 +36,6 @@ class Queue(Protocol):
 
     def touch(self) -> None:
         """Have drain() called before this turn ends."""
-
-
-def publish_to(queues: Sequence[Queue], log: Log, run: list[Message], size: int, timed: bool) -> int:
-    """Hand a run, all persistent or all transient, to all queues; those that keep it share one write: its receipt."""
-    persistent = run[0][2].persistent
-    placements: list[Placement] = []
-    synced = False
-    for queue in queues:
-        if queue.stored and (persistent or queue.keeps_all):
-            placements += queue.place(run, size, timed)
-            synced = synced or queue.synced
-        else:
-            queue.publish(run, size, timed)
-    return log.append(run, placements, synced) if placements else GRANTED
 
 
 def is_mixed(run: list[Message]) -> bool:

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from leveret.broker.interceptors import InterceptContext
+from leveret.broker.routes import PublishRoute
 from leveret.delivery.confirms import Confirms, Verdict
 from leveret.delivery.consumer import UNLIMITED, Holder
+from leveret.delivery.receipts import PendingPublish
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import NotFound, PreconditionFailed, ResourceFault, Unsupported
 from leveret.message import Message
@@ -17,7 +19,7 @@ from leveret.session.content import PendingContent
 from leveret.session.names import remove_line_breaks
 from leveret.session.pending_publishes import PendingPublishes
 from leveret.session.publishing import give_back
-from leveret.session.routes import Route, Routes
+from leveret.session.routes import Routes
 from leveret.session.settlement import Settlement
 from leveret.session.transactions import Transaction
 from leveret.wire.constants import END_BYTE, FRAME_OVERHEAD
@@ -202,7 +204,7 @@ class Channel:
 
     # ---- publishing
 
-    def await_content(self, route: Route) -> None:
+    def await_content(self, route: PublishRoute) -> None:
         self.pending = PendingContent(route)
         self.idle = False
 
@@ -215,10 +217,12 @@ class Channel:
     def give_back(self, messages: list[Message]) -> None:
         give_back(self, messages)
 
-    def pending_publishes(self) -> PendingPublishes:
+    def pending_publish(self, run: list[Message], mandatory: bool) -> PendingPublish:
+        """For queues that answer later."""
         if self.unanswered is None:
             self.unanswered = PendingPublishes(self)
-        return self.unanswered
+        first, last = (0, 0) if self.confirms is None else self.confirms.reserve(len(run))
+        return PendingPublish(self.unanswered, run, mandatory=mandatory, first=first, last=last)
 
     def reply_name(self) -> str:
         if self.reply is None:

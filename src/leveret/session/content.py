@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leveret.broker.publish_rules import further_keys, too_large, traits_of
+from leveret.broker.routes import PublishRoute
 from leveret.broker.schedules import until
 from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
@@ -18,7 +19,6 @@ from leveret.session.access import access_of
 from leveret.session.extending import extend
 from leveret.session.inspection import inspect
 from leveret.session.publishing import publish
-from leveret.session.routes import Route
 from leveret.wire.constants import BASIC_CLASS, FRAME_BODY, MAX_BODY_SIZE
 from leveret.wire.content import PROPERTIES_AT, properties_of, refit
 from leveret.wire.fields import encode_short
@@ -42,7 +42,7 @@ class PendingContent:
 
     __slots__ = ("left", "parts", "route", "size", "small")
 
-    def __init__(self, route: Route) -> None:
+    def __init__(self, route: PublishRoute) -> None:
         self.route = route
         self.parts: list[bytes] = []
         self.small = bytearray()  # payloads of small body frames, to become one frame
@@ -146,7 +146,7 @@ def _finish(channel: Channel, pending: PendingContent) -> None:
     publish(channel, route, [message], len(content), traits.deadline != NEVER)
 
 
-def _look_closely(channel: Channel, route: Route, content: bytes) -> tuple[Route, bytes, Traits]:
+def _look_closely(channel: Channel, route: PublishRoute, content: bytes) -> tuple[PublishRoute, bytes, Traits]:
     properties = properties_of(content)
     headers = properties.headers or {}
     _check_user(channel, properties)

@@ -9,10 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from leveret.delivery.receipts import PendingPublish
-from leveret.message import Message
-from leveret.queues.choosy import offer
-from leveret.session.routes import Route
-from leveret.store.log import GRANTED
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
@@ -64,22 +60,3 @@ class PendingPublishes:
         if self._is_paused:
             self._is_paused = False
             self._channel.connection.resume(self._reason)
-
-
-def publish_pending(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> None:
-    broker = channel.connection.broker
-    first = last = 0
-    if channel.confirms is not None:
-        first, last = channel.confirms.reserve(len(run))
-    publish = PendingPublish(channel.pending_publishes(), run, mandatory=route.mandatory, first=first, last=last)
-    for queue in route.queues:
-        if queue.remote_log is not None:
-            queue.remote_log.submit(size, timed, publish)
-    receipt = GRANTED
-    local = [queue for queue in route.queues if queue.remote_log is None]
-    if local:
-        outcomes = [offer(local, broker.log, message) for message in run]
-        receipt = max(outcome.receipt for outcome in outcomes)
-        publish.is_received = True
-        publish.is_rejected = publish.is_rejected or any(outcome.refused for outcome in outcomes)
-    broker.when_granted(lambda: publish.resolve(True), lost=lambda: publish.resolve(False), receipt=receipt)

@@ -11,11 +11,11 @@ Whatever is not wholly in the received chunk, comes in several body frames, or n
 
 from __future__ import annotations
 
-from itertools import groupby
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from leveret.broker.firehose import Peer
+from leveret.broker.publishes import publish_run, write_run
+from leveret.broker.routes import PublishRoute
 from leveret.message import (
     NEVER,
     PERSISTENT,
@@ -24,12 +24,9 @@ from leveret.message import (
     TRANSIENT_BY_PRIORITY,
     Message,
 )
-from leveret.queues.choosy import offer
-from leveret.queues.queue import is_mixed, publish_to, stretches
+from leveret.queues.queue import is_mixed, stretches
 from leveret.routing.bounds import TICK_STEPS
 from leveret.session.inspection import inspect
-from leveret.session.pending_publishes import publish_pending
-from leveret.session.routes import Route, TracedRoute
 from leveret.store.log import GRANTED
 from leveret.wire.constants import FRAME_END, NO_ROUTE
 from leveret.wire.frames import method_frame
@@ -173,7 +170,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
             return pos
 
 
-def publish(channel: Channel, route: Route, run: list[Message], size: int, timed: bool) -> None:
+def publish(channel: Channel, route: PublishRoute, run: list[Message], size: int, timed: bool) -> None:
     """Hand a run to the queues of its route; return and confirm what must be."""
     if channel.tx is not None:
         channel.tx.publish(route, run, size, timed, channel.now() if timed else 0.0)
@@ -189,52 +186,38 @@ def publish(channel: Channel, route: Route, run: list[Message], size: int, timed
     if route.plain:
         for queue in route.queues:
             queue.publish(run, size, timed)
-    elif route.answers_later:
-        publish_pending(channel, route, run, size, timed)
-        return
-    elif route.choosy:
-        publish_choosy(channel, route, run)
-        return
-    elif route.queues:
-        receipt = publish_to(route.queues, channel.connection.broker.log, run, size, timed)
+    elif route.uniform:
+        receipt = write_run(route.queues, channel.connection.broker.log, run, size, timed)
     else:
-        route.counters.unroutable += number
-        if route.mandatory:
-            give_back(channel, run)
+        _publish_each(channel, route, run, size, timed)
+        return
     if channel.confirms is not None:
         channel.send_verdicts(channel.confirms.published(number, receipt))
         if receipt != GRANTED:
             channel.connection.broker.awaiting[channel] = None
 
 
-def publish_choosy(channel: Channel, route: Route, run: list[Message]) -> None:
-    """Some queue may refuse: each message has a fate of its own. Alike fates in a row are told as one."""
-    if isinstance(route, TracedRoute):
-        publish_traced(channel, route, run)
-        return
+def _publish_each(channel: Channel, route: PublishRoute, run: list[Message], size: int, timed: bool) -> None:
+    """Messages of the run may differ in their outcomes, or no queue gets them."""
     broker, confirms = channel.connection.broker, channel.confirms
-    outcomes = [offer(route.queues, broker.log, message) for message in run]
+    pending = channel.pending_publish(run, route.mandatory) if route.answers_later else None
+    outcomes = publish_run(route, broker.log, run, size, timed, publisher=channel, pending=pending)
+    if pending is not None:
+        pending.is_rejected = pending.is_rejected or any(outcome.is_rejected for outcome in outcomes)
+        receipt = max([outcome.receipt for outcome in outcomes])
+        broker.when_granted(lambda: pending.resolve(True), lost=lambda: pending.resolve(False), receipt=receipt)
+        return
+    if route.mandatory and not route.queues:
+        give_back(channel, run)
     if confirms is None:
         return
-    for outcome, alike in groupby(outcomes):
-        number = len(list(alike))
-        if outcome.refused:
+    for number, receipt, is_rejected in outcomes:
+        if is_rejected:
             channel.send_verdicts(confirms.refused(number))
             continue
-        channel.send_verdicts(confirms.published(number, outcome.receipt))
-        if outcome.receipt != GRANTED:
+        channel.send_verdicts(confirms.published(number, receipt))
+        if receipt != GRANTED:
             broker.awaiting[channel] = None
-
-
-def publish_traced(channel: Channel, route: TracedRoute, run: list[Message]) -> None:
-    """The virtual host is traced: somebody is told of each message before it takes its usual way."""
-    number, connection = len(run), channel.connection
-    route.counters.published -= number  # they are counted once more on that way
-    channel.published -= number
-    peer = Peer(connection.name, channel.number, connection.user.name)
-    with route.tracer.publishing(peer, run, route.queues, route.mandatory):
-        timed = any(message[2].deadline != NEVER for message in run)
-        publish(channel, route.untraced(), run, sum([len(message[0]) for message in run]), timed)
 
 
 def give_back(channel: Channel, run: list[Message]) -> None:

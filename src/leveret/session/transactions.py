@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from leveret.broker.routes import PublishRoute
 from leveret.delivery.confirms import Confirms
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import PreconditionFailed
 from leveret.message import Message
-from leveret.queues.choosy import without_room
+from leveret.queues.admission import without_room
 from leveret.session.publishing import publish
-from leveret.session.routes import Route
 from leveret.wire.methods import (
     ConfirmSelect,
     ConfirmSelectOk,
@@ -46,13 +46,13 @@ PER_TAG = 100  # of a settlement; measured: 98
 class HeldPublish(NamedTuple):
     """A run of publishes that waits for the commit. ``arrived``: when, if ``timed``."""
 
-    route: Route
+    route: PublishRoute
     run: list[Message]
     size: int
     timed: bool
     arrived: float
 
-    def at_commit(self, route: Route, now: float) -> HeldPublish:
+    def at_commit(self, route: PublishRoute, now: float) -> HeldPublish:
         """The run with the route of the moment of the commit, from which expirations count."""
         if not self.timed or self.route.scheduled:
             return self._replace(route=route)
@@ -72,7 +72,7 @@ class Transaction:
         self.settlements: list[tuple[list[int], Callable[[list[Portion]], None]]] = []
         self.settled: set[int] = set()  # tags: not outstanding for anything but a rollback
 
-    def publish(self, route: Route, run: list[Message], size: int, timed: bool, arrived: float) -> None:
+    def publish(self, route: PublishRoute, run: list[Message], size: int, timed: bool, arrived: float) -> None:
         self.size += size
         if self.size > MOST_BYTES:
             raise PreconditionFailed(f"transaction of {self.size} bytes is larger than {MOST_BYTES}: commit more often")
@@ -122,7 +122,7 @@ def _commit(channel: Channel, method: TxCommit) -> None:
     done = _current(channel)
     now = channel.now()
     publishes = [held.at_commit(channel.routes.current(held.route), now) for held in done.publishes]
-    full = without_room([(held.route.queues, held.run) for held in publishes if held.route.choosy])
+    full = without_room([(held.route.queues, held.run) for held in publishes if held.route.can_reject])
     if full is not None:
         raise PreconditionFailed(
             f"queue '{full.name}' in vhost '{channel.vhost.name}' has no room for its part of the transaction: "

@@ -20,13 +20,13 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from leveret.broker.broker import Broker
+from leveret.broker.publishes import Origin, deliver
+from leveret.broker.routes import Route
 from leveret.delivery.consumer import Consumer
-from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.errors import ResourceFault
 from leveret.message import NEVER, Message
-from leveret.queues.choosy import offer
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.queue import publish_to, stretches
+from leveret.queues.queue import stretches
 from leveret.sharding.slots import slot_of
 
 STRETCH = 4096  # messages that move in one group, at most
@@ -168,22 +168,12 @@ class Hold:
         for message in messages:
             by_shard.setdefault(self._owners.target(slot_of(message[1].key)), []).append(message)
         for shard, run in by_shard.items():
+            route = Route([shard])
             for _, alike in groupby(run, key=lambda message: id(message[1])):  # a write of the log has one address
                 for stretch in stretches(list(alike)):
-                    self._publish(shard, stretch)
-
-    def _publish(self, shard: ClassicQueue, run: list[Message]) -> None:
-        log = self._broker.log
-        timed = any(message[2].deadline != NEVER for message in run)
-        size = sum(len(message[0]) for message in run)
-        if shard.remote_log is not None:
-            shard.remote_log.submit(size, timed, PendingPublish(Unattended(), run))
-        elif shard.choosy:
-            for message in run:
-                if offer([shard], log, message, may_drain=False).refused:  # too late: it was confirmed
-                    publish_to([shard], log, [message], len(message[0]), timed)
-        else:
-            publish_to([shard], log, run, size, timed)
+                    timed = any(message[2].deadline != NEVER for message in stretch)
+                    size = sum(len(message[0]) for message in stretch)
+                    deliver(route, self._broker.log, stretch, size, timed, origin=Origin.PROMISED)
 
     # ---- the end
 

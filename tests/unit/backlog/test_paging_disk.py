@@ -6,9 +6,9 @@ from errno import EMFILE
 
 import pytest
 
+from leveret.broker.publishes import write_run
 from leveret.message import Address
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.queue import publish_to
 from tests.support.hand_store import DiskHouse
 from tests.support.shelf import SIZE, assert_counted, bodies, consumer_of, kept, paged, passing, shrink_steps
 from tests.support.spies import SpyConsumer, message, size_of
@@ -96,7 +96,7 @@ def test_messages_come_back_unaltered(house: DiskHouse) -> None:
 def test_a_message_in_two_queues_is_read_back_by_each(house: DiskHouse) -> None:
     one, two = house.queue("one", durable=True), house.queue("two", durable=True, max_priority=1)
     run = kept(*range(10))
-    publish_to([one, two], house.log, run, size_of(run), False)
+    write_run([one, two], house.log, run, size_of(run), False)
     house.turn()
     house.sync(one, two)
     assert (paged(one), paged(two)) == (6, 6)

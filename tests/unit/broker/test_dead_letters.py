@@ -246,6 +246,17 @@ def test_an_exchange_that_comes_later_counts(client: Client) -> None:
     assert taken(client).body == b"found"
 
 
+def test_a_queue_that_is_declared_later_gets_the_next_letter(client: Client) -> None:
+    """That no queue had the name is not remembered: declaring it changes no binding."""
+    client.ask(QueueDelete("dead"))
+    client.declare("q", arguments=TO_DEAD)
+    for body in (b"1", b"2"):
+        client.publish("q", body)
+        reject(client)
+        client.declare("dead")
+    assert taken(client).body == b"2"
+
+
 def test_a_letter_that_no_queue_wants_is_gone(house: House, client: Client) -> None:
     client.declare("q", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "gone"})
     client.publish("q", b"m")

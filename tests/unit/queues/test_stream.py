@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.broker.publishes import write_run
 from leveret.errors import PreconditionFailed, Unsupported
-from leveret.queues.queue import publish_to
 from leveret.store.log import Placement
 from leveret.wire.content import body_of
 from tests.support.spies import QueueHouse, SpyConsumer, SpyLog, message, messages, size_of
@@ -62,7 +62,7 @@ def test_a_run_is_seen_as_soon_as_its_own_receipt_is_granted(house: StreamHouse)
 def test_transient_messages_are_kept_too_and_have_a_receipt(house: StreamHouse) -> None:
     stream = house.stream()
     run = messages(b"passing")
-    receipt = publish_to([stream], house.log, run, size_of(run), False)
+    receipt = write_run([stream], house.log, run, size_of(run), False)
     assert receipt > house.log.granted
     house.rest()
     assert house.log.granted >= receipt
@@ -84,10 +84,10 @@ def test_a_stream_and_a_classic_queue_share_one_write(house: StreamHouse) -> Non
     house.surroundings.log = log
     stream, classic = house.stream(), house.queue("c", durable=True)
     run = [message(b"m", persistent=True)]
-    publish_to([stream, classic], log, run, size_of(run), False)
+    write_run([stream, classic], log, run, size_of(run), False)
     assert log.appended == [([b"m"], [Placement(stream.id, 0, 1, 1), Placement(classic.id, 0, 1, 1, 0)])]
     passing = messages(b"t")
-    publish_to([stream, classic], log, passing, size_of(passing), False)
+    write_run([stream, classic], log, passing, size_of(passing), False)
     assert log.appended[1:] == [([b"t"], [Placement(stream.id, 0, 2, 1)])], "the classic queue only keeps it in memory"
     assert classic.ready == 2
 
@@ -152,7 +152,7 @@ def test_a_stream_without_a_disk_counts_its_files_as_memory() -> None:
     reader = SpyConsumer("spy", stream, 10, arguments={"x-stream-offset": "first"})
     stream.add_consumer(reader)
     run = messages(b"a" * 5000, b"b")
-    publish_to([stream], house.log, run, size_of(run), False)
+    write_run([stream], house.log, run, size_of(run), False)
     house.turn()
     assert reader.bodies == [b"a" * 5000, b"b"]
     assert house.gauge.used > 10_000, "in the file, and in the reader's hands"
@@ -194,7 +194,7 @@ def test_a_stream_that_died_takes_nothing_more(house: StreamHouse) -> None:
     assert reader.cancelled == 1
     assert house.gauge.used == 0
     run = messages(b"late")
-    assert publish_to([stream], house.log, run, size_of(run), False) == 0
+    assert write_run([stream], house.log, run, size_of(run), False) == 0
     reader.ack(b"a")
     house.rest()
     assert stream.unacked == 0

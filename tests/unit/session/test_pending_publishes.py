@@ -71,7 +71,8 @@ def test_a_message_costs_a_credit_for_each_copy_until_it_is_received(house: Hous
     log = make_remote(house.vhost, "slow", copies=3)
     client.ask(ConfirmSelect())
     client.publish("slow", b"a", b"b")
-    publishes = client.session.channels[1].pending_publishes()
+    publishes = client.session.channels[1].unanswered
+    assert publishes is not None
     assert publishes.unreceived == 6
     log.receive()
     assert publishes.unreceived == 0

@@ -1,0 +1,148 @@
+"""What happens to a published run: the one place that passes messages to queues.  Hot path.
+
+Every publisher comes here: channels, transactions, callers in the process, dead letters, schedules, the firehose, queue
+jobs, pipelines and moving shards. A route (broker/routes.py) says what its queues need:
+
+- *uniform*: every queue accepts every message by a call. The run has one outcome: the receipt of one write, or 0.
+- *can_reject*: some queue may be full or drop duplicates. Each message has an outcome of its own. A duplicate counts as
+  accepted: it is confirmed and dropped. If one queue rejects a message, the publisher gets a nack, whatever the other
+  queues did.
+- *answers_later*: some queue has a log of its own, which answers through a PendingPublish (delivery/receipts.py).
+
+Tracing wraps the outcome: the tracer of a virtual host sees a run before and after it is passed to the queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from itertools import groupby
+from typing import NamedTuple
+
+from leveret.broker.routes import PublishRoute, Route
+from leveret.delivery.receipts import PendingPublish, Unattended
+from leveret.message import NEVER, Message
+from leveret.queues.admission import has_room, reject
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.duplicates import Duplicates
+from leveret.queues.queue import Queue
+from leveret.store.log import GRANTED, Log, Placement
+
+
+class Origin(Enum):
+    """Whose messages they are, which decides what a full queue does."""
+
+    CLIENT = "client"  # it may first deliver what it has, and else rejects them
+    BROKER = "broker"  # it rejects them: another queue is in the middle of its work
+    PROMISED = "promised"  # it accepts them all the same: they were confirmed before
+
+
+class Outcome(NamedTuple):
+    """What became of so many messages that follow each other in a run."""
+
+    number: int
+    receipt: int = GRANTED  # of the broker's log
+    is_rejected: bool = False  # by at least one queue
+
+
+def write_run(queues: Sequence[Queue], log: Log, run: list[Message], size: int, timed: bool) -> int:
+    """Pass a run, all persistent or all transient, to all queues of a uniform route; the receipt of their one write."""
+    persistent = run[0][2].persistent
+    placements: list[Placement] = []
+    synced = False
+    for queue in queues:
+        if queue.stored and (persistent or queue.keeps_all):
+            placements += queue.place(run, size, timed)
+            synced = synced or queue.synced
+        else:
+            queue.publish(run, size, timed)
+    return log.append(run, placements, synced) if placements else GRANTED
+
+
+def publish_run(
+    route: PublishRoute,
+    log: Log,
+    run: list[Message],
+    size: int,
+    timed: bool,
+    *,
+    publisher: object = None,
+    pending: PendingPublish | None = None,
+) -> list[Outcome]:
+    """What became of a run that a client has published: traced if the virtual host is, and counted if unroutable."""
+    if not route.queues:
+        route.counters.unroutable += len(run)
+    if route.tracer is None:
+        return deliver(route, log, run, size, timed, pending=pending)
+    with route.tracer.publishing(publisher, run, route.queues, route.mandatory):
+        return deliver(route, log, run, size, timed, pending=pending)
+
+
+def deliver(
+    route: Route,
+    log: Log,
+    run: list[Message],
+    size: int,
+    timed: bool,
+    *,
+    origin: Origin = Origin.CLIENT,
+    pending: PendingPublish | None = None,
+) -> list[Outcome]:
+    """Pass a run to the queues of any route. Unless one can reject, it must be all persistent or all transient.
+
+    ``pending`` is told what queues that answer later have done; without it, they are not waited for.
+    """
+    queues = route.queues
+    if route.answers_later:
+        pending = PendingPublish(Unattended(), run) if pending is None else pending
+        queues = _submit(queues, size, timed, pending)
+    if not queues:
+        return [Outcome(len(run))]
+    if not route.can_reject:
+        return [Outcome(len(run), write_run(queues, log, run, size, timed))]
+    may_drain, must_accept = origin is Origin.CLIENT, origin is Origin.PROMISED
+    outcomes = [_offer(queues, log, message, may_drain, must_accept) for message in run]
+    return [Outcome(len(list(alike)), *outcome) for outcome, alike in groupby(outcomes)]
+
+
+def _submit(queues: Sequence[Queue], size: int, timed: bool, pending: PendingPublish) -> list[Queue]:
+    """Those that are left: the queues of this broker."""
+    local = [queue for queue in queues if queue.remote_log is None]
+    pending.is_received = pending.is_received or bool(local)
+    for queue in queues:
+        if queue.remote_log is not None:
+            queue.remote_log.submit(size, timed, pending)
+    return local
+
+
+def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool, must_accept: bool) -> tuple[int, bool]:
+    """The receipt of one message, and whether some queue has rejected it."""
+    accepting: list[Queue] = []
+    noting: list[Duplicates] = []
+    is_rejected = False
+    owed = GRANTED  # where a duplicate came so early that the first one is not safe yet
+    for queue in queues:
+        if not queue.choosy:
+            accepting.append(queue)
+            continue
+        assert isinstance(queue, ClassicQueue)
+        duplicates = queue.duplicates
+        if duplicates is not None and duplicates.has_seen(message):
+            queue.counters.duplicates += 1
+            owed = max(owed, duplicates.owed(message))
+        elif has_room(queue, message, may_drain, must_accept):
+            accepting.append(queue)
+            if duplicates is not None:
+                noting.append(duplicates)
+        else:
+            is_rejected = True
+            reject(queue, message)
+    size, timed = len(message[0]), message[2].deadline != NEVER
+    if not noting:
+        receipt = write_run(accepting, log, [message], size, timed) if accepting else GRANTED
+        return max(receipt, owed), is_rejected
+    with log.group():  # the message, and what is remembered of it: both or none
+        receipt = write_run(accepting, log, [message], size, timed)
+        for duplicates in noting:
+            duplicates.note(message)
+    return (log.issued if receipt != GRANTED else owed), is_rejected

@@ -1,0 +1,135 @@
+"""Where messages go: the queues behind an address, how they take messages, and for how long that is true.  Hot path.
+
+A remembered route is valid for one epoch of its virtual host (any change of bindings, exchanges or permissions ends
+it). Queues that only the default exchange reaches come and go without ending an epoch: ``Vhost.deaths`` counts deleted
+queues, and a route with an older count checks that its queues are alive. Declaring such a queue ends no epoch either,
+so a route of the default exchange that leads to no queue is not remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from leveret.broker.counters import ExchangeCounters
+from leveret.message import Address
+from leveret.queues.queue import Queue
+from leveret.routing.exchange import Exchange
+
+if TYPE_CHECKING:
+    from leveret.broker.tracing import Tracer
+    from leveret.broker.vhost import Vhost
+
+NO_EPOCH = -1  # of a route that is not remembered
+
+
+class Route:
+    """The queues that messages go to. What becomes of the messages is decided in broker/publishes.py."""
+
+    __slots__ = ("answers_later", "can_reject", "deaths", "durable", "epoch", "plain", "queues", "special", "uniform")
+
+    def __init__(self, queues: Sequence[Queue] = ()) -> None:
+        self.special = False  # every message must be looked into to be routed
+        self.epoch = NO_EPOCH
+        self.deaths = -1
+        self.lead_to(queues)
+
+    def lead_to(self, queues: Sequence[Queue]) -> None:
+        self.queues = queues
+        self.durable = any(queue.stored for queue in queues)  # the log must write
+        self.can_reject = any(queue.choosy for queue in queues)
+        self.answers_later = any(queue.remote_log is not None for queue in queues)
+        self.uniform = bool(queues) and not self.can_reject and not self.answers_later  # a run has one outcome
+        self.plain = self.uniform and not self.durable  # and every queue takes it by a mere call
+
+
+class PublishRoute(Route):
+    """The outcome of routing one publish. ``tracer``: of a virtual host that is traced."""
+
+    __slots__ = ("address", "counters", "exchange", "extends", "mandatory", "scheduled", "tracer")
+
+    def __init__(
+        self,
+        address: Address,
+        exchange: Exchange,
+        counters: ExchangeCounters,
+        *,
+        mandatory: bool = False,
+        tracer: Tracer | None = None,
+    ) -> None:
+        self.address = address
+        self.exchange = exchange
+        self.counters = counters
+        self.mandatory = mandatory
+        self.tracer = tracer
+        self.scheduled = False  # its messages wait for a moment, which is their deadline
+        self.extends = False  # it carries no message, but extends the ack timeout of one (session/extending.py)
+        super().__init__()
+
+    def lead_to(self, queues: Sequence[Queue]) -> None:
+        super().lead_to(queues)
+        if self.tracer is not None:
+            self.uniform = self.plain = False
+
+    def to(self, queues: Sequence[Queue]) -> PublishRoute:
+        """The same publish, with other queues; not to be remembered."""
+        route = PublishRoute(self.address, self.exchange, self.counters, mandatory=self.mandatory, tracer=self.tracer)
+        route.lead_to(queues)
+        return route
+
+    def living(self) -> PublishRoute:
+        """The route without queues that were deleted since it was made."""
+        if all(queue.alive for queue in self.queues):
+            return self
+        rest = self.to([queue for queue in self.queues if queue.alive])
+        rest.special, rest.extends = self.special, self.extends
+        return rest
+
+    def waiting_in(self, queue: Queue) -> PublishRoute:
+        """The same for a message that is to be routed later (broker/schedules.py)."""
+        route = self.to([queue])
+        route.scheduled = True
+        return route
+
+
+Key = TypeVar("Key")
+AnyRoute = TypeVar("AnyRoute", bound=Route)
+
+
+class RouteCache(Generic[Key, AnyRoute]):
+    """Remembered routes of one virtual host."""
+
+    __slots__ = ("_most", "known", "vhost")
+
+    def __init__(self, vhost: Vhost, most: int) -> None:
+        self.vhost = vhost
+        self._most = most
+        self.known: dict[Key, AnyRoute] = {}
+
+    def find(self, key: Key) -> AnyRoute | None:
+        route = self.known.get(key)
+        return route if route is not None and self.is_current(route) else None
+
+    def is_current(self, route: AnyRoute) -> bool:
+        if route.epoch != self.vhost.epoch:
+            return False
+        if route.deaths != self.vhost.deaths:
+            if not all(queue.alive for queue in route.queues):
+                return False
+            self.stamp(route)
+        return True
+
+    def stamp(self, route: AnyRoute) -> None:
+        """The route is true as of now."""
+        route.epoch = self.vhost.epoch
+        if not route.special:  # channels look for these each time, since routing them takes steps
+            route.deaths = self.vhost.deaths
+
+    def remember(self, key: Key, route: AnyRoute) -> None:
+        if len(self.known) >= self._most:
+            self.forget()
+        self.known[key] = route
+        self.stamp(route)
+
+    def forget(self) -> None:
+        self.known.clear()
