@@ -175,7 +175,7 @@ class Node:
         if self._pulse is not None:
             self._pulse.handshake_timeout = settings.handshake_timeout
         if self._http is not None:
-            self._http.keep_to(settings.handshake_timeout)
+            self._http.set_head_timeout(settings.handshake_timeout)
         if self._listener is not None:
             self._listener.keep_to(settings.max_message_size, settings.connection_max)
         self.broker.memory.high_watermark = settings.memory_high_watermark.of(usable_memory())

@@ -103,7 +103,7 @@ def test_bytes_that_are_missing_are_named(broker: leveret.Broker) -> None:
     tunnel = RawTunnel(broker)
     assert tunnel.refused("POST", "?at=8", b"x") == (
         409,
-        "bytes from 8 on came, but 0 were taken so far: send what is between",
+        "received bytes from 8 on, but only 0 before them: send the missing bytes",
     )
     assert tunnel.refused("GET", "?at=8")[0] == 409
 
@@ -125,7 +125,7 @@ def test_a_stranger_may_not_send_for_ever(broker: leveret.Broker, monkeypatch: p
     connection.endheaders(b"AMQP")
     answer = connection.getresponse()
     assert answer.status == 408
-    assert "did not come within" in json.loads(answer.read())["reason"]
+    assert "was not received within" in json.loads(answer.read())["reason"]
     connection.close()
     assert tunnel.ask("POST", "?at=0", PROTOCOL_HEADER) == (204, b"")
     tunnel.ask("DELETE")
@@ -138,7 +138,7 @@ def test_what_is_no_amqp_is_answered_and_ends_the_tunnel(broker: leveret.Broker)
     assert (status, said) == (200, PROTOCOL_HEADER)
     assert tunnel.refused("GET", f"?at={len(said)}") == (
         410,
-        "the broker closed the connection in this tunnel: open a new one",
+        "the broker closed the connection in this tunnel: open a new tunnel",
     )
     assert tunnel.ask("GET", "?at=0")[0] == 404
 
@@ -182,7 +182,7 @@ def test_tunnels_count_as_connections() -> None:
         with RawClient.open(broker.amqp_url) as first:
             response, answer = HttpApi(broker.http_url, None).send("POST", "/api/tunnel")
             assert (response.status, response.getheader("retry-after")) == (429, "10")
-            assert "takes no more connections" in json.loads(answer)["reason"]
+            assert "the connection limit is reached" in json.loads(answer)["reason"]
             assert tunnels_of(broker) == 0
             first.is_alive()
 
@@ -325,7 +325,7 @@ def test_an_idle_line_that_was_closed_is_made_anew(broker: leveret.Broker) -> No
 def _close_idle(broker: leveret.Broker) -> None:
     http_server = broker.node._http
     assert http_server is not None
-    peers = http_server._peers
+    peers = http_server._connections
     assert peers is not None
     for peer in list(peers.state.connections):
         if peer.cycle is not None and peer.cycle.response_complete:  # type: ignore[union-attr]

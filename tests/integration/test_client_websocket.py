@@ -87,20 +87,20 @@ def test_without_a_subprotocol_amqp_is_meant(broker: leveret.Broker) -> None:
 def test_an_unknown_subprotocol_is_refused_with_those_that_are_known(broker: leveret.Broker) -> None:
     status, reason = refusal(opened(broker, subprotocols=("mqtt", "wamp")))
     assert status == 400
-    assert "no subprotocol of mqtt, wamp is spoken" in reason
-    assert "amqp" in reason.partition("name one of")[2]
+    assert "unsupported subprotocol mqtt, wamp" in reason
+    assert "amqp" in reason.partition("use one of")[2]
 
 
 @pytest.mark.feature("S3-03")
 def test_no_websocket_is_anywhere_else(broker: leveret.Broker) -> None:
-    assert refusal(opened(broker, "/api/queues")) == (404, "no WebSocket is at /api/queues: connect to /ws")
+    assert refusal(opened(broker, "/api/queues")) == (404, "no WebSocket endpoint at /api/queues: connect to /ws")
 
 
 @pytest.mark.feature("S3-03")
 def test_a_plain_request_is_told_what_the_path_is_for(broker: leveret.Broker) -> None:
     response, answer = HttpApi(broker.http_url, None).send("GET", "/ws")
     assert (response.status, response.getheader("upgrade")) == (426, "websocket")
-    assert "is for WebSockets" in json.loads(answer)["reason"]
+    assert "needs a WebSocket" in json.loads(answer)["reason"]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_text_is_refused(broker: leveret.Broker) -> None:
     ws = opened(broker)
     ws.send_frame(Opcode.TEXT, PROTOCOL_HEADER)
     closed = ws.expect_close()
-    assert (closed.code, closed.reason) == (CloseCode.UNSUPPORTED_DATA, "amqp comes in binary messages")
+    assert (closed.code, closed.reason) == (CloseCode.UNSUPPORTED_DATA, "amqp needs binary messages")
     assert ws.next_frame() is None
     ws.close()
 
@@ -307,7 +307,10 @@ def test_guest_is_refused_to_a_page_whose_name_was_made_to_lead_here(broker: lev
 
 def test_where_streams_are_not_wanted_on_the_http_port_there_are_none() -> None:
     with leveret.Broker(replace(QUIET, http_streams="off")) as broker:
-        assert refusal(opened(broker)) == (404, "no WebSocket is served here: --http-streams on lets them in")
+        assert refusal(opened(broker)) == (
+            404,
+            "WebSocket connections are disabled: enable them with --http-streams on",
+        )
         response, answer = HttpApi(broker.http_url, None).send("POST", "/api/tunnel")
         assert response.status == 404
         assert "--http-streams on" in json.loads(answer)["reason"]

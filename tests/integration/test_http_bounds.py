@@ -52,7 +52,7 @@ def refusal(connection: http.client.HTTPConnection) -> tuple[int, str, str | Non
 
 @pytest.mark.feature("S4-77")
 def test_who_falls_silent_in_a_body_is_told_so_and_cut_off(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "SILENCE", 0.1)
+    monkeypatch.setattr(bodies, "IDLE_SECONDS", 0.1)
     silent = half_a_body(HttpApi(broker.http_url), "PUT", "/api/global-parameters/x")
     assert refusal(silent) == (408, "too_slow", "close")
 
@@ -60,7 +60,7 @@ def test_who_falls_silent_in_a_body_is_told_so_and_cut_off(broker: Broker, monke
 @pytest.mark.feature("S4-72")
 def test_a_login_that_trickles_in_keeps_no_connection(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has logged in for it: a body of some kilobytes, a byte a minute, would keep its place for days."""
-    monkeypatch.setattr(sessions, "SLOWEST_LOGIN", 0.1)
+    monkeypatch.setattr(sessions, "LOGIN_SECONDS", 0.1)
     slow = half_a_body(HttpApi(broker.http_url, user=None), "POST", "/api/login", **{"X-Requested-With": "test"})
     assert refusal(slow) == (408, "too_slow", "close")
 
@@ -149,8 +149,8 @@ LARGE = 2 << 20
         (b'{"routing_key": "q", "payload": "%s", "payload_encoding": "string"}' % (b"x" * LARGE), 200, ""),
         (b'{"routing_key": "q", "payload": "%s", "properties": {"priority": NaN}}' % (b"x" * LARGE), 400, "not JSON"),
         (b'{"routing_key": "q", "payload": "%s", "payload": "\\ud800"}' % (b"x" * LARGE), 400, ""),
-        (b'{"routing_key": "q", "payload": ["%s"]}' % (b"x" * LARGE), 400, "'payload' must be text"),
-        (b'{"routing_key": "q", "properties": {}, "other": "%s"}' % (b"x" * LARGE), 400, "'payload' must be text"),
+        (b'{"routing_key": "q", "payload": ["%s"]}' % (b"x" * LARGE), 400, "'payload' must be a string"),
+        (b'{"routing_key": "q", "properties": {}, "other": "%s"}' % (b"x" * LARGE), 400, "'payload' must be a string"),
         (
             b'{"routing_key": "q", "payload": "", "properties": {"x": "%s"}}' % (b"x" * LARGE),
             413,
@@ -176,13 +176,13 @@ def test_a_large_publish_makes_no_values_but_those_of_the_message(
 ) -> None:
     """A million empty lists would hold the loop for a second."""
     parsed: list[int] = []
-    real = published.json_object
+    real = published.decode_object
 
     def seen(body: bytes, what: str) -> Any:
         parsed.append(len(body))
         return real(body, what)
 
-    monkeypatch.setattr(published, "json_object", seen)
+    monkeypatch.setattr(published, "decode_object", seen)
     body = b'{"routing_key": "q", "payload": "hello", "payload_encoding": "string", "more": [%s[]]}' % (b"[]," * LARGE)
     assert publish(admin, body) == (200, {"routed": False})
     assert parsed

@@ -250,8 +250,8 @@ IMPOSSIBLE: list[tuple[str, object, str]] = [
     ("permissions", {**RULE, "user": "nobody"}, "user 'nobody' not found"),
     ("permissions", {**RULE, "vhost": "none"}, "vhost 'none' not found"),
     ("permissions", {**RULE, "read": "["}, "not a regular expression"),
-    ("permissions", {**RULE, "read": 5}, "'read' must be text"),
-    ("topic_permissions", RULE, "'exchange' must be text"),
+    ("permissions", {**RULE, "read": 5}, "'read' must be a string"),
+    ("topic_permissions", RULE, "'exchange' must be a string"),
     ("topic_permissions", {**RULE, "exchange": "e" * 256}, "longer than 255 bytes"),
     ("parameters", {**PARAMETER, "component": "shovel"}, "component shovel not found"),
     ("parameters", {**PARAMETER, "component": "paused"}, "component paused not found"),
@@ -262,15 +262,15 @@ IMPOSSIBLE: list[tuple[str, object, str]] = [
     ("policies", {**POLICY, "definition": {"foo": 1}}, "'foo' is not a recognised policy setting"),
     ("policies", {**POLICY, "pattern": "["}, "policy 'p' in vhost '/'"),
     ("policies", {"vhost": "/", "name": "p"}, "lacks 'pattern'"),
-    ("policies", {**POLICY, "apply-to": ["queues"]}, "'apply-to' must be text"),
+    ("policies", {**POLICY, "apply-to": ["queues"]}, "'apply-to' must be a string"),
     ("exchanges", {**EXCHANGE, "name": "e", "type": "x-nowhere"}, "unknown exchange type 'x-nowhere'"),
-    ("exchanges", {**EXCHANGE, "name": "e", "type": ["direct"]}, "'type' must be text"),
+    ("exchanges", {**EXCHANGE, "name": "e", "type": ["direct"]}, "'type' must be a string"),
     ("exchanges", {**EXCHANGE, "name": "amq.mine"}, "reserved prefix"),
     ("exchanges", {**EXCHANGE, "name": "amq.topic"}, "inequivalent arg 'type'"),
     ("exchanges", {**EXCHANGE, "name": "e", "durable": 5}, "'durable' must be true or false"),
     ("queues", {**QUEUE, "name": "amq.leveret.1"}, "reserved prefix"),
     ("queues", {**QUEUE, "name": "amq.generated"}, "reserved prefix"),
-    ("queues", {**QUEUE, "name": "q" * 256}, "'name' must be a text of 1 to 255 bytes"),
+    ("queues", {**QUEUE, "name": "q" * 256}, "'name' must be a string of 1 to 255 bytes"),
     ("queues", {**QUEUE, "name": "q", "arguments": {"x-queue-type": "nosuch"}}, "x-queue-type"),
     ("queues", {**QUEUE, "name": "q", "arguments": {"x-max-length": []}}, "x-max-length"),
     ("queues", {**QUEUE, "name": "q", "arguments": {"big": 1 << 70}}, "value does not fit"),
@@ -366,7 +366,7 @@ def test_only_administrators_export_and_import(broker: Broker, admin: Management
 def test_a_long_import_gives_the_loop_its_turns(
     broker: Broker, admin: ManagementApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)  # every turn is long enough
+    monkeypatch.setattr(turns, "SLICE_SECONDS", 0.0)  # every turn is long enough
     number = 1_000
     given = {"queues": [{**QUEUE, "name": f"q{each}"} for each in range(number)]}
     given["bindings"] = [

@@ -63,8 +63,8 @@ def test_a_client_that_goes_away_ends_its_fetch(broker: leveret.Broker, api: Htt
     response.close()
     http_server = broker.node._http
     assert http_server is not None
-    assert http_server._peers is not None
-    state = http_server._peers.state
+    assert http_server._connections is not None
+    state = http_server._connections.state
     eventually(lambda: not broker.call(lambda: state.tasks))
     assert len(jobs) < ALL_JOBS
 

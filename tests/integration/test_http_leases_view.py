@@ -161,7 +161,7 @@ def test_whatever_a_client_reports_is_shown_or_left_out(api: ManagementApi, sour
 
 def test_what_could_not_be_told_again_is_refused(api: ManagementApi) -> None:
     status, answer = api.post("pipeline/queries", b'{"id": "a", "name": "\\ud800"}')
-    assert (status, "half a character" in answer["reason"]) == (400, True)
+    assert (status, "lone surrogate" in answer["reason"]) == (400, True)
     assert api.get("spark-queries") == (200, [])
 
 
@@ -178,7 +178,7 @@ def test_a_number_that_nobody_can_have_counted_is_left_out(api: ManagementApi, l
 def test_what_is_no_number_of_json_is_refused_with_its_name(api: ManagementApi, lag: float) -> None:
     status, answer = api.post("pipeline/queries", REPORT | {"lag": lag})
     assert (status, answer["error"]) == (400, "bad_request")
-    assert f"{json.dumps(lag)} is no number of JSON" in answer["reason"]
+    assert f"{json.dumps(lag)} is not a JSON number" in answer["reason"]
     assert api.get("spark-queries") == (200, [])
 
 

@@ -238,7 +238,7 @@ def test_each_queue_connection_and_channel_has_its_lines(broker: Broker) -> None
 
 def test_lines_of_queues_are_bounded_and_the_rest_is_added_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "MOST", 3)
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(turns, "SLICE_SECONDS", 0.0)
     local = broker.vhost()
     for number in range(7):
         local.declare_queue(f"q{number}")

@@ -161,7 +161,7 @@ def test_the_page_is_spared_the_dialogue_of_the_browser(broker: leveret.Broker) 
     assert response.getheader("WWW-Authenticate") is None
     response, answer = api_of(broker, **STRANGER).send("POST", "/api/login", b'{"username": "guest", "password": "no"}')
     assert (response.status, response.getheader("Set-Cookie")) == (401, None)
-    assert "wrong user name or password" in json.loads(answer)["reason"]
+    assert "login failed" in json.loads(answer)["reason"]
 
 
 def test_a_login_is_bounded(broker: leveret.Broker) -> None:

@@ -189,7 +189,7 @@ def test_users_ask_about_themselves_and_administrators_about_all(broker: Broker,
         ({"name": ""}, 400, "'name' is missing: name the queue"),
         ({"exchange": ""}, 400, "'exchange' is missing: name the source"),
         ({"name": "n" * 256}, 400, "'name' is longer than 255 bytes"),
-        ({"name": "\x00"}, 400, "'name' must be text"),
+        ({"name": "\x00"}, 400, "'name' must be a string"),
         ({"routing_key": "k" * 256}, 400, "'routing_key' is longer than 255 bytes"),
     ],
 )

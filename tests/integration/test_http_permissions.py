@@ -73,7 +73,7 @@ def test_permissions_taken_away_hold_at_once_and_leave_the_connection_open(
     ("path", "body", "said"),
     [
         ("%2F/anna", {"configure": ""}, "lacks 'write', 'read'"),
-        ("%2F/anna", {**ALL, "read": 5}, "'read' must be text"),
+        ("%2F/anna", {**ALL, "read": 5}, "'read' must be a string"),
         ("%2F/anna", {**ALL, "read": "["}, "permissions of user 'anna' in vhost '/': pattern '['"),
         ("%2F/nobody", ALL, "user 'nobody' not found"),
         ("none/anna", ALL, "vhost 'none' not found"),

@@ -133,8 +133,8 @@ def test_without_a_password_nobody_can_log_in(broker: Broker, admin: ManagementA
     ("body", "said"),
     [
         ({"password": "x"}, "has no 'tags'"),
-        ({"password": "x", "tags": 5}, "'tags' must be a list of texts"),
-        ({"password": 5, "tags": ""}, "'password' of user 'anna' must be text"),
+        ({"password": "x", "tags": 5}, "'tags' must be a list of strings"),
+        ({"password": 5, "tags": ""}, "'password' of user 'anna' must be a string"),
         ({"password": "x", "password_hash": "y", "tags": ""}, "both 'password' and 'password_hash'"),
         ({"password_hash": "xx", "tags": ""}, "not a hash of its algorithm"),
         ({"password_hash": "AAAA", "tags": ""}, "not a hash of its algorithm"),

@@ -118,8 +118,8 @@ def test_what_is_not_there_is_not_found(admin: ManagementApi) -> None:
         ({"tracing": "often"}, "tracing"),
         ([], "JSON object"),
         (b"{", "not JSON"),
-        (b'{"description": "\\ud800"}', "half a character"),
-        (b'{"description": "a\\u0000b"}', "zero byte"),
+        (b'{"description": "\\ud800"}', "lone surrogate"),
+        (b'{"description": "a\\u0000b"}', "null character"),
         ({"x": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}, "nested deeper"),
     ],
 )

@@ -40,4 +40,4 @@ def test_half_a_character_is_refused_at_the_door(broker: Broker) -> None:
     body = b'{"queue": "\\ud800", "consumer": "c"}'
     status, answer = HttpApi(broker.http_url).post("/api/pipeline/%2F/leases", body)
     assert (status, answer["error"]) == (400, "bad_request")
-    assert "'queue' must be text" in answer["reason"]
+    assert "'queue' must be a string" in answer["reason"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
 from leveret.http.stream_listeners import StreamListeners
-from leveret.http.websocket import WebSocketPeer
+from leveret.http.websocket import WebSocketBridge
 from leveret.server.admission import Admission, Admitted
 
 HEAD = (
@@ -65,7 +65,7 @@ class Ear(asyncio.Protocol):
         self.heard = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, WebSocketPeer)
+        assert isinstance(transport, WebSocketBridge)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -73,10 +73,10 @@ class Ear(asyncio.Protocol):
         self._transport.write(b"heard")
 
 
-def shaken() -> tuple[WebSocketPeer, Wire, Ear]:
+def shaken() -> tuple[WebSocketBridge, Wire, Ear]:
     ear, wire, doors = Ear(), Wire(), StreamListeners(Admission(1 << 30, 100))
     doors.register("amqp", lambda: ear)
-    peer = WebSocketPeer(doors, admitted(doors))
+    peer = WebSocketBridge(doors, admitted(doors))
     peer.connection_made(wire)
     peer.data_received(HEAD)
     assert wire.said.startswith(b"HTTP/1.1 101 ")
@@ -123,7 +123,7 @@ def test_any_bytes_are_taken_or_end_the_socket(reads: list[bytes], is_framed: bo
 def test_any_bytes_for_a_handshake_are_refused(head: bytes) -> None:
     wire = Wire()
     doors = StreamListeners(Admission(1 << 30, 100))
-    peer = WebSocketPeer(doors, admitted(doors))
+    peer = WebSocketBridge(doors, admitted(doors))
     peer.connection_made(wire)
     peer.data_received(head + b"\r\n\r\n")
     assert not wire.said.startswith(b"HTTP/1.1 101 ")

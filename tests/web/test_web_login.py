@@ -29,7 +29,7 @@ def test_a_wrong_password_is_told_and_may_be_typed_again(page: Page, complaints:
     page.get_by_label("User name").fill("guest")
     page.get_by_label("Password").fill("wrong")
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("alert")).to_contain_text("wrong user name or password")
+    expect(page.get_by_role("alert")).to_contain_text("login failed")
     page.get_by_label("Password").fill("guest")
     page.get_by_role("button", name="Log in").click()
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()

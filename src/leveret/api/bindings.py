@@ -22,11 +22,11 @@ from leveret.http.amqp_rules import (
     short_text_of,
     table_of,
 )
-from leveret.http.answers import done
 from leveret.http.authorization import access_of, entered_vhost, seen_vhost
-from leveret.http.durability import settled
-from leveret.http.errors import NotThere
-from leveret.http.listing import as_it_is, list_answer, object_answer, viewed
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import ObjectNotFound
+from leveret.http.listings import as_it_is, list_response, object_response, viewed
+from leveret.http.responses import no_content
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.routing.bindings import Binding, Destination
 
@@ -63,17 +63,17 @@ class _BindingsApi:
         rows: list[Row] = []
         for vhost in vhosts:
             rows += await _rows_of(vhost)
-        return await list_answer(self._context, request, rows, as_it_is)
+        return await list_response(self._context, request, rows, as_it_is)
 
     async def list_between(self, request: Request) -> Response:
         vhost = seen_vhost(request)
-        return await list_answer(
+        return await list_response(
             self._context, request, _between(request, vhost), lambda binding: binding_row(vhost, binding)
         )
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
-        return object_answer(request, binding_row(vhost, _named(request, vhost)))
+        return object_response(request, binding_row(vhost, _named(request, vhost)))
 
     # ---- changing
 
@@ -86,7 +86,7 @@ class _BindingsApi:
         with as_bad_request():
             _refuse_if_locked(vhost, destination)
             vhost.bind(binding)
-        await settled(self._context.broker)
+        await wait_until_durable(self._context.broker)
         # As RabbitMQ has it: relative to the path, and each part percent-encoded for it.
         where = f"{quote(destination.name, safe='')}/{quote(properties_key(binding), safe='~')}"
         return Response(status_code=201, headers={"Location": where})
@@ -101,8 +101,8 @@ class _BindingsApi:
         with as_bad_request():
             _refuse_if_locked(vhost, binding.destination)
             vhost.unbind(binding)
-        await settled(self._context.broker)
-        return done()
+        await wait_until_durable(self._context.broker)
+        return no_content()
 
 
 async def _rows_of(vhost: Vhost) -> list[Row]:
@@ -136,7 +136,7 @@ def _named(request: Request, vhost: Vhost) -> Binding:
     found = named_by(props, _between(request, vhost))
     if found is None:
         destination = _destination(request)
-        raise NotThere(
+        raise ObjectNotFound(
             f"no binding '{props}' from exchange '{exchange_name(request, 'source')}' to {destination.kind} "
             f"'{destination.name}' in vhost '{vhost.name}': list them, each has a properties_key"
         )

@@ -26,8 +26,8 @@ from leveret.api.views.message import LARGEST_JSON, plain
 from leveret.backlog.walk import STEP
 from leveret.broker.errands import Errands
 from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
-from leveret.http.bodies import text_of
 from leveret.http.errors import BadRequest
+from leveret.http.values import text_of
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
@@ -165,7 +165,7 @@ def sieve_texts(given: Mapping[str, object]) -> dict[str, str]:
 def _json_path(text: str) -> JsonPath:
     path, equals, value = text.partition("=")
     if not path or not equals:
-        raise BadRequest(f"'json' must be a path and a value, as in customer.id=42: it is '{text[:80]}'")
+        raise BadRequest(f"'json' must be a path and a value, as in customer.id=42, not '{text[:80]}'")
     return JsonPath(tuple(path.split(".")), value, _value(value))
 
 

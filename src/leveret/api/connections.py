@@ -16,11 +16,11 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.api.views.connection import channel_name, channel_view, connection_view, consumer_view
 from leveret.auth.users import User
-from leveret.http.answers import done
 from leveret.http.authorization import seen_vhost
-from leveret.http.errors import NotThere, Refused
-from leveret.http.listing import Row, list_answer, object_answer
+from leveret.http.errors import Forbidden, ObjectNotFound
+from leveret.http.listings import Row, list_response, object_response
 from leveret.http.login import user_of
+from leveret.http.responses import no_content
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
@@ -52,7 +52,7 @@ def may_see_connections_of(user: User, name: str) -> bool:
 
 def _refuse_to_close(user: User, name: str) -> None:
     if user.name != name and not has_role(user, ADMINISTRATOR):
-        raise Refused(f"user '{user.name}' needs the tag '{ADMINISTRATOR}' to close connections of '{name}'")
+        raise Forbidden(f"user '{user.name}' needs the tag '{ADMINISTRATOR}' to close connections of '{name}'")
 
 
 class ConnectionPages:
@@ -74,7 +74,7 @@ class ConnectionPages:
 
     async def show(self, request: Request) -> Response:
         connection = self._named(request)
-        return object_answer(
+        return object_response(
             request, connection_view(self._context.stats, connection, windows_of(request.query_params))
         )
 
@@ -82,7 +82,7 @@ class ConnectionPages:
         connection = self._named(request)
         _refuse_to_close(user_of(request), connection.user.name)
         self._close(request, connection)
-        return done()
+        return no_content()
 
     async def close_of_user(self, request: Request) -> Response:
         """All of them; closing none is no error."""
@@ -91,7 +91,7 @@ class ConnectionPages:
         for connection in open_connections(self._context.broker):
             if connection.user.name == name:
                 self._close(request, connection)
-        return done()
+        return no_content()
 
     def _close(self, request: Request, connection: Connection) -> None:
         reason = request.headers.get("x-reason", "").strip() or NO_REASON
@@ -106,7 +106,7 @@ class ConnectionPages:
             """It may have gone while others were looked at."""
             return connection_view(stats, connection, windows) if has_vhost(connection) else None
 
-        return await list_answer(self._context, request, connections, view)
+        return await list_response(self._context, request, connections, view)
 
     def _visible(self, request: Request) -> list[Connection]:
         user = refuse_unless_role(request, MANAGEMENT)
@@ -117,9 +117,11 @@ class ConnectionPages:
         user, name = refuse_unless_role(request, MANAGEMENT), unquote(request.path_params["name"])
         found = next((each for each in open_connections(self._context.broker) if each.name == name), None)
         if found is None:
-            raise NotThere(f"no connection '{name}': it may be closed by now; /api/connections lists those there are")
+            raise ObjectNotFound(
+                f"no connection '{name}': it may be closed by now; /api/connections lists those there are"
+            )
         if not may_see_connections_of(user, found.user.name):
-            raise Refused(f"connection '{name}' belongs to another user: user '{user.name}' needs '{MONITORING}'")
+            raise Forbidden(f"connection '{name}' belongs to another user: user '{user.name}' needs '{MONITORING}'")
         return found
 
     # ---- channels
@@ -139,8 +141,8 @@ class ConnectionPages:
         channels = (channel for connection in visible for channel in connection.channels.values())
         found = next((channel for channel in channels if channel_name(channel) == name), None)
         if found is None:
-            raise NotThere(f"no channel '{name}': it may be closed by now; /api/channels lists those there are")
-        return object_answer(request, self._detail(request, found))
+            raise ObjectNotFound(f"no channel '{name}': it may be closed by now; /api/channels lists those there are")
+        return object_response(request, self._detail(request, found))
 
     def _detail(self, request: Request, channel: Channel) -> Row:
         context = self._context
@@ -158,6 +160,6 @@ class ConnectionPages:
     async def _list_channels(self, request: Request, connections: Iterable[Connection]) -> Response:
         stats, windows = self._context.stats, windows_of(request.query_params)
         channels = [channel for connection in connections for channel in connection.channels.values()]
-        return await list_answer(
+        return await list_response(
             self._context, request, channels, lambda channel: channel_view(stats, channel, windows)
         )

@@ -17,7 +17,7 @@ from leveret.auth.users import User
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import Consumer
 from leveret.http.authorization import seen_vhost
-from leveret.http.listing import Row, list_answer, viewed
+from leveret.http.listings import Row, list_response, viewed
 from leveret.http.login import user_of
 from leveret.http.roles import MANAGEMENT, MONITORING, has_role, refuse_unless_role, visible_vhosts
 from leveret.queues.classic import ClassicQueue
@@ -46,7 +46,7 @@ async def _listed(context: ApiContext, request: Request, vhosts: Iterable[Vhost]
         return consumer_view(context.broker.node_name, *pair)
 
     await viewed([queue for vhost in vhosts for queue in vhost.queues.values()], gather)
-    return await list_answer(context, request, consumers, view)
+    return await list_response(context, request, consumers, view)
 
 
 def _is_seen_by(user: User, consumer: Consumer) -> bool:

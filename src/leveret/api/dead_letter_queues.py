@@ -11,7 +11,7 @@ from itertools import islice
 
 from leveret.broker.dead_letter_paths import reached_by
 from leveret.broker.vhost import Vhost
-from leveret.http.time_slice import Turn
+from leveret.http.time_slice import TimeSlice
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
 
@@ -42,21 +42,21 @@ async def dead_letter_queues(vhost: Vhost) -> dict[str, Senders]:
     """By name, each with the queues whose dead may come there. Others get their turn in between."""
     ways: dict[str, Way] = {}
     senders: dict[Way, list[str]] = {}
-    turn = Turn()
+    time_slice = TimeSlice()
     for queue in list(vhost.queues.values()):
         way = _way_of(queue)
         if way is not None:
             ways[queue.name] = way
             senders.setdefault(way, []).append(queue.name)
-        await turn.rest()
+        await time_slice.pause_if_over()
     found: dict[str, Senders] = {}
     for way, names in senders.items():
         for reached in reached_by(vhost, *way):
             if reached in vhost.queues and not isinstance(vhost.queues[reached], StreamQueue):
                 known = found.get(reached) or found.setdefault(reached, Senders(reached))
                 known.add(names, with_itself=ways.get(reached) == way)
-            await turn.rest()
-        await turn.rest()
+            await time_slice.pause_if_over()
+        await time_slice.pause_if_over()
     return found
 
 

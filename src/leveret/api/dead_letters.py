@@ -18,10 +18,10 @@ from leveret.api.context import ApiContext
 from leveret.api.dead_letter_groups import Tallies
 from leveret.api.dead_letter_queues import Senders, dead_letter_queues
 from leveret.broker.vhost import Vhost
-from leveret.http.answers import encoded, json_bytes
 from leveret.http.authorization import access_of, seen_vhost
-from leveret.http.bodies import whole_number_of
+from leveret.http.responses import encoded, json_bytes_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.values import integer_of
 from leveret.queues.classic import ClassicQueue
 
 Row = dict[str, Any]
@@ -56,7 +56,7 @@ class _Answer:
         self._context = context
         self._request = request
         self._tallies = tallies
-        self._most = whole_number_of(request.query_params, "limit", 1, MOST_IN_QUEUE, default=MOST_IN_QUEUE)
+        self._most = integer_of(request.query_params, "limit", 1, MOST_IN_QUEUE, default=MOST_IN_QUEUE)
         self._left = MOST_IN_ALL
         self._end = perf_counter() + SECONDS
         self._queues: list[Row] = []
@@ -74,7 +74,7 @@ class _Answer:
             "looked_at": sum([row["looked_at"] for row in self._queues]),
             "is_complete": all(row["is_complete"] for row in self._queues),
         }
-        return json_bytes(await self._context.in_worker(lambda: encoded(answer)))
+        return json_bytes_response(await self._context.in_worker(lambda: encoded(answer)))
 
     async def _look_into(self, vhost: Vhost, queue: ClassicQueue, sources: Senders) -> None:
         row: Row = {

@@ -12,12 +12,13 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.api.definitions_export import exported, exported_vhost
 from leveret.api.definitions_import import carry_out, planned, refuse_problems, report
-from leveret.http.answers import done, encoded, json_bytes
 from leveret.http.authorization import known_vhost, name_of
-from leveret.http.bodies import body_of, parsed_export, query_of, truth_of
+from leveret.http.bodies import parse_definitions, read_body
 from leveret.http.errors import BadRequest
-from leveret.http.listing import Row
+from leveret.http.listings import Row
+from leveret.http.responses import encoded, json_bytes_response, no_content
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
+from leveret.http.values import boolean_of, query_parameter
 
 LARGEST_FILE = 64 << 20
 PATHS = ("/api/definitions", "/api/definitions/{vhost}", "/api/all-configuration")  # the last is its oldest name
@@ -45,17 +46,17 @@ class Definitions:
             found = await exported_vhost(context, known_vhost(context.broker, name_of(request, "vhost")))
         else:
             found = await exported(context)
-        answer = json_bytes(await context.in_worker(lambda: encoded(found)))
+        answer = json_bytes_response(await context.in_worker(lambda: encoded(found)))
         if "download" in request.query_params:
             answer.headers["Content-Disposition"] = (
-                f'attachment; filename="{_file_name(query_of(request, "download"))}"'
+                f'attachment; filename="{_file_name(query_parameter(request, "download"))}"'
             )
         return answer
 
     async def take(self, request: Request) -> Response:
         """With ``?dry_run=true`` nothing is changed, and the answer says what would be."""
         refuse_unless_role(request, ADMINISTRATOR)
-        is_dry_run = truth_of(request.query_params, "dry_run")
+        is_dry_run = boolean_of(request.query_params, "dry_run")
         definitions = await self._given(request)
         context = self._context
         async with self._importing:
@@ -64,17 +65,17 @@ class Definitions:
                 into = known_vhost(context.broker, name_of(request, "vhost")).name
             plan = await planned(context, definitions, into, hashes=not is_dry_run)
             if is_dry_run:
-                return json_bytes(await context.in_worker(lambda: encoded(report(plan))))
+                return json_bytes_response(await context.in_worker(lambda: encoded(report(plan))))
             refuse_problems(plan)
             refuse_unless_role(request, ADMINISTRATOR)  # again: this import may have waited for others
             await carry_out(context, plan)
-        return done()
+        return no_content()
 
     async def _given(self, request: Request) -> Row:
         content_type = request.headers.get("content-type", "")
-        body = await body_of(request, LARGEST_FILE)
+        body = await read_body(request, LARGEST_FILE)
         what = f"the body of {request.url.path}"
-        return await self._context.in_worker(lambda: parsed_export(_uploaded(body, content_type), what))
+        return await self._context.in_worker(lambda: parse_definitions(_uploaded(body, content_type), what))
 
 
 def _file_name(asked: str) -> str:

@@ -18,7 +18,7 @@ from leveret.api.views.vhost import facts_of
 from leveret.broker.broker import Broker
 from leveret.broker.predeclared import PREDECLARED
 from leveret.broker.vhost import Vhost
-from leveret.http.listing import Row, viewed
+from leveret.http.listings import Row, viewed
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange

@@ -30,11 +30,11 @@ from leveret.api.import_topology import check_binding, check_exchange, check_que
 from leveret.auth.passwords import hash_password
 from leveret.errors import AmqpError, LeveretError
 from leveret.http.authorization import LONGEST_NAME
-from leveret.http.bodies import shown
-from leveret.http.durability import settled
+from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, Conflict
-from leveret.http.listing import Row
-from leveret.http.time_slice import Turn
+from leveret.http.listings import Row
+from leveret.http.time_slice import TimeSlice
+from leveret.http.values import excerpt
 
 CHECKS: dict[str, Callable[[Plan, Row], Step]] = {
     "vhosts": check_vhost,
@@ -80,12 +80,12 @@ async def planned(context: ApiContext, definitions: Row, into: str | None, *, ha
     plan = Plan(context.broker, into)
     wanted = [section for section in CHECKS if into is None or section in OF_A_VHOST]
     plan.ignored = sorted(definitions.keys() - FACTS - {*wanted})
-    turn = Turn()
+    time_slice = TimeSlice()
     looked_at = 0
     for section in wanted:
         rows = definitions.get(section) or []
         if not isinstance(rows, list):
-            raise BadRequest(f"'{section}' must be a list: it is {shown(rows)}")
+            raise BadRequest(f"'{section}' must be a list, not {excerpt(rows)}")
         for row in rows:
             _look_at(plan, section, row)
             looked_at += 1
@@ -93,7 +93,7 @@ async def planned(context: ApiContext, definitions: Row, into: str | None, *, ha
                 _refuse_problems(plan, f"{len(plan.problems)} of its first {looked_at} objects cannot be taken")
             if plan.to_hash is not None:
                 await _hash(context, plan, hashes=hashes)
-            await turn.rest()
+            await time_slice.pause_if_over()
     plan.problems += [
         _problem("vhosts", {"name": name}, cause, remedy) for name, cause, remedy in too_many_queues(plan)
     ]
@@ -103,7 +103,7 @@ async def planned(context: ApiContext, definitions: Row, into: str | None, *, ha
 def _look_at(plan: Plan, section: str, row: object) -> None:
     try:
         if not isinstance(row, dict):
-            raise BadRequest(f"it must be a table: it is {shown(row)}")
+            raise BadRequest(f"it must be a table, not {excerpt(row)}")
         step = CHECKS[section](plan, {name: value for name, value in row.items() if value is not None})
         plan.steps.append(step)
     except Impossible as problem:
@@ -128,7 +128,7 @@ def _problem(section: str, row: object, cause: str, remedy: str) -> Row:
 
 def _in_short(value: object) -> object:
     """A name, and what stands in its place: that may be anything of any size."""
-    return value if value is None or (isinstance(value, str) and len(value) <= LONGEST_NAME) else shown(value)
+    return value if value is None or (isinstance(value, str) and len(value) <= LONGEST_NAME) else excerpt(value)
 
 
 def _text(problem: LeveretError) -> str:
@@ -151,12 +151,12 @@ def _refuse_problems(plan: Plan, how_many: str) -> NoReturn:
 async def carry_out(context: ApiContext, plan: Plan) -> None:
     """All changes of a plan without problems, on disk when it returns."""
     changes = [step for step in plan.steps if step.apply is not None]
-    turn = Turn()
+    time_slice = TimeSlice()
     for number, step in enumerate(changes):
         _carry_out(step, number)
         context.broker.wake()
-        await turn.rest()
-    await settled(context.broker)
+        await time_slice.pause_if_over()
+    await wait_until_durable(context.broker)
 
 
 def _carry_out(step: Step, before: int) -> None:

@@ -19,12 +19,12 @@ from leveret.http.amqp_rules import (
     shown_exchange,
     table_of,
 )
-from leveret.http.answers import done, json_answer, made
 from leveret.http.authorization import access_of, entered_vhost, seen_vhost
-from leveret.http.bodies import query_of, text_of, truth_of
-from leveret.http.durability import settled
-from leveret.http.listing import list_answer, object_answer
+from leveret.http.durability import wait_until_durable
+from leveret.http.listings import list_response, object_response
+from leveret.http.responses import json_response, no_content, put_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.values import boolean_of, query_parameter, text_of
 from leveret.routing.bindings import Destination
 from leveret.routing.exchange import Exchange
 from leveret.stats.samples import windows_of
@@ -69,30 +69,30 @@ class _Exchanges:
             return exchange_row(vhost, exchange, stats, windows) if is_there else None
 
         all_of_them = [(vhost, vhost.exchanges[name]) for vhost in vhosts for name in sorted(vhost.exchanges)]
-        return await list_answer(self._context, request, all_of_them, row)
+        return await list_response(self._context, request, all_of_them, row)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
         exchange = shown_exchange(vhost, exchange_name(request))
         windows = windows_of(request.query_params)
-        return object_answer(request, exchange_detail(vhost, exchange, self._context.stats, windows))
+        return object_response(request, exchange_detail(vhost, exchange, self._context.stats, windows))
 
     async def bindings_away(self, request: Request) -> Response:
         vhost, name = seen_vhost(request), exchange_name(request)
         bindings = vhost.bindings.of_source(name) if name else [default_binding(queue) for queue in vhost.queues]
-        return await list_answer(self._context, request, bindings, lambda binding: binding_row(vhost, binding))
+        return await list_response(self._context, request, bindings, lambda binding: binding_row(vhost, binding))
 
     async def bindings_to(self, request: Request) -> Response:
         vhost = seen_vhost(request)
         bindings = vhost.bindings.of_destination(Destination("exchange", exchange_name(request)))
-        return await list_answer(self._context, request, bindings, lambda binding: binding_row(vhost, binding))
+        return await list_response(self._context, request, bindings, lambda binding: binding_row(vhost, binding))
 
     async def where_to(self, request: Request) -> Response:
         """Which queues a message would reach, and by which bindings; nothing is published."""
         vhost = seen_vhost(request)
         exchange = shown_exchange(vhost, exchange_name(request))
-        key = query_of(request, "routing_key", "")
-        return json_answer(await route_row(vhost, exchange, key, headers_of(request.query_params)))
+        key = query_parameter(request, "routing_key", "")
+        return json_response(await route_row(vhost, exchange, key, headers_of(request.query_params)))
 
     # ---- changing
 
@@ -100,20 +100,20 @@ class _Exchanges:
         given = await declared(request)  # first: while it comes, anything may happen to the virtual host
         vhost, name = entered_vhost(request), exchange_name(request)
         kind, arguments = text_of(given, "type", "direct"), table_of(given, "arguments")
-        options = {option: truth_of(given, option) for option in ("durable", "auto_delete", "internal")}
+        options = {option: boolean_of(given, option) for option in ("durable", "auto_delete", "internal")}
         access_of(request, vhost).check("declare exchange", name, arguments=arguments)
         is_new = name not in vhost.exchanges
         with as_bad_request():
             vhost.declare_exchange(name, kind, arguments=arguments, **options)
-        await settled(self._context.broker)
-        return made(is_new)
+        await wait_until_durable(self._context.broker)
+        return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), exchange_name(request)
-        if_unused = truth_of(request.query_params, "if-unused")
+        if_unused = boolean_of(request.query_params, "if-unused")
         access_of(request, vhost).check("delete exchange", name)
         shown_exchange(vhost, name)
         with as_bad_request():
             vhost.delete_exchange(name, if_unused=if_unused)
-        await settled(self._context.broker)
-        return done()
+        await wait_until_durable(self._context.broker)
+        return no_content()

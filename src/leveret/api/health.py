@@ -18,10 +18,10 @@ from leveret.api.certificate_dates import certificate_end
 from leveret.api.context import ApiContext
 from leveret.api.views.node import listeners
 from leveret.broker.local import LocalSession
-from leveret.http.answers import json_answer
 from leveret.http.authorization import access_of, vhost_of
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, NotThere
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.responses import json_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
 
 ALIVENESS = "aliveness-test"
@@ -44,11 +44,11 @@ Check = Callable[[Request], Awaitable[Response]]
 
 
 def ok(**facts: object) -> Response:
-    return json_answer({"status": "ok", **facts})
+    return json_response({"status": "ok", **facts})
 
 
 def failed(reason: str, **facts: object) -> Response:
-    return json_answer({"status": "failed", "reason": reason, **facts}, 503)
+    return json_response({"status": "failed", "reason": reason, **facts}, 503)
 
 
 def _number(text: str) -> int:
@@ -158,7 +158,7 @@ class Checks:
         refuse_unless_role(request, MANAGEMENT)
         name = unquote(request.path_params.get("name", self._broker.node_name))
         if name != self._broker.node_name:
-            raise NotThere(f"no node '{name}': this is '{self._broker.node_name}', and it stands alone")
+            raise ObjectNotFound(f"no node '{name}': this is '{self._broker.node_name}', and it stands alone")
         if self._broker.is_lost or self._broker.alarms:
             return failed(f"resource alarm(s) in effect: {', '.join(self._broker.alarms.values())}")
         return ok()
@@ -178,7 +178,7 @@ class Checks:
         try:
             if vhost.queues.get(ALIVENESS) is None:
                 vhost.declare_queue(ALIVENESS)
-                await settled(self._broker)
+                await wait_until_durable(self._broker)
             session.publish("", ALIVENESS, b"test_message")
             found = session.get(ALIVENESS, auto_ack=True)
         finally:

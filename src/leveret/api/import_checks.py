@@ -27,9 +27,9 @@ from leveret.broker.policies import touched_by
 from leveret.broker.policy import Policy, make_policy
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
-from leveret.http.bodies import text_of
 from leveret.http.errors import BadRequest
-from leveret.http.listing import Row
+from leveret.http.listings import Row
+from leveret.http.values import text_of
 
 # ---- who and where
 

@@ -10,9 +10,9 @@ from leveret.broker.predeclared import PREDECLARED
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.http.authorization import LONGEST_NAME, refuse_bad_name
-from leveret.http.bodies import has_whole_characters, shown
 from leveret.http.errors import BadRequest
-from leveret.http.listing import Row
+from leveret.http.listings import Row
+from leveret.http.values import excerpt, is_encodable
 from leveret.routing.exchange import Exchange
 
 State = Literal["created", "changed", "existing"]
@@ -97,16 +97,16 @@ def name_in(row: Row, key: str = "name") -> str:
 def short_text_in(row: Row, name: str) -> str:
     """As AMQP has it: up to 255 bytes, of which none need be a letter."""
     text = row.get(name)
-    if not isinstance(text, str) or not has_whole_characters(text):
-        raise BadRequest(f"'{name}' must be text: it is {shown(text)}")
+    if not isinstance(text, str) or not is_encodable(text):
+        raise BadRequest(f"'{name}' must be a string, not {excerpt(text)}")
     if len(text.encode()) > LONGEST_NAME:
-        raise BadRequest(f"'{name}' is longer than {LONGEST_NAME} bytes: {shown(text)}")
+        raise BadRequest(f"'{name}' is longer than {LONGEST_NAME} bytes: {excerpt(text)}")
     return text
 
 
 def amqp_name_in(row: Row, key: str = "name") -> str:
     """Of an exchange or a queue."""
     name = row.get(key)
-    if not isinstance(name, str) or not has_whole_characters(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
-        raise BadRequest(f"'{key}' must be a text of 1 to {LONGEST_NAME} bytes: it is {shown(name)}")
+    if not isinstance(name, str) or not is_encodable(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
+        raise BadRequest(f"'{key}' must be a string of 1 to {LONGEST_NAME} bytes, not {excerpt(name)}")
     return name

@@ -13,9 +13,9 @@ from leveret.api.import_plan import Impossible, Plan, Step, amqp_name_in, short_
 from leveret.api.views.parameter import vhost_limits_of
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, refuse_reserved
 from leveret.broker.vhost import MADE_UP
-from leveret.http.bodies import shown, text_of, truth_of
 from leveret.http.errors import BadRequest
-from leveret.http.listing import Row
+from leveret.http.listings import Row
+from leveret.http.values import boolean_of, excerpt, text_of
 from leveret.queues.kinds import refuse_kind
 from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Binding, Destination
@@ -25,7 +25,7 @@ from leveret.wire.fields import encode_table
 def check_exchange(plan: Plan, row: Row) -> Step:
     name, vhost = amqp_name_in(row), plan.vhost_of(row)
     kind, arguments = text_of(row, "type"), _arguments(row)
-    flags = {key: truth_of(row, key, default=key == "durable") for key in ("durable", "auto_delete", "internal")}
+    flags = {key: boolean_of(row, key, default=key == "durable") for key in ("durable", "auto_delete", "internal")}
     wanted = plan.broker.exchange_types.make(kind, name, **flags, arguments=arguments)
     current = plan.exchange(vhost, name)
     if current is not None:
@@ -44,7 +44,7 @@ def check_exchange(plan: Plan, row: Row) -> Step:
 def check_queue(plan: Plan, row: Row) -> Step:
     name, vhost = amqp_name_in(row), plan.vhost_of(row)
     arguments = _arguments(row)
-    durable, auto_delete = truth_of(row, "durable", default=True), truth_of(row, "auto_delete")
+    durable, auto_delete = boolean_of(row, "durable", default=True), boolean_of(row, "auto_delete")
     refuse_kind(QueueOptions.of(arguments, durable), auto_delete, is_named=True)
     is_made_up = name.startswith(MADE_UP)  # by a broker: exports have such queues, ours and those of RabbitMQ
     if not is_made_up:
@@ -102,7 +102,7 @@ def _destination(row: Row) -> Destination:
         return Destination("queue", name)
     if kind == "exchange":
         return Destination("exchange", name)
-    raise BadRequest(f"'destination_type' must be queue or exchange: it is {shown(kind)}")
+    raise BadRequest(f"'destination_type' must be queue or exchange, not {excerpt(kind)}")
 
 
 def _arguments(row: Row) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _arguments(row: Row) -> dict[str, Any]:
     if given == []:
         return {}
     if not isinstance(given, dict):
-        raise BadRequest(f"'arguments' must be a table: it is {shown(given)}")
+        raise BadRequest(f"'arguments' must be a table, not {excerpt(given)}")
     encode_table(given)
     return given
 

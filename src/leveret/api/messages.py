@@ -29,14 +29,14 @@ from leveret.http.amqp_rules import (
     short_text_of,
     shown_queue,
 )
-from leveret.http.answers import encoded, json_answer, json_bytes
 from leveret.http.authorization import access_of, entered_vhost, refuse_while_blocked
-from leveret.http.bodies import LARGEST_BODY, json_of, text_of, whole_number_of
-from leveret.http.bodies import body_of as bytes_of
-from leveret.http.durability import settled
+from leveret.http.bodies import LARGEST_BODY, read_body, read_json
+from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest
 from leveret.http.login import user_of
-from leveret.http.time_slice import Turn
+from leveret.http.responses import encoded, json_bytes_response, json_response
+from leveret.http.time_slice import TimeSlice
+from leveret.http.values import integer_of, text_of
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
 from leveret.wire.content import body_of
@@ -66,7 +66,7 @@ class _Messages:
 
     async def publish(self, request: Request) -> Response:
         most = self._context.settings.max_message_size
-        body = await bytes_of(request, most_bytes_of_publish(most))
+        body = await read_body(request, most_bytes_of_publish(most))
         given = published_object(body, f"the body of {request.url.path}")
         vhost, exchange = entered_vhost(request), exchange_name(request)
         key, payload = short_text_of(given, "routing_key"), body_from(given)
@@ -80,17 +80,17 @@ class _Messages:
         session = LocalSession(vhost, lambda tag, delivered: None, max_message_size=most)
         with as_bad_request():
             routed = session.publish(exchange, key, payload, properties)
-        await settled(self._context.broker)
-        return json_answer({"routed": routed})
+        await wait_until_durable(self._context.broker)
+        return json_response({"routed": routed})
 
     # ---- get
 
     async def get(self, request: Request) -> Response:
-        given = await json_of(request)
+        given = await read_json(request)
         vhost, name = entered_vhost(request), path_name(request)
-        count = whole_number_of(given, "count", 1, MOST_GOT)
+        count = integer_of(given, "count", 1, MOST_GOT)
         mode, as_base64 = _ack_mode(given), _encoding(given) == BASE64
-        truncate = whole_number_of(given, "truncate") if "truncate" in given else None
+        truncate = integer_of(given, "truncate") if "truncate" in given else None
         access_of(request, vhost).check("get", name)
         session = LocalSession(vhost, lambda tag, delivered: None)
         try:
@@ -99,7 +99,7 @@ class _Messages:
                 _settle(session, mode)
         finally:
             session.close()  # gives back whatever is not settled
-        await settled(self._context.broker)
+        await wait_until_durable(self._context.broker)
 
         def made() -> bytes:
             return encoded(
@@ -109,12 +109,12 @@ class _Messages:
                 ]
             )
 
-        return json_bytes(await self._context.in_worker(made))
+        return json_bytes_response(await self._context.in_worker(made))
 
     async def _take(self, session: LocalSession, queue: ClassicQueue, count: int) -> list[tuple[Delivered, int]]:
         """Each with the number of messages that were ready behind it."""
         got: list[tuple[Delivered, int]] = []
-        size, turn = 0, Turn()
+        size, time_slice = 0, TimeSlice()
         while len(got) < count and size < MOST_BYTES:
             await self._loaded(queue)
             message = session.get(queue.name)
@@ -122,7 +122,7 @@ class _Messages:
                 break
             got.append((message, queue.ready))
             size += len(message.body)
-            await turn.rest()
+            await time_slice.pause_if_over()
         return got
 
     async def _loaded(self, queue: ClassicQueue) -> None:
@@ -139,8 +139,8 @@ class _Messages:
     async def browse(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), path_name(request)
         query = request.query_params
-        limit = whole_number_of(query, "limit", 1, MOST_SHOWN, default=50)
-        truncate = whole_number_of(query, "truncate", default=SHOWN_BYTES)
+        limit = integer_of(query, "limit", 1, MOST_SHOWN, default=50)
+        truncate = integer_of(query, "truncate", default=SHOWN_BYTES)
         access_of(request, vhost).check("browse", name)
         queue = shown_queue(vhost, name)
         with as_bad_request():
@@ -161,7 +161,7 @@ class _Messages:
                     }
                 )
 
-            return json_bytes(await self._context.in_worker(made))
+            return json_bytes_response(await self._context.in_worker(made))
 
 
 def most_bytes_of_publish(max_message_size: int) -> int:
@@ -172,14 +172,14 @@ def most_bytes_of_publish(max_message_size: int) -> int:
 def _ack_mode(given: Mapping[str, object]) -> str:
     mode = text_of(given, "ackmode")
     if mode not in ACK_MODES:
-        raise BadRequest(f"'ackmode' must be one of {', '.join(ACK_MODES)}: it is '{mode}'")
+        raise BadRequest(f"'ackmode' must be one of {', '.join(ACK_MODES)}, not '{mode}'")
     return mode
 
 
 def _encoding(given: Mapping[str, object]) -> str:
     encoding = text_of(given, "encoding")
     if encoding not in ("auto", BASE64):
-        raise BadRequest(f"'encoding' must be auto or {BASE64}: it is '{encoding}'")
+        raise BadRequest(f"'encoding' must be auto or {BASE64}, not '{encoding}'")
     return encoding
 
 

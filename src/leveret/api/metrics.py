@@ -28,7 +28,7 @@ from leveret.api.views.node import ERLANG_VERSION, RABBITMQ_VERSION, Readings, c
 from leveret.broker.broker import Broker
 from leveret.http.login import USER
 from leveret.http.roles import MONITORING, refuse_unless_role
-from leveret.http.time_slice import Turn
+from leveret.http.time_slice import TimeSlice
 from leveret.queues.classic import ClassicQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
@@ -247,7 +247,7 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
         return []
     samples: list[list[Sample]] = [[] for _ in kind.families]
     others: list[Value] = [0] * len(kind.families)
-    number, turn = 0, Turn()
+    number, time_slice = 0, TimeSlice()
     for number, (thing, labels) in enumerate(kind.objects, 1):
         row = [each.read(thing) for each in kind.families]
         if number <= MOST:
@@ -255,7 +255,7 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
                 samples[place].append((labels, value))
         else:
             others = [one + other for one, other in zip(others, row, strict=True)]
-        await turn.rest()
+        await time_slice.pause_if_over()
     if number > MOST:
         for place, value in enumerate(others):
             samples[place].append((kind.others, value))

@@ -19,8 +19,8 @@ from leveret.api.views.node import (
     contexts,
     exchange_types,
 )
-from leveret.http.errors import NotThere
-from leveret.http.listing import as_it_is, list_answer, object_answer
+from leveret.http.errors import ObjectNotFound
+from leveret.http.listings import as_it_is, list_response, object_response
 from leveret.http.roles import MONITORING, refuse_unless_role
 from leveret.stats.samples import windows_of
 from leveret.version import VERSION
@@ -33,22 +33,22 @@ def routes(context: ApiContext) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
-        return await list_answer(context, request, [await _node(context, readings, request)], as_it_is)
+        return await list_response(context, request, [await _node(context, readings, request)], as_it_is)
 
     async def show(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
         _refuse_stranger(context, request)
-        return object_answer(request, await _node(context, readings, request))
+        return object_response(request, await _node(context, readings, request))
 
     async def memory(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
         _refuse_stranger(context, request)
-        return object_answer(request, {"memory": _memory(context, await readings.take())})
+        return object_response(request, {"memory": _memory(context, await readings.take())})
 
     async def shares(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
         _refuse_stranger(context, request)
-        return object_answer(request, {"memory": _shares(_memory(context, await readings.take()))})
+        return object_response(request, {"memory": _shares(_memory(context, await readings.take()))})
 
     return [
         Route("/api/nodes", list_all),
@@ -61,7 +61,7 @@ def routes(context: ApiContext) -> list[Route]:
 def _refuse_stranger(context: ApiContext, request: Request) -> None:
     name, own = unquote(request.path_params["name"]), context.broker.node_name
     if name != own:
-        raise NotThere(f"no node '{name}': this is '{own}', and it stands alone")
+        raise ObjectNotFound(f"no node '{name}': this is '{own}', and it stands alone")
 
 
 async def _node(context: ApiContext, readings: Readings, request: Request) -> Told:

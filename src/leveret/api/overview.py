@@ -26,12 +26,12 @@ from leveret.api.views.node import (
     runtime,
 )
 from leveret.auth.users import User
-from leveret.http.answers import done, json_answer
 from leveret.http.authorization import refuse_bad_name
-from leveret.http.bodies import object_of
-from leveret.http.durability import settled
-from leveret.http.listing import object_answer
-from leveret.http.login import WAYS_TO_LOG_IN
+from leveret.http.bodies import read_object
+from leveret.http.durability import wait_until_durable
+from leveret.http.listings import object_response
+from leveret.http.login import LOGIN_METHODS
+from leveret.http.responses import json_response, no_content
 from leveret.http.roles import (
     ADMINISTRATOR,
     MANAGEMENT,
@@ -51,32 +51,32 @@ KEPT_FOR = int(KEPT * INTERVAL), int(RECENT * INTERVAL), MINUTES * 60  # seconds
 
 def routes(context: ApiContext) -> list[Route]:
     async def overview(request: Request) -> Response:
-        return object_answer(request, _overview(context, request))
+        return object_response(request, _overview(context, request))
 
     async def show_name(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return json_answer({"name": cluster_name(context.broker)})
+        return json_response({"name": cluster_name(context.broker)})
 
     async def name_cluster(request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        given = (await object_of(request, required=["name"]))["name"]
+        given = (await read_object(request, required=["name"]))["name"]
         refuse_bad_name(given, "name")
         context.broker.parameters.put(CLUSTER_NAME, given)
-        await settled(context.broker)
-        return done()
+        await wait_until_durable(context.broker)
+        return no_content()
 
     async def nothing(request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return json_answer([])
+        return json_response([])
 
     async def auth(request: Request) -> Response:
         """Open to all: a management UI asks before it shows its login."""
-        return json_answer({"oauth_enabled": False, "enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
+        return json_response({"oauth_enabled": False, "enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 
     async def rebalance(request: Request) -> Response:
         """One node has every queue already."""
         refuse_unless_role(request, ADMINISTRATOR)
-        return done()
+        return no_content()
 
     return [
         Route("/api/overview", overview),
@@ -86,7 +86,7 @@ def routes(context: ApiContext) -> list[Route]:
         Route("/api/feature-flags", nothing),
         Route("/api/deprecated-features", nothing),
         Route("/api/deprecated-features/used", nothing),
-        Route(WAYS_TO_LOG_IN, auth),
+        Route(LOGIN_METHODS, auth),
         Route("/api/rebalance/queues", rebalance, methods=["POST"]),
     ]
 

@@ -25,12 +25,12 @@ from leveret.api.views.user import USER_LIMITS, limit_of, limits_of
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
-from leveret.http.answers import done, made
 from leveret.http.authorization import name_of, role_to_change, seen_vhost, vhost_to_change
-from leveret.http.bodies import object_of
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, NotThere
-from leveret.http.listing import Row, as_it_is, list_answer, object_answer
+from leveret.http.bodies import read_object
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.listings import Row, as_it_is, list_response, object_response
+from leveret.http.responses import no_content, put_response
 from leveret.http.roles import (
     ADMINISTRATOR,
     MANAGEMENT,
@@ -90,31 +90,31 @@ class Parameters:
         return await self._listed(request, parameters_of(seen_vhost(request), name_of(request, "component")))
 
     async def _listed(self, request: Request, rows: list[Row]) -> Response:
-        return await list_answer(self._context, request, rows, as_it_is)
+        return await list_response(self._context, request, rows, as_it_is)
 
     async def show(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
-        return object_answer(request, self._row(request, seen_vhost(request)))
+        return object_response(request, self._row(request, seen_vhost(request)))
 
     async def put(self, request: Request) -> Response:
         vhost = self._to_change(request)
         component, name = name_of(request, "component"), name_of(request, "name")
-        value = (await object_of(request, required=["value"]))["value"]
+        value = (await read_object(request, required=["value"]))["value"]
         vhost = self._to_change(request)  # it may have gone while the body came
         is_new = name not in [row["name"] for row in parameters_of(vhost, component)]
         try:
             put_parameter(self._broker, vhost, component, name, value)
         except PreconditionFailed as problem:
             raise BadRequest(problem.text) from None
-        await settled(self._broker)
-        return made(is_new)
+        await wait_until_durable(self._broker)
+        return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         vhost = self._to_change(request)
         row = self._row(request, vhost)
         drop_parameter(self._broker, vhost, row["component"], row["name"])
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     def _to_change(self, request: Request) -> Vhost:
         refuse_unless_role(request, POLICYMAKER)
@@ -128,7 +128,7 @@ class Parameters:
         for row in parameters_of(vhost, component):
             if row["name"] == name:
                 return row
-        raise NotThere(f"no parameter '{name}' of component '{component}' in vhost '{vhost.name}'")
+        raise ObjectNotFound(f"no parameter '{name}' of component '{component}' in vhost '{vhost.name}'")
 
 
 class GlobalParameters:
@@ -141,31 +141,31 @@ class GlobalParameters:
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
         rows = [{"name": name, "value": value} for name, value in self._broker.parameters.all().items()]
-        return await list_answer(self._context, request, rows, as_it_is)
+        return await list_response(self._context, request, rows, as_it_is)
 
     async def show(self, request: Request) -> Response:
         name = self._existing(request)
-        return object_answer(request, {"name": name, "value": self._broker.parameters.all()[name]})
+        return object_response(request, {"name": name, "value": self._broker.parameters.all()[name]})
 
     async def put(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
         name = name_of(request, "name")
-        value = (await object_of(request, required=["value"]))["value"]
+        value = (await read_object(request, required=["value"]))["value"]
         is_new = name not in self._broker.parameters
         self._broker.parameters.put(name, value)
-        await settled(self._broker)
-        return made(is_new)
+        await wait_until_durable(self._broker)
+        return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         self._broker.parameters.drop(self._existing(request))
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     def _existing(self, request: Request) -> str:
         refuse_unless_role(request, POLICYMAKER)
         name = name_of(request, "name")
         if name not in self._broker.parameters:
-            raise NotThere(f"no global parameter '{name}': a PUT here makes it")
+            raise ObjectNotFound(f"no global parameter '{name}': a PUT here makes it")
         return name
 
 
@@ -180,15 +180,15 @@ class Limits:
 
     async def of_vhosts(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return await list_answer(self._context, request, visible_vhosts(request), _vhost_row)
+        return await list_response(self._context, request, visible_vhosts(request), _vhost_row)
 
     async def of_vhost(self, request: Request) -> Response:
-        return await list_answer(self._context, request, [seen_vhost(request)], _vhost_row)
+        return await list_response(self._context, request, [seen_vhost(request)], _vhost_row)
 
     async def put_of_vhost(self, request: Request) -> Response:
         name = self._limit(request, VHOST_LIMITS)
         vhost_to_change(request, ADMINISTRATOR)
-        value = limit_of(name, (await object_of(request, required=["value"]))["value"])
+        value = limit_of(name, (await read_object(request, required=["value"]))["value"])
         return await self._limit_vhost(vhost_to_change(request, ADMINISTRATOR), name, value)
 
     async def delete_of_vhost(self, request: Request) -> Response:
@@ -197,8 +197,8 @@ class Limits:
 
     async def _limit_vhost(self, vhost: Vhost, name: str, value: int | None) -> Response:
         set_vhost_limits(self._broker, vhost, {**vhost_limits_of(vhost), name: value})
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     # ---- of users
 
@@ -207,7 +207,7 @@ class Limits:
         asking = refuse_unless_role(request, MANAGEMENT)
         sees_all = has_role(asking, MONITORING)
         names = [user.name for user in self._broker.users.list() if sees_all or user.name == asking.name]
-        return await list_answer(self._context, request, names, self._user_row)
+        return await list_response(self._context, request, names, self._user_row)
 
     async def of_user(self, request: Request) -> Response:
         asking = refuse_unless_role(request, MANAGEMENT)
@@ -215,12 +215,12 @@ class Limits:
         if name != asking.name:
             refuse_unless_role(request, MONITORING)
         if name not in self._broker.users:
-            raise NotThere(f"user '{name}' not found: name an existing one, percent-encoded, in the path")
-        return await list_answer(self._context, request, [name], self._user_row)
+            raise ObjectNotFound(f"user '{name}' not found: name an existing one, percent-encoded, in the path")
+        return await list_response(self._context, request, [name], self._user_row)
 
     async def put_of_user(self, request: Request) -> Response:
         name = self._limit(request, USER_LIMITS)
-        value = limit_of(name, (await object_of(request, required=["value"]))["value"])
+        value = limit_of(name, (await read_object(request, required=["value"]))["value"])
         return await self._limit_user(request, name, value)
 
     async def delete_of_user(self, request: Request) -> Response:
@@ -236,8 +236,8 @@ class Limits:
         self._broker.users.set_limits(
             user.name, max_connections=limits.get("max-connections"), max_channels=limits.get("max-channels")
         )
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     def _user_row(self, name: str) -> Row | None:
         user = self._broker.users.get(name)

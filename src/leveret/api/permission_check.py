@@ -19,10 +19,11 @@ from leveret.broker.access import DEFAULT_EXCHANGE, UserAccess
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_rules import as_bad_request, short_text_of, table_of
-from leveret.http.bodies import json_object, query_of, shown
-from leveret.http.errors import BadRequest, NotThere
-from leveret.http.listing import Row, list_answer, object_answer
+from leveret.http.bodies import decode_object
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.listings import Row, list_response, object_response
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role
+from leveret.http.values import excerpt, query_parameter
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -41,18 +42,18 @@ class Question:
     async def actions(self, request: Request) -> Response:
         """The operations that can be asked about, and what each of them takes."""
         refuse_unless_role(request, MANAGEMENT)
-        return await list_answer(self._context, request, ACTIONS, _action_row)
+        return await list_response(self._context, request, ACTIONS, _action_row)
 
     async def answer(self, request: Request) -> Response:
         user = _user_asked_about(request, self._broker)
         vhost = _vhost_asked_about(request, self._broker)
-        word = query_of(request, "action")
+        word = query_parameter(request, "action")
         action = ACTIONS.get(word)
         if action is None:
-            raise BadRequest(f"'action' must be one of {', '.join(ACTIONS)}: it is {shown(word)}")
+            raise BadRequest(f"'action' must be one of {', '.join(ACTIONS)}, not {excerpt(word)}")
         attempt = _attempt(request, action, UserAccess(self._broker.permissions, vhost, user))
         with as_bad_request():
-            return object_answer(request, _decision(word, attempt))
+            return object_response(request, _decision(word, attempt))
 
 
 def _action_row(word: str) -> Row:
@@ -70,19 +71,19 @@ def _action_row(word: str) -> Row:
 def _user_asked_about(request: Request, broker: Broker) -> str:
     """The user in the query; without one, the user that asks."""
     asking = refuse_unless_role(request, MANAGEMENT).name
-    user = query_of(request, "user", asking)
+    user = query_parameter(request, "user", asking)
     if user != asking:
         refuse_unless_role(request, ADMINISTRATOR)
     if user not in broker.users:
-        raise NotThere(f"user '{user}' not found: name an existing one in 'user'")
+        raise ObjectNotFound(f"user '{user}' not found: name an existing one in 'user'")
     return user
 
 
 def _vhost_asked_about(request: Request, broker: Broker) -> Vhost:
-    name = query_of(request, "vhost")
+    name = query_parameter(request, "vhost")
     vhost = broker.vhosts.get(name)
     if vhost is None:
-        raise NotThere(f"vhost '{name}' not found: name an existing one in 'vhost'")
+        raise ObjectNotFound(f"vhost '{name}' not found: name an existing one in 'vhost'")
     return vhost
 
 
@@ -103,8 +104,8 @@ def _attempt(request: Request, action: Action, access: UserAccess) -> Attempt:
 def _arguments(request: Request, action: Action, second: str | None) -> Mapping[str, object]:
     if not action.other_argument:
         return {}
-    text = query_of(request, "arguments", "")
-    given = table_of({"arguments": json_object(text.encode(), "'arguments'")}, "arguments") if text else {}
+    text = query_parameter(request, "arguments", "")
+    given = table_of({"arguments": decode_object(text.encode(), "'arguments'")}, "arguments") if text else {}
     return given if second is None else {**given, action.other_argument: second}
 
 

@@ -10,13 +10,14 @@ from leveret.api.context import ApiContext
 from leveret.auth.permissions import Permission, TopicPermission
 from leveret.errors import ConfigError
 from leveret.http.amqp_rules import exchange_name
-from leveret.http.answers import done, made
 from leveret.http.authorization import LONGEST_NAME, name_of
-from leveret.http.bodies import object_of, shown, text_of
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, NotThere
-from leveret.http.listing import Row, list_answer, object_answer
+from leveret.http.bodies import read_object
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.listings import Row, list_response, object_response
+from leveret.http.responses import no_content, put_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
+from leveret.http.values import excerpt, text_of
 
 KINDS = ("configure", "write", "read")
 
@@ -85,14 +86,14 @@ class _Pairs:
 class Rules(_Pairs):
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_answer(self._context, request, self._permissions.list(), rule_row)
+        return await list_response(self._context, request, self._permissions.list(), rule_row)
 
     async def show(self, request: Request) -> Response:
-        return object_answer(request, rule_row(self._rule(*self._pair(request))))
+        return object_response(request, rule_row(self._rule(*self._pair(request))))
 
     async def put(self, request: Request) -> Response:
         self._existing_pair(request)
-        given = await object_of(request, required=KINDS)
+        given = await read_object(request, required=KINDS)
         patterns = [text_of(given, kind) for kind in KINDS]
         user, vhost = self._existing_pair(request)  # one may have gone while the body came
         is_new = self._permissions.get(user, vhost) is None
@@ -100,19 +101,19 @@ class Rules(_Pairs):
             self._permissions.set(user, vhost, *patterns)
         except ConfigError as problem:
             raise BadRequest(f"permissions of user '{user}' in vhost '{vhost}': {problem}") from None
-        await settled(self._broker)
-        return made(is_new)
+        await wait_until_durable(self._broker)
+        return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         rule = self._rule(*self._pair(request))
         self._permissions.clear(rule.user, rule.vhost)
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     def _rule(self, user: str, vhost: str) -> Permission:
         rule = self._permissions.get(user, vhost)
         if rule is None:
-            raise NotThere(f"user '{user}' has no permissions in vhost '{vhost}': a PUT here gives it some")
+            raise ObjectNotFound(f"user '{user}' has no permissions in vhost '{vhost}': a PUT here gives it some")
         return rule
 
 
@@ -122,18 +123,18 @@ class TopicRules(_Pairs):
 
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_answer(self._context, request, self._permissions.list_topic(), topic_row)
+        return await list_response(self._context, request, self._permissions.list_topic(), topic_row)
 
     async def show(self, request: Request) -> Response:
         rules = self._rules(*self._pair(request))
-        return await list_answer(self._context, request, rules, topic_row)
+        return await list_response(self._context, request, rules, topic_row)
 
     async def put(self, request: Request) -> Response:
         self._existing_pair(request)
-        given = await object_of(request, required=("exchange", "write", "read"))
+        given = await read_object(request, required=("exchange", "write", "read"))
         exchange, write, read = (text_of(given, name) for name in ("exchange", "write", "read"))
         if len(exchange.encode()) > LONGEST_NAME:
-            raise BadRequest(f"'exchange' must be a text of at most {LONGEST_NAME} bytes: it is {shown(exchange)}")
+            raise BadRequest(f"'exchange' must be a string of at most {LONGEST_NAME} bytes, not {excerpt(exchange)}")
         user, vhost = self._existing_pair(request)
         is_new = not self._found(user, vhost)
         try:
@@ -141,24 +142,24 @@ class TopicRules(_Pairs):
         except ConfigError as problem:
             what = f"topic permissions of user '{user}' in vhost '{vhost}' for exchange '{exchange}'"
             raise BadRequest(f"{what}: {problem}") from None
-        await settled(self._broker)
-        return made(is_new)
+        await wait_until_durable(self._broker)
+        return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         user, vhost = self._pair(request)
         self._rules(user, vhost)
         self._permissions.clear_topic(user, vhost)
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     async def show_of_exchange(self, request: Request) -> Response:
-        return await list_answer(self._context, request, [self._rule_of_exchange(request)], topic_row)
+        return await list_response(self._context, request, [self._rule_of_exchange(request)], topic_row)
 
     async def delete_of_exchange(self, request: Request) -> Response:
         rule = self._rule_of_exchange(request)
         self._permissions.clear_topic(rule.user, rule.vhost, rule.exchange)
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     def _rule_of_exchange(self, request: Request) -> TopicPermission:
         user, vhost = self._pair(request)
@@ -166,7 +167,7 @@ class TopicRules(_Pairs):
         for rule in self._found(user, vhost):
             if rule.exchange == exchange:
                 return rule
-        raise NotThere(f"user '{user}' has no topic permissions for exchange '{exchange}' in vhost '{vhost}'")
+        raise ObjectNotFound(f"user '{user}' has no topic permissions for exchange '{exchange}' in vhost '{vhost}'")
 
     def _found(self, user: str, vhost: str) -> list[TopicPermission]:
         return [rule for rule in self._permissions.list_topic() if (rule.user, rule.vhost) == (user, vhost)]
@@ -174,5 +175,7 @@ class TopicRules(_Pairs):
     def _rules(self, user: str, vhost: str) -> list[TopicPermission]:
         rules = self._found(user, vhost)
         if not rules:
-            raise NotThere(f"user '{user}' has no topic permissions in vhost '{vhost}': it may use any routing key")
+            raise ObjectNotFound(
+                f"user '{user}' has no topic permissions in vhost '{vhost}': it may use any routing key"
+            )
         return rules

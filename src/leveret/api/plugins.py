@@ -15,12 +15,12 @@ from starlette.routing import Route
 from leveret.api.context import ApiContext
 from leveret.broker.plugins import PLUGINS, Plugin, find_plugin, uses_keys, uses_type
 from leveret.broker.vhost import Vhost
-from leveret.http.answers import json_answer
 from leveret.http.authorization import name_of
-from leveret.http.durability import settled
-from leveret.http.listing import Row, as_it_is, list_answer, object_answer
+from leveret.http.durability import wait_until_durable
+from leveret.http.listings import Row, as_it_is, list_response, object_response
+from leveret.http.responses import json_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
-from leveret.http.time_slice import Turn
+from leveret.http.time_slice import TimeSlice
 
 ONE = "/api/plugins/{name}"
 
@@ -42,10 +42,10 @@ class _Plugins:
 
     async def list_all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_answer(self._context, request, await self._rows(PLUGINS), as_it_is)
+        return await list_response(self._context, request, await self._rows(PLUGINS), as_it_is)
 
     async def show(self, request: Request) -> Response:
-        return object_answer(request, await self._row(self._asked(request)))
+        return object_response(request, await self._row(self._asked(request)))
 
     async def enable(self, request: Request) -> Response:
         plugin = self._asked(request)
@@ -62,8 +62,8 @@ class _Plugins:
         return find_plugin(name_of(request, "name"))
 
     async def _changed(self, plugin: Plugin) -> Response:
-        await settled(self._broker)
-        return json_answer(await self._row(plugin))
+        await wait_until_durable(self._broker)
+        return json_response(await self._row(plugin))
 
     async def _row(self, plugin: Plugin) -> Row:
         return (await self._rows([plugin]))[0]
@@ -71,18 +71,18 @@ class _Plugins:
     async def _rows(self, plugins: Iterable[Plugin]) -> list[Row]:
         """With all that uses them, which is looked for in short turns."""
         rows = {plugin: self._facts(plugin) for plugin in plugins}
-        turn = Turn()
+        time_slice = TimeSlice()
         for vhost in [*self._broker.vhosts.values()]:
             for exchange in [*vhost.exchanges.values()]:
                 for plugin, row in rows.items():
                     if uses_type(plugin, exchange):
                         row["exchanges"].append(_named(vhost, exchange.name))
-                await turn.rest()
+                await time_slice.pause_if_over()
             for policy in vhost.policies.in_order():
                 for plugin, row in rows.items():
                     if uses_keys(plugin, policy):
                         row["policies"].append(_named(vhost, policy.name))
-                await turn.rest()
+                await time_slice.pause_if_over()
         return [row | {"in_use": len(row["exchanges"]) + len(row["policies"])} for row in rows.values()]
 
     def _facts(self, plugin: Plugin) -> Row:

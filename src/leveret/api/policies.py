@@ -15,13 +15,14 @@ from leveret.broker.policy_merge import Explained
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
-from leveret.http.answers import done, made
 from leveret.http.authorization import name_of, role_to_change, seen_vhost, vhost_to_change
-from leveret.http.bodies import object_of, text_of
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, NotThere
-from leveret.http.listing import Row, list_answer, object_answer
+from leveret.http.bodies import read_object
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.listings import Row, list_response, object_response
+from leveret.http.responses import no_content, put_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.values import text_of
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.exchange import Exchange
 
@@ -79,33 +80,33 @@ class Policies:
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         policies = [policy for vhost in visible_vhosts(request) for policy in self._of(vhost)]
-        return await list_answer(self._context, request, policies, policy_row)
+        return await list_response(self._context, request, policies, policy_row)
 
     async def of_vhost(self, request: Request) -> Response:
-        return await list_answer(self._context, request, self._of(seen_vhost(request)), policy_row)
+        return await list_response(self._context, request, self._of(seen_vhost(request)), policy_row)
 
     async def show(self, request: Request) -> Response:
-        return object_answer(request, policy_row(self._policy(request, seen_vhost(request))))
+        return object_response(request, policy_row(self._policy(request, seen_vhost(request))))
 
     async def put(self, request: Request) -> Response:
         self._to_change(request)
         name = name_of(request, "name")
-        given = policy_given(await object_of(request), f"{self._kind} '{name}'")
+        given = policy_given(await read_object(request), f"{self._kind} '{name}'")
         vhost = self._to_change(request)  # it may have gone while the body came
         is_new = vhost.policies.get(name, self._operator) is None
         try:
             self._broker.policies.set(vhost.name, name, **given, operator=self._operator)
         except PreconditionFailed as problem:
             raise BadRequest(problem.text) from None
-        await settled(self._broker)
-        return made(is_new)
+        await wait_until_durable(self._broker)
+        return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         vhost = self._to_change(request)
         policy = self._policy(request, vhost)
         self._broker.policies.delete(vhost.name, policy.name, self._operator)
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     @property
     def _kind(self) -> str:
@@ -121,7 +122,7 @@ class Policies:
         name = name_of(request, "name")
         policy = vhost.policies.get(name, self._operator)
         if policy is None:
-            raise NotThere(f"no {self._kind} '{name}' in vhost '{vhost.name}': a PUT here makes it")
+            raise ObjectNotFound(f"no {self._kind} '{name}' in vhost '{vhost.name}': a PUT here makes it")
         return policy
 
 
@@ -130,7 +131,7 @@ async def explained(request: Request) -> Response:
     vhost = seen_vhost(request)
     kind, name = name_of(request, "kind"), name_of(request, "name")
     values = vhost.policies.explain(_thing(vhost, kind, name))
-    return object_answer(
+    return object_response(
         request,
         {
             "vhost": vhost.name,
@@ -155,5 +156,5 @@ def _thing(vhost: Vhost, kind: str, name: str) -> ClassicQueue | Exchange:
     else:
         raise BadRequest(f"'{kind}' is neither 'queue' nor 'exchange': name one of them in the path")
     if found is None:
-        raise NotThere(f"no {kind} '{name}' in vhost '{vhost.name}'")
+        raise ObjectNotFound(f"no {kind} '{name}' in vhost '{vhost.name}'")
     return found

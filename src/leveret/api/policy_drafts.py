@@ -18,12 +18,12 @@ from leveret.broker.policy_keys import ARGUMENTS, KEYS, PolicyKey
 from leveret.broker.policy_pattern import Matches, name_matcher
 from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
-from leveret.http.answers import json_answer
 from leveret.http.authorization import seen_vhost
-from leveret.http.bodies import query_of, shown
 from leveret.http.errors import BadRequest
-from leveret.http.listing import Row, list_answer
+from leveret.http.listings import Row, list_response
+from leveret.http.responses import json_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
+from leveret.http.values import excerpt, query_parameter
 
 MOST_SHOWN = 20  # names, of all that match
 SECONDS = 1.0  # for a pattern, over all names
@@ -43,14 +43,14 @@ class Drafts:
 
     async def keys(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
-        return await list_answer(self._context, request, KEYS.values(), _key_row)
+        return await list_response(self._context, request, KEYS.values(), _key_row)
 
     async def matches(self, request: Request) -> Response:
         vhost = seen_vhost(request)
-        pattern, apply_to = query_of(request, "pattern", ""), query_of(request, "apply-to", "all")
+        pattern, apply_to = query_parameter(request, "pattern", ""), query_parameter(request, "apply-to", "all")
         kinds = APPLY_TO.get(apply_to)
         if kinds is None:
-            raise BadRequest(f"'apply-to' must be one of {', '.join(APPLY_TO)}: it is {shown(apply_to)}")
+            raise BadRequest(f"'apply-to' must be one of {', '.join(APPLY_TO)}, not {excerpt(apply_to)}")
         try:
             matches = name_matcher(pattern)
         except PreconditionFailed as problem:
@@ -59,7 +59,7 @@ class Drafts:
         found = await self._context.in_worker(lambda: _matching(candidates, matches))
         exchanges = sum(kind == EXCHANGE for kind, _ in found)
         some = [{"kind": kind, "name": name} for kind, name in sorted(found)[:MOST_SHOWN]]
-        return json_answer({"queues": len(found) - exchanges, "exchanges": exchanges, "some": some})
+        return json_response({"queues": len(found) - exchanges, "exchanges": exchanges, "some": some})
 
 
 def _key_row(key: PolicyKey) -> Row:

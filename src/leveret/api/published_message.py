@@ -12,16 +12,9 @@ import msgspec
 from leveret.api.views.message import BASE64, TEXT
 from leveret.auth.users import User
 from leveret.http.amqp_rules import short_text_of, table_of
-from leveret.http.bodies import (
-    LARGEST_BODY,
-    Json,
-    has_many_values,
-    json_object,
-    refuse_many_values,
-    text_of,
-    whole_number_of,
-)
-from leveret.http.errors import BadRequest, TooLarge
+from leveret.http.bodies import LARGEST_BODY, Json, decode_object, has_many_values, refuse_many_values
+from leveret.http.errors import BadRequest, ContentTooLarge
+from leveret.http.values import integer_of, text_of
 from leveret.wire.fields import LAST_SECOND, FarTime
 from leveret.wire.properties import Properties
 
@@ -58,7 +51,7 @@ def published_object(body: bytes, what: str) -> Json:
     """The JSON object in the body. It is read on the loop, so in a large one nothing but the payload may be large: a
     text is made a value of in no time, a million empty lists take a second."""
     if len(body) <= LARGEST_BODY and not has_many_values(body):
-        return json_object(body, what)
+        return decode_object(body, what)
     try:
         outline = _outline.decode(body)
     except msgspec.ValidationError:
@@ -67,13 +60,13 @@ def published_object(body: bytes, what: str) -> Json:
         raise BadRequest(f"{what} is not JSON: {problem}") from None
     parts = {name: bytes(getattr(outline, name)) for name in ("routing_key", "payload_encoding", "properties")}
     if sum(map(len, parts.values())) > LARGEST_BODY:
-        raise TooLarge(f"{what} is larger than {LARGEST_BODY} bytes without its payload: send less at once")
+        raise ContentTooLarge(f"{what} is larger than {LARGEST_BODY} bytes without its payload: send less at once")
     payload = bytes(outline.payload)
     if not payload.startswith(b'"'):
-        raise BadRequest("'payload' must be text")
+        raise BadRequest("'payload' must be a string")
     small = b",".join(b'"%s":%s' % (name.encode(), part) for name, part in parts.items() if part)
     refuse_many_values(small, f"{what}, without its payload,")
-    return {**json_object(b"{%s}" % small, what), **json_object(b'{"payload":%s}' % payload, what)}
+    return {**decode_object(b"{%s}" % small, what), **decode_object(b'{"payload":%s}' % payload, what)}
 
 
 def body_from(given: Mapping[str, object]) -> bytes:
@@ -81,7 +74,7 @@ def body_from(given: Mapping[str, object]) -> bytes:
     if encoding == TEXT:
         return payload.encode()
     if encoding != BASE64:
-        raise BadRequest(f"'payload_encoding' must be {TEXT} or {BASE64}: it is '{encoding}'")
+        raise BadRequest(f"'payload_encoding' must be {TEXT} or {BASE64}, not '{encoding}'")
     try:
         return base64.b64decode(payload, validate=True)
     except (binascii.Error, ValueError) as problem:
@@ -92,7 +85,7 @@ def text_in(given: Mapping[str, object], name: str) -> str:
     """Any text that has a form in bytes, zeros too."""
     value = given.get(name)
     if not isinstance(value, str):
-        raise BadRequest(f"'{name}' must be text: it is {'missing' if value is None else type(value).__name__}")
+        raise BadRequest(f"'{name}' must be a string, not {'missing' if value is None else type(value).__name__}")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -115,11 +108,11 @@ def properties_from(given: Mapping[str, object], user: User) -> Properties:
     if "headers" in said:
         properties.headers = table_of(said, "headers")
     if "delivery_mode" in said:
-        properties.delivery_mode = whole_number_of(said, "delivery_mode", 1, 2)
+        properties.delivery_mode = integer_of(said, "delivery_mode", 1, 2)
     if "priority" in said:
-        properties.priority = whole_number_of(said, "priority", 0, 255)
+        properties.priority = integer_of(said, "priority", 0, 255)
     if "timestamp" in said:
-        properties.timestamp = _time(whole_number_of(said, "timestamp", 0, MOST_SECONDS))
+        properties.timestamp = _time(integer_of(said, "timestamp", 0, MOST_SECONDS))
     _refuse_other_user(properties, user)
     return properties
 

@@ -33,13 +33,14 @@ from leveret.http.amqp_rules import (
     short_text_of,
     shown_queue,
 )
-from leveret.http.answers import done, json_answer
 from leveret.http.authorization import access_of, entered_vhost, refuse_while_blocked
-from leveret.http.bodies import json_of, text_of, truth_of, whole_number_of
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, Conflict, NotThere
-from leveret.http.listing import list_answer
+from leveret.http.bodies import read_json
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, Conflict, ObjectNotFound
+from leveret.http.listings import list_response
+from leveret.http.responses import json_response, no_content
 from leveret.http.roles import MANAGEMENT, may_see, refuse_unless_role
+from leveret.http.values import boolean_of, integer_of, text_of
 from leveret.queues.classic import ClassicQueue
 
 Row = dict[str, Any]
@@ -168,11 +169,11 @@ class _QueueJobs:
     # ---- jobs
 
     async def begin(self, request: Request) -> Response:
-        given = await json_of(request)
+        given = await read_json(request)
         vhost, name = entered_vhost(request), path_name(request)
         kind = text_of(given, "kind")
         if kind not in KINDS:
-            raise BadRequest(f"'kind' must be one of {', '.join(KINDS)}: it is '{kind}'")
+            raise BadRequest(f"'kind' must be one of {', '.join(KINDS)}, not '{kind}'")
         broker = self._context.broker
         access = access_of(request, vhost)
         access.check("delete messages" if kind == "delete" else "move messages", name)
@@ -184,12 +185,12 @@ class _QueueJobs:
         self._book.add(begun)
         begun.job.start()
         broker.wake()
-        return json_answer({"id": begun.id}, 202)
+        return json_response({"id": begun.id}, 202)
 
     def _make(self, kind: str, access: UserAccess, queue: ClassicQueue, given: Mapping[str, object]) -> Begun:
         """Everything is checked before anything begins."""
         vhost = access.vhost
-        dry_run, rate, destination = truth_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
+        dry_run, rate, destination = boolean_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
         asked, limit, places = sieve_texts(given), _limit(given), _places(queue, given)
         facts: Row = {"selector": "", **asked, "limit": limit, "destination": destination, "rate": rate}
         facts |= {"ids": None if places is None else len(places), "messages": queue.ready}
@@ -224,17 +225,17 @@ class _QueueJobs:
     async def list_all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         seen = [each for each in self._book.all.values() if may_see(request, each.vhost.name)]
-        return await list_answer(self._context, request, seen, lambda begun: begun.row())
+        return await list_response(self._context, request, seen, lambda begun: begun.row())
 
     async def show(self, request: Request) -> Response:
-        return json_answer(self._found(request).row())
+        return json_response(self._found(request).row())
 
     async def cancel(self, request: Request) -> Response:
         begun = self._found(request)
         access_of(request, begun.vhost).check("delete messages", begun.job.queue.name)
         self._book.cancel(begun)
-        await settled(self._context.broker)
-        return done()
+        await wait_until_durable(self._context.broker)
+        return no_content()
 
     def _found(self, request: Request) -> Begun:
         """To those who may not see its virtual host a job is not there."""
@@ -242,7 +243,7 @@ class _QueueJobs:
         id_ = unquote(request.path_params["id"])
         begun = self._book.all.get(id_)
         if begun is None or not may_see(request, begun.vhost.name):
-            raise NotThere(f"no job '{id_}': jobs are forgotten some time after their end, and by a restart")
+            raise ObjectNotFound(f"no job '{id_}': jobs are forgotten some time after their end, and by a restart")
         return begun
 
     # ---- pause and resume
@@ -260,8 +261,8 @@ class _QueueJobs:
         shown_queue(vhost, name)
         with as_bad_request():
             change(vhost, vhost.queue(name))
-        await settled(self._context.broker)
-        return done()
+        await wait_until_durable(self._context.broker)
+        return no_content()
 
 
 def _scope(sieve: TimedSieve | None, limit: int | None, places: frozenset[tuple[int, int]] | None) -> Scope:
@@ -275,7 +276,7 @@ def _scope(sieve: TimedSieve | None, limit: int | None, places: frozenset[tuple[
 
 
 def _limit(given: Mapping[str, object]) -> int | None:
-    return whole_number_of(given, "limit", 1) if given.get("limit") is not None else None
+    return integer_of(given, "limit", 1) if given.get("limit") is not None else None
 
 
 def _places(queue: ClassicQueue, given: Mapping[str, object]) -> frozenset[tuple[int, int]] | None:
@@ -304,7 +305,7 @@ def _rate(kind: str, given: Mapping[str, object]) -> float | None:
     if kind != "redrive":
         raise BadRequest(f"'rate' goes with redrive only, not with {kind}: leave it out, or set a 'limit'")
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= MOST_RATE:
-        raise BadRequest(f"'rate' must be messages a second, above 0 and up to {MOST_RATE}: it is {rate!r:.80}")
+        raise BadRequest(f"'rate' must be messages a second, above 0 and up to {MOST_RATE}, not {rate!r:.80}")
     return float(rate)
 
 

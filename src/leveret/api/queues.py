@@ -20,13 +20,13 @@ from leveret.http.amqp_rules import (
     shown_queue,
     table_of,
 )
-from leveret.http.answers import done, made
 from leveret.http.authorization import access_of, entered_vhost, seen_vhost
-from leveret.http.bodies import text_of, truth_of
-from leveret.http.durability import settled
+from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest
-from leveret.http.listing import list_answer, object_answer
+from leveret.http.listings import list_response, object_response
+from leveret.http.responses import no_content, put_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.values import boolean_of, text_of
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.bindings import Destination
 from leveret.stats.samples import NO_WINDOWS, windows_of
@@ -97,12 +97,12 @@ class _Queues:
 
         self._still.asked()
         adding = None if windows == NO_WINDOWS else with_samples
-        return await list_answer(context, request, all_of_them, row, at_hand=AT_HAND, adding=adding, written=written)
+        return await list_response(context, request, all_of_them, row, at_hand=AT_HAND, adding=adding, written=written)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
         queue = shown_queue(vhost, path_name(request))
-        return object_answer(request, self._view(request).detail(vhost, queue))
+        return object_response(request, self._view(request).detail(vhost, queue))
 
     def _view(self, request: Request) -> QueueView:
         context, windows = self._context, windows_of(request.query_params)
@@ -113,33 +113,33 @@ class _Queues:
         bindings = vhost.bindings.of_destination(Destination("queue", name))
         if name in vhost.queues:
             bindings = [default_binding(name), *bindings]
-        return await list_answer(self._context, request, bindings, lambda binding: binding_row(vhost, binding))
+        return await list_response(self._context, request, bindings, lambda binding: binding_row(vhost, binding))
 
     # ---- changing
 
     async def declare(self, request: Request) -> Response:
         given = await declared(request)  # first: while it comes, anything may happen to the virtual host
         vhost, name = entered_vhost(request), path_name(request)
-        durable, auto_delete = truth_of(given, "durable"), truth_of(given, "auto_delete")
+        durable, auto_delete = boolean_of(given, "durable"), boolean_of(given, "auto_delete")
         arguments = table_of(given, "arguments")
         with as_bad_request():
             access_of(request, vhost).check("declare queue", name, arguments=arguments)
         is_new = name not in vhost.queues
         with as_bad_request():
             vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
-        await settled(self._context.broker)
-        return made(is_new)
+        await wait_until_durable(self._context.broker)
+        return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), path_name(request)
-        if_empty = truth_of(request.query_params, "if-empty")
-        if_unused = truth_of(request.query_params, "if-unused")
+        if_empty = boolean_of(request.query_params, "if-empty")
+        if_unused = boolean_of(request.query_params, "if-unused")
         access_of(request, vhost).check("delete queue", name)
         shown_queue(vhost, name)
         with as_bad_request():
             vhost.delete_queue(name, if_empty=if_empty, if_unused=if_unused)
-        await settled(self._context.broker)
-        return done()
+        await wait_until_durable(self._context.broker)
+        return no_content()
 
     async def purge(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), path_name(request)
@@ -147,8 +147,8 @@ class _Queues:
         shown_queue(vhost, name)
         with as_bad_request():
             vhost.purge_queue(name)
-        await settled(self._context.broker)
-        return done()
+        await wait_until_durable(self._context.broker)
+        return no_content()
 
     async def act(self, request: Request) -> Response:
         action = text_of(await declared(request), "action")
@@ -157,4 +157,4 @@ class _Queues:
         shown_queue(vhost, name)
         if action not in ACTIONS:
             raise BadRequest(f"unknown action '{action}' for queue '{name}': expected {' or '.join(ACTIONS)}")
-        return done()
+        return no_content()

@@ -17,11 +17,11 @@ from leveret.api.context import ApiContext
 from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.schedules import Page
 from leveret.broker.vhost import Vhost
-from leveret.http.answers import done, json_answer
 from leveret.http.authorization import access_of, entered_vhost
-from leveret.http.bodies import query_of, whole_number_of
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, NotThere
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.responses import json_response, no_content
+from leveret.http.values import integer_of, query_parameter
 
 MOST = 1_000  # messages in one answer
 MOST_GAPS = 20  # that are looked over for one page
@@ -32,22 +32,22 @@ def routes(context: ApiContext) -> list[Route]:
     async def list_scheduled(request: Request) -> Response:
         vhost = entered_vhost(request)
         access_of(request, vhost).check("list scheduled messages", SCHEDULE)
-        limit = whole_number_of(request.query_params, "limit", 1, MOST, default=100)
+        limit = integer_of(request.query_params, "limit", 1, MOST, default=100)
         page = await _filled_page(vhost, limit, _after(request))
         following = None if page.next is None else str(page.next)  # too large for the numbers of a browser
         rows = [scheduled._asdict() for scheduled in page.messages]
         now = context.clock.wall()  # for countdowns: the clock of whoever asks may be wrong
-        return json_answer({"messages": rows, "next": following, "count": vhost.schedules.count, "now": now})
+        return json_response({"messages": rows, "next": following, "count": vhost.schedules.count, "now": now})
 
     async def cancel(request: Request) -> Response:
         vhost, id_ = entered_vhost(request), unquote(request.path_params["id"])
         access_of(request, vhost).check("cancel scheduled message", SCHEDULE)
         if not vhost.schedules.cancel(id_):
-            raise NotThere(
+            raise ObjectNotFound(
                 f"no message '{id_}' is scheduled in vhost '{vhost.name}': it was sent or cancelled, or never was"
             )
-        await settled(context.broker)
-        return done()
+        await wait_until_durable(context.broker)
+        return no_content()
 
     return [
         Route("/api/schedules/{vhost}", list_scheduled),
@@ -80,9 +80,9 @@ async def _page(vhost: Vhost, limit: int, after: int | None) -> Page:
 
 
 def _after(request: Request) -> int | None:
-    text = query_of(request, "after", "")
+    text = query_parameter(request, "after", "")
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_PLACE):
-        raise BadRequest(f"'after' must be the 'next' of another answer: it is '{text[:80]}'")
+        raise BadRequest(f"'after' must be the 'next' of another answer, not '{text[:80]}'")
     return int(text)

@@ -23,13 +23,13 @@ from leveret.broker.queue_jobs import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.errors import StoreError
 from leveret.http.amqp_rules import path_name
-from leveret.http.answers import encoded, json_bytes
 from leveret.http.authorization import access_of, entered_vhost, seen_vhost
-from leveret.http.bodies import LARGEST, whole_number_of
-from leveret.http.errors import BadRequest, Gone, NotThere
-from leveret.http.listing import Row, as_it_is, list_answer, object_answer, viewed
+from leveret.http.errors import BadRequest, Gone, ObjectNotFound
+from leveret.http.listings import Row, as_it_is, list_response, object_response, viewed
+from leveret.http.responses import encoded, json_bytes_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
-from leveret.http.time_slice import Turn
+from leveret.http.time_slice import TimeSlice
+from leveret.http.values import LARGEST, integer_of
 from leveret.message import Address, Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
@@ -69,7 +69,7 @@ class _Streams:
         rows: list[Row] = []
         for vhost in vhosts:
             rows += await self._rows(vhost)
-        return await list_answer(self._context, request, rows, as_it_is)
+        return await list_response(self._context, request, rows, as_it_is)
 
     async def _rows(self, vhost: Vhost) -> list[Row]:
         """Without samples: those of one are shown with it."""
@@ -83,10 +83,10 @@ class _Streams:
 
         await viewed(vhost.exchanges, of_exchange)
         partitions = {queue.name for found in several for queue in (*found.queues, *found.draining)}
-        rows, turn = [], Turn()
+        rows, time_slice = [], TimeSlice()
         for found in several:
             rows.append(await view.partitioned(found))
-            await turn.rest()
+            await time_slice.pause_if_over()
 
         def of_queue(queue: ClassicQueue) -> Row | None:
             if not isinstance(queue, StreamQueue) or not queue.alive or queue.name in partitions:
@@ -102,24 +102,24 @@ class _Streams:
         vhost, name = seen_vhost(request), path_name(request)
         found, view = _found(vhost, name), self._view(vhost, windows_of(request.query_params))
         if isinstance(found, StreamQueue):
-            return object_answer(request, await view.stream_detail(found))
-        return object_answer(request, await view.partitioned_detail(found))
+            return object_response(request, await view.stream_detail(found))
+        return object_response(request, await view.partitioned_detail(found))
 
     # ---- looking into one
 
     async def browse(self, request: Request) -> Response:
         vhost, name, query = entered_vhost(request), path_name(request), request.query_params
-        limit = whole_number_of(query, "limit", 1, MOST_SHOWN, default=50)
-        truncate = whole_number_of(query, "truncate", default=SHOWN_BYTES)
+        limit = integer_of(query, "limit", 1, MOST_SHOWN, default=50)
+        truncate = integer_of(query, "truncate", default=SHOWN_BYTES)
         access_of(request, vhost).check("browse", name)
         queue = vhost.queues.get(name)
         if not isinstance(queue, StreamQueue):
-            raise NotThere(
+            raise ObjectNotFound(
                 f"no stream '{name}' in vhost '{vhost.name}': name one stream, or one partition of a super stream"
             )
         page = _Page(queue, _start(query.get("offset", "last"), queue, limit), limit, truncate)
         try:
-            return json_bytes(await self._context.in_worker(page.encoded))
+            return json_bytes_response(await self._context.in_worker(page.encoded))
         except StreamGone:
             raise Gone(
                 f"offset {page.start} of {page.title} is gone, taken by retention: look from {queue.first_offset} on"
@@ -134,7 +134,7 @@ def _found(vhost: Vhost, name: str) -> Partitioned | StreamQueue:
         return found
     cause = "queue" if isinstance(found, ClassicQueue) else "exchange" if name in vhost.exchanges else ""
     told = f", only {'an' if cause == 'exchange' else 'a'} {cause} of that name" if cause else ""
-    raise NotThere(
+    raise ObjectNotFound(
         f"no stream '{name}' in vhost '{vhost.name}'{told}: declare one with x-queue-type "
         "stream, or look into /api/streams"
     )
@@ -148,7 +148,7 @@ def _start(text: str, queue: StreamQueue, limit: int) -> int:
     if text == "last":
         return max(first, end - limit)
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= LARGEST):
-        raise BadRequest(f"'offset' must be first, last or a whole number: it is '{text[:80]}'")
+        raise BadRequest(f"'offset' must be first, last or a whole number, not '{text[:80]}'")
     return max(first, int(text))
 
 

@@ -20,12 +20,12 @@ from leveret.api.views.message import plain
 from leveret.broker.biographies import MOST_BYTES, MOST_STORIES, Biographies, Story
 from leveret.broker.tracing import place_name
 from leveret.broker.vhost import Vhost
-from leveret.http.answers import done, json_answer
 from leveret.http.authorization import known_vhost, name_of
-from leveret.http.bodies import query_of
-from leveret.http.errors import NotThere
-from leveret.http.listing import Row, list_answer
+from leveret.http.errors import ObjectNotFound
+from leveret.http.listings import Row, list_response
+from leveret.http.responses import json_response, no_content
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
+from leveret.http.values import query_parameter
 
 
 class Wanted(NamedTuple):
@@ -58,32 +58,32 @@ class Traces:
         user = refuse_unless_role(request, MANAGEMENT)
         shown = self._broker.vhosts if has_role(user, MONITORING) else {}
         traced = [vhost for _, vhost in sorted(shown.items())]
-        return await list_answer(self._context, request, traced, book_row)
+        return await list_response(self._context, request, traced, book_row)
 
     async def all(self, request: Request) -> Response:
         """The newest first. Without tracing there are none."""
         vhost = self._vhost(request, MONITORING)
-        wanted = Wanted(query_of(request, "queue", ""), query_of(request, "exchange", ""), _text(request))
+        wanted = Wanted(query_parameter(request, "queue", ""), query_parameter(request, "exchange", ""), _text(request))
         book = book_of(vhost)
         stories = () if book is None else book.newest_first()
-        return await list_answer(self._context, request, stories, partial(_wanted_row, vhost, wanted))
+        return await list_response(self._context, request, stories, partial(_wanted_row, vhost, wanted))
 
     async def show(self, request: Request) -> Response:
         vhost = self._vhost(request, MONITORING)
-        return json_answer(story_row(vhost, _story(vhost, name_of(request, "id"))))
+        return json_response(story_row(vhost, _story(vhost, name_of(request, "id"))))
 
     async def forget_all(self, request: Request) -> Response:
         book = book_of(self._vhost(request, ADMINISTRATOR))
         if book is not None:
             book.forget_all()
-        return done()
+        return no_content()
 
     async def forget(self, request: Request) -> Response:
         vhost = self._vhost(request, ADMINISTRATOR)
         story, book = _story(vhost, name_of(request, "id")), book_of(vhost)
         assert book is not None
         book.forget(story)
-        return done()
+        return no_content()
 
     def _vhost(self, request: Request, role: str) -> Vhost:
         refuse_unless_role(request, role)
@@ -163,19 +163,19 @@ def _all_text(row: Row, story: Story) -> str:
 
 
 def _text(request: Request) -> str:
-    return query_of(request, "text", "").lower()
+    return query_parameter(request, "text", "").lower()
 
 
 def _story(vhost: Vhost, name: str) -> Story:
     book = book_of(vhost)
     if book is None:
-        raise NotThere(
+        raise ObjectNotFound(
             f"vhost '{vhost.name}' is not traced, so nothing is known of message '{name}': switch tracing on with PUT "
             f'/api/vhosts/NAME {{"tracing": true}}'
         )
     story = book.find(name)
     if story is None:
-        raise NotThere(
+        raise ObjectNotFound(
             f"no story of message '{name}' in vhost '{vhost.name}': it came before tracing was on, or was forgotten"
         )
     return story

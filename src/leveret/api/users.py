@@ -14,13 +14,14 @@ from leveret.api.views.user import keep_pending_hash, limits_of, user_given, use
 from leveret.auth.passwords import hash_password
 from leveret.auth.users import User
 from leveret.broker.broker import Broker
-from leveret.http.answers import done, made
 from leveret.http.authorization import name_of
-from leveret.http.bodies import object_of, shown
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, NotThere
-from leveret.http.listing import list_answer, object_answer
+from leveret.http.bodies import read_object
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.listings import list_response, object_response
+from leveret.http.responses import no_content, put_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
+from leveret.http.values import excerpt
 from leveret.session.connection import Connection
 
 
@@ -63,18 +64,18 @@ class Users:
         return await self._listed(request, [user for user in self._broker.users.list() if user.name not in allowed])
 
     async def _listed(self, request: Request, users: Sequence[User]) -> Response:
-        return await list_answer(self._context, request, users, user_row)
+        return await list_response(self._context, request, users, user_row)
 
     async def show(self, request: Request) -> Response:
         """With the hash of a password that nobody has used yet, too: who puts back what it got must not lose it."""
         user = self._user(request)
         await keep_pending_hash(self._context, user)
-        return object_answer(request, user_row(self._broker.users.get(user.name) or user))
+        return object_response(request, user_row(self._broker.users.get(user.name) or user))
 
     async def put(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
         name = name_of(request, "user")
-        given = user_given(name, await object_of(request))
+        given = user_given(name, await read_object(request))
         password_hash = given.password_hash
         if given.password is not None:
             password = given.password
@@ -89,42 +90,42 @@ class Users:
             max_connections=limits.get("max-connections"),
             max_channels=limits.get("max-channels"),
         )
-        await settled(self._broker)
-        return made(before is None)
+        await wait_until_durable(self._broker)
+        return put_response(before is None)
 
     async def delete(self, request: Request) -> Response:
         delete_user(self._broker, self._user(request).name)
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     async def bulk_delete(self, request: Request) -> Response:
         """All of them, or none if one is not there."""
         refuse_unless_role(request, ADMINISTRATOR)
-        names = (await object_of(request, required=["users"]))["users"]
+        names = (await read_object(request, required=["users"]))["users"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise BadRequest(f"'users' must be a list of names: it is {shown(names)}")
+            raise BadRequest(f"'users' must be a list of names, not {excerpt(names)}")
         unknown = [name for name in names if name not in self._broker.users]
         if unknown:
-            raise BadRequest(f"no user {', '.join(shown(name) for name in unknown)}: none was deleted, name others")
+            raise BadRequest(f"no user {', '.join(excerpt(name) for name in unknown)}: none was deleted, name others")
         for name in dict.fromkeys(names):
             delete_user(self._broker, name)
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     async def permissions(self, request: Request) -> Response:
         name = self._user(request).name
         rules = [rule for rule in self._broker.permissions.list() if rule.user == name]
-        return await list_answer(self._context, request, rules, rule_row)
+        return await list_response(self._context, request, rules, rule_row)
 
     async def topic_permissions(self, request: Request) -> Response:
         name = self._user(request).name
         rules = [rule for rule in self._broker.permissions.list_topic() if rule.user == name]
-        return await list_answer(self._context, request, rules, topic_row)
+        return await list_response(self._context, request, rules, topic_row)
 
     def _user(self, request: Request) -> User:
         refuse_unless_role(request, ADMINISTRATOR)
         name = name_of(request, "user")
         user = self._broker.users.get(name)
         if user is None:
-            raise NotThere(f"user '{name}' not found: name an existing one, percent-encoded, in the path")
+            raise ObjectNotFound(f"user '{name}' not found: name an existing one, percent-encoded, in the path")
         return user

@@ -14,13 +14,14 @@ from leveret.api.views.vhost import UNDEFINED, facts_given, facts_of, note_facts
 from leveret.auth.permissions import EVERYTHING
 from leveret.broker.tracing import is_traced, set_tracing
 from leveret.broker.vhost import Vhost
-from leveret.http.answers import done, made
 from leveret.http.authorization import known_vhost, name_of, seen_vhost
-from leveret.http.bodies import object_of, truth_of
-from leveret.http.durability import settled
-from leveret.http.errors import NotThere
-from leveret.http.listing import Row, list_answer, object_answer
+from leveret.http.bodies import read_object
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import ObjectNotFound
+from leveret.http.listings import Row, list_response, object_response
+from leveret.http.responses import no_content, put_response
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.values import boolean_of
 from leveret.stats.samples import Windows, windows_of
 from leveret.stats.totals import Totals
 
@@ -47,18 +48,20 @@ class Vhosts:
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)
         view = partial(self._row, windows_of(request.query_params), self._context.stats.totals())
-        return await list_answer(self._context, request, visible_vhosts(request), view)
+        return await list_response(self._context, request, visible_vhosts(request), view)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
-        return object_answer(request, self._row(windows_of(request.query_params), self._context.stats.totals(), vhost))
+        return object_response(
+            request, self._row(windows_of(request.query_params), self._context.stats.totals(), vhost)
+        )
 
     async def put(self, request: Request) -> Response:
         """Whoever makes a virtual host may do everything in it, as in RabbitMQ."""
         user = refuse_unless_role(request, ADMINISTRATOR)
         name = name_of(request, "vhost")
-        given = await object_of(request, may_be_empty=True)
-        is_traced_now = truth_of(given, "tracing")
+        given = await read_object(request, may_be_empty=True)
+        is_traced_now = boolean_of(given, "tracing")
         facts = facts_given(given)
         is_new = name not in self._broker.vhosts
         vhost = self._broker.add_vhost(name)
@@ -68,33 +71,33 @@ class Vhosts:
             set_tracing(self._broker, vhost, is_traced_now)
         if given.keys() != {"tracing"}:  # who only switches tracing says nothing of the rest
             note_facts(vhost, facts)
-        await settled(self._broker)
-        return made(is_new)
+        await wait_until_durable(self._broker)
+        return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
         vhost = known_vhost(self._broker, name_of(request, "vhost"))
         self._broker.delete_vhost(vhost.name)
-        await settled(self._broker)
-        return done()
+        await wait_until_durable(self._broker)
+        return no_content()
 
     async def permissions(self, request: Request) -> Response:
         vhost = self._administered(request)
         rules = [rule for rule in self._broker.permissions.list() if rule.vhost == vhost.name]
-        return await list_answer(self._context, request, rules, rule_row)
+        return await list_response(self._context, request, rules, rule_row)
 
     async def topic_permissions(self, request: Request) -> Response:
         vhost = self._administered(request)
         rules = [rule for rule in self._broker.permissions.list_topic() if rule.vhost == vhost.name]
-        return await list_answer(self._context, request, rules, topic_row)
+        return await list_response(self._context, request, rules, topic_row)
 
     async def start(self, request: Request) -> Response:
         """A virtual host that is there runs."""
         self._administered(request)
         node = name_of(request, "node")
         if node != self._broker.node_name:
-            raise NotThere(f"node '{node}' not found: this one is '{self._broker.node_name}'")
-        return done()
+            raise ObjectNotFound(f"node '{node}' not found: this one is '{self._broker.node_name}'")
+        return no_content()
 
     def _administered(self, request: Request) -> Vhost:
         refuse_unless_role(request, ADMINISTRATOR)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.api.context import ApiContext
-from leveret.http.answers import json_answer
+from leveret.http.responses import json_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
 
 
@@ -17,4 +17,4 @@ def routes(context: ApiContext) -> list[Route]:
 
 async def whoami(request: Request) -> Response:
     user = refuse_unless_role(request, MANAGEMENT)
-    return json_answer({"name": user.name, "tags": list(user.tags), "is_internal_user": True})
+    return json_response({"name": user.name, "tags": list(user.tags), "is_internal_user": True})

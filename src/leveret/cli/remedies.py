@@ -20,7 +20,7 @@ ENDINGS = (
     (": a PUT here gives it some", ": leveret permissions set gives it some"),
     (": a PUT here makes it", ": leveret policies list shows those there are"),
     ('switch tracing on with PUT /api/vhosts/NAME {"tracing": true}', "leveret trace on"),
-    ("/api/openapi.json lists what there is", "the broker may be older than this command, see leveret status"),
+    ("; see /api/openapi.json", ": the broker may be older than this command, see leveret status"),
 )
 PATTERNS = (
     (re.compile(r"(no (queue|exchange) '.*' in vhost '.*')"), r"\1: leveret \2s list shows those there are"),

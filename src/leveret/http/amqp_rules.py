@@ -14,8 +14,9 @@ from starlette.requests import Request
 from leveret.broker.access import DEFAULT_EXCHANGE
 from leveret.broker.vhost import Vhost
 from leveret.errors import FrameError, PreconditionFailed, ResourceLocked
-from leveret.http.bodies import json_of, text_of
-from leveret.http.errors import BadRequest, NotThere
+from leveret.http.bodies import read_json
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.values import text_of
 from leveret.queues.classic import ClassicQueue
 from leveret.routing.exchange import Exchange
 from leveret.wire.constants import MAX_SHORT_STRING
@@ -45,14 +46,16 @@ def shown_queue(vhost: Vhost, name: str) -> ClassicQueue:
     """Also one that is exclusive to a connection: looking does no harm."""
     queue = vhost.queues.get(name)
     if queue is None:
-        raise NotThere(f"no queue '{name}' in vhost '{vhost.name}': declare it first, or look into /api/queues")
+        raise ObjectNotFound(f"no queue '{name}' in vhost '{vhost.name}': declare it first, or look into /api/queues")
     return queue
 
 
 def shown_exchange(vhost: Vhost, name: str) -> Exchange:
     exchange = vhost.exchanges.get(name)
     if exchange is None:
-        raise NotThere(f"no exchange '{name}' in vhost '{vhost.name}': declare it first, or look into /api/exchanges")
+        raise ObjectNotFound(
+            f"no exchange '{name}' in vhost '{vhost.name}': declare it first, or look into /api/exchanges"
+        )
     return exchange
 
 
@@ -63,7 +66,7 @@ async def declared(request: Request) -> dict[str, object]:
     """The body of a PUT or POST that may have none."""
     if request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers:
         return {}
-    return await json_of(request)
+    return await read_json(request)
 
 
 def short_text_of(given: Mapping[str, object], name: str, default: str | None = None) -> str:

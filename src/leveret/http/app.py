@@ -1,10 +1,11 @@
-"""The application behind the HTTP port: one gate before all routes, which logs in, and answers for what goes wrong.
+"""The ASGI application of the HTTP port: authenticates requests, routes them, and turns errors into responses.
 
-Programs log in by basic authentication with each request, the page by the cookie of its session. The page's own files
-and its login are open to all. What a page of another site has a browser send changes nothing, whoever it logs in as.
+Programs authenticate each request with basic authentication, the management UI with a session cookie. The files of the
+management UI and the login need no authentication. Requests that another website makes a browser send cannot change
+anything, whichever user they authenticate as.
 
-The path is matched as it came, percent-encoded, so that the virtual host ``/`` can be one segment of it. A slash at the
-end changes nothing, as with RabbitMQ: tools such as Celery's Flower ask so.
+The path is matched percent-encoded, so that the virtual host ``/`` can be one segment of it. A trailing slash is
+ignored, as by RabbitMQ: tools such as Celery's Flower send one.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from leveret.auth.loopback import is_loopback
 from leveret.auth.users import User
 from leveret.broker.broker import Broker
 from leveret.http import static_files
-from leveret.http.errors import NotLoggedIn, answer_of
-from leveret.http.login import BROKER, METRICS, USER, WAYS_TO_LOG_IN, Login, credentials_of, logged_in, peer_of
+from leveret.http.errors import Unauthorized, error_response
+from leveret.http.login import BROKER, LOGIN_METHODS, METRICS, USER, Login, authenticate, credentials_of, peer_of
 from leveret.http.origins import PAGE_HEADER, refuse_other_sites
-from leveret.http.sessions import LOGIN, Desk, Sessions
+from leveret.http.sessions import LOGIN, LOGIN_FAILED, SessionEndpoints, Sessions
 from leveret.http.tunnel_endpoints import is_tunnel
 from leveret.http.websocket import PATH as WEBSOCKET
-from leveret.http.websocket import ask_for_upgrade
+from leveret.http.websocket import require_upgrade
 from leveret.logs import get_log
 from leveret.server.admission import ADMITTED
 
 API = "/api/"
-PRIVATE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+API_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 log = get_log("http")
 
 
-class Gate:
-    """An ASGI application: the routes, behind the login."""
+class HttpApp:
+    """An ASGI application: the routes, behind authentication."""
 
     def __init__(
         self,
@@ -54,11 +55,11 @@ class Gate:
         self._login = login
         self._loopback_users = loopback_users
         self._over_tls = [(b"strict-transport-security", b"max-age=%d" % hsts_max_age)] if hsts_max_age else []
-        self._desk = Desk(Sessions(broker.clock, broker.users), login, loopback_users)
+        self._sessions = SessionEndpoints(Sessions(broker.clock, broker.users), login, loopback_users)
         files = static_files.routes()
-        self._open_to_all = {LOGIN, WEBSOCKET, WAYS_TO_LOG_IN, *(file.path for file in files)}
-        upgrade = Route(WEBSOCKET, ask_for_upgrade)
-        self._router = Router([*files, upgrade, *self._desk.routes(), *routes], redirect_slashes=False)
+        self._open_to_all = {LOGIN, WEBSOCKET, LOGIN_METHODS, *(file.path for file in files)}
+        upgrade = Route(WEBSOCKET, require_upgrade)
+        self._router = Router([*files, upgrade, *self._sessions.routes(), *routes], redirect_slashes=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
@@ -67,25 +68,25 @@ class Gate:
             nonlocal has_begun
             if not has_begun:
                 has_begun = True
-                private = PRIVATE if path.startswith(API) else ()
+                private = API_HEADERS if path.startswith(API) else ()
                 over_tls = self._over_tls if scope["scheme"] == "https" else ()
                 message["headers"] = [*message["headers"], (b"date", self._date()), *private, *over_tls]
             await send(message)
 
         scope["state"][ADMITTED].set_idle(False)
-        method, path = scope["method"], _plain(scope["raw_path"].decode("latin-1"))
+        method, path = scope["method"], _without_slash(scope["raw_path"].decode("latin-1"))
         try:
             await self._answer({**scope, "path": path}, receive, send_noting)
         except ClientDisconnect:
             log.debug("client closed the connection", method=method, path=path)
         except Exception as error:
             if not has_begun:
-                answer = answer_of(error, method, path)
+                answer = error_response(error, method, path)
                 if PAGE_HEADER in Request(scope).headers and "www-authenticate" in answer.headers:
-                    del answer.headers["www-authenticate"]  # the page has a login of its own: no browser's dialogue
+                    del answer.headers["www-authenticate"]  # the management UI has its own login form
                 await answer(scope, receive, send_noting)
                 return
-            # The status has gone out: without its end the answer is cut short, so that nobody takes it for whole.
+            # The status is already sent. Without an end the client sees a truncated response, not a complete one.
             log.exception("internal error while sending a response", method=method, path=path)
         except asyncio.CancelledError:
             log.debug("request aborted at shutdown", method=method, path=path)  # this is the outermost call of the task
@@ -93,7 +94,7 @@ class Gate:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         refuse_other_sites(Request(scope))
-        if path not in self._open_to_all and not is_tunnel(path) and not _may_measure(Request(scope)):
+        if path not in self._open_to_all and not is_tunnel(path) and not _is_local_scrape(Request(scope)):
             scope[USER] = await self._user_of(Request(scope))
         scope[BROKER] = self._broker
         scope["app"] = self  # starlette's router raises for an unknown path only when there is an application
@@ -111,34 +112,34 @@ class Gate:
             raise
 
     def _date(self) -> bytes:
-        """By the clock that messages live by: whoever asks can see how far it is from its own."""
+        """By the broker's clock, which TTLs use: a client can compare it with its own."""
         return formatdate(self._broker.clock.wall(), usegmt=True).encode()
 
     def _methods_at(self, scope: Scope) -> list[str]:
-        """All that are taken there; each has a route of its own."""
-        there = [route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE]
-        return sorted({method for route in there if isinstance(route, Route) for method in route.methods or ()})
+        """The allowed methods; each has a route of its own."""
+        matching = [route for route in self._router.routes if route.matches(scope)[0] is not Match.NONE]
+        return sorted({method for route in matching if isinstance(route, Route) for method in route.methods or ()})
 
     async def _user_of(self, request: Request) -> User:
         header = request.headers.get("authorization", "")
-        user = self._desk.user_of(request) if not header else None
+        user = self._sessions.user_of(request) if not header else None
         if user is not None:
             return user
         credentials = credentials_of(header)
         if credentials is None:
-            raise NotLoggedIn("not logged in: send a user name and a password by basic authentication")
-        user = await logged_in(self._login, credentials, request, self._loopback_users)
+            raise Unauthorized("not authenticated: send user name and password with basic authentication")
+        user = await authenticate(self._login, credentials, request, self._loopback_users)
         if user is None:
-            raise NotLoggedIn("login refused: wrong user name or password; the broker's log says more")
+            raise Unauthorized(LOGIN_FAILED)
         return user
 
 
-def _plain(path: str) -> str:
+def _without_slash(path: str) -> str:
     return path.removesuffix("/") if path.startswith(API) and path != API else path
 
 
-def _may_measure(request: Request) -> bool:
-    """Metrics are for whoever asks from this machine, without a login; with one it has to be right."""
+def _is_local_scrape(request: Request) -> bool:
+    """Metrics need no login from localhost; credentials that are sent anyway must be valid."""
     if request.scope["path"] not in METRICS or "authorization" in request.headers:
         return False
     return is_loopback(peer_of(request))

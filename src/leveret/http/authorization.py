@@ -13,10 +13,10 @@ from starlette.requests import Request
 from leveret.broker.access import UserAccess, may_enter
 from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
-from leveret.http.bodies import is_sound, shown
-from leveret.http.errors import BadRequest, Blocked, NotThere, Refused
+from leveret.http.errors import BadRequest, Blocked, Forbidden, ObjectNotFound
 from leveret.http.login import broker_of, user_of
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, POLICYMAKER, has_role, may_see, refuse_unless_role
+from leveret.http.values import excerpt, is_valid_text
 
 LONGEST_NAME = 255  # bytes
 
@@ -32,8 +32,8 @@ def name_of(request: Request, key: str) -> str:
 
 
 def refuse_bad_name(name: object, what: str) -> None:
-    if not isinstance(name, str) or not is_sound(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
-        raise BadRequest(f"'{what}' must be a text of 1 to {LONGEST_NAME} bytes: it is {shown(name)}")
+    if not isinstance(name, str) or not is_valid_text(name) or not 1 <= len(name.encode()) <= LONGEST_NAME:
+        raise BadRequest(f"'{what}' must be a string of 1 to {LONGEST_NAME} bytes, not {excerpt(name)}")
 
 
 # ---- virtual hosts
@@ -42,7 +42,7 @@ def refuse_bad_name(name: object, what: str) -> None:
 def known_vhost(broker: Broker, name: str) -> Vhost:
     vhost = broker.vhosts.get(name)
     if vhost is None:
-        raise NotThere(f"vhost '{name}' not found: name an existing one, percent-encoded, in the path")
+        raise ObjectNotFound(f"vhost '{name}' not found: name an existing one, percent-encoded, in the path")
     return vhost
 
 
@@ -82,7 +82,7 @@ def _may_enter(request: Request, vhost: Vhost) -> bool:
 def _refuse_stranger(request: Request, vhost: Vhost, *, is_known: bool) -> None:
     if not is_known:
         user = user_of(request).name
-        raise Refused(f"access to vhost '{vhost.name}' refused for user '{user}': give it permissions there")
+        raise Forbidden(f"access to vhost '{vhost.name}' refused for user '{user}': give it permissions there")
 
 
 # ---- permissions

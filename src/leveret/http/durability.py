@@ -1,29 +1,23 @@
-"""Nothing is answered before it is as durable as promised: whoever changed something waits here for the log."""
+"""No response is sent before a change is as durable as promised: endpoints that change something wait here."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 
 from leveret.broker.broker import Broker
-from leveret.errors import StoreError
+from leveret.errors import LeveretError, StoreError
+from leveret.http.awaited import awaited
 
-LOST = "not known to be stored: the disk failed, or the broker stopped before it answered; start it again and look"
+LOST = "the change may not be stored: the disk failed, or the broker stopped first; restart the broker and check"
 
 
-async def settled(broker: Broker, receipt: int | None = None) -> None:
-    """Returns when all that was changed so far, or up to this receipt, is durable; StoreError if it never will be.
+async def wait_until_durable(broker: Broker, receipt: int | None = None) -> None:
+    """Return when all changes so far, or those up to this receipt, are durable. Raises StoreError if that fails.
 
-    What was changed has its effect first: the broker is given a turn."""
-    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    The changes take effect first: the broker is woken for a tick."""
 
-    def settle(problem: StoreError | None) -> None:
-        if answer.done():
-            return  # the client has gone
-        if problem is None:
-            answer.set_result(None)
-        else:
-            answer.set_exception(problem)
+    def start(done: Callable[[LeveretError | None], None]) -> None:
+        broker.wake()
+        broker.when_granted(lambda: done(None), lost=lambda: done(StoreError(LOST)), receipt=receipt)
 
-    broker.wake()
-    broker.when_granted(lambda: settle(None), lost=lambda: settle(StoreError(LOST)), receipt=receipt)
-    await answer
+    await awaited(start)

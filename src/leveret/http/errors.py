@@ -1,7 +1,7 @@
-"""What went wrong, as HTTP says it: a status and JSON with a word and a reason.
+"""HTTP errors: a status, and JSON with an error code and a reason.
 
-A Problem may be raised anywhere below a route; so may any error of the house. Whatever else escapes is a bug: it is
-logged with its trace, and the client learns no more than that.
+An endpoint may raise an HttpError or any other LeveretError. Every other exception is a bug: it is logged with its
+traceback, and the client gets status 500 without details.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from leveret.errors import AmqpError, BrokerStopped, LeveretError, StoreError
 from leveret.logs import get_log
 
 log = get_log("http")
-NOT_FOUND = "Object Not Found"  # RabbitMQ's word, which clients compare; the reason says what is missing
+NOT_FOUND = "Object Not Found"  # RabbitMQ's text, which clients compare; the reason names the object
 
 
-class Problem(LeveretError):
-    """An error with a status of its own. ``extra`` goes into the JSON beside word and reason."""
+class HttpError(LeveretError):
+    """An error with an HTTP status. ``extra`` is added to the JSON."""
 
     status: ClassVar[int] = 500
-    word: ClassVar[str] = "internal_error"
+    error: ClassVar[str] = "internal_error"
     headers: ClassVar[dict[str, str]] = {}
 
     def __init__(self, reason: str, **extra: object) -> None:
@@ -31,72 +31,72 @@ class Problem(LeveretError):
         self.extra = extra
 
 
-class BadRequest(Problem):
-    status, word = 400, "bad_request"
+class BadRequest(HttpError):
+    status, error = 400, "bad_request"
 
 
-class PageOutOfRange(Problem):
-    status, word = 400, "page_out_of_range"
+class PageOutOfRange(HttpError):
+    status, error = 400, "page_out_of_range"
 
 
-class NotLoggedIn(Problem):
-    status, word = 401, "not_authorised"
+class Unauthorized(HttpError):
+    status, error = 401, "not_authorised"
     headers = {"WWW-Authenticate": 'Basic realm="Leveret", charset="UTF-8"'}
 
 
-class Refused(Problem):
-    status, word = 403, "access_refused"
+class Forbidden(HttpError):
+    status, error = 403, "access_refused"
 
 
-class NotThere(Problem):
-    status, word = 404, NOT_FOUND
+class ObjectNotFound(HttpError):
+    status, error = 404, NOT_FOUND
 
 
-class TooSlow(Problem):
-    status, word = 408, "too_slow"
+class RequestTimeout(HttpError):
+    status, error = 408, "too_slow"
     headers = {"Connection": "close"}
 
 
-class Conflict(Problem):
-    status, word = 409, "conflict"
+class Conflict(HttpError):
+    status, error = 409, "conflict"
 
 
-class Gone(Problem):
-    status, word = 410, "gone"
+class Gone(HttpError):
+    status, error = 410, "gone"
 
 
-class TooLarge(Problem):
-    status, word = 413, "too_large"
+class ContentTooLarge(HttpError):
+    status, error = 413, "too_large"
 
 
-class NotAvailable(Problem):
-    """Something that is to be installed first."""
+class NotAvailable(HttpError):
+    """Needs an extra that is not installed."""
 
-    status, word = 501, "not_available"
+    status, error = 501, "not_available"
 
 
-class Blocked(Problem):
-    """An alarm: publishers wait."""
+class Blocked(HttpError):
+    """An alarm blocks publishers."""
 
-    status, word = 503, "blocked"
+    status, error = 503, "blocked"
     headers = {"Retry-After": "1"}
 
 
-class Busy(Problem):
-    """Others came first; in a moment there is room again."""
+class Busy(HttpError):
+    """Too many requests of this kind are in progress."""
 
-    status, word = 503, "busy"
+    status, error = 503, "busy"
     headers = {"Retry-After": "1"}
 
 
 STATUS_OF_CODE = {403: 403, 404: 404, 405: 409, 406: 409, 506: 503, 530: 403, 320: 503, 541: 500}
-"""What a reply code of AMQP means here; all others are the client's wrong input."""
+"""HTTP status by AMQP reply code; all others are 400."""
 
 
-def answer_of(error: Exception, method: str, path: str) -> Response:
-    if isinstance(error, Problem):
-        told = {"error": error.word, "reason": error.reason, **error.extra}
-        return JSONResponse(told, error.status, headers=error.headers)
+def error_response(error: Exception, method: str, path: str) -> Response:
+    if isinstance(error, HttpError):
+        body = {"error": error.error, "reason": error.reason, **error.extra}
+        return JSONResponse(body, error.status, headers=error.headers)
     if isinstance(error, AmqpError):
         status = STATUS_OF_CODE.get(error.code, 400)
         return JSONResponse(
@@ -109,14 +109,14 @@ def answer_of(error: Exception, method: str, path: str) -> Response:
     if isinstance(error, LeveretError):
         return JSONResponse({"error": "bad_request", "reason": str(error)}, 400)
     if isinstance(error, HTTPException):
-        return JSONResponse(_spoken(error, method, path), error.status_code, headers=error.headers)
+        return JSONResponse(_routing_error(error, method, path), error.status_code, headers=error.headers)
     log.exception("internal error while handling a request", method=method, path=path)
     return JSONResponse({"error": "internal_error", "reason": "internal error in the broker, see its log"}, 500)
 
 
-def _spoken(error: HTTPException, method: str, path: str) -> dict[str, str]:
+def _routing_error(error: HTTPException, method: str, path: str) -> dict[str, str]:
     if error.status_code == 404:
-        return {"error": NOT_FOUND, "reason": f"nothing is at {path}: /api/openapi.json lists what there is"}
+        return {"error": NOT_FOUND, "reason": f"no such path: {path}; see /api/openapi.json"}
     if error.status_code == 405:
-        return {"error": "method_not_allowed", "reason": f"{path} does not take {method}"}
+        return {"error": "method_not_allowed", "reason": f"{path} does not support {method}"}
     return {"error": "bad_request", "reason": error.detail}

@@ -1,7 +1,7 @@
-"""Basic authentication against the broker's users, by the same rules and threads as a login over AMQP.
+"""Basic authentication of the broker's users, with the same rules and threads as logins over AMQP.
 
-A wrong login is answered late once its source has failed repeatedly (server/logins.py), and so is a right one of a user
-who may only come from this machine and does not. The names of users are logged, their passwords never.
+Failed logins are delayed once a source has failed repeatedly (server/logins.py); so are logins of loopback-only users
+from other hosts. User names are logged, passwords are not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from leveret.auth.mechanisms import Credentials
 from leveret.auth.permissions import Permission
 from leveret.auth.users import User
 from leveret.broker.broker import Broker
+from leveret.http.awaited import awaited
 from leveret.server.admission import ADMITTED, Admitted
 from leveret.server.logins import LoginPeer, is_gone
 
@@ -28,19 +29,19 @@ Login = Callable[[Credentials, LoginPeer, Callable[[User | None], None]], None]
 
 USER, BROKER = "leveret.user", "leveret.broker"  # keys of a request's scope
 SOCKET = "leveret.socket"  # key of a request's state
-WAYS_TO_LOG_IN = "/api/auth"  # answered without a login
-METRICS = frozenset({"/metrics", "/metrics/per-object", "/metrics/detailed"})  # without a login from loopback
+LOGIN_METHODS = "/api/auth"  # needs no login
+METRICS = frozenset({"/metrics", "/metrics/per-object", "/metrics/detailed"})  # need no login from localhost
 
 
 class Rights(NamedTuple):
-    """What decides on a request: the user's tags, and its permissions in the virtual host of the path."""
+    """The tags of a user, and its permissions in the virtual host of the path."""
 
     tags: tuple[str, ...]
     permission: Permission | None
 
 
 def credentials_of(header: str) -> Credentials | None:
-    """The name and the password in an ``Authorization`` header; None if it has no such thing."""
+    """User name and password of a basic ``Authorization`` header; None if it is another or malformed."""
     scheme, _, encoded = header.partition(" ")
     if scheme.lower() != "basic":
         return None
@@ -52,7 +53,7 @@ def credentials_of(header: str) -> Credentials | None:
 
 
 class HttpConnection:
-    """The connection that a request came by. Implements server.logins.LoginPeer."""
+    """The connection of a request. Implements server.logins.LoginPeer."""
 
     __slots__ = ("_admitted", "_transport")
 
@@ -76,21 +77,14 @@ class HttpConnection:
         self._admitted.authenticated()
 
 
-async def logged_in(
+async def authenticate(
     login: Login, credentials: Credentials, request: Request, loopback_users: frozenset[str]
 ) -> User | None:
-    """The user, when the password is right and the peer may use the name."""
+    """The user, or None if the password is wrong or the user may not log in from this address."""
     peer = peer_of(request)
     if credentials.name in loopback_users and not is_loopback(peer):
         credentials = credentials.refused_to_remote_peers()
-    answer: asyncio.Future[User | None] = asyncio.get_running_loop().create_future()
-
-    def done(user: User | None) -> None:
-        if not answer.done():  # the client may have gone away meanwhile
-            answer.set_result(user)
-
-    login(credentials, HttpConnection(request), done)
-    return await answer
+    return await awaited(lambda done: login(credentials, HttpConnection(request), done))
 
 
 def peer_of(request: Request) -> str:
@@ -99,15 +93,15 @@ def peer_of(request: Request) -> str:
 
 
 def user_of(request: Request) -> User:
-    """The user as it is now, not as it was at the login: a body may take minutes to arrive. Refuses the request if the
-    user was deleted or got another password since the login."""
+    """The current user, not the user at login: a body may take minutes to arrive. Refuses the request if the user was
+    deleted or its password changed since the login."""
     known: User = request.scope[USER]
     user = broker_of(request).users.get(known.name)
     if user is None or user.secret is not known.secret:
-        from leveret.http.errors import NotLoggedIn  # here: starlette is imported after the start
+        from leveret.http.errors import Unauthorized  # imports starlette, which is loaded after the start
 
-        raise NotLoggedIn(
-            f"user '{known.name}' was deleted or got another password during this request: log in again, then repeat it"
+        raise Unauthorized(
+            f"user '{known.name}' was deleted or its password changed during this request: log in again and repeat it"
         )
     return user
 

@@ -1,12 +1,11 @@
-"""What the tags of a user allow over HTTP, as RabbitMQ's management has it.
+"""User tags and the access that they grant over HTTP, as in RabbitMQ's management plugin.
 
-    management     sees what belongs to the virtual hosts that it may enter, and its own connections
+    management     sees virtual hosts in which it has permissions, and its own connections
     policymaker    the same, and sets policies and parameters there
     monitoring     the same as management, and sees all virtual hosts, connections and nodes
     administrator  everything
 
-A user without any of them has no business here. What is done to a queue or an exchange asks for permissions as well,
-the same as over AMQP.
+A user without any of them is refused. Operations on queues and exchanges also need permissions, as over AMQP.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from starlette.requests import Request
 from leveret.auth.users import User
 from leveret.broker.access import may_enter
 from leveret.broker.vhost import Vhost
-from leveret.http.errors import NotLoggedIn, Refused
+from leveret.http.errors import Forbidden, Unauthorized
 from leveret.http.login import broker_of, user_of
 
 ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT = "administrator", "monitoring", "policymaker", "management"
@@ -29,7 +28,7 @@ IMPLIED = {
     MONITORING: frozenset({MONITORING, ADMINISTRATOR}),
     ADMINISTRATOR: frozenset({ADMINISTRATOR}),
 }
-"""For each role the tags that carry it."""
+"""By role, the tags that include it."""
 
 
 def has_role(user: User, role: str) -> bool:
@@ -37,20 +36,20 @@ def has_role(user: User, role: str) -> bool:
 
 
 def refuse_unless_role(request: Request, role: str) -> User:
-    """The user who asks, if it may act in this role."""
+    """The user of the request; refused unless it has this role."""
     user = user_of(request)
     if not has_role(user, MANAGEMENT):
-        raise NotLoggedIn(
+        raise Unauthorized(
             f"not a management user: user '{user.name}' has none of the tags {', '.join(ROLES)}; an administrator can "
-            "give it one"
+            "add one"
         )
     if not has_role(user, role):
-        raise Refused(f"user '{user.name}' needs the tag '{role}' for this")
+        raise Forbidden(f"user '{user.name}' needs the tag '{role}' for this")
     return user
 
 
 def may_see(request: Request, vhost: str) -> bool:
-    """Whether the virtual host and what is in it may be shown to the user."""
+    """Whether the user may see the virtual host and the objects in it."""
     user = user_of(request)
     return has_role(user, MONITORING) or may_enter(broker_of(request).permissions, user.name, vhost)
 

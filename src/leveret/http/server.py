@@ -1,11 +1,11 @@
-"""The HTTP ports, with and without TLS: uvicorn's protocol on the broker's own loop, and nothing else of a web server.
+"""The HTTP ports, with and without TLS: uvicorn's HTTP protocol on the broker's own event loop.
 
-No process, signal handler or logging set-up of uvicorn's is used: the broker may live in somebody else's process, on a
-loop in a thread. What is imported for HTTP takes a quarter of a second, so it is imported once the AMQP port listens,
-and in a thread.
+Uvicorn's processes, signal handlers and logging are not used: the broker may be embedded in another program, on an
+event loop in a thread. The imports for HTTP take a quarter of a second, so they run in a thread after the AMQP port is
+open.
 
-What a stranger can take is bounded: connections, the size of a head, the time for it. Bodies are bounded by the
-endpoints, which are behind the login, or are those of a tunnel, which have a time as well.
+Unauthenticated clients are limited in connections, size of request heads and time for them. Endpoints limit bodies; all
+but the tunnel endpoints need a login, and those limit the time as well.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from leveret.server.trusted_proxies import TrustedProxies
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
-    from leveret.http.peers import Peers
+    from leveret.http.connections import HttpConnections
 
 
 class HttpServer:
-    """``start``, then ``listen`` on each port; ``stop(seconds)`` lets answers under way come to their end."""
+    """Call ``start``, then ``listen`` for each port; ``stop(seconds)`` lets requests in progress finish."""
 
     def __init__(
         self,
@@ -43,17 +43,17 @@ class HttpServer:
         self._broker = broker
         self._login = login
         self._settings = settings
-        self._routes = routes  # called in a thread: it imports what it needs
+        self._routes = routes  # called in a thread: it imports the endpoints
         self._listeners = listeners
         self._ports: Ports | None = None
-        self._peers: Peers | None = None
+        self._connections: HttpConnections | None = None
 
     async def start(self) -> None:
-        """Make ready for peers; nobody is received yet."""
+        """Prepare for connections; ``listen`` accepts them."""
         loop = asyncio.get_running_loop()
         with ThreadPoolExecutor(1, thread_name_prefix="leveret-http") as thread:
-            self._peers = peers = await loop.run_in_executor(thread, self._make_peers)
-        self._ports = Ports(peers.admit, lambda: peers.head_timeout, self._listeners.admission)
+            self._connections = connections = await loop.run_in_executor(thread, self._make_connections)
+        self._ports = Ports(connections.create_protocol, lambda: connections.head_timeout, self._listeners.admission)
 
     async def listen(
         self,
@@ -63,33 +63,33 @@ class HttpServer:
         context: ssl.SSLContext | None,
         proxies: TrustedProxies | None = None,
     ) -> int:
-        """Bind every host at one port; the port, which is a picked one if 0 was asked for."""
+        """Bind every host at one port and return it; port 0 picks a free one."""
         assert self._ports is not None
         return await self._ports.listen(hosts, port, flag, context, proxies)
 
     async def renew(self, context: ssl.SSLContext) -> None:
-        """Receive new peers with ``context``; who is connected stays as it is."""
+        """Use ``context`` for new connections; existing ones are unaffected."""
         assert self._ports is not None
         await self._ports.renew(context)
 
-    def keep_to(self, head_timeout: float) -> None:
-        """Seconds for the next head of every peer."""
-        if self._peers is not None:
-            self._peers.head_timeout = head_timeout
+    def set_head_timeout(self, head_timeout: float) -> None:
+        """Seconds for the next request head of every connection."""
+        if self._connections is not None:
+            self._connections.head_timeout = head_timeout
 
-    def _make_peers(self) -> Peers:
-        from leveret.http.app import Gate
-        from leveret.http.peers import Peers
+    def _make_connections(self) -> HttpConnections:
+        from leveret.http.app import HttpApp
+        from leveret.http.connections import HttpConnections
 
         settings = self._settings
-        gate = Gate(self._broker, self._login, settings.loopback_users, self._routes(), settings.hsts_max_age)
-        return Peers(gate, settings.handshake_timeout, self._listeners, behind_proxy=settings.behind_proxy)
+        app = HttpApp(self._broker, self._login, settings.loopback_users, self._routes(), settings.hsts_max_age)
+        return HttpConnections(app, settings.handshake_timeout, self._listeners, behind_proxy=settings.behind_proxy)
 
     async def stop(self, seconds: float) -> None:
-        """No new peers; those that are being answered are cut off when their time is up."""
+        """Accept no new connections; requests in progress are aborted after ``seconds``."""
         if self._ports is not None:
             self._ports.close()
-        if self._peers is not None:
+        if self._connections is not None:
             begun = asyncio.get_running_loop().time()
             await self._listeners.drained(seconds * 0.4)
-            await self._peers.leave(seconds - (asyncio.get_running_loop().time() - begun))
+            await self._connections.close(seconds - (asyncio.get_running_loop().time() - begun))

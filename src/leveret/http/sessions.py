@@ -1,11 +1,11 @@
-"""Who has logged in at the page: sessions, each known to one browser by a cookie.
+"""Sessions of the management UI, each identified by a cookie in one browser.
 
-The cookie holds 256 bits of chance and nothing else; the broker keeps a digest of them, so that looking one up tells
-nothing by its time. A session says only whose it is. The user is looked up for every request: a deleted user is out at
-once, a new password ends the sessions of the old one, a change of tags holds from the next click on.
+The cookie holds 256 random bits and nothing else; the broker keeps a digest of them, so that the time of a lookup
+reveals nothing. A session holds only the name of its user. The user is looked up for every request: deleting a user or
+changing its password ends its sessions, and changed tags apply to the next request.
 
-A browser sends the cookie along with requests that another site makes it send. So whatever changes something must show
-that our own page sent it (origins.py).
+A browser also sends the cookie with requests that another website triggers. So requests that change something must
+prove that the management UI sent them (origins.py).
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from leveret.auth.loopback import is_loopback
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import Secret, User, Users
 from leveret.clock import Clock
-from leveret.http.answers import done, json_answer
-from leveret.http.bodies import json_of, text_of
-from leveret.http.errors import NotLoggedIn, TooSlow
-from leveret.http.login import HttpConnection, Login, logged_in, peer_of
+from leveret.http.bodies import read_json
+from leveret.http.errors import RequestTimeout, Unauthorized
+from leveret.http.login import HttpConnection, Login, authenticate, peer_of
 from leveret.http.origins import READS, refuse_unless_own_page
+from leveret.http.responses import json_response, no_content
 from leveret.http.roles import MANAGEMENT, ROLES, has_role
+from leveret.http.values import text_of
 from leveret.logs import get_log
 
 LOGIN, LOGOUT = "/api/login", "/api/logout"
+LOGIN_FAILED = "login failed: invalid credentials"
 ID_BYTES = 32
 IDLE = 60 * 60.0  # seconds without a request
-LONGEST = 12 * 60 * 60.0  # seconds from the login on, whatever is done
+LONGEST = 12 * 60 * 60.0  # seconds after the login
 MOST_OF_A_USER = 50
 MOST = 2_000
-LARGEST_LOGIN = 8 << 10
-SLOWEST_LOGIN = 10.0  # seconds for the body: nobody has logged in for it
+MAX_LOGIN_BYTES = 8 << 10
+LOGIN_SECONDS = 10.0  # seconds for the body: it is sent before authentication
 
 log = get_log("http")
 
@@ -50,12 +52,12 @@ class Session:
         self.secret: Secret = user.secret
         self.begun = self.used = now
 
-    def is_over(self, now: float) -> bool:
+    def has_ended(self, now: float) -> bool:
         return now - self.used >= IDLE or now - self.begun >= LONGEST
 
 
 class Sessions:
-    """All of them, the one that was used last at the end."""
+    """All sessions, the most recently used one last."""
 
     def __init__(self, clock: Clock, users: Users) -> None:
         self._clock = clock
@@ -66,9 +68,9 @@ class Sessions:
         return len(self._sessions)
 
     def open(self, user: User) -> str:
-        """The id for the cookie. Where there are too many, the one that rested longest goes."""
+        """The id for the cookie. Above the limits, the least recently used session ends."""
         now = self._clock.now()
-        self._forget_old(now)
+        self._remove_expired(now)
         own = [key for key, session in self._sessions.items() if session.name == user.name]
         for key in own[: max(len(own) - MOST_OF_A_USER + 1, 0)]:
             del self._sessions[key]
@@ -79,10 +81,10 @@ class Sessions:
         return token
 
     def user_of(self, token: str) -> User | None:
-        """Whose session it is, if it still is one. The session counts as used."""
+        """The user of the session, None if it has ended. The session counts as used."""
         key, now = _digest(token), self._clock.now()
         session = self._sessions.pop(key, None)
-        if session is None or session.is_over(now):
+        if session is None or session.has_ended(now):
             return None
         user = self._users.get(session.name)
         if user is None or user.secret is not session.secret:
@@ -94,13 +96,13 @@ class Sessions:
     def close(self, token: str) -> None:
         self._sessions.pop(_digest(token), None)
 
-    def _forget_old(self, now: float) -> None:
-        for key in [key for key, session in self._sessions.items() if session.is_over(now)]:
+    def _remove_expired(self, now: float) -> None:
+        for key in [key for key, session in self._sessions.items() if session.has_ended(now)]:
             del self._sessions[key]
 
 
-class Desk:
-    """Where sessions begin and end, and where the gate asks for the user of a cookie."""
+class SessionEndpoints:
+    """The login and logout endpoints, and the lookup of a cookie's user for the application."""
 
     def __init__(self, sessions: Sessions, login: Login, loopback_users: frozenset[str]) -> None:
         self._sessions = sessions
@@ -109,46 +111,46 @@ class Desk:
 
     def routes(self) -> list[Route]:
         return [
-            Route(LOGIN, self.tell_who, methods=["GET"]),
+            Route(LOGIN, self.show_user, methods=["GET"]),
             Route(LOGIN, self.log_in, methods=["POST"]),
             Route(LOGOUT, self.log_out, methods=["POST"]),
         ]
 
-    async def tell_who(self, request: Request) -> Response:
-        """Whose session the browser has, or null: a page that starts asks this, and it is no error to have none."""
+    async def show_user(self, request: Request) -> Response:
+        """The user of the session cookie, or null. The management UI asks this at start: no session is not an error."""
         user = self.user_of(request)
-        return json_answer(None if user is None else {"name": user.name, "tags": list(user.tags)})
+        return json_response(None if user is None else {"name": user.name, "tags": list(user.tags)})
 
     async def log_in(self, request: Request) -> Response:
         refuse_unless_own_page(request)
         try:
-            async with asyncio.timeout(SLOWEST_LOGIN):
-                given = await json_of(request, LARGEST_LOGIN)
+            async with asyncio.timeout(LOGIN_SECONDS):
+                given = await read_json(request, MAX_LOGIN_BYTES)
         except TimeoutError:
-            raise TooSlow(f"the login did not come within {SLOWEST_LOGIN:g} s: send it in one go") from None
+            raise RequestTimeout(f"the login was not received within {LOGIN_SECONDS:g} s: send it at once") from None
         credentials = Credentials(text_of(given, "username"), text_of(given, "password"))
-        user = await logged_in(self._login, credentials, request, self._loopback_users)
+        user = await authenticate(self._login, credentials, request, self._loopback_users)
         if user is None:
-            raise NotLoggedIn("login refused: wrong user name or password; the broker's log says more")
+            raise Unauthorized(LOGIN_FAILED)
         if not has_role(user, MANAGEMENT):
-            raise NotLoggedIn(
+            raise Unauthorized(
                 f"not a management user: user '{user.name}' has none of the tags {', '.join(ROLES)}; an administrator "
-                "can give it one"
+                "can add one"
             )
         self._sessions.close(request.cookies.get(cookie_of(request), ""))
-        answer = json_answer({"name": user.name, "tags": list(user.tags)})
+        answer = json_response({"name": user.name, "tags": list(user.tags)})
         _set_cookie(request, answer, self._sessions.open(user), int(LONGEST))
         log.info("user logged in to the management UI", user=user.name, peer=peer_of(request))
         return answer
 
     async def log_out(self, request: Request) -> Response:
         self._sessions.close(request.cookies.get(cookie_of(request), ""))
-        answer = done()
+        answer = no_content()
         _set_cookie(request, answer, "", 0)
         return answer
 
     def user_of(self, request: Request) -> User | None:
-        """The user of the request's cookie. Refuses what another site may have had the browser send."""
+        """The user of the request's cookie. Refuses requests that another website may have triggered."""
         token = request.cookies.get(cookie_of(request))
         user = self._sessions.user_of(token) if token else None
         if user is None or (user.name in self._loopback_users and not is_loopback(peer_of(request))):
@@ -160,13 +162,13 @@ class Desk:
 
 
 def cookie_of(request: Request) -> str:
-    """Browsers keep cookies by host, not by port: two brokers on one machine must not share a name."""
+    """Browsers store cookies by host, not by port, so brokers on one machine need different names."""
     server = request.scope.get("server")
     return f"leveret_session_{server[1]}" if server else "leveret_session"
 
 
 def _set_cookie(request: Request, answer: Response, value: str, seconds: int) -> None:
-    # Behind a proxy that ends TLS it is the browser who knows that the way to it is encrypted.
+    # Behind a proxy that terminates TLS only the Origin header shows that the browser uses HTTPS.
     is_encrypted = request.scope["scheme"] == "https" or request.headers.get("origin", "").startswith("https://")
     answer.set_cookie(
         cookie_of(request), value, max_age=seconds, path="/", secure=is_encrypted, httponly=True, samesite="strict"

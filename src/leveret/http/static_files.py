@@ -1,7 +1,7 @@
-"""The page: the files of ``webui/``, read once at the start. What is not among them is not served.
+"""The files of the management UI in ``webui/``, read once at the start. No other file is served.
 
-A browser runs no script and uses no style but these files, shows the page in nobody's frame and speaks to nobody but
-this broker. It asks again at each visit whether a file has changed, and mostly hears that it has not.
+The content security policy allows scripts, styles and connections of this broker only, and no framing. Browsers
+revalidate the files on each visit; unchanged ones are answered with 304.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class File:
 
 
 def files(folder: Path = FOLDER) -> list[File]:
-    """The front page is at ``/``, all else under ``/web/``."""
+    """index.html is served at ``/``, all other files under ``/web/``."""
     found = []
     for path in sorted(folder.rglob("*")):
         if path.suffix in KINDS and path.is_file():

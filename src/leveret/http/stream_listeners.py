@@ -1,8 +1,7 @@
-"""Doors for peers whose bytes come through the HTTP port, over WebSocket or in a tunnel of requests.
+"""Listeners for protocols carried over the HTTP port, by WebSocket or HTTP tunnel.
 
-Whoever serves a protocol registers here how it receives a peer: by an ordinary ``asyncio.Protocol``, the same as on a
-port of its own. What carries the bytes stands in for the socket, and is an ``asyncio.Transport`` to it. So limits,
-logins, heartbeats and an orderly end are those of the protocol, whatever way a peer came.
+A protocol registers a factory of ``asyncio.Protocol`` objects here, the same as for a port of its own. The WebSocket or
+tunnel is its ``asyncio.Transport``. So limits, logins, heartbeats and shutdown work as on a socket.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ if TYPE_CHECKING:
 
 AMQP = "amqp"
 STOMP = ("v12.stomp", "v11.stomp", "v10.stomp")
-LARGEST_PIECE = 1 << 20  # bytes in one piece from a peer that has logged in, unless the listener sets another limit
+LARGEST_PIECE = 1 << 20  # bytes in one piece from an authenticated client, unless the listener sets another limit
 
 
 def peer_name(peer: Any, host: str, names: Iterable[str], version: str = "1.1") -> Any:
-    """As a socket tells it, for a peer that takes us for ``host`` and sent headers of these names."""
+    """The peer name of a socket, for a client that sent this ``Host`` header and headers of these names."""
     return (http_peer(peer[0], host, names, version), *peer[1:]) if isinstance(peer, tuple) else peer
 
 
@@ -33,28 +32,28 @@ def _largest_piece(peer: Any) -> int:
 
 
 def _gather_unseen(peer: Any, size: int) -> None:
-    """Pieces are small here."""
+    """The default: pieces are small."""
 
 
 class StreamListener(NamedTuple):
     subprotocol: str
-    admit: Callable[[], asyncio.Protocol]  # makes the protocol object of each new peer
-    is_text: bool  # what is valid UTF-8 goes out as text
-    is_known: Callable[[Any], bool]  # whether the peer of a protocol object has logged in
-    largest: Callable[[Any], int] = _largest_piece  # bytes in one piece, from a peer that has
-    gather: Callable[[Any, int], None] = _gather_unseen  # is told how much there is of a piece that is not whole
+    admit: Callable[[], asyncio.Protocol]  # creates the protocol object of a new connection
+    is_text: bool  # send valid UTF-8 as text frames
+    is_known: Callable[[Any], bool]  # whether the client of a protocol object has authenticated
+    largest: Callable[[Any], int] = _largest_piece  # bytes in one piece, from an authenticated client
+    gather: Callable[[Any, int], None] = _gather_unseen  # receives the size of an incomplete piece
 
     def most_bytes(self, peer: asyncio.Protocol) -> int:
         return self.largest(peer) if self.is_known(peer) else UNAUTHENTICATED_BYTES
 
 
 class StreamListeners:
-    """By the name of a WebSocket's subprotocol. Who names none is taken for AMQP, and so is who digs a tunnel."""
+    """Listeners by WebSocket subprotocol. Without a subprotocol, and in tunnels, the protocol is AMQP."""
 
     def __init__(self, admission: Admission) -> None:
         self.admission = admission
         self._listeners: dict[str, StreamListener] = {}
-        self.tunnels: Tunnels | None = None  # once there are endpoints for them
+        self.tunnels: Tunnels | None = None  # set when the endpoints are created
 
     def register(
         self,
@@ -77,10 +76,10 @@ class StreamListeners:
         return tuple(self._listeners)
 
     def chosen(self, offered: list[str]) -> StreamListener | None:
-        """For the first of the subprotocols that there is a door for; None if there is none for any."""
+        """The listener for the first known subprotocol, or None."""
         return next((self._listeners[name] for name in offered or [AMQP] if name in self._listeners), None)
 
     async def drained(self, seconds: float) -> None:
-        """Until the peers in tunnels are gone, or the time is up: their last words need requests."""
+        """Wait until all tunnels are closed, or for ``seconds``: closing them needs requests."""
         if self.tunnels is not None:
             await self.tunnels.drained(seconds)

@@ -1,25 +1,25 @@
-"""Long work on the loop, in short turns: nobody who sends or waits for a message notices it."""
+"""Long work on the event loop in short time slices, so that messages are not delayed noticeably."""
 
 from __future__ import annotations
 
 import asyncio
 from time import perf_counter
 
-TURN_SECONDS = 0.0005  # a message that comes meanwhile waits about that long
+SLICE_SECONDS = 0.0005  # about how long an arriving message waits at most
 
 
-class Turn:
-    """Of somebody who looks at many things: ``await turn.rest()`` after each of them."""
+class TimeSlice:
+    """For a loop over many objects: ``await time_slice.pause_if_over()`` after each of them."""
 
     __slots__ = ("_end",)
 
     def __init__(self) -> None:
-        self._end = perf_counter() + TURN_SECONDS
+        self._end = perf_counter() + SLICE_SECONDS
 
-    async def rest(self) -> bool:
-        """Lets the others go first, if the turn has lasted long enough; says whether it has."""
+    async def pause_if_over(self) -> bool:
+        """Let other tasks run if the slice is used up; True if so."""
         if perf_counter() < self._end:
             return False
         await asyncio.sleep(0)
-        self._end = perf_counter() + TURN_SECONDS
+        self._end = perf_counter() + SLICE_SECONDS
         return True

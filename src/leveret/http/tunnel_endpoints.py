@@ -1,6 +1,7 @@
-"""Tunnels over HTTP: the requests of which http/tunnels.py says what they mean.
+"""The endpoints of tunnels (http/tunnels.py).
 
-Nobody has to log in for them: AMQP does, inside. Until then a peer has the bounds that strangers have on the AMQP port.
+They need no login: the client authenticates inside the tunnel, by AMQP. Until then the limits of unauthenticated
+connections apply, as on the AMQP port.
 """
 
 from __future__ import annotations
@@ -14,26 +15,27 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.broker import Broker
-from leveret.http.answers import done, json_answer
-from leveret.http.bodies import body_of, whole_number_of
-from leveret.http.errors import TooSlow
+from leveret.http.bodies import read_body
+from leveret.http.errors import RequestTimeout
 from leveret.http.login import SOCKET, HttpConnection
+from leveret.http.responses import json_response, no_content
 from leveret.http.stream_listeners import LARGEST_PIECE, StreamListeners, peer_name
 from leveret.http.tunnels import POLL, Tunnel, Tunnels
+from leveret.http.values import integer_of
 
 PATH = "/api/tunnel"
-KNOWN_OF_A_SOCKET = ("peername", "sockname", "ssl_object")
-SLOWEST = 30.0  # seconds for the body of a POST: nobody has logged in for it
+SOCKET_INFO = ("peername", "sockname", "ssl_object")
+SLOWEST = 30.0  # seconds for the body of a POST: it may be sent before authentication
 
 
 def routes(listeners: StreamListeners, broker: Broker) -> list[Route]:
     listeners.tunnels = Tunnels(listeners.amqp, broker.timers, listeners.admission)
-    mouth = Mouth(listeners.tunnels)
+    endpoints = TunnelEndpoints(listeners.tunnels)
     return [
-        Route(PATH, mouth.dig, methods=["POST"]),
-        Route(PATH + "/{id}", mouth.take, methods=["POST"]),
-        Route(PATH + "/{id}", mouth.give, methods=["GET"]),
-        Route(PATH + "/{id}", mouth.leave, methods=["DELETE"]),
+        Route(PATH, endpoints.open, methods=["POST"]),
+        Route(PATH + "/{id}", endpoints.receive, methods=["POST"]),
+        Route(PATH + "/{id}", endpoints.send, methods=["GET"]),
+        Route(PATH + "/{id}", endpoints.close, methods=["DELETE"]),
     ]
 
 
@@ -41,49 +43,47 @@ def is_tunnel(path: str) -> bool:
     return path == PATH or path.startswith(PATH + "/")
 
 
-class Mouth:
-    """Where a tunnel comes out on our side."""
-
+class TunnelEndpoints:
     def __init__(self, tunnels: Tunnels) -> None:
         self._tunnels = tunnels
 
-    async def dig(self, request: Request) -> Response:
+    async def open(self, request: Request) -> Response:
         socket: asyncio.Transport = request.scope["state"][SOCKET]
-        known = {name: socket.get_extra_info(name) for name in KNOWN_OF_A_SOCKET}
+        info = {name: socket.get_extra_info(name) for name in SOCKET_INFO}
         host, names, version = request.headers.get("host", ""), request.headers.keys(), request.scope["http_version"]
-        known["peername"] = peer_name(known["peername"], host, names, version)
-        tunnel = self._tunnels.dig(HttpConnection(request).source, known)
-        return json_answer({"id": tunnel.id, "largest": LARGEST_PIECE, "poll_seconds": POLL}, 201)
+        info["peername"] = peer_name(info["peername"], host, names, version)
+        tunnel = self._tunnels.open(HttpConnection(request).source, info)
+        return json_response({"id": tunnel.id, "largest": LARGEST_PIECE, "poll_seconds": POLL}, 201)
 
-    async def take(self, request: Request) -> Response:
-        with self._asked(request) as tunnel:
+    async def receive(self, request: Request) -> Response:
+        with self._used(request) as tunnel:
             at = _at(request)
             try:
                 async with asyncio.timeout(SLOWEST):
-                    data = await body_of(request, self._tunnels.most_bytes(tunnel))
+                    data = await read_body(request, self._tunnels.most_bytes(tunnel))
             except TimeoutError:
-                raise TooSlow(f"the body did not come within {SLOWEST:g} s: send less at once") from None
+                raise RequestTimeout(f"the body was not received within {SLOWEST:g} s: send less at once") from None
             await tunnel.take(at, data)
-            return done()
+            return no_content()
 
-    async def give(self, request: Request) -> Response:
-        with self._asked(request) as tunnel:
-            gone = asyncio.ensure_future(_hung_up(request))
-            gone.add_done_callback(lambda _: tunnel.stir())
+    async def send(self, request: Request) -> Response:
+        with self._used(request) as tunnel:
+            gone = asyncio.ensure_future(_disconnected(request))
+            gone.add_done_callback(lambda _: tunnel.wake())
             try:
                 data = await tunnel.give(_at(request), gone.done)
             finally:
                 gone.cancel()
             kind = "application/octet-stream"
-            return Response(data, 200, media_type=kind) if data else done()
+            return Response(data, 200, media_type=kind) if data else no_content()
 
-    async def leave(self, request: Request) -> Response:
-        with self._asked(request) as tunnel:
+    async def close(self, request: Request) -> Response:
+        with self._used(request) as tunnel:
             tunnel.end(None)
-            return done()
+            return no_content()
 
     @contextmanager
-    def _asked(self, request: Request) -> Iterator[Tunnel]:
+    def _used(self, request: Request) -> Iterator[Tunnel]:
         tunnel = self._tunnels.found(request.path_params["id"])
         tunnel.waiting += 1
         if self._tunnels.is_known(tunnel):
@@ -92,13 +92,13 @@ class Mouth:
             yield tunnel
         finally:
             tunnel.waiting -= 1
-            self._tunnels.note(tunnel)
+            self._tunnels.mark_used(tunnel)
 
 
 def _at(request: Request) -> int:
-    return whole_number_of(request.query_params, "at")
+    return integer_of(request.query_params, "at")
 
 
-async def _hung_up(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,16 +1,17 @@
-"""Streams of bytes in requests, for networks that let only HTTP through.
+"""Byte streams over HTTP requests, for networks that only allow HTTP.
 
-    POST /api/tunnel              a new tunnel: its id, which cannot be guessed and is all that is asked for later
-    POST /api/tunnel/{id}?at=N    bytes for the broker
-    GET  /api/tunnel/{id}?at=N    bytes from the broker: answered as soon as there are some, or empty after a while
-    DELETE /api/tunnel/{id}       the peer is gone
+    POST /api/tunnel              opens a tunnel and returns its id, a secret that identifies it in later requests
+    POST /api/tunnel/{id}?at=N    sends bytes to the broker
+    GET  /api/tunnel/{id}?at=N    receives bytes from the broker: long polling, empty after POLL seconds
+    DELETE /api/tunnel/{id}       closes the tunnel
 
-Both ways bytes are counted from 0, and N says where a request stands. So a request whose answer was lost can be sent
-again: bytes that came twice are taken once, and bytes that were given are kept until the next GET shows, by asking for
-what is behind them, that they arrived. A tunnel is an ``asyncio.Transport`` to the protocol inside: a full way down
-pauses it as a full socket does, and while it does not read, a POST is kept waiting and then told to come again.
+Bytes are numbered from 0 in each direction, and N is the number of the first byte of the request. So a client can
+repeat a request whose response was lost: bytes received twice are ignored, and bytes sent to the client are kept until
+its next GET acknowledges them with a higher N. A tunnel is an ``asyncio.Transport`` to the protocol inside: a full send
+buffer pauses the protocol, as a full socket does. While the protocol does not read, a POST waits and then fails with
+503.
 
-A peer always waits in a GET. One that has not asked for anything for IDLE seconds is gone.
+A client always has a GET pending. A tunnel without requests for IDLE seconds is closed.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from leveret.broker.timers import Timer, Timers
-from leveret.http.errors import Conflict, Gone, NotThere, Problem
+from leveret.http.errors import Conflict, Gone, HttpError, ObjectNotFound
 from leveret.http.stream_listeners import StreamListener
 from leveret.server.admission import ADMITTED, Admission
 
 MOST_TUNNELS = 200
 IDLE = 30.0  # seconds
-POLL = 25.0  # seconds that a GET waits at most: proxies are less patient than we
-PATIENCE = 15.0  # seconds that a POST waits for a broker that does not listen
+POLL = 25.0  # seconds that a GET waits at most: shorter than the timeouts of proxies
+PATIENCE = 15.0  # seconds that a POST waits while the protocol does not read
 LARGEST_ANSWER = 1 << 20
 
 
-class NotNow(Problem):
-    """The bytes were not taken; they may come again."""
+class NotReading(HttpError):
+    """The bytes were not accepted; the client may repeat the request."""
 
-    status, word = 503, "not_now"
+    status, error = 503, "not_now"
     headers = {"Retry-After": "0"}
 
 
-class TooMany(Problem):
-    status, word = 429, "too_many"
+class TooManyConnections(HttpError):
+    status, error = 429, "too_many"
     headers = {"Retry-After": "10"}
 
 
@@ -49,77 +50,80 @@ class Tunnel(asyncio.Transport):
         super().__init__(dict(extra))
         self.id = secrets.token_urlsafe(24)
         self.inside = inside
-        self.heard_at = 0.0
-        self.waiting = 0  # requests that are being answered
+        self.used_at = 0.0
+        self.waiting = 0  # requests in progress
         self._ended = ended
-        self._taken = 0  # bytes from the peer
-        self._given = 0  # bytes that arrived at the peer for sure
-        self._down = bytearray()  # what follows them
+        self._received = 0  # bytes received from the client
+        self._acknowledged = 0  # bytes that the client has acknowledged
+        self._unsent = bytearray()  # the bytes after those
         self._high, self._low = 1 << 16, 1 << 14
         self._is_full = False
         self._is_paused = False
         self._is_closing = False
-        self._is_over = False
+        self._has_ended = False
         self._change: asyncio.Future[None] | None = None
 
     # ---- requests
 
     async def take(self, at: int, data: bytes, patience: float = PATIENCE) -> None:
-        """Bytes from the peer, the first of which is number ``at``."""
+        """Bytes from the client; ``at`` is the number of the first one."""
         if not await self._until(lambda: not self._is_paused or self._is_closing, patience):
-            raise NotNow("the broker does not listen to this connection for now: send the same bytes again")
+            raise NotReading("the broker does not read from this connection at the moment: send the same bytes again")
         if self._is_closing:
             self.refuse_over()
-            return  # nobody listens any more; the next GET says so
-        if at > self._taken:
-            raise Conflict(f"bytes from {at} on came, but {self._taken} were taken so far: send what is between")
-        fresh = data[self._taken - at :]
+            return  # the next GET reports the end
+        if at > self._received:
+            raise Conflict(
+                f"received bytes from {at} on, but only {self._received} before them: send the missing bytes"
+            )
+        fresh = data[self._received - at :]
         if fresh:
-            self._taken += len(fresh)
+            self._received += len(fresh)
             self.inside.data_received(fresh)
 
     async def give(self, at: int, is_gone: Callable[[], bool], seconds: float = POLL) -> bytes:
-        """Bytes for the peer from number ``at`` on; none after so many seconds, or for one who hung up."""
-        self._arrived(at)
-        await self._until(lambda: bool(self._down) or self._is_closing or is_gone() or at != self._given, seconds)
-        if at != self._given:
-            raise Conflict(f"a later request has asked for what is behind byte {at}: this one is void")
-        if self._is_closing and not self._down:
+        """Bytes for the client from number ``at`` on; none after ``seconds``, or if the client disconnected."""
+        self._acknowledge(at)
+        await self._until(
+            lambda: bool(self._unsent) or self._is_closing or is_gone() or at != self._acknowledged, seconds
+        )
+        if at != self._acknowledged:
+            raise Conflict(f"a later request asked for bytes after {at}: this request is obsolete")
+        if self._is_closing and not self._unsent:
             self.end(None)
             self.refuse_over()
-        return bytes(memoryview(self._down)[:LARGEST_ANSWER])
+        return bytes(memoryview(self._unsent)[:LARGEST_ANSWER])
 
     def refuse_over(self) -> None:
-        if self._is_over:
-            raise Gone("the broker closed the connection in this tunnel: open a new one")
+        if self._has_ended:
+            raise Gone("the broker closed the connection in this tunnel: open a new tunnel")
 
-    def stir(self) -> None:
-        """Something changed: those who wait look again."""
+    def wake(self) -> None:
+        """Wake the requests that wait for a change."""
         if self._change is not None:
             self._change.set_result(None)
             self._change = None
 
     def end(self, problem: Exception | None) -> None:
-        """Nothing more passes, either way."""
-        if self._is_over:
+        """Close the tunnel in both directions."""
+        if self._has_ended:
             return
-        self._is_over = self._is_closing = True
-        self._down.clear()
+        self._has_ended = self._is_closing = True
+        self._unsent.clear()
         self._ended()
-        self.stir()
+        self.wake()
         asyncio.get_running_loop().call_soon(self.inside.connection_lost, problem)
 
-    def _arrived(self, at: int) -> None:
-        if not self._given <= at <= self._given + len(self._down):
+    def _acknowledge(self, at: int) -> None:
+        if not self._acknowledged <= at <= self._acknowledged + len(self._unsent):
             raise Conflict(
-                f"byte {at} cannot be asked for: those before {self._given} have arrived, and those before "
-                f"{self._given + len(self._down)} exist"
+                f"'at' is {at}: bytes {self._acknowledged} to {self._acknowledged + len(self._unsent)} can be requested"
             )
-        del self._down[: at - self._given]
-        if at != self._given:
-            self._given = at
-            self.stir()
-        if self._is_full and len(self._down) <= self._low:
+        del self._unsent[: at - self._acknowledged]
+        if at != self._acknowledged:
+            self._acknowledged = at
+            self.wake()
+        if self._is_full and len(self._unsent) <= self._low:
             self._is_full = False
             self.inside.resume_writing()
 
@@ -142,14 +146,14 @@ class Tunnel(asyncio.Transport):
         if self._is_closing:
             return
         for data in list_of_data:
-            self._down += data
-        if not self._is_full and len(self._down) > self._high:
+            self._unsent += data
+        if not self._is_full and len(self._unsent) > self._high:
             self._is_full = True
             self.inside.pause_writing()
-        self.stir()
+        self.wake()
 
     def get_write_buffer_size(self) -> int:
-        return len(self._down)
+        return len(self._unsent)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._high = (1 << 16) if high is None else high
@@ -160,17 +164,17 @@ class Tunnel(asyncio.Transport):
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        self.stir()
+        self.wake()
 
     def is_closing(self) -> bool:
         return self._is_closing
 
     def close(self) -> None:
-        """When the peer has got everything."""
+        """Close once the client has received everything."""
         if not self._is_closing:
             self._is_closing = True
-            self.stir()
-            if not self._down:
+            self.wake()
+            if not self._unsent:
                 self.end(None)
 
     def abort(self) -> None:
@@ -179,7 +183,7 @@ class Tunnel(asyncio.Transport):
 
 class Tunnels:
     def __init__(self, listener: StreamListener | None, timers: Timers, admission: Admission) -> None:
-        self._listener = listener  # None: closed
+        self._listener = listener  # None: tunnels are disabled
         self._admission = admission
         self._timers = timers
         self._tunnels: dict[str, Tunnel] = {}
@@ -189,46 +193,47 @@ class Tunnels:
     def __len__(self) -> int:
         return len(self._tunnels)
 
-    def dig(self, source: str, extra: Mapping[str, Any]) -> Tunnel:
-        """A tunnel with a new peer inside; ``extra`` is what is known of the socket that the request came by."""
+    def open(self, source: str, extra: Mapping[str, Any]) -> Tunnel:
+        """A tunnel with a new connection inside; ``extra``: information on the socket of the HTTP request."""
         if self._listener is None:
-            raise NotThere("no tunnels lead here: --http-streams on lets them")
+            raise ObjectNotFound("tunnels are disabled: enable them with --http-streams on")
         unauthenticated = self._admission.tunnels
         if len(self._tunnels) >= MOST_TUNNELS and not unauthenticated.close_one(source):
-            raise TooMany(f"there are {MOST_TUNNELS} tunnels already: close some, or connect by WebSocket or AMQP")
+            raise TooManyConnections(
+                f"the limit of {MOST_TUNNELS} tunnels is reached: close some, or connect over WebSocket or AMQP"
+            )
         admitted = self._admission.enter_tunnel(source, lambda: tunnel.abort())
         tunnel = Tunnel(self._listener.admit(), {**extra, ADMITTED: admitted}, lambda: self._forget(tunnel))
         self._tunnels[tunnel.id] = tunnel
-        self.note(tunnel)
+        self.mark_used(tunnel)
         if self._timer is None:
-            self._look_later()
+            self._arm()
         tunnel.inside.connection_made(tunnel)
         if tunnel.is_closing():
-            raise TooMany("the broker takes no more connections: close some, or raise connection_max")
+            raise TooManyConnections("the connection limit is reached: close connections, or raise connection_max")
         return tunnel
 
     def is_known(self, tunnel: Tunnel) -> bool:
-        """Whether the peer inside has logged in."""
+        """Whether the client inside has authenticated."""
         assert self._listener is not None
         return self._listener.is_known(tunnel.inside)
 
     def most_bytes(self, tunnel: Tunnel) -> int:
-        """In one POST."""
+        """The maximum size of one POST."""
         assert self._listener is not None
         return self._listener.most_bytes(tunnel.inside)
 
     def found(self, id: str) -> Tunnel:
         tunnel = self._tunnels.get(id)
         if tunnel is None:
-            raise NotThere("no such tunnel: its connection is closed, or nobody asked for its bytes for too long")
+            raise ObjectNotFound(f"no such tunnel: its connection was closed, or it had no requests for {IDLE:g} s")
         return tunnel
 
-    def note(self, tunnel: Tunnel) -> None:
-        """Its peer has just been heard of."""
-        tunnel.heard_at = self._timers.clock.now()
+    def mark_used(self, tunnel: Tunnel) -> None:
+        tunnel.used_at = self._timers.clock.now()
 
     async def drained(self, seconds: float) -> None:
-        """Until all are closed, or the time is up."""
+        """Wait until all tunnels are closed, or for ``seconds``."""
         self._none_left.clear()
         if self._tunnels:
             try:
@@ -244,14 +249,14 @@ class Tunnels:
                 self._timer.cancel()
                 self._timer = None
 
-    def _look_later(self) -> None:
-        self._timer = self._timers.at(self._timers.clock.now() + IDLE / 2, self._look)
+    def _arm(self) -> None:
+        self._timer = self._timers.at(self._timers.clock.now() + IDLE / 2, self._close_idle)
 
-    def _look(self) -> None:
+    def _close_idle(self) -> None:
         self._timer = None
-        long_ago = self._timers.clock.now() - IDLE
+        idle_since = self._timers.clock.now() - IDLE
         for tunnel in list(self._tunnels.values()):
-            if not tunnel.waiting and tunnel.heard_at <= long_ago:
-                tunnel.end(TimeoutError(f"nobody asked for its bytes for {IDLE:g} s"))
+            if not tunnel.waiting and tunnel.used_at <= idle_since:
+                tunnel.end(TimeoutError(f"the tunnel had no requests for {IDLE:g} s"))
         if self._tunnels:
-            self._look_later()
+            self._arm()

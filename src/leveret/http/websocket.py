@@ -1,11 +1,11 @@
-"""A WebSocket at /ws of the HTTP port that carries a stream of bytes: AMQP, or what its subprotocol names.
+"""WebSocket connections at /ws of the HTTP port, which carry AMQP or the protocol named by the subprotocol.
 
-One object stands between two: it is the protocol of the socket, and the transport of the protocol inside (see
-stream_doors.py). Frames are not gathered to messages: their bytes go on as they come, since where a message ends means
-nothing to a stream. Compression is not offered. Pings are answered; the heartbeats of AMQP do the rest.
+One object is the asyncio protocol of the socket and the transport of the protocol inside (stream_listeners.py). Frames
+are not collected into messages: the stream inside has no use for message boundaries. Compression is not offered. Pings
+are answered; dead connections are detected by AMQP heartbeats.
 
-Nobody logs in by a cookie or a header here: the protocol inside asks for a password. All the same a page of another
-site is refused by its ``Origin``, or it could try ``guest`` from within the machine of whoever looks at it.
+Cookies and headers do not authenticate here: the protocol inside does. Still, pages of other websites are refused by
+their ``Origin``: otherwise they could try ``guest`` from the browser of a user on this machine.
 """
 
 from __future__ import annotations
@@ -34,54 +34,54 @@ from leveret.server.admission import ADMITTED, Admitted
 from leveret.session.limits import UNAUTHENTICATED_BYTES
 
 PATH = "/ws"
-PIECE = 256 << 10  # bytes in one frame of ours
+PIECE = 256 << 10  # bytes in one frame to the client
 DATA = (Opcode.BINARY, Opcode.TEXT, Opcode.CONT)
 
 log = get_log("websocket")
 _frame_log = logging.getLogger("leveret.websocket.frames")
-_frame_log.setLevel(logging.ERROR)  # the library tells of every connection; so do we
+_frame_log.setLevel(logging.ERROR)  # the library would log every connection, as the broker already does
 
 
-class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
+class WebSocketBridge(asyncio.Protocol, asyncio.Transport):
     def __init__(self, listeners: StreamListeners, admitted: Admitted) -> None:
         asyncio.Transport.__init__(self)
         self._listeners = listeners
         self._admitted = admitted  # counted since its socket was accepted
-        self._door: StreamListener | None = None  # once hands are shaken
-        self._host = ""  # that the peer takes us for
+        self._listener: StreamListener | None = None  # known after the handshake
+        self._host = ""  # the Host header
         self._header_names: tuple[str, ...] = ()
         self._inside: asyncio.Protocol | None = None
-        self._is_known = False
+        self._is_authenticated = False
         self._is_closing = False
         self._is_paused = False  # by the protocol inside
-        self._is_full = False  # the peer does not read
-        self._is_flooded = False  # it pings all the same, so we do not listen
-        self._listens = True
-        self._speech = ServerProtocol(max_size=(None, UNAUTHENTICATED_BYTES), logger=_frame_log)
-        self._socket: asyncio.Transport = None  # type: ignore[assignment]  # given by connection_made, first of all
+        self._is_full = False  # the client does not read
+        self._is_flooded = False  # it still sends pings, so reading is paused
+        self._is_reading = True
+        self._websocket = ServerProtocol(max_size=(None, UNAUTHENTICATED_BYTES), logger=_frame_log)
+        self._socket: asyncio.Transport = None  # type: ignore[assignment]  # set by connection_made
 
-    # ---- the loop calls
+    # ---- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._socket = transport  # type: ignore[assignment]  # uvloop's is one, but not by inheritance
+        self._socket = transport  # type: ignore[assignment]  # a uvloop transport does not inherit from it
 
     def data_received(self, data: bytes) -> None:
-        self._know()  # first: a login is decided between two reads
-        self._speech.receive_data(data)
-        heard: list[bytes] = []
-        for event in self._speech.events_received():
+        self._update_limit()  # first: the client may have authenticated since the last read
+        self._websocket.receive_data(data)
+        received: list[bytes] = []
+        for event in self._websocket.events_received():
             if isinstance(event, Request):
-                self._shake_hands(event)
+                self._handshake(event)
             elif isinstance(event, Frame) and event.opcode in DATA and not self._is_unwanted(event):
-                heard.append(bytes(event.data))
+                received.append(bytes(event.data))
         if self._flush() and self._is_full:
             self._is_flooded = True
-            self._listen_or_not()
-        if heard and self._inside is not None and not self._is_closing:
-            self._inside.data_received(heard[0] if len(heard) == 1 else b"".join(heard))
-        if self._door is not None and self._inside is not None:
-            self._door.gather(self._inside, len(self._speech.reader.buffer))
-        if self._speech.eof_sent:  # its goodbye is there, or it does not speak WebSocket
+            self._update_reading()
+        if received and self._inside is not None and not self._is_closing:
+            self._inside.data_received(received[0] if len(received) == 1 else b"".join(received))
+        if self._listener is not None and self._inside is not None:
+            self._listener.gather(self._inside, len(self._websocket.reader.buffer))
+        if self._websocket.eof_sent:  # the client sent a close frame, or violated the protocol
             self._is_closing = True
             self._socket.close()
 
@@ -101,16 +101,16 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
 
     def resume_writing(self) -> None:
         self._is_full = self._is_flooded = False
-        self._listen_or_not()
+        self._update_reading()
         if self._inside is not None:
             self._inside.resume_writing()
 
-    # ---- hands are shaken
+    # ---- handshake
 
-    def _shake_hands(self, request: Request) -> None:
+    def _handshake(self, request: Request) -> None:
         refusal = self._refusal(request)
-        answer = refusal or self._speech.accept(request)
-        self._speech.send_response(answer)
+        answer = refusal or self._websocket.accept(request)
+        self._websocket.send_response(answer)
         self._flush()
         if answer.status_code != 101:
             log.info(
@@ -118,62 +118,66 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
             )
             self._socket.close()
             return
-        assert self._door is not None
-        self._inside = self._door.admit()
+        assert self._listener is not None
+        self._inside = self._listener.admit()
         self._inside.connection_made(self)
 
     def _refusal(self, request: Request) -> Response | None:
         if not self._listeners.names:
-            return self._refused(404, NOT_FOUND, "no WebSocket is served here: --http-streams on lets them in")
+            return self._refused(
+                404, NOT_FOUND, "WebSocket connections are disabled: enable them with --http-streams on"
+            )
         if request.path.partition("?")[0] != PATH:
-            return self._refused(404, NOT_FOUND, f"no WebSocket is at {request.path}: connect to {PATH}")
+            return self._refused(404, NOT_FOUND, f"no WebSocket endpoint at {request.path}: connect to {PATH}")
         self._host = host = ", ".join(request.headers.get_all("Host"))
         self._header_names = tuple(request.headers)
         for origin in request.headers.get_all("Origin"):
             if not is_same_origin(origin, host):
-                reason = f"pages of {origin} may not connect: only those that this port serves, and programs"
+                reason = f"pages of {origin} may not connect: only pages of this broker, and programs"
                 return self._refused(403, "access_refused", reason)
         try:
-            offered = [name for value in request.headers.get_all("Sec-WebSocket-Protocol") for name in _names(value)]
+            offered = [
+                name for value in request.headers.get_all("Sec-WebSocket-Protocol") for name in _subprotocols(value)
+            ]
         except InvalidHeader as problem:
             return self._refused(400, "bad_request", str(problem))
-        self._door = self._listeners.chosen(offered)
-        if self._door is None:
+        self._listener = self._listeners.chosen(offered)
+        if self._listener is None:
             known = ", ".join(self._listeners.names)
             return self._refused(
-                400, "bad_request", f"no subprotocol of {', '.join(offered)} is spoken: name one of {known}, or none"
+                400, "bad_request", f"unsupported subprotocol {', '.join(offered)}: use one of {known}, or none"
             )
         if offered:
-            self._speech.available_subprotocols = [Subprotocol(self._door.subprotocol)]
+            self._websocket.available_subprotocols = [Subprotocol(self._listener.subprotocol)]
         return None
 
     def _refused(self, status: int, word: str, reason: str) -> Response:
-        answer = self._speech.reject(status, json.dumps({"error": word, "reason": reason}))
+        answer = self._websocket.reject(status, json.dumps({"error": word, "reason": reason}))
         del answer.headers["Content-Type"]
         answer.headers["Content-Type"] = "application/json"
         return answer
 
-    def _know(self) -> None:
-        """Who has logged in may send larger frames."""
-        if not self._is_known and self._door is not None and self._inside is not None:
-            self._is_known = self._door.is_known(self._inside)
-            self._speech.max_fragment_size = self._door.most_bytes(self._inside)
+    def _update_limit(self) -> None:
+        """An authenticated client may send larger frames."""
+        if not self._is_authenticated and self._listener is not None and self._inside is not None:
+            self._is_authenticated = self._listener.is_known(self._inside)
+            self._websocket.max_fragment_size = self._listener.most_bytes(self._inside)
 
     def _is_unwanted(self, frame: Frame) -> bool:
-        if frame.opcode is not Opcode.TEXT or self._door is None or self._door.is_text:
+        if frame.opcode is not Opcode.TEXT or self._listener is None or self._listener.is_text:
             return False
-        if self._speech.state is OPEN:
-            self._speech.fail(CloseCode.UNSUPPORTED_DATA, f"{self._door.subprotocol} comes in binary messages")
+        if self._websocket.state is OPEN:
+            self._websocket.fail(CloseCode.UNSUPPORTED_DATA, f"{self._listener.subprotocol} needs binary messages")
         return True
 
-    # ---- the protocol inside calls
+    # ---- called by the protocol inside
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._is_closing or self._speech.state is not OPEN:
+        if self._is_closing or self._websocket.state is not OPEN:
             return
         view = memoryview(data)
         for start in range(0, len(view), PIECE):
-            self._say(view[start : start + PIECE])
+            self._send(view[start : start + PIECE])
         self._flush()
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
@@ -193,25 +197,25 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        self._listen_or_not()
+        self._update_reading()
 
     def resume_reading(self) -> None:
         self._is_paused = False
-        self._listen_or_not()
+        self._update_reading()
 
     def is_closing(self) -> bool:
         return self._is_closing
 
     def close(self) -> None:
-        """Say goodbye; the socket closes when the peer has said it too. Whoever calls this gives it a time."""
+        """Send a close frame; the socket closes when the client has sent one too. The caller sets a time limit."""
         if self._is_closing:
             return
         self._is_closing = True
-        if self._speech.state is OPEN:
-            self._speech.send_close(CloseCode.NORMAL_CLOSURE)
+        if self._websocket.state is OPEN:
+            self._websocket.send_close(CloseCode.NORMAL_CLOSURE)
             self._flush()
-            self._is_paused = False  # or its goodbye would not be heard
-            self._listen_or_not()
+            self._is_paused = False  # to receive its close frame
+            self._update_reading()
         else:
             self._socket.close()
 
@@ -221,37 +225,40 @@ class WebSocketPeer(asyncio.Protocol, asyncio.Transport):
 
     # ---- the socket
 
-    def _say(self, piece: memoryview) -> None:
-        if self._door is not None and self._door.is_text and _is_text(piece):
-            self._speech.send_text(piece)
+    def _send(self, piece: memoryview) -> None:
+        if self._listener is not None and self._listener.is_text and _is_text(piece):
+            self._websocket.send_text(piece)
         else:
-            self._speech.send_binary(piece)
+            self._websocket.send_binary(piece)
 
     def _flush(self) -> bool:
-        """Whether there was something to say."""
-        parts = [part for part in self._speech.data_to_send() if part]  # an empty one stands for the end
+        """Send pending bytes; True if there were any."""
+        parts = [part for part in self._websocket.data_to_send() if part]  # an empty one marks the end
         if parts and not self._socket.is_closing():
             self._socket.write(b"".join(parts))
         return bool(parts)
 
-    def _listen_or_not(self) -> None:
-        listens = not (self._is_paused or self._is_flooded)
-        if listens == self._listens or self._socket.is_closing():
+    def _update_reading(self) -> None:
+        is_reading = not (self._is_paused or self._is_flooded)
+        if is_reading == self._is_reading or self._socket.is_closing():
             return
-        self._listens = listens
-        if listens:
+        self._is_reading = is_reading
+        if is_reading:
             self._socket.resume_reading()
         else:
             self._socket.pause_reading()
 
 
-async def ask_for_upgrade(request: PlainRequest) -> JSONResponse:
-    """For a request that is none for a WebSocket."""
-    told = {"error": "upgrade_required", "reason": f"{PATH} is for WebSockets: connect with a client of AMQP over them"}
-    return JSONResponse(told, 426, headers={"Upgrade": "websocket", "Connection": "Upgrade"})
+async def require_upgrade(request: PlainRequest) -> JSONResponse:
+    """The response to a plain HTTP request at the WebSocket path."""
+    body = {
+        "error": "upgrade_required",
+        "reason": f"{PATH} needs a WebSocket: connect with an AMQP client over WebSocket",
+    }
+    return JSONResponse(body, 426, headers={"Upgrade": "websocket", "Connection": "Upgrade"})
 
 
-def _names(header: str) -> list[str]:
+def _subprotocols(header: str) -> list[str]:
     return list(parse_subprotocol(header))
 
 

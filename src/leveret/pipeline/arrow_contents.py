@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from leveret.broker.publish_rules import too_large
 from leveret.errors import FrameError
-from leveret.http.errors import BadRequest, TooLarge
+from leveret.http.errors import BadRequest, ContentTooLarge
 from leveret.message import (
     PERSISTENT,
     PERSISTENT_BY_PRIORITY,
@@ -111,9 +111,9 @@ class Contents:
     def _refuse_large_rows(self, piece: pa.RecordBatch) -> None:
         largest = pc.max(pc.binary_length(piece.column("body"))).as_py() or 0
         if largest > self._most:
-            raise TooLarge(too_large(largest, self._most))
+            raise ContentTooLarge(too_large(largest, self._most))
         if piece.num_rows == 1 and piece.nbytes > self._most + BESIDES:
-            raise TooLarge(f"a row of {piece.nbytes} bytes: headers and properties have {BESIDES} bytes at most")
+            raise ContentTooLarge(f"a row of {piece.nbytes} bytes: headers and properties have {BESIDES} bytes at most")
 
     def _addressed(self, batch: pa.RecordBatch) -> Iterator[tuple[int, int, Address]]:
         """Stretches of rows, from and below, that have the same address."""

@@ -20,7 +20,7 @@ import struct
 from collections.abc import Iterator
 from struct import Struct
 
-from leveret.http.errors import BadRequest, TooLarge
+from leveret.http.errors import BadRequest, ContentTooLarge
 
 PREFIX = 8
 CONTINUATION = b"\xff\xff\xff\xff"
@@ -95,7 +95,7 @@ class Framing:
             message.clear()
             return False
         if size > MOST_METADATA:
-            raise TooLarge(f"metadata of {size} bytes in the Arrow stream: at most {MOST_METADATA} are taken")
+            raise ContentTooLarge(f"metadata of {size} bytes in the Arrow stream: at most {MOST_METADATA} are taken")
         self._front = self._needs = PREFIX + size
         return False
 
@@ -111,7 +111,7 @@ def body_length(metadata: bytes, most: int = MOST_BODY) -> int:
         if _vector(metadata, _field(metadata, message, CUSTOM_METADATA))[1]:
             raise BadRequest("a message of the Arrow stream has custom metadata: write batches without it")
         if not 0 <= length <= most:
-            raise TooLarge(f"a record batch of {length} bytes: at most {most} are taken, send smaller batches")
+            raise ContentTooLarge(f"a record batch of {length} bytes: at most {most} are taken, send smaller batches")
         type_at, header_at = _field(metadata, message, HEADER_TYPE), _field(metadata, message, HEADER)
         kind = metadata[type_at] if type_at and header_at else 0
         if kind == RECORD_BATCH:

@@ -6,11 +6,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.http.answers import json_answer
 from leveret.http.authorization import access_of, vhost_of
-from leveret.http.bodies import json_of, query_of, text_of, truth_of, whole_number_of
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, NotThere
+from leveret.http.bodies import read_json
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.responses import json_response
+from leveret.http.values import boolean_of, integer_of, query_parameter, text_of
 from leveret.pipeline.house import House
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import PINNED, READER_NAME
@@ -29,7 +30,7 @@ class ConsumersEndpoints:
             access.check("browse", queue)
             vhost.queue(queue)
         found = [each for each in vhost.stream_offsets.list(queue) if access.has("read", each[1])]
-        return json_answer(
+        return json_response(
             {
                 "consumers": [
                     {"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned}
@@ -40,9 +41,9 @@ class ConsumersEndpoints:
 
     async def put(self, request: Request) -> Response:
         vhost = vhost_of(request)
-        given = await json_of(request)
+        given = await read_json(request)
         name, consumer = text_of(given, "queue"), text_of(given, "consumer")
-        offset, pinned = whole_number_of(given, "offset"), truth_of(given, "pinned")
+        offset, pinned = integer_of(given, "offset"), boolean_of(given, "pinned")
         access_of(request, vhost).check("consume", name, arguments={READER_NAME: consumer, PINNED: pinned})
         if not consumer or len(consumer) > LONGEST_NAME:
             raise BadRequest(f"'consumer' must be a name of 1 to {LONGEST_NAME} characters")
@@ -51,18 +52,18 @@ class ConsumersEndpoints:
                 f"queue '{name}' in vhost '{vhost.name}' is no stream: only streams have offsets of readers"
             )
         vhost.stream_offsets.put(name, consumer, offset, pinned)
-        await settled(self._house.broker)
-        return json_answer({"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned})
+        await wait_until_durable(self._house.broker)
+        return json_response({"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned})
 
     async def drop(self, request: Request) -> Response:
         vhost = vhost_of(request)
-        name, consumer = query_of(request, "queue"), query_of(request, "consumer")
+        name, consumer = query_parameter(request, "queue"), query_parameter(request, "consumer")
         access_of(request, vhost).check("consume", name, arguments={READER_NAME: consumer})
         if vhost.stream_offsets.get(name, consumer) is None:
-            raise NotThere(f"no consumer '{consumer}' of stream '{name}' in vhost '{vhost.name}' has an offset")
+            raise ObjectNotFound(f"no consumer '{consumer}' of stream '{name}' in vhost '{vhost.name}' has an offset")
         vhost.stream_offsets.drop(name, consumer)
-        await settled(self._house.broker)
-        return json_answer({"consumer": consumer, "queue": name})
+        await wait_until_durable(self._house.broker)
+        return json_response({"consumer": consumer, "queue": name})
 
 
 def routes(house: House) -> list[Route]:

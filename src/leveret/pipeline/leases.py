@@ -15,7 +15,7 @@ from leveret.backlog.lease_builder import LeaseBuilder, Next
 from leveret.broker.lease_rows import Committed
 from leveret.broker.leases import Lease
 from leveret.errors import PreconditionFailed, ResourceFault
-from leveret.http.durability import settled
+from leveret.http.durability import wait_until_durable
 from leveret.pipeline.house import House
 from leveret.queues.classic import ClassicQueue
 
@@ -39,7 +39,7 @@ class Leases:
                 self._book.refuse_unleasable(queue)
                 self._book.refuse_too_many(queue, consumer)
                 lease = await self._take(queue, consumer, after + 1, LeaseBuilder(queue, most, most_bytes))
-        await settled(self._broker)
+        await wait_until_durable(self._broker)
         return lease
 
     async def _take(self, queue: ClassicQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease | None:
@@ -67,7 +67,7 @@ class Leases:
             if outcome is Next.MORE:
                 await asyncio.sleep(0)
             elif outcome is Next.UNSYNCED and not taking.number:
-                await settled(self._broker)
+                await wait_until_durable(self._broker)
             elif outcome is Next.UNREAD:
                 if not await _loaded(queue):
                     return
@@ -82,14 +82,14 @@ class Leases:
     async def commit(self, queue: ClassicQueue, consumer: str, through: int) -> Committed:
         committed, over = self._begin(lambda done: self._book.commit(queue, consumer, through, lambda: done(None)))
         await over
-        await settled(self._broker)
+        await wait_until_durable(self._broker)
         return committed
 
     async def release(self, queue: ClassicQueue, consumer: str, number: int | None) -> int:
         """How many messages are back in the queue."""
         _, released = self._begin(lambda done: self._book.release(queue, consumer, number, done))
         messages = await released
-        await settled(self._broker)
+        await wait_until_durable(self._broker)
         return messages or 0
 
     def _begin(self, job: Callable[[Callable[[int | None], None]], T]) -> tuple[T, asyncio.Future[int | None]]:

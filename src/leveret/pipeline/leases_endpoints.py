@@ -7,10 +7,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.broker.leases import Lease, Standing
-from leveret.http.answers import json_answer
 from leveret.http.authorization import access_of, vhost_of
-from leveret.http.bodies import json_of, query_of, text_of, whole_number_of
-from leveret.http.errors import BadRequest, NotThere
+from leveret.http.bodies import read_json
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.responses import json_response
+from leveret.http.values import integer_of, query_parameter, text_of
 from leveret.pipeline.arrow_batches import stream_of
 from leveret.pipeline.arrow_schema import chosen_columns
 from leveret.pipeline.house import House
@@ -32,20 +33,20 @@ class LeasesEndpoints:
         self._leases = Leases(house)
 
     async def take(self, request: Request) -> Response:
-        given = await json_of(request)
+        given = await read_json(request)
         queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
-        after = whole_number_of(given, "after", default=0)
-        most = whole_number_of(given, "max_messages", 1, MOST_MESSAGES)
-        most_bytes = whole_number_of(given, "max_bytes", 1, MOST_BYTES, default=MOST_BYTES)
+        after = integer_of(given, "after", default=0)
+        most = integer_of(given, "max_messages", 1, MOST_MESSAGES)
+        most_bytes = integer_of(given, "max_bytes", 1, MOST_BYTES, default=MOST_BYTES)
         lease = await self._leases.take(queue, consumer, after, most, most_bytes)
         if lease is None:
-            return json_answer({"lease": after, "messages": 0, "bytes": 0})
-        return json_answer({"lease": lease.number, "messages": lease.messages, "bytes": lease.bytes})
+            return json_response({"lease": after, "messages": 0, "bytes": 0})
+        return json_response({"lease": lease.number, "messages": lease.messages, "bytes": lease.bytes})
 
     async def show(self, request: Request) -> Response:
         vhost = vhost_of(request)
         access = access_of(request, vhost)
-        queue, consumer = query_of(request, "queue", ""), query_of(request, "consumer", "")
+        queue, consumer = query_parameter(request, "queue", ""), query_parameter(request, "consumer", "")
         if queue:
             _queue_of(request, queue)
 
@@ -54,7 +55,7 @@ class LeasesEndpoints:
                 return False
             return access.has("read", each.queue.name)
 
-        return json_answer(
+        return json_response(
             {
                 "leases": [_lease_view(each) for each in self._book.leases(vhost.name) if is_shown(each)],
                 "consumers": [_standing_view(each) for each in self._book.standings(vhost.name) if is_shown(each)],
@@ -62,16 +63,19 @@ class LeasesEndpoints:
         )
 
     async def messages(self, request: Request) -> Response:
-        queue, consumer = _queue_of(request, query_of(request, "queue")), _consumer_of(query_of(request, "consumer"))
+        queue, consumer = (
+            _queue_of(request, query_parameter(request, "queue")),
+            _consumer_of(query_parameter(request, "consumer")),
+        )
         given = request.query_params
-        number = whole_number_of(given, "lease", 1)
-        of = whole_number_of(given, "of", 1, MOST_SLICES, default=1)
-        index = whole_number_of(given, "slice", 0, of - 1, default=0)
-        partition = whole_number_of(given, "partition", 0, LARGEST_PARTITION, default=0)
+        number = integer_of(given, "lease", 1)
+        of = integer_of(given, "of", 1, MOST_SLICES, default=1)
+        index = integer_of(given, "slice", 0, of - 1, default=0)
+        partition = integer_of(given, "partition", 0, LARGEST_PARTITION, default=0)
         columns = chosen_columns(given.get("columns"))
         lease = self._book.find(queue, consumer, number)
         if lease is None:
-            raise NotThere(
+            raise ObjectNotFound(
                 f"no lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}': it was "
                 "never given, or is committed or released; take one first"
             )
@@ -79,16 +83,19 @@ class LeasesEndpoints:
         return await stream_of(self._house, jobs_of_lease(lease, runs, partition, columns), columns)
 
     async def commit(self, request: Request) -> Response:
-        given = await json_of(request)
+        given = await read_json(request)
         queue, consumer = _queue_of(request, text_of(given, "queue")), _consumer_of(text_of(given, "consumer"))
-        committed = await self._leases.commit(queue, consumer, whole_number_of(given, "through"))
-        return json_answer({"committed": committed.number, "messages": committed.messages})
+        committed = await self._leases.commit(queue, consumer, integer_of(given, "through"))
+        return json_response({"committed": committed.number, "messages": committed.messages})
 
     async def release(self, request: Request) -> Response:
-        queue, consumer = _queue_of(request, query_of(request, "queue")), _consumer_of(query_of(request, "consumer"))
+        queue, consumer = (
+            _queue_of(request, query_parameter(request, "queue")),
+            _consumer_of(query_parameter(request, "consumer")),
+        )
         given = request.query_params
-        number = whole_number_of(given, "lease", 1) if "lease" in given else None
-        return json_answer({"released": await self._leases.release(queue, consumer, number)})
+        number = integer_of(given, "lease", 1) if "lease" in given else None
+        return json_response({"released": await self._leases.release(queue, consumer, number)})
 
 
 def _queue_of(request: Request, name: str) -> ClassicQueue:

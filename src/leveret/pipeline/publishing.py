@@ -9,14 +9,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from leveret.errors import AmqpError
-from leveret.http.answers import json_answer
-from leveret.http.durability import settled
-from leveret.http.errors import Conflict, NotThere, Problem, Refused
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import Conflict, Forbidden, HttpError, ObjectNotFound
+from leveret.http.responses import json_response
 from leveret.pipeline.house import House
 from leveret.pipeline.inflow import Inflow
 from leveret.pipeline.receiving import Arrival
 
-PROBLEMS: dict[int, type[Problem]] = {403: Refused, 404: NotThere}
+PROBLEMS: dict[int, type[HttpError]] = {403: Forbidden, 404: ObjectNotFound}
 
 
 class PublishingEndpoint:
@@ -33,11 +33,11 @@ class PublishingEndpoint:
                 async for run, look in pieces:
                     inflow.publish(run, look, has_traits=True)
                     self._refuse_if_refused(inflow)
-        except (Problem, AmqpError) as problem:
-            await settled(self._broker)
+        except (HttpError, AmqpError) as problem:
+            await wait_until_durable(self._broker)
             raise told(problem, inflow) from None
-        await settled(self._broker)
-        return json_answer({"messages": inflow.published, "unroutable": inflow.unroutable})
+        await wait_until_durable(self._broker)
+        return json_response({"messages": inflow.published, "unroutable": inflow.unroutable})
 
     def _refuse_if_refused(self, inflow: Inflow) -> None:
         if inflow.refused:
@@ -46,7 +46,7 @@ class PublishingEndpoint:
             )
 
 
-def told(problem: Problem | AmqpError, inflow: Inflow) -> Problem:
+def told(problem: HttpError | AmqpError, inflow: Inflow) -> HttpError:
     """The same problem, and how many messages were published before it."""
     if isinstance(problem, AmqpError):
         problem = PROBLEMS.get(problem.code, Conflict)(problem.text)

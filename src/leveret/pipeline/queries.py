@@ -8,10 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.http.answers import json_answer
-from leveret.http.bodies import body_of, parsed, text_of
+from leveret.http.bodies import parse_object, read_body
 from leveret.http.errors import BadRequest
 from leveret.http.login import user_of
+from leveret.http.responses import json_response
+from leveret.http.values import text_of
 from leveret.pipeline.house import House
 from leveret.pipeline.spark_queries import Report
 from leveret.pipeline.spark_query_view import is_shown, shown_report
@@ -43,19 +44,19 @@ class QueriesEndpoints:
         self._queries = house.queries
 
     async def note(self, request: Request) -> Response:
-        report = parsed(await body_of(request, MOST_BYTES), f"the body of {request.url.path}")
+        report = parse_object(await read_body(request, MOST_BYTES), f"the body of {request.url.path}")
         strange = sorted(report.keys() - set(FIELDS))
         if strange:
             raise BadRequest(f"'{strange[0]}' is unknown in a report: name {', '.join(FIELDS)}")
         if not 0 < len(text_of(report, "id")) <= 255:
-            raise BadRequest("'id' must be a text of 1 to 255 characters")
+            raise BadRequest("'id' must be a string of 1 to 255 characters")
         _refuse_large(report)
         self._queries.note(user_of(request).name, report)
-        return json_answer({"id": report["id"]})
+        return json_response({"id": report["id"]})
 
     async def list(self, request: Request) -> Response:
         shown = [each for each in self._queries.known() if is_shown(request, each)]
-        return json_answer({"queries": [{**shown_report(request, each), "user": each.user} for each in shown]})
+        return json_response({"queries": [{**shown_report(request, each), "user": each.user} for each in shown]})
 
 
 def _refuse_large(report: Report) -> None:

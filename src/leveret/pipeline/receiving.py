@@ -10,9 +10,10 @@ from typing import NamedTuple
 from starlette.requests import Request
 
 from leveret.http.authorization import refuse_while_blocked, vhost_of
-from leveret.http.bodies import parts_of, query_of, truth_of
-from leveret.http.durability import settled
+from leveret.http.bodies import body_chunks
+from leveret.http.durability import wait_until_durable
 from leveret.http.login import user_of
+from leveret.http.values import boolean_of, query_parameter
 from leveret.message import Message
 from leveret.pipeline.admission import Admission, Publisher
 from leveret.pipeline.arrow_rows import runs_of
@@ -42,10 +43,10 @@ class Arrival:
         self._request = request
         self._broker = house.broker
         self.vhost = vhost_of(request)
-        self.exchange = query_of(request, "exchange", "")
-        self.key = query_of(request, "routing_key", "")
+        self.exchange = query_parameter(request, "exchange", "")
+        self.key = query_parameter(request, "routing_key", "")
         user = user_of(request)
-        publisher = Publisher(user.name, user.tags, truth_of(request.query_params, "mandatory"))
+        publisher = Publisher(user.name, user.tags, boolean_of(request.query_params, "mandatory"))
         self.admission = Admission(self.vhost, self._broker.permissions, publisher)
         refuse_while_blocked(self._broker)
 
@@ -80,13 +81,13 @@ class Arrival:
                         left = SLICE_COST
                         await asyncio.sleep(0)
                     if (receipt := lead.too_long()) is not None:
-                        await settled(self._broker, receipt)
+                        await wait_until_durable(self._broker, receipt)
 
     async def _runs(self) -> AsyncGenerator[Incoming]:
         """Small runs are gathered as they come."""
         small: list[Incoming] = []
         number = size = 0
-        async with aclosing(runs_of(self._house, parts_of(self._request), self.exchange, self.key)) as runs:
+        async with aclosing(runs_of(self._house, body_chunks(self._request), self.exchange, self.key)) as runs:
             async for run in runs:
                 small.append(run)
                 number += len(run.messages)

@@ -16,11 +16,11 @@ from leveret.auth.permissions import compile_pattern
 from leveret.broker.access import UserAccess
 from leveret.broker.super_streams import partitions_of
 from leveret.errors import AmqpError
-from leveret.http.answers import json_answer
 from leveret.http.authorization import access_of, vhost_of
-from leveret.http.bodies import LARGEST, query_of, text_of, whole_number_of
-from leveret.http.errors import BadRequest, NotThere
-from leveret.http.time_slice import Turn
+from leveret.http.errors import BadRequest, ObjectNotFound
+from leveret.http.responses import json_response
+from leveret.http.time_slice import TimeSlice
+from leveret.http.values import LARGEST, integer_of, query_parameter, text_of
 from leveret.pipeline.arrow_batches import Job, jobs_of, stream_of
 from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
 from leveret.pipeline.browsing import Asked, rows_of
@@ -46,7 +46,7 @@ class SourcesEndpoints:
         given = [name for name in ("queue", "super_stream", "pattern") if name in request.query_params]
         if len(given) != 1:
             raise BadRequest("name what to read by one of 'queue', 'super_stream' and 'pattern'")
-        text, access = query_of(request, given[0]), access_of(request, vhost)
+        text, access = query_parameter(request, given[0]), access_of(request, vhost)
         if given[0] == "queue":
             access.check("consume", text)
             queues = [vhost.queue(text)]
@@ -57,9 +57,9 @@ class SourcesEndpoints:
         for queue in queues:
             access.check("consume", queue.name)
         if not queues:
-            raise NotThere(f"no queue in vhost '{vhost.name}' matches '{text}', or none that the user may read")
+            raise ObjectNotFound(f"no queue in vhost '{vhost.name}' matches '{text}', or none that the user may read")
         await all_visible(queues)
-        return json_answer({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
+        return json_response({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
 
     async def _matching(self, access: UserAccess, pattern: str) -> list[ClassicQueue]:
         """Queues whose whole name matches, by name. Queues that the user may not read are not matched: the time it
@@ -67,11 +67,11 @@ class SourcesEndpoints:
         vhost = access.vhost
         compiled = compile_pattern(f"(?:{pattern})\\Z") if pattern else compile_pattern("")
         candidates: list[str] = []
-        turn = Turn()
+        time_slice = TimeSlice()
         for name, queue in sorted(vhost.queues.items()):
             if queue.owner is None and access.has("read", name):
                 candidates.append(name)
-            await turn.rest()
+            await time_slice.pause_if_over()
         found = await self._house.in_worker(lambda: named(candidates, compiled, pattern))
         return [vhost.queues[name] for name in found if name in vhost.queues]
 
@@ -87,10 +87,10 @@ class SourcesEndpoints:
         await all_visible(queues)
         views = [offsets_view(queue) for queue in queues]
         if "timestamp" in request.query_params:
-            moment = whole_number_of(request.query_params, "timestamp", largest=LARGEST // 1000) * 1000
+            moment = integer_of(request.query_params, "timestamp", largest=LARGEST // 1000) * 1000
             for queue, view in zip(queues, views, strict=True):
                 view["at"] = await self._at(queue, moment)
-        return json_answer({"offsets": views})
+        return json_response({"offsets": views})
 
     async def _at(self, queue: ClassicQueue, moment: int) -> int:
         if not isinstance(queue, StreamQueue):
@@ -101,17 +101,17 @@ class SourcesEndpoints:
 
     async def messages(self, request: Request) -> Response:
         vhost, given = vhost_of(request), request.query_params
-        name = query_of(request, "queue")
+        name = query_parameter(request, "queue")
         access_of(request, vhost).check("browse", name)
         queue = vhost.queue(name)
         columns = chosen_columns(given.get("columns"))
         only = TopicFilter(given["routing_key"]) if "routing_key" in given else None
-        partition = whole_number_of(given, "partition", largest=LARGEST_PARTITION, default=0)
+        partition = integer_of(given, "partition", largest=LARGEST_PARTITION, default=0)
         if given.get("missing", "fail") not in ("skip", "fail"):
             raise BadRequest("'missing' must be skip or fail: what to do when messages of the range are gone")
         await self._house.in_worker(need_arrow)
         if not isinstance(queue, StreamQueue):
-            start, stop = whole_number_of(given, "from", default=0), whole_number_of(given, "to", default=LARGEST)
+            start, stop = integer_of(given, "from", default=0), integer_of(given, "to", default=LARGEST)
             rows = rows_of(queue, Asked(partition, start, stop, only))
             return await stream_of(self._house, jobs_of(rows, columns), columns)
         await all_visible([queue])
@@ -214,8 +214,8 @@ def wanted_of(
 
     given = request.query_params
     first = queue.first_offset
-    start = whole_number_of(given, "from", default=first)
-    stop = min(whole_number_of(given, "to", default=LARGEST), queue.next_offset)
+    start = integer_of(given, "from", default=first)
+    stop = min(integer_of(given, "to", default=LARGEST), queue.next_offset)
     skips = given.get("missing") == "skip"
     if start < first and not skips and stop > start:
         raise gone(queue.name, start, first)

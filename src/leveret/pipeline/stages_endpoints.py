@@ -13,14 +13,15 @@ from starlette.routing import Route
 
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
-from leveret.http.answers import json_answer
 from leveret.http.authorization import access_of, vhost_of, vhost_to_change
-from leveret.http.bodies import body_of, query_of, text_of, truth_of, whole_number_of
-from leveret.http.durability import settled
-from leveret.http.errors import BadRequest, NotThere, Refused
+from leveret.http.bodies import read_body
+from leveret.http.durability import wait_until_durable
+from leveret.http.errors import BadRequest, Forbidden, ObjectNotFound
 from leveret.http.login import user_of
+from leveret.http.responses import json_response
 from leveret.http.roles import ADMINISTRATOR, has_role
-from leveret.http.time_slice import Turn
+from leveret.http.time_slice import TimeSlice
+from leveret.http.values import boolean_of, integer_of, query_parameter, text_of
 from leveret.logs import get_log
 from leveret.pipeline.commits import Commits, Committed, Committer
 from leveret.pipeline.house import House
@@ -55,10 +56,10 @@ class StagesEndpoints:
         arrival = Arrival(self._house, request)
         given = request.query_params
         ticket = Ticket(
-            transaction_of(query_of(request, "transaction")),
-            whole_number_of(given, "batch"),
-            whole_number_of(given, "partition", default=0),
-            whole_number_of(given, "attempt", default=0),
+            transaction_of(query_parameter(request, "transaction")),
+            integer_of(given, "batch"),
+            integer_of(given, "partition", default=0),
+            integer_of(given, "attempt", default=0),
         )
         await arrival.refuse_unless_permitted()
         committer = committer_of(request)
@@ -70,57 +71,57 @@ class StagesEndpoints:
                 async for run, look in pieces:
                     self._stages.add(stage, run, look)
             self._stages.seal(stage)
-            await settled(self._broker)
+            await wait_until_durable(self._broker)
             self._stages.mark_whole(stage)
         except BaseException:  # also when the client has gone: of a stage, all or nothing
             self._stages.drop(stage)
             raise
-        return json_answer({"stage": stage.id, "messages": stage.messages, "bytes": stage.bytes})
+        return json_response({"stage": stage.id, "messages": stage.messages, "bytes": stage.bytes})
 
     async def show(self, request: Request) -> Response:
         vhost = vhost_of(request)
         shown: list[dict[str, object]] = []
-        turn = Turn()
+        time_slice = TimeSlice()
         for stage in list(self._stages.of(vhost)):
             if stage.is_whole and is_own(request, stage):
                 shown.append(view_of(stage))
                 if len(shown) == MOST_LISTED:
                     break
-            await turn.rest()
-        return json_answer({"stages": shown})
+            await time_slice.pause_if_over()
+        return json_response({"stages": shown})
 
     async def drop(self, request: Request) -> Response:
         vhost = vhost_of(request)
-        transaction, batch = query_of(request, "transaction"), whole_number_of(request.query_params, "batch")
+        transaction, batch = query_parameter(request, "transaction"), integer_of(request.query_params, "batch")
         found = [stage for stage in self._stages.of_transaction(vhost, transaction) if stage.ticket.batch == batch]
         gone = [stage for stage in found if is_own(request, stage)]
         if found and not gone:
-            raise Refused(
+            raise Forbidden(
                 f"the stages of transaction '{transaction}', batch {batch}, in vhost '{vhost.name}' belong to other "
                 "users: drop them as their owner or as an administrator"
             )
-        turn = Turn()
+        time_slice = TimeSlice()
         for stage in gone:
             self._stages.drop(stage)
-            await turn.rest()
-        await settled(self._broker)
-        return json_answer({"dropped": len(gone)})
+            await time_slice.pause_if_over()
+        await wait_until_durable(self._broker)
+        return json_response({"dropped": len(gone)})
 
     # ---- commits
 
     async def commit(self, request: Request) -> Response:
         vhost = vhost_of(request)
-        given = commit_in(await body_of(request, MOST_COMMIT_BYTES))
+        given = commit_in(await read_body(request, MOST_COMMIT_BYTES))
         if not given.stages:
             await refuse_unless_writer(request, vhost)
-        turn = Turn()
+        time_slice = TimeSlice()
         for id_ in given.stages:
             stage = self._stages.find(vhost, id_)
             if stage is not None:
                 refuse_unless_writable(request, stage)
-            await turn.rest()
+            await time_slice.pause_if_over()
         outcome = await self._committed(vhost, given, committer_of(request))
-        return json_answer(outcome._asdict())
+        return json_response(outcome._asdict())
 
     async def _committed(self, vhost: Vhost, given: CommitRequest, by: Committer) -> Committed:
         answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
@@ -142,28 +143,28 @@ class StagesEndpoints:
         vhost = vhost_of(request)
         if "transaction" not in request.query_params:
             return self._list_commits(request, vhost)
-        transaction = query_of(request, "transaction")
+        transaction = query_parameter(request, "transaction")
         self._commits.refuse_stranger(vhost, transaction, committer_of(request))
         row = self._commits.transactions(vhost).get(transaction)
         if row is not None and row.owner == NO_OWNER:
             await refuse_unless_writer(request, vhost)
-        await settled(self._broker)  # still true after a crash
-        return json_answer({"transaction": transaction, "last_batch": None if row is None else row.batch})
+        await wait_until_durable(self._broker)  # still true after a crash
+        return json_response({"transaction": transaction, "last_batch": None if row is None else row.batch})
 
     def _list_commits(self, request: Request, vhost: Vhost) -> Response:
-        start = whole_number_of(request.query_params, "start", default=0)
+        start = integer_of(request.query_params, "start", default=0)
         by, transactions = committer_of(request), self._commits.transactions(vhost)
         names = transactions.names(None if by.is_administrator else by.user)
         shown = [(name, transactions.get(name)) for name in islice(names, start, start + MOST_LISTED)]
         views = [commit_view(name, row) for name, row in shown if row is not None]
-        return json_answer({"total": len(names), "commits": views})
+        return json_response({"total": len(names), "commits": views})
 
     async def delete_commit(self, request: Request) -> Response:
-        vhost, transaction = vhost_to_change(request, ADMINISTRATOR), query_of(request, "transaction")
-        owner_only = truth_of(request.query_params, "owner_only")
+        vhost, transaction = vhost_to_change(request, ADMINISTRATOR), query_parameter(request, "transaction")
+        owner_only = boolean_of(request.query_params, "owner_only")
         row = self._commits.delete(vhost, transaction, owner_only=owner_only)
         if row is None:
-            raise NotThere(f"no transaction '{transaction}' in vhost '{vhost.name}': it has no committed batch")
+            raise ObjectNotFound(f"no transaction '{transaction}' in vhost '{vhost.name}': it has no committed batch")
         log.info(
             "transaction owner removed" if owner_only else "transaction deleted",
             vhost=vhost.name,
@@ -172,8 +173,8 @@ class StagesEndpoints:
             owner=row.owner,
             user=user_of(request).name,
         )
-        await settled(self._broker)
-        return json_answer({"transaction": transaction, "last_batch": row.batch})
+        await wait_until_durable(self._broker)
+        return json_response({"transaction": transaction, "last_batch": row.batch})
 
 
 def commit_in(body: bytes) -> CommitRequest:
@@ -185,7 +186,7 @@ def commit_in(body: bytes) -> CommitRequest:
             "the stages were answered with"
         ) from None
     transaction_of(text_of({"transaction": given.transaction}, "transaction"))
-    whole_number_of({"batch": given.batch}, "batch")
+    integer_of({"batch": given.batch}, "batch")
     if len(given.stages) > MOST_OF_A_USER:
         raise BadRequest(f"{len(given.stages)} stages in 'stages': a commit has {MOST_OF_A_USER} at most")
     return given

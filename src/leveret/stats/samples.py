@@ -15,8 +15,8 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from leveret.http.bodies import whole_number_of
 from leveret.http.errors import BadRequest
+from leveret.http.values import integer_of
 
 MOST_SAMPLES = 1_000  # of one number in one answer
 LONGEST = 365 * 24 * 3600
@@ -119,7 +119,7 @@ def _window_of(query: Mapping[str, object], name: str) -> Window | None:
     age, step = f"{name}_age", f"{name}_incr"
     if age not in query or step not in query:
         return None
-    window = Window(whole_number_of(query, age, 1, LONGEST), whole_number_of(query, step, 1, LONGEST))
+    window = Window(integer_of(query, age, 1, LONGEST), integer_of(query, step, 1, LONGEST))
     if window.age // window.step >= MOST_SAMPLES:
         raise BadRequest(
             f"'{age}' of {window.age} with '{step}' of {window.step} are more than {MOST_SAMPLES} samples: "

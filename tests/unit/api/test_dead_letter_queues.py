@@ -39,7 +39,7 @@ def test_of_those_who_send_some_are_named_and_all_are_counted(house: House) -> N
 def test_others_get_their_turn_between_the_queues_of_one_exchange(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.0)  # every turn is long enough
+    monkeypatch.setattr(turns, "SLICE_SECONDS", 0.0)  # every turn is long enough
     ticks = 0
 
     async def looked_at_beside_others() -> None:

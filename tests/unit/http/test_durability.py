@@ -10,7 +10,7 @@ import pytest
 from leveret.broker.broker import Broker
 from leveret.clock import FrozenClock
 from leveret.errors import StoreError
-from leveret.http.durability import settled
+from leveret.http.durability import wait_until_durable
 from leveret.store.memory_log import MemoryLog
 
 
@@ -27,7 +27,7 @@ async def is_waiting(waiting: Awaitable[None]) -> bool:
 
 
 def test_nothing_written_is_nothing_to_wait_for() -> None:
-    asyncio.run(settled(broker_with(0)))
+    asyncio.run(wait_until_durable(broker_with(0)))
 
 
 def test_the_answer_comes_with_the_grant_of_all_that_was_written() -> None:
@@ -35,7 +35,7 @@ def test_the_answer_comes_with_the_grant_of_all_that_was_written() -> None:
         broker = broker_with(5)
         woken: list[int] = []
         broker.wake = lambda: woken.append(1)
-        waiting = asyncio.ensure_future(settled(broker))
+        waiting = asyncio.ensure_future(wait_until_durable(broker))
         assert await is_waiting(waiting)
         assert woken
         broker.granted(4)
@@ -43,7 +43,7 @@ def test_the_answer_comes_with_the_grant_of_all_that_was_written() -> None:
         broker.granted(5)
         await waiting
         assert not broker.awaiting
-        await settled(broker)
+        await wait_until_durable(broker)
 
     asyncio.run(live())
 
@@ -51,11 +51,11 @@ def test_the_answer_comes_with_the_grant_of_all_that_was_written() -> None:
 def test_a_lost_store_is_told_to_those_who_wait_and_those_who_come() -> None:
     async def live() -> None:
         broker = broker_with(5)
-        waiting = asyncio.ensure_future(settled(broker))
+        waiting = asyncio.ensure_future(wait_until_durable(broker))
         assert await is_waiting(waiting)
         broker.lost()
-        for each in (waiting, settled(broker)):
-            with pytest.raises(StoreError, match="not known to be stored"):
+        for each in (waiting, wait_until_durable(broker)):
+            with pytest.raises(StoreError, match="the change may not be stored"):
                 await each
 
     asyncio.run(live())
@@ -64,7 +64,7 @@ def test_a_lost_store_is_told_to_those_who_wait_and_those_who_come() -> None:
 def test_who_gave_up_is_forgotten() -> None:
     async def live() -> None:
         broker = broker_with(5)
-        waiting = asyncio.ensure_future(settled(broker))
+        waiting = asyncio.ensure_future(wait_until_durable(broker))
         assert await is_waiting(waiting)
         waiting.cancel()
         await asyncio.wait({waiting})

@@ -19,11 +19,11 @@ from leveret.http.errors import (
     BadRequest,
     Blocked,
     Conflict,
+    ContentTooLarge,
     Gone,
     NotAvailable,
-    NotLoggedIn,
-    TooLarge,
-    answer_of,
+    Unauthorized,
+    error_response,
 )
 
 
@@ -31,10 +31,10 @@ from leveret.http.errors import (
     ("error", "status", "word"),
     [
         (BadRequest("x"), 400, "bad_request"),
-        (NotLoggedIn("x"), 401, "not_authorised"),
+        (Unauthorized("x"), 401, "not_authorised"),
         (Conflict("x"), 409, "conflict"),
         (Gone("x"), 410, "gone"),
-        (TooLarge("x"), 413, "too_large"),
+        (ContentTooLarge("x"), 413, "too_large"),
         (NotAvailable("x"), 501, "not_available"),
         (Blocked("x"), 503, "blocked"),
         (AccessRefused("x"), 403, "access_refused"),
@@ -47,18 +47,18 @@ from leveret.http.errors import (
     ],
 )
 def test_the_status_of(error: Exception, status: int, word: str) -> None:
-    answer = answer_of(error, "GET", "/")
+    answer = error_response(error, "GET", "/")
     assert answer.status_code == status
     assert json.loads(bytes(answer.body)) == {"error": word, "reason": "x"}
 
 
 def test_headers_and_further_facts() -> None:
-    assert answer_of(Blocked("x"), "GET", "/").headers["retry-after"] == "1"
-    assert answer_of(NotLoggedIn("x"), "GET", "/").headers["www-authenticate"].startswith("Basic ")
-    assert json.loads(bytes(answer_of(Gone("x", first=7), "GET", "/").body))["first"] == 7
+    assert error_response(Blocked("x"), "GET", "/").headers["retry-after"] == "1"
+    assert error_response(Unauthorized("x"), "GET", "/").headers["www-authenticate"].startswith("Basic ")
+    assert json.loads(bytes(error_response(Gone("x", first=7), "GET", "/").body))["first"] == 7
 
 
 def test_a_bug_tells_nothing_of_itself() -> None:
-    answer = answer_of(RuntimeError("secret"), "GET", "/")
+    answer = error_response(RuntimeError("secret"), "GET", "/")
     assert answer.status_code == 500
     assert b"secret" not in bytes(answer.body)

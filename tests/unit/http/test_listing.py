@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 from starlette.requests import ClientDisconnect, Request
 
-from leveret.http import listing
+from leveret.http import listings
 from leveret.http import time_slice as turns_of_work
 from leveret.http.errors import BadRequest, PageOutOfRange
-from leveret.http.listing import arranged, asked_of, viewed
+from leveret.http.listings import arranged, asked_of, viewed
 
 ROWS: list[dict[str, Any]] = [
     {"name": "orders.new", "messages": 5, "message_stats": {"publish": 7, "ack": 1}},
@@ -42,7 +42,7 @@ def request(query: str) -> Request:
     return Request({"type": "http", "query_string": query.encode(), "headers": []})
 
 
-def asked(query: str) -> listing.Asked:
+def asked(query: str) -> listings.Asked:
     return asked_of(request(query))
 
 
@@ -63,7 +63,7 @@ async def sent(query: str, rows: Any, view: Any, at_hand: Any = None) -> list[by
     async def send(message: Any) -> None:
         pieces.append(message.get("body", b""))
 
-    answer = await listing.list_answer(Desk(), request(query), rows, view, at_hand=at_hand)  # type: ignore[arg-type]
+    answer = await listings.list_response(Desk(), request(query), rows, view, at_hand=at_hand)  # type: ignore[arg-type]
     await answer({"type": "http"}, None, send)  # type: ignore[arg-type]
     return pieces
 
@@ -107,7 +107,7 @@ def test_what_rows_are_arranged_by_does_not_show() -> None:
 
 @pytest.mark.parametrize("query", ["", "sort=n", "page=1&page_size=500"])
 def test_a_long_list_goes_out_in_pieces(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "PIECE", 100)
+    monkeypatch.setattr(listings, "PIECE", 100)
     rows = [{"name": "x", "n": n} for n in range(100)]
     pieces = asyncio.run(sent(query, rows, dict))
     assert len(pieces) > 10
@@ -176,18 +176,18 @@ def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
 
 
 def test_a_pattern_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "SECONDS", 0.1)
+    monkeypatch.setattr(listings, "SECONDS", 0.1)
     with pytest.raises(BadRequest, match=r"takes longer than 0.1 s"):
         arranged([{"name": "a" * 40 + "!"}] * 50, asked_of_name("^(a|a|a|a|aa)+$"))
 
 
-def asked_of_name(pattern: str) -> listing.Asked:
-    return listing.Asked(pattern, True, (), False, 0, 100, {})
+def asked_of_name(pattern: str) -> listings.Asked:
+    return listings.Asked(pattern, True, (), False, 0, 100, {})
 
 
 def test_a_view_may_leave_things_out_and_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = 0
-    times = count(0, turns_of_work.TURN_SECONDS / 40)  # time passes only when somebody looks
+    times = count(0, turns_of_work.SLICE_SECONDS / 40)  # time passes only when somebody looks
     monkeypatch.setattr(turns_of_work, "perf_counter", lambda: next(times))
 
     async def others() -> None:
@@ -207,7 +207,7 @@ def test_a_view_may_leave_things_out_and_others_get_their_turn(monkeypatch: pyte
 
 
 def test_who_does_not_read_a_long_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "STALLED", 0.01)
+    monkeypatch.setattr(listings, "STALLED", 0.01)
     is_over = False
 
     async def pieces() -> AsyncGenerator[bytes]:
@@ -227,7 +227,7 @@ def test_who_does_not_read_a_long_answer_is_given_up(monkeypatch: pytest.MonkeyP
                 await asyncio.get_running_loop().create_future()
 
         with pytest.raises(ClientDisconnect):
-            await listing.LongAnswer(made, b"0", b"1", b"3")({}, cast(Any, None), send)
+            await listings.StreamedResponse(made, b"0", b"1", b"3")({}, cast(Any, None), send)
         assert [message.get("body") for message in sent] == [None, b"0", b"1", b"2"]
 
     asyncio.run(answer())
@@ -267,5 +267,5 @@ def test_what_is_not_there_is_not_looked_into_any_further() -> None:
                 Path.walked += 1
                 yield part
 
-    assert listing._at(Row(), Path(("a", "b", "c", "d"))) is listing.MISSING
+    assert listings._at(Row(), Path(("a", "b", "c", "d"))) is listings.MISSING
     assert (Row.asked, Path.walked) == (1, 1)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import User
-from leveret.http.login import SOCKET, credentials_of, logged_in
+from leveret.http.login import SOCKET, authenticate, credentials_of
 from leveret.server.admission import ADMITTED, Admission
 from leveret.server.logins import LoginPeer
 from tests.support.http_api import basic
@@ -47,7 +47,7 @@ def test_a_user_of_this_machine_only_is_verified_as_nobody_elsewhere() -> None:
         done(User(credentials.name) if credentials.name else None)
 
     def ask(name: str, peer: str) -> User | None:
-        return asyncio.run(logged_in(login, Credentials(name, "p"), request_from(peer), frozenset({"guest"})))
+        return asyncio.run(authenticate(login, Credentials(name, "p"), request_from(peer), frozenset({"guest"})))
 
     assert ask("guest", "127.0.0.1") == User("guest")
     assert ask("guest", "::1") == User("guest")
@@ -60,7 +60,7 @@ def test_an_answer_to_a_client_that_has_gone_harms_nobody() -> None:
     async def live() -> None:
         held: list[Callable[[User | None], None]] = []
         waiting = asyncio.ensure_future(
-            logged_in(
+            authenticate(
                 lambda _, peer, done: held.append(done), Credentials("ann", "p"), request_from("::1"), frozenset()
             )
         )

@@ -14,10 +14,10 @@ from leveret.auth.mechanisms import Credentials
 from leveret.auth.users import User, Users
 from leveret.clock import FrozenClock
 from leveret.http import sessions as module
-from leveret.http.errors import BadRequest, NotLoggedIn, Refused
+from leveret.http.errors import BadRequest, Forbidden, Unauthorized
 from leveret.http.login import SOCKET
 from leveret.http.origins import refuse_other_sites, refuse_unless_own_page
-from leveret.http.sessions import IDLE, LONGEST, MOST_OF_A_USER, Desk, Sessions
+from leveret.http.sessions import IDLE, LONGEST, MOST_OF_A_USER, SessionEndpoints, Sessions
 from leveret.server.admission import ADMITTED, Admission
 from leveret.server.logins import LoginPeer
 
@@ -178,15 +178,15 @@ def request_of(
 
 
 @pytest.fixture
-def desk(sessions: Sessions, users: Users) -> Desk:
+def desk(sessions: Sessions, users: Users) -> SessionEndpoints:
     def login(credentials: Credentials, peer: LoginPeer, done: Callable[[User | None], None]) -> None:
         user = users.get(credentials.name)
         done(user if user is not None and user.pending_password == credentials.password else None)
 
-    return Desk(sessions, login, frozenset({"guest"}))
+    return SessionEndpoints(sessions, login, frozenset({"guest"}))
 
 
-def log_in(desk: Desk, name: str = "ann", password: str = "secret", **more: str) -> str:
+def log_in(desk: SessionEndpoints, name: str = "ann", password: str = "secret", **more: str) -> str:
     """The cookie, as the browser is told to keep it."""
     given = {"username": name, "password": password}
     answer = asyncio.run(desk.log_in(request_of("POST", given, x_requested_with="leveret", **more)))
@@ -194,7 +194,7 @@ def log_in(desk: Desk, name: str = "ann", password: str = "secret", **more: str)
     return answer.headers["set-cookie"]
 
 
-def test_the_cookie_is_for_this_server_and_no_script(desk: Desk) -> None:
+def test_the_cookie_is_for_this_server_and_no_script(desk: SessionEndpoints) -> None:
     name_and_value, *attributes = log_in(desk).split("; ")
     assert name_and_value.startswith("leveret_session_15672=")
     assert {attribute.lower() for attribute in attributes} == {
@@ -205,13 +205,13 @@ def test_the_cookie_is_for_this_server_and_no_script(desk: Desk) -> None:
     }
 
 
-def test_over_tls_the_cookie_goes_over_tls_only(desk: Desk) -> None:
+def test_over_tls_the_cookie_goes_over_tls_only(desk: SessionEndpoints) -> None:
     assert "Secure" in log_in(desk, scheme="https")
     assert "Secure" in log_in(desk, origin=f"https://{HOST}")  # a proxy ended TLS
     assert "Secure" not in log_in(desk)
 
 
-def test_the_cookie_lets_in_and_a_logout_ends_that(desk: Desk) -> None:
+def test_the_cookie_lets_in_and_a_logout_ends_that(desk: SessionEndpoints) -> None:
     cookie = log_in(desk).partition(";")[0]
     user = desk.user_of(request_of(cookie=cookie))
     assert user is not None
@@ -221,7 +221,7 @@ def test_the_cookie_lets_in_and_a_logout_ends_that(desk: Desk) -> None:
     assert desk.user_of(request_of(cookie=cookie)) is None
 
 
-def test_a_new_login_ends_the_session_that_the_browser_had(desk: Desk, sessions: Sessions) -> None:
+def test_a_new_login_ends_the_session_that_the_browser_had(desk: SessionEndpoints, sessions: Sessions) -> None:
     cookie = log_in(desk).partition(";")[0]
     log_in(desk, "bob", cookie=cookie)
     assert desk.user_of(request_of(cookie=cookie)) is None
@@ -229,26 +229,26 @@ def test_a_new_login_ends_the_session_that_the_browser_had(desk: Desk, sessions:
 
 
 @pytest.mark.parametrize(("name", "password"), [("ann", "wrong"), ("nobody", "secret"), ("app", "secret")])
-def test_who_may_not_log_in(desk: Desk, sessions: Sessions, name: str, password: str) -> None:
-    with pytest.raises(NotLoggedIn):
+def test_who_may_not_log_in(desk: SessionEndpoints, sessions: Sessions, name: str, password: str) -> None:
+    with pytest.raises(Unauthorized):
         log_in(desk, name, password)
     assert len(sessions) == 0
 
 
 @pytest.mark.parametrize("body", [None, [], {}, {"username": "ann"}, {"username": 1, "password": "secret"}])
-def test_a_login_that_cannot_be_read(desk: Desk, body: object) -> None:
+def test_a_login_that_cannot_be_read(desk: SessionEndpoints, body: object) -> None:
     with pytest.raises(BadRequest):
         asyncio.run(desk.log_in(request_of("POST", body, x_requested_with="leveret")))
 
 
-def test_a_user_of_this_machine_only_takes_its_cookie_nowhere(desk: Desk) -> None:
+def test_a_user_of_this_machine_only_takes_its_cookie_nowhere(desk: SessionEndpoints) -> None:
     here = "localhost:15672"
     cookie = log_in(desk, "guest", "guest", host=here).partition(";")[0]
     assert desk.user_of(request_of(cookie=cookie, host=here)) is not None
     assert desk.user_of(request_of(cookie=cookie, host=here, peer="10.0.0.9")) is None
     assert desk.user_of(request_of(cookie=cookie, host=HOST)) is None
     for elsewhere in ({"host": here, "peer": "10.0.0.9"}, {"host": HOST}):
-        with pytest.raises(NotLoggedIn):
+        with pytest.raises(Unauthorized):
             log_in(desk, "guest", "guest", **elsewhere)
 
 
@@ -260,7 +260,7 @@ def test_a_user_of_this_machine_only_takes_its_cookie_nowhere(desk: Desk) -> Non
     [{"x_requested_with": "leveret"}, {"origin": f"http://{HOST}"}, {"origin": f"https://{HOST}"}],
 )
 @pytest.mark.feature("S4-72")
-def test_our_own_page_may_change_things(desk: Desk, headers: dict[str, str]) -> None:
+def test_our_own_page_may_change_things(desk: SessionEndpoints, headers: dict[str, str]) -> None:
     cookie = log_in(desk).partition(";")[0]
     refuse_unless_own_page(request_of("POST", **headers))
     refuse_other_sites(request_of("POST", **headers))
@@ -272,12 +272,12 @@ def test_our_own_page_may_change_things(desk: Desk, headers: dict[str, str]) -> 
     [None, "null", "", "http://evil.example", f"http://{HOST}.evil.example", "http://broker.example", "http://["],
 )
 @pytest.mark.feature("S4-72")
-def test_another_site_changes_nothing(desk: Desk, origin: str | None) -> None:
+def test_another_site_changes_nothing(desk: SessionEndpoints, origin: str | None) -> None:
     cookie = log_in(desk).partition(";")[0]
     headers = {} if origin is None else {"origin": origin}
     for method in ("POST", "PUT", "DELETE", "PATCH"):
-        with pytest.raises(Refused):
+        with pytest.raises(Forbidden):
             desk.user_of(request_of(method, cookie=cookie, **headers))
     assert desk.user_of(request_of("GET", cookie=cookie, **headers)) is not None
-    with pytest.raises(Refused):
+    with pytest.raises(Forbidden):
         asyncio.run(desk.log_in(request_of("POST", {"username": "ann", "password": "secret"}, **headers)))

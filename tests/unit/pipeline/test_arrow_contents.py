@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from leveret.http.errors import BadRequest, Problem, TooLarge
+from leveret.http.errors import BadRequest, ContentTooLarge, HttpError
 from leveret.message import PERSISTENT, Message
 from leveret.pipeline.arrow_contents import PIECE_BYTES, Contents
 from leveret.pipeline.arrow_framing import Framing
@@ -107,7 +107,7 @@ def test_no_more_bytes_than_one_step_takes(kind: pa.DataType) -> None:
 
 def test_a_row_is_no_larger_than_its_body_headers_and_properties_may_be() -> None:
     headers = pa.array([[("n", "v" * 2 * MIB)]], TEXTS)
-    with pytest.raises(TooLarge, match="headers and properties have"):
+    with pytest.raises(ContentTooLarge, match="headers and properties have"):
         runs({"body": pa.array([b"a"]), "headers": headers})
 
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_published_is_named(columns: dict[str, Any], told: str) -
 
 def test_a_message_that_is_too_large_is_refused() -> None:
     with pytest.raises(
-        TooLarge, match="message size 101 is larger than configured max size 100: raise max_message_size"
+        ContentTooLarge, match="message size 101 is larger than configured max size 100: raise max_message_size"
     ):
         runs({"body": pa.array([b"x" * 101])}, most=100)
     assert only_run({"body": pa.array([b"x" * 100])}, most=100)
@@ -233,6 +233,6 @@ def is_refused(data: bytes) -> bool:
             assert contents is not None
             for piece in contents.slices(batch):
                 contents.runs(piece)
-    except Problem:
+    except HttpError:
         return True
     return not messages

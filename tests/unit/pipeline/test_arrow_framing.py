@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from leveret.http.errors import BadRequest, TooLarge
+from leveret.http.errors import BadRequest, ContentTooLarge
 from leveret.pipeline.arrow_framing import Framing
 from tests.support.arrow_bombs import (
     ROWS_OF_NOTHING,
@@ -66,9 +66,9 @@ def test_compressed_bodies_are_refused_before_they_grow() -> None:
 
 
 def test_sizes_are_bounded_before_anything_is_kept() -> None:
-    with pytest.raises(TooLarge, match="metadata"):
+    with pytest.raises(ContentTooLarge, match="metadata"):
         list(Framing().feed(b"\xff\xff\xff\xff\xff\xff\xff\x7f"))
-    with pytest.raises(TooLarge, match="send smaller batches"):
+    with pytest.raises(ContentTooLarge, match="send smaller batches"):
         list(Framing(100).feed(arrow_stream(pa.record_batch({"body": pa.array([bytes(200)])}))))
 
 

@@ -32,7 +32,7 @@ from leveret.api.openapi.messages import MESSAGES
 from leveret.api.openapi.node import NODE
 from leveret.api.openapi.pipeline import PIPELINE
 from leveret.api.openapi.topology import TOPOLOGY
-from leveret.http.answers import encoded, json_bytes
+from leveret.http.responses import encoded, json_bytes_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
 from leveret.version import VERSION
 
@@ -73,7 +73,7 @@ def routes(context: ApiContext) -> list[Route]:
         if not made:
             every_route: Sequence[BaseRoute] = request.scope["router"].routes
             made.append(await context.in_worker(lambda: encoded(document(endpoints(every_route)))))
-        return json_bytes(made[0])
+        return json_bytes_response(made[0])
 
     return [Route(PATH, openapi)]
 

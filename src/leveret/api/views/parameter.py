@@ -10,9 +10,9 @@ from leveret.api.views.user import limits_given
 from leveret.broker.broker import Broker
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
-from leveret.http.bodies import shown
 from leveret.http.errors import BadRequest
-from leveret.http.listing import Row
+from leveret.http.listings import Row
+from leveret.http.values import excerpt
 
 LIMITS, LIMITS_NAME = "vhost-limits", "limits"
 VHOST_LIMITS = ("max-connections", "max-queues")
@@ -45,7 +45,7 @@ def put_parameter(broker: Broker, vhost: Vhost, component: str, name: str, value
 
 def policy_parameter_given(component: str, name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise BadRequest(f"the value of {component} '{name}' must be a table: it is {shown(value)}")
+        raise BadRequest(f"the value of {component} '{name}' must be a table, not {excerpt(value)}")
     return policy_given({key: each for key, each in value.items() if each is not None}, f"{component} '{name}'")
 
 
@@ -67,7 +67,7 @@ def vhost_limits_of(vhost: Vhost) -> dict[str, int]:
 
 def vhost_limits_given(name: str, value: object) -> dict[str, int]:
     if name != LIMITS_NAME:
-        raise BadRequest(f"the parameter of component '{LIMITS}' is named '{LIMITS_NAME}', not {shown(name)}")
+        raise BadRequest(f"the parameter of component '{LIMITS}' is named '{LIMITS_NAME}', not {excerpt(name)}")
     return limits_given(value, VHOST_LIMITS)
 
 

@@ -14,7 +14,7 @@ from leveret.api.views.message import plain
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
 from leveret.http.amqp_rules import table_of
-from leveret.http.time_slice import Turn
+from leveret.http.time_slice import TimeSlice
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.choosing import RandomExchange
 from leveret.routing.exchange import Exchange
@@ -85,11 +85,11 @@ async def _bindings_taken(
     wanted = set(reached)
     bindings = [binding for binding in vhost.bindings.of_source(exchange.name) if binding.destination in wanted]
     taken: list[Binding] = []
-    turn = Turn()
+    time_slice = TimeSlice()
     for binding in bindings:
         if _takes(exchange, binding, key, fields):
             taken.append(binding)
-        await turn.rest()
+        await time_slice.pause_if_over()
     rows = [binding_row(vhost, binding) | {"by": "binding"} for binding in taken]
     explained = {binding.destination for binding in taken}
     return rows + [_step(vhost, exchange.name, stop, "name") for stop in reached if stop not in explained]

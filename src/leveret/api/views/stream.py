@@ -14,8 +14,8 @@ from leveret.api.views.connection import consumer_view
 from leveret.broker.super_streams import partitions_of
 from leveret.broker.vhost import Vhost
 from leveret.errors import AmqpError
-from leveret.http.listing import viewed
-from leveret.http.time_slice import Turn
+from leveret.http.listings import viewed
+from leveret.http.time_slice import TimeSlice
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import SEGMENT_BYTES
@@ -66,7 +66,7 @@ class StreamView:
         self._vhost = vhost
         self._windows = windows
         self._kept: Kept = kept_offsets(vhost)
-        self._turn = Turn()
+        self._turn = TimeSlice()
 
     # ---- rows
 
@@ -117,7 +117,7 @@ class StreamView:
         sums: Row = {}
         for queue in (*found.queues, *found.draining):
             sums = added([sums, self._stats.of_queue(queue, self._windows)])
-            await self._turn.rest()
+            await self._turn.pause_if_over()
         return sums
 
     async def _partitions(self, found: Partitioned) -> list[Row]:
@@ -132,7 +132,7 @@ class StreamView:
             row["is_draining"] = place >= len(found.queues)
             row["share"] = queue.counters.received / published if published else None
             rows.append(row)
-            await self._turn.rest()
+            await self._turn.pause_if_over()
         return rows
 
     async def _readers(self, found: Partitioned) -> list[tuple[StreamQueue, Reader]]:
@@ -140,7 +140,7 @@ class StreamView:
         for queue in found.queues:
             if isinstance(queue, StreamQueue):
                 readers += [(queue, each) for each in readers_of(queue, self._kept)]
-                await self._turn.rest()
+                await self._turn.pause_if_over()
         return readers
 
     def _summed(self, found: Partitioned, partitions: list[Row], readers: Iterable[tuple[StreamQueue, Reader]]) -> Row:

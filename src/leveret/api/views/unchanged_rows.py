@@ -13,7 +13,7 @@ from operator import attrgetter
 from leveret.api.views.queue import AGE, QueueView, first_message
 from leveret.backlog.counters import QueueCounters
 from leveret.broker.vhost import Vhost
-from leveret.http.answers import encoded
+from leveret.http.responses import encoded
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.stream import StreamQueue
 from leveret.stats.stats import Stats

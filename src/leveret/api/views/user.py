@@ -14,8 +14,8 @@ from leveret.api.views.vhost import tags_of
 from leveret.auth.passwords import refuse_unusable_hash
 from leveret.auth.users import User
 from leveret.errors import ConfigError
-from leveret.http.bodies import LARGEST, shown
 from leveret.http.errors import BadRequest
+from leveret.http.values import LARGEST, excerpt
 
 SHA256, SHA512 = "rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512"
 PREFIXES = {SHA256: "$rabbitmq-sha256$", SHA512: "$rabbitmq-sha512$"}
@@ -59,7 +59,7 @@ def limits_of(user: User) -> dict[str, int]:
 def limit_of(name: str, value: object) -> int | None:
     """A limit as it is kept: a negative one is none."""
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > LARGEST:
-        raise BadRequest(f"'{name}' must be a whole number, negative for no limit: it is {shown(value)}")
+        raise BadRequest(f"'{name}' must be a whole number, negative for no limit, not {excerpt(value)}")
     return value if value >= 0 else None
 
 
@@ -68,10 +68,10 @@ def limits_given(given: object, known: tuple[str, ...]) -> dict[str, int]:
     if given == []:
         return {}
     if not isinstance(given, dict):
-        raise BadRequest(f"limits must be a table of names and numbers: they are {shown(given)}")
+        raise BadRequest(f"limits must be a table of names and numbers, not {excerpt(given)}")
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise BadRequest(f"limit {shown(unknown[0])} is not known: there are {', '.join(known)}")
+        raise BadRequest(f"limit {excerpt(unknown[0])} is not known: there are {', '.join(known)}")
     limits = {name: limit_of(name, value) for name, value in given.items()}
     return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -84,7 +84,7 @@ def user_given(name: str, given: Mapping[str, Any]) -> Given:
         raise BadRequest(f"user '{name}' has both 'password' and 'password_hash': give one of them")
     for key, value in (("password", password), ("password_hash", password_hash)):
         if value is not None and not isinstance(value, str):
-            raise BadRequest(f"'{key}' of user '{name}' must be text")
+            raise BadRequest(f"'{key}' of user '{name}' must be a string")
     limits = limits_given(given["limits"], USER_LIMITS) if given.get("limits") is not None else None
     hash_here = _our_hash(name, password_hash, given.get("hashing_algorithm")) if password_hash else None
     return Given(password or None, hash_here, tags_of(given["tags"]), limits)
@@ -95,7 +95,7 @@ def _our_hash(name: str, password_hash: str, algorithm: object) -> str:
         prefix = PREFIXES.get(SHA256 if algorithm is None else str(algorithm))
         if prefix is None:
             raise BadRequest(
-                f"'hashing_algorithm' {shown(algorithm)} of user '{name}' is not known here: there are "
+                f"'hashing_algorithm' {excerpt(algorithm)} of user '{name}' is not known here: there are "
                 f"{', '.join(PREFIXES)}; give the user a new password"
             )
         password_hash = prefix + password_hash

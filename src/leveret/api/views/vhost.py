@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from leveret.broker.vhost import Vhost
-from leveret.http.bodies import shown
 from leveret.http.errors import BadRequest
+from leveret.http.values import excerpt
 from leveret.queues.options import QUEUE_TYPES
 
 COMPONENT, NAME = "vhost-metadata", "metadata"
@@ -40,12 +40,12 @@ def facts_given(given: Mapping[str, Any]) -> Facts:
     said = {**(metadata if isinstance(metadata, dict) else {}), **given}
     description = said.get("description") or ""
     if not isinstance(description, str):
-        raise BadRequest(f"'description' must be text: it is {shown(description)}")
+        raise BadRequest(f"'description' must be a string, not {excerpt(description)}")
     facts: Facts = {"description": description, "tags": tags_of(said.get("tags") or [])}
     kind = said.get("default_queue_type") or UNDEFINED
     if kind != UNDEFINED:
         if kind not in QUEUE_TYPES:
-            raise BadRequest(f"'default_queue_type' must be one of {', '.join(QUEUE_TYPES)}: it is {shown(kind)}")
+            raise BadRequest(f"'default_queue_type' must be one of {', '.join(QUEUE_TYPES)}, not {excerpt(kind)}")
         facts["default_queue_type"] = kind
     return facts
 
@@ -54,6 +54,6 @@ def tags_of(value: object) -> list[str]:
     """From a list, or from a text with commas; each once, in the order given."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise BadRequest(f"'tags' must be a list of texts, or a text with commas: it is {shown(value)}")
+        raise BadRequest(f"'tags' must be a list of strings, or a comma-separated string, not {excerpt(value)}")
     tags = (tag.strip() for part in parts for tag in part.split(","))
     return list(dict.fromkeys(tag for tag in tags if tag))

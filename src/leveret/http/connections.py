@@ -1,7 +1,7 @@
-"""Those who are connected over HTTP, each with a protocol object of uvicorn's, and how long they may keep us waiting.
+"""HTTP connections, each with a protocol object of uvicorn, and their timeouts.
 
-Idle connections, and heads that trickle in, end after a while: uvicorn itself waits for the first head without end.
-How many there may be, and which idle one is closed for a new one, is decided by server/admission.py.
+Idle connections and slow request heads time out: uvicorn itself waits for the first head without limit. The number of
+connections, and the eviction of idle ones, is up to server/admission.py.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from leveret.http.heads import StrictConnection
 from leveret.http.login import SOCKET
+from leveret.http.request_heads import StrictConnection
 from leveret.http.stream_listeners import StreamListeners
-from leveret.http.websocket import WebSocketPeer
+from leveret.http.websocket import WebSocketBridge
 from leveret.logs import get_log
 from leveret.server.admission import ADMITTED, Admitted
 from leveret.server.proxied_transport import behind_proxy
@@ -26,38 +26,38 @@ from leveret.server.proxied_transport import behind_proxy
 KEPT_ALIVE = 75  # seconds between two requests
 
 
-class Peer(H11Protocol):
-    def __init__(self, peers: Peers, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(peers.config, peers.state, {}, loop)
+class HttpProtocol(H11Protocol):
+    def __init__(self, connections: HttpConnections, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(connections.config, connections.state, {}, loop)
         self.conn = StrictConnection()
-        self.access_log = False  # a line per request is for whoever asked for it; nobody could here
-        self._peers = peers
+        self.access_log = False  # there is no setting for an access log
+        self._connections = connections
         self._head_due: asyncio.TimerHandle | None = None
         self.admitted: Admitted | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        if self._peers.behind_proxy:
+        if self._connections.behind_proxy:
             transport = behind_proxy(transport)
         super().connection_made(transport)
         self.app_state[SOCKET] = transport
         if self.admitted is not None:  # counted since the TLS handshake began
             self.admitted.close = transport.abort
-        elif self.client is not None:  # without one it was reset before it was accepted
-            self.admitted = self._peers.listeners.admission.enter(self.client[0], transport.abort)
+        elif self.client is not None:  # None: reset before it was accepted
+            self.admitted = self._connections.listeners.admission.enter(self.client[0], transport.abort)
         if self.admitted is None:
             transport.abort()
             return
         self.app_state[ADMITTED] = self.admitted
-        self._expect_head(self._peers.head_timeout)
+        self._expect_head(self._connections.head_timeout)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From now on the socket, with its place, is the WebSocket's."""
+        """Hand the socket and its admission over to the WebSocket."""
         if self.admitted is not None:
             self.admitted.set_idle(False)
         if self._head_due is not None:
             self._head_due.cancel()
         super().handle_websocket_upgrade(event)
-        self._peers.left()
+        self._connections.notify_closed()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._head_due is not None:
@@ -65,10 +65,10 @@ class Peer(H11Protocol):
         if self.admitted is not None:
             self.admitted.leave()
         super().connection_lost(exc)
-        self._peers.left()
+        self._connections.notify_closed()
 
     def on_response_complete(self) -> None:
-        self._expect_head(KEPT_ALIVE + self._peers.head_timeout)
+        self._expect_head(KEPT_ALIVE + self._connections.head_timeout)
         super().on_response_complete()
 
     def _expect_head(self, seconds: float) -> None:
@@ -79,12 +79,12 @@ class Peer(H11Protocol):
         self._head_due = self.loop.call_later(seconds, self._head_is_late)
 
     def _head_is_late(self) -> None:
-        cycle: RequestResponseCycle | None = self.cycle  # None until the first head is there
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request head
         if cycle is None or cycle.response_complete:
             self.transport.abort()
 
 
-class Peers:
+class HttpConnections:
     def __init__(
         self, app: ASGIApp, head_timeout: float, listeners: StreamListeners, *, behind_proxy: bool = False
     ) -> None:
@@ -92,50 +92,50 @@ class Peers:
         self.listeners = listeners
         self.behind_proxy = behind_proxy
 
-        def upgraded(app_state: dict[str, Any], **_: object) -> WebSocketPeer:
-            return WebSocketPeer(listeners, app_state[ADMITTED])
+        def upgraded(app_state: dict[str, Any], **_: object) -> WebSocketBridge:
+            return WebSocketBridge(listeners, app_state[ADMITTED])
 
         self.config = Config(
             app,
             interface="asgi3",
             http=H11Protocol,
-            ws=upgraded,  # type: ignore[arg-type]  # called as a class would be
+            ws=upgraded,  # type: ignore[arg-type]  # called like a class
             lifespan="off",
-            log_config=None,  # the process has its own
-            proxy_headers=False,  # who forwards requests must not vouch for where they come from
+            log_config=None,  # the broker configures logging
+            proxy_headers=False,  # X-Forwarded-For of an untrusted client is ignored
             timeout_keep_alive=KEPT_ALIVE,
         )
         self.config.load()
         self.state = ServerState()
-        self._gone = asyncio.Event()
+        self._closed = asyncio.Event()
         self._log = get_log("http")
 
-    def admit(self) -> Peer:
-        return Peer(self, asyncio.get_running_loop())
+    def create_protocol(self) -> HttpProtocol:
+        return HttpProtocol(self, asyncio.get_running_loop())
 
-    def left(self) -> None:
+    def notify_closed(self) -> None:
         if not self.state.connections:
-            self._gone.set()
+            self._closed.set()
 
-    async def leave(self, seconds: float) -> None:
-        """Idle peers go at once, the others when they have their answer or their time is up."""
-        for peer in list(self.state.connections):
-            peer.shutdown()
-        if not await self._all_gone(seconds * 0.6):
+    async def close(self, seconds: float) -> None:
+        """Close idle connections at once, the others after their response, at the latest when the time is up."""
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        if not await self._all_closed(seconds * 0.6):
             self._log.warning("connections aborted at shutdown", number=len(self.state.connections))
-            for peer in list(self.state.connections):
-                peer.transport.abort()
-            await self._all_gone(seconds * 0.2)
+            for connection in list(self.state.connections):
+                connection.transport.abort()
+            await self._all_closed(seconds * 0.2)
         for task in list(self.state.tasks):
             task.cancel()
         if self.state.tasks:
             await asyncio.wait(set(self.state.tasks), timeout=seconds * 0.2)
 
-    async def _all_gone(self, seconds: float) -> bool:
-        self._gone.clear()
-        self.left()
+    async def _all_closed(self, seconds: float) -> bool:
+        self._closed.clear()
+        self.notify_closed()
         try:
-            await asyncio.wait_for(self._gone.wait(), seconds)
+            await asyncio.wait_for(self._closed.wait(), seconds)
         except TimeoutError:
             return False
         return True

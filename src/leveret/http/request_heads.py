@@ -13,7 +13,7 @@ import re
 import h11
 
 LARGEST_HEAD = 64 << 10
-END = re.compile(rb"\n\r?\n")  # where h11 ends a head
+HEAD_END = re.compile(rb"\n\r?\n")  # where h11 ends a head
 FOLDED = re.compile(rb"\n[ \t]")
 
 
@@ -26,7 +26,7 @@ class StrictConnection(h11.Connection):
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         if self.their_state is h11.IDLE:
             received = self.trailing_data[0]
-            end = END.search(received)
+            end = HEAD_END.search(received)
             if end is not None:
                 refuse_ambiguous(received[: end.end()])
         event = super().next_event()

@@ -21,10 +21,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from leveret.http.answers import JSON, encoded, json_bytes
-from leveret.http.bodies import text_of, truth_of, whole_number_of
 from leveret.http.errors import BadRequest, PageOutOfRange
-from leveret.http.time_slice import Turn
+from leveret.http.responses import JSON, encoded, json_bytes_response
+from leveret.http.time_slice import TimeSlice
+from leveret.http.values import boolean_of, integer_of, text_of
 from leveret.http.workers import WorkerContext
 
 Row = dict[str, Any]
@@ -66,8 +66,8 @@ def asked_of(request: Request) -> Asked:
         _flag(given, "use_regex"),
         _path(text_of(given, "sort", "")),
         _flag(given, "sort_reverse"),
-        whole_number_of(given, "page", 1) if is_paged else 0,
-        whole_number_of(given, "page_size", 1, LARGEST_PAGE, default=100) if is_paged else LARGEST_PAGE,
+        integer_of(given, "page", 1) if is_paged else 0,
+        integer_of(given, "page_size", 1, LARGEST_PAGE, default=100) if is_paged else LARGEST_PAGE,
         _columns(text_of(given, "columns", "")),
     )
 
@@ -96,22 +96,22 @@ def _path(text: str) -> tuple[str, ...]:
 
 def _flag(given: Mapping[str, str], name: str) -> bool:
     """In any case, and false if it is empty: as RabbitMQ's page sends it, and tools that were written for it."""
-    return truth_of({name: given.get(name, "").lower() or "false"}, name)
+    return boolean_of({name: given.get(name, "").lower() or "false"}, name)
 
 
 async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[Row]:
     """A row of each, without those of which the view gives none. Other work gets its turn in between."""
     rows: list[Row] = []
-    turn = Turn()
+    time_slice = TimeSlice()
     for thing in list(things):
         row = view(thing)
         if row is not None:
             rows.append(row)
-        await turn.rest()
+        await time_slice.pause_if_over()
     return rows
 
 
-async def list_answer(
+async def list_response(
     context: WorkerContext,
     request: Request,
     things: Iterable[T],
@@ -131,13 +131,13 @@ async def list_answer(
     if asked.name is None and not asked.sort and not asked.page:
         if written is None or adding is not None or asked.columns:
             written = _writer(view, adding, asked.columns)
-        return await _answer(_written(things, written), b"[", b"]")
+        return await _response(_written(things, written), b"[", b"]")
     slim, made = await _ranked(things, view, asked.sort, at_hand or {})
     shown = await context.in_worker(lambda: arranged(slim, asked))
     items = _written(shown.pop("items"), _writer(made, adding, asked.columns))
     if not asked.page:
-        return await _answer(items, b"[", b"]")
-    return await _answer(items, b'{"items":[', b"]," + encoded(shown)[1:])
+        return await _response(items, b"[", b"]")
+    return await _response(items, b'{"items":[', b"]," + encoded(shown)[1:])
 
 
 async def _ranked(
@@ -151,16 +151,16 @@ async def _ranked(
     name, rank = at_hand.get("name"), at_hand.get(".".join(sort) or "name")
     if name is None or rank is None:
         rows = await viewed(things, view)
-        turn = Turn()
+        time_slice = TimeSlice()
         for row in rows:
             row[RANK] = _rank(_at(row, sort))
-            await turn.rest()
+            await time_slice.pause_if_over()
         return rows, _without_rank
     slim: list[Row] = []
-    rest, turn = iter(things), Turn()
+    rest, time_slice = iter(things), TimeSlice()
     while some := list(islice(rest, AT_ONCE)):
         slim += [{"name": name(thing), RANK: _rank(rank(thing)), THING: thing} for thing in some]
-        await turn.rest()
+        await time_slice.pause_if_over()
     return slim, lambda row: view(row[THING])
 
 
@@ -183,7 +183,7 @@ async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> A
     """The rows as JSON with commas in between, piece by piece. Each row is thrown away before the next is made: to
     write, or to free, ten thousand at once would hold the loop for longer than a message may wait."""
     parts: list[bytes] = []
-    size, turn = 0, Turn()
+    size, time_slice = 0, TimeSlice()
     for thing in list(things):
         row = write(thing)
         if row is not None:
@@ -192,20 +192,20 @@ async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> A
                 parts, size = [], 0
             parts.append(row)
             size += len(row)
-        await turn.rest()
+        await time_slice.pause_if_over()
     yield b",".join(parts)
 
 
-async def _answer(pieces: AsyncGenerator[bytes], before: bytes, behind: bytes) -> Response:
+async def _response(pieces: AsyncGenerator[bytes], before: bytes, behind: bytes) -> Response:
     """Whole if it is short; else it goes out while it is made."""
     first = await anext(pieces)
     second = await anext(pieces, None)
     if second is None:
-        return json_bytes(before + first + behind)
-    return LongAnswer(pieces, before + first, second, behind)
+        return json_bytes_response(before + first + behind)
+    return StreamedResponse(pieces, before + first, second, behind)
 
 
-class LongAnswer(Response):
+class StreamedResponse(Response):
     """Goes out while it is made."""
 
     media_type = JSON
@@ -219,13 +219,13 @@ class LongAnswer(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         async with aclosing(self._pieces):
             for piece in self._begun:
-                await _say(send, piece, more=True)
+                await _send_piece(send, piece, more=True)
             async for piece in self._pieces:
-                await _say(send, piece, more=True)
-            await _say(send, self._last, more=False)
+                await _send_piece(send, piece, more=True)
+            await _send_piece(send, self._last, more=False)
 
 
-async def _say(send: Send, piece: bytes, *, more: bool) -> None:
+async def _send_piece(send: Send, piece: bytes, *, more: bool) -> None:
     try:
         async with asyncio.timeout(STALLED):
             await send({"type": "http.response.body", "body": piece, "more_body": more})
@@ -238,9 +238,9 @@ def as_it_is(row: Row) -> Row:
     return row
 
 
-def object_answer(request: Request, row: Row) -> Response:
+def object_response(request: Request, row: Row) -> Response:
     """One object, with the columns that are asked for."""
-    return json_bytes(encoded(_only(row, asked_of(request).columns)))
+    return json_bytes_response(encoded(_only(row, asked_of(request).columns)))
 
 
 def arranged(rows: list[Row], asked: Asked) -> Row:

@@ -1,4 +1,4 @@
-"""Answers in JSON, and those that have nothing to say."""
+"""JSON responses, and responses without a body."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ JSON = "application/json"
 
 
 def encoded(value: object) -> bytes:
-    """JSON of plain values, and of what can stand in the arguments of a queue."""
+    """The value as JSON; also values that occur in the arguments of queues and exchanges."""
     return msgspec.json.encode(value, enc_hook=_plain)
 
 
@@ -27,18 +27,18 @@ def _plain(value: object) -> object:
     raise TypeError(f"no JSON for {type(value).__name__}")
 
 
-def json_bytes(body: bytes, status: int = 200) -> Response:
+def json_bytes_response(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type=JSON)
 
 
-def json_answer(value: object, status: int = 200) -> Response:
-    return json_bytes(encoded(value), status)
+def json_response(value: object, status: int = 200) -> Response:
+    return json_bytes_response(encoded(value), status)
 
 
-def made(is_new: bool) -> Response:
-    """What a PUT says: 201 if there was nothing before, 204 if there was."""
+def put_response(is_new: bool) -> Response:
+    """201 for a new object, 204 for an updated one."""
     return Response(status_code=201 if is_new else 204)
 
 
-def done() -> Response:
+def no_content() -> Response:
     return Response(status_code=204)
