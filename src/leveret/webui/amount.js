@@ -6,5 +6,10 @@ import { h } from "./dom.js";
 export function amount(part, text, isMuch = false) {
   const filled = h("i", {});
   filled.style.width = `${(Math.min(Math.max(part || 0, 0), 1) * 100).toFixed(1)}%`;
-  return h("span", { class: `amount${isMuch ? " much" : ""}` }, h("span", {}, text), h("u", { "aria-hidden": "true" }, filled));
+  return h(
+    "span",
+    { class: `amount${isMuch ? " much" : ""}` },
+    h("span", {}, text),
+    h("u", { "aria-hidden": "true" }, filled),
+  );
 }

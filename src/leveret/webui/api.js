@@ -49,7 +49,8 @@ async function call(method, address, query, body, { signal, isLogin = false, hea
   const answer = readable(text);
   if (response.ok) return answer;
   if (response.status === 401 && !isLogin) whenLoggedOut();
-  const reason = answer?.reason ?? `${method} ${address} was answered with ${response.status}; the broker's log may say more`;
+  const reason =
+    answer?.reason ?? `${method} ${address} was answered with ${response.status}; the broker's log may say more`;
   throw new ApiError(response.status, TITLES[response.status] ?? `Status ${response.status}`, String(reason));
 }
 
@@ -70,7 +71,11 @@ async function sent(method, address, body, signal, further) {
     return { response, text };
   } catch (problem) {
     if (problem.name === "AbortError") throw problem;
-    const silence = new ApiError(0, TITLES[0], "It may be stopped, starting again or cut off from here; this page keeps trying.");
+    const silence = new ApiError(
+      0,
+      TITLES[0],
+      "It may be stopped, starting again or cut off from here; this page keeps trying.",
+    );
     whenHealthChanges(silence);
     throw silence;
   }

@@ -25,10 +25,20 @@ export function lineChart(title) {
     const scale = scaleOf(series, width, show);
     drawn = { series, show, scale };
     drawing.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    fill(legend, series.map((one, at) => legendItem(one, at, show, one.now ?? one.points.at(-1)?.[1])));
-    fill(drawing, axes(scale, show), series.map((one, at) => curve(one, at, scale)).reverse(), s("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }));
+    fill(
+      legend,
+      series.map((one, at) => legendItem(one, at, show, one.now ?? one.points.at(-1)?.[1])),
+    );
+    fill(
+      drawing,
+      axes(scale, show),
+      series.map((one, at) => curve(one, at, scale)).reverse(),
+      s("line", { class: "cursor", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" }),
+    );
     if (!series.some((one) => one.points.length > 1)) {
-      drawing.append(s("text", { x: (width + LEFT) / 2, y: HEIGHT / 2, class: "hint", "text-anchor": "middle" }, "Collecting …"));
+      drawing.append(
+        s("text", { x: (width + LEFT) / 2, y: HEIGHT / 2, class: "hint", "text-anchor": "middle" }, "Collecting …"),
+      );
     }
     if (pointed !== null) point(); // somebody reads there
   }
@@ -41,7 +51,11 @@ export function lineChart(title) {
     cursor?.setAttribute("x1", x);
     cursor?.setAttribute("x2", x);
     cursor?.setAttribute("visibility", x < drawn.scale.left ? "hidden" : "visible");
-    fill(legend, drawn.series.map((one, at) => legendItem(one, at, drawn.show, one.points[nearest(one.points, time)]?.[1])), h("span", { class: "at" }, clockTime(time)));
+    fill(
+      legend,
+      drawn.series.map((one, at) => legendItem(one, at, drawn.show, one.points[nearest(one.points, time)]?.[1])),
+      h("span", { class: "at" }, clockTime(time)),
+    );
   }
 
   new ResizeObserver(() => drawn && draw(drawn.series, drawn.show)).observe(drawing);
@@ -76,9 +90,15 @@ function scaleOf(series, width, show) {
   const times = series.flatMap((one) => one.points.map(([time]) => time));
   if (times.length < 2) return null;
   const first = times.reduce((a, b) => Math.min(a, b));
-  const last = Math.max(times.reduce((a, b) => Math.max(a, b)), first + 1);
+  const last = Math.max(
+    times.reduce((a, b) => Math.max(a, b)),
+    first + 1,
+  );
   const values = series.flatMap((one) => one.points.map(([, value]) => value));
-  const top = roundUp(values.reduce((a, b) => Math.max(a, b), 0), values.every(Number.isInteger));
+  const top = roundUp(
+    values.reduce((a, b) => Math.max(a, b), 0),
+    values.every(Number.isInteger),
+  );
   const left = Math.max(LEFT, ...[top, top / 2].map((value) => show(value).length * LETTER + 12));
   return {
     left,
@@ -111,14 +131,20 @@ function axes(scale, show) {
   const moments = [0, 0.5, 1].map((part) => {
     const anchor = ["start", "middle", "end"][part * 2];
     const time = scale.first + (scale.last - scale.first) * part;
-    return s("text", { class: "axis", x: scale.x(time), y: HEIGHT - 4, "text-anchor": anchor }, clockTime(time, scale.last - scale.first < LONG));
+    return s(
+      "text",
+      { class: "axis", x: scale.x(time), y: HEIGHT - 4, "text-anchor": anchor },
+      clockTime(time, scale.last - scale.first < LONG),
+    );
   });
   return [lines, moments];
 }
 
 function curve(series, at, scale) {
   if (!scale || series.points.length < 2) return null;
-  const path = series.points.map(([time, value], index) => `${index ? "L" : "M"}${scale.x(time).toFixed(1)} ${scale.y(value).toFixed(1)}`).join("");
+  const path = series.points
+    .map(([time, value], index) => `${index ? "L" : "M"}${scale.x(time).toFixed(1)} ${scale.y(value).toFixed(1)}`)
+    .join("");
   return s("path", { class: `line line-${at}`, d: path });
 }
 
@@ -128,8 +154,14 @@ export function sparkline(values, label) {
   if (known.length < 2) return h("span", { class: "faint" }, "–");
   const top = known.reduce((a, b) => Math.max(a, b), 1);
   const step = 96 / (known.length - 1);
-  const path = known.map((value, at) => `${at ? "L" : "M"}${(2 + at * step).toFixed(1)} ${(22 - (value / top) * 19).toFixed(1)}`).join("");
-  return s("svg", { viewBox: "0 0 100 24", class: "spark", role: "img", "aria-label": label }, s("path", { class: "line line-0", d: path }));
+  const path = known
+    .map((value, at) => `${at ? "L" : "M"}${(2 + at * step).toFixed(1)} ${(22 - (value / top) * 19).toFixed(1)}`)
+    .join("");
+  return s(
+    "svg",
+    { viewBox: "0 0 100 24", class: "spark", role: "img", "aria-label": label },
+    s("path", { class: "line line-0", d: path }),
+  );
 }
 
 /** RabbitMQ's samples, newest first, as points. */

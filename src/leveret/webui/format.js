@@ -20,7 +20,11 @@ export function short(value) {
   if (size < 10_000 && Number.isInteger(value)) return WHOLE.format(value);
   if (size < 10 && !Number.isInteger(value)) return value.toFixed(1);
   if (size < 1000) return String(Math.round(value));
-  for (const [limit, unit] of [[1e6, "k"], [1e9, "M"], [1e12, "G"]]) {
+  for (const [limit, unit] of [
+    [1e6, "k"],
+    [1e9, "M"],
+    [1e12, "G"],
+  ]) {
     if (size < limit) return `${Number((value / (limit / 1000)).toPrecision(3))} ${unit}`;
   }
   return `${(value / 1e12).toPrecision(3)} T`;
@@ -60,7 +64,11 @@ function two(whole, large, largeName, small, smallName) {
 }
 
 export function clockTime(milliseconds, hasSeconds = true) {
-  return new Date(milliseconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: hasSeconds ? "2-digit" : undefined });
+  return new Date(milliseconds).toLocaleTimeString([], {
+    hour: "2-digit",
+    minute: "2-digit",
+    second: hasSeconds ? "2-digit" : undefined,
+  });
 }
 
 /** 3 s ago. */

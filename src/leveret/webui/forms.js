@@ -13,7 +13,11 @@ export function check(label, name, isOn = false) {
 }
 
 export function choice(name, options, value) {
-  return h("select", { name }, options.map((one) => h("option", { value: one, selected: one === value }, one)));
+  return h(
+    "select",
+    { name },
+    options.map((one) => h("option", { value: one, selected: one === value }, one)),
+  );
 }
 
 /** A form whose errors show in it. `send(values)` gets a FormData; while it waits, the button rests. */
@@ -42,7 +46,12 @@ export function dialogue(title, content) {
   const element = h(
     "dialog",
     { class: "dialogue", "aria-label": title },
-    h("header", {}, h("h2", {}, title), h("button", { type: "button", class: "quiet", "aria-label": "Close", onclick: close }, "×")),
+    h(
+      "header",
+      {},
+      h("h2", {}, title),
+      h("button", { type: "button", class: "quiet", "aria-label": "Close", onclick: close }, "×"),
+    ),
     content,
   );
   window.addEventListener("hashchange", close);

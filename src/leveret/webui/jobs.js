@@ -55,7 +55,12 @@ export class RunningJobs {
     this.#isOurs = isOurs;
     this.#whenOver = whenOver;
     this.list = h("div", {});
-    this.element = h("section", { class: "card jobs", hidden: true, "aria-label": "Under way" }, h("h2", {}, "Under way"), this.list);
+    this.element = h(
+      "section",
+      { class: "card jobs", hidden: true, "aria-label": "Under way" },
+      h("h2", {}, "Under way"),
+      this.list,
+    );
     this.refresh = live(signal, async () => this.#show(await get("/api/queue-jobs", undefined, { signal }), signal));
     signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
@@ -111,22 +116,36 @@ class Line {
   constructor(row, cancel) {
     this.text = h("span", {});
     this.bar = h("progress", { max: 1, value: 0, "aria-label": `${WORDS[row.kind].doing} messages of ${row.queue}` });
-    this.element = h("div", { class: "job" }, h("div", {}, this.text, this.bar), h("button", { type: "button", onclick: cancel }, "Cancel"));
+    this.element = h(
+      "div",
+      { class: "job" },
+      h("div", {}, this.text, this.bar),
+      h("button", { type: "button", onclick: cancel }, "Cancel"),
+    );
   }
 
   show(row, expected) {
     const whole = expected ?? row.ids ?? row.limit;
     const share = Math.max(row.looked_at / Math.max(row.messages, 1), whole ? row.done / whole : 0);
     this.bar.value = Math.min(share, 1);
-    const how = [row.destination && `to ${row.destination}`, row.rate && `at ${row.rate.toLocaleString("en-US")}/s`].filter(Boolean).join(" ");
-    setText(this.text, `${WORDS[row.kind].doing} messages of ${row.queue}${how ? ` ${how}` : ""}: ${number(row.done)}${whole ? ` of ${number(whole)}` : ""}`);
+    const how = [row.destination && `to ${row.destination}`, row.rate && `at ${row.rate.toLocaleString("en-US")}/s`]
+      .filter(Boolean)
+      .join(" ");
+    setText(
+      this.text,
+      `${WORDS[row.kind].doing} messages of ${row.queue}${how ? ` ${how}` : ""}: ${number(row.done)}${whole ? ` of ${number(whole)}` : ""}`,
+    );
   }
 }
 
 function tellEnd(row) {
   const what = `${WORDS[row.kind].did} ${plural(row.done, "message")} of ${row.queue}${row.destination ? ` to ${row.destination}` : ""}`;
   const stayed = row.skipped ? ` ${plural(row.skipped, "message")} stayed: ${STAYED[row.kind]}.` : "";
-  if (row.state === "lost") tellError({ title: "Not known to be stored", reason: `${what}, but the disk failed meanwhile: look into the broker's log.` });
+  if (row.state === "lost")
+    tellError({
+      title: "Not known to be stored",
+      reason: `${what}, but the disk failed meanwhile: look into the broker's log.`,
+    });
   else if (row.state === "cancelled") tell(`Cancelled. ${what} before.${stayed}`);
   else tell(`${what}.${stayed}`);
 }
@@ -138,5 +157,12 @@ export function rateOf(given) {
 }
 
 export function rateInput() {
-  return h("input", { name: "rate", type: "number", min: "0.001", max: "1000000", step: "any", placeholder: "as fast as it goes" });
+  return h("input", {
+    name: "rate",
+    type: "number",
+    min: "0.001",
+    max: "1000000",
+    step: "any",
+    placeholder: "as fast as it goes",
+  });
 }

@@ -24,7 +24,27 @@ import * as traces from "./pages/traces.js";
 import * as vhostTopology from "./pages/vhost_topology.js";
 import { Shell } from "./shell.js";
 
-const PAGES = [overview, queues, queue, traces, traces.anywhere, biography, exchanges, exchange, vhostTopology, connections, connection, channel, deadLetters, deadLetterGroup, schedules, streams, stream, pipelines, ...ADMIN];
+const PAGES = [
+  overview,
+  queues,
+  queue,
+  traces,
+  traces.anywhere,
+  biography,
+  exchanges,
+  exchange,
+  vhostTopology,
+  connections,
+  connection,
+  channel,
+  deadLetters,
+  deadLetterGroup,
+  schedules,
+  streams,
+  stream,
+  pipelines,
+  ...ADMIN,
+];
 
 const app = document.getElementById("app");
 let shell = null;
@@ -45,4 +65,7 @@ function leave(reason) {
 
 onLoggedOut(() => leave(shell ? "Your session has ended. Log in to go on where you were." : undefined));
 
-get("/api/login").then((user) => (user ? enter(user) : leave()), (problem) => fill(app, problemBox(problem)));
+get("/api/login").then(
+  (user) => (user ? enter(user) : leave()),
+  (problem) => fill(app, problemBox(problem)),
+);

@@ -13,7 +13,15 @@ const CONTROL = "filter-";
 
 /** A control for one of them. */
 export function filterInput({ name, label, hint }, value = "") {
-  return h("input", { type: "search", name: CONTROL + name, placeholder: hint, "aria-label": label, value, autocomplete: "off", spellcheck: "false" });
+  return h("input", {
+    type: "search",
+    name: CONTROL + name,
+    placeholder: hint,
+    "aria-label": label,
+    value,
+    autocomplete: "off",
+    spellcheck: "false",
+  });
 }
 
 /** What the controls of a form ask for, under the names of the API. */

@@ -87,7 +87,10 @@ export function undoable(text, act) {
 export function showTrouble(place, problem, list, address) {
   const isMissing = problem.status === 404;
   place.classList.toggle("alone", isMissing);
-  fillFor(place, ["trouble", problem.title, reasonOf(problem)], () => [problemBox(problem), isMissing && h("p", {}, h("a", { class: "button", href: address }, list))]);
+  fillFor(place, ["trouble", problem.title, reasonOf(problem)], () => [
+    problemBox(problem),
+    isMissing && h("p", {}, h("a", { class: "button", href: address }, list)),
+  ]);
 }
 
 export function endTrouble(place) {
@@ -102,7 +105,12 @@ export function showProblem(place, problem) {
 
 /** What to show in the place of something that could not be loaded. */
 export function problemBox(problem) {
-  return h("div", { class: "problem", role: "alert" }, h("strong", {}, problem.title ?? "Something went wrong"), h("p", {}, reasonOf(problem)));
+  return h(
+    "div",
+    { class: "problem", role: "alert" },
+    h("strong", {}, problem.title ?? "Something went wrong"),
+    h("p", {}, reasonOf(problem)),
+  );
 }
 
 function reasonOf(problem) {

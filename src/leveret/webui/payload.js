@@ -26,7 +26,9 @@ export function asJson(body) {
   const text = asText(body);
   try {
     const value = JSON.parse(text, (key, member, context) =>
-      typeof member === "number" && context?.source && String(member) !== context.source && JSON.rawJSON ? JSON.rawJSON(context.source) : member,
+      typeof member === "number" && context?.source && String(member) !== context.source && JSON.rawJSON
+        ? JSON.rawJSON(context.source)
+        : member,
     );
     return JSON.stringify(value, null, 2);
   } catch (problem) {

@@ -27,9 +27,24 @@ export class Search {
 
   constructor(pages) {
     this.#pages = pages;
-    this.input = h("input", { type: "search", placeholder: "Go to a page, a queue, …", "aria-label": "Search", role: "combobox", "aria-expanded": "true", "aria-controls": "found", autocomplete: "off", spellcheck: "false" });
+    this.input = h("input", {
+      type: "search",
+      placeholder: "Go to a page, a queue, …",
+      "aria-label": "Search",
+      role: "combobox",
+      "aria-expanded": "true",
+      "aria-controls": "found",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
     this.list = h("ul", { id: "found", role: "listbox" });
-    this.element = h("dialog", { class: "search", "aria-label": "Search" }, this.input, this.list, h("p", { class: "faint keys" }, "↑ ↓ to choose, Enter to go, Esc to close"));
+    this.element = h(
+      "dialog",
+      { class: "search", "aria-label": "Search" },
+      this.input,
+      this.list,
+      h("p", { class: "faint keys" }, "↑ ↓ to choose, Enter to go, Esc to close"),
+    );
     this.input.addEventListener("input", () => this.#typed());
     this.element.addEventListener("keydown", (event) => this.#pressed(event));
     this.element.addEventListener("click", (event) => event.target === this.element && this.element.close());
@@ -74,7 +89,8 @@ export class Search {
     if (!text) return true;
     const finders = this.#pages.filter((page) => page.find);
     await Promise.all(finders.map((page) => this.#ask(page, text, signal)));
-    if (!signal.aborted && !this.#found.length) fill(this.list, h("li", { class: "faint" }, `Nothing is called “${text}”.`));
+    if (!signal.aborted && !this.#found.length)
+      fill(this.list, h("li", { class: "faint" }, `Nothing is called “${text}”.`));
     return !signal.aborted;
   }
 
@@ -91,12 +107,28 @@ export class Search {
     this.#found = found;
     this.#chosen = Math.min(this.#chosen, Math.max(found.length - 1, 0));
     if (found.length === 0) this.#chosen = 0;
-    fill(this.list, found.map((one, at) => h("li", { id: `found-${at}`, role: "option", "aria-selected": String(at === this.#chosen), onclick: () => this.#go(one) }, h("span", {}, one.title), h("small", { class: "faint" }, one.hint))));
+    fill(
+      this.list,
+      found.map((one, at) =>
+        h(
+          "li",
+          {
+            id: `found-${at}`,
+            role: "option",
+            "aria-selected": String(at === this.#chosen),
+            onclick: () => this.#go(one),
+          },
+          h("span", {}, one.title),
+          h("small", { class: "faint" }, one.hint),
+        ),
+      ),
+    );
     this.#mark();
   }
 
   #mark() {
-    for (const [at, item] of [...this.list.children].entries()) item.setAttribute("aria-selected", String(at === this.#chosen));
+    for (const [at, item] of [...this.list.children].entries())
+      item.setAttribute("aria-selected", String(at === this.#chosen));
     this.list.children[this.#chosen]?.scrollIntoView({ block: "nearest" });
     this.input.setAttribute("aria-activedescendant", `found-${this.#chosen}`);
   }
@@ -106,7 +138,8 @@ export class Search {
     if (event.key === "ArrowDown") this.#chosen = Math.min(this.#chosen + 1, Math.max(this.#found.length - 1, 0));
     else if (event.key === "ArrowUp") this.#chosen = Math.max(this.#chosen - 1, 0);
     else if (event.key === "Enter") this.#enter();
-    else if (event.key === "Escape") this.element.close(); // a search field would only be emptied
+    else if (event.key === "Escape")
+      this.element.close(); // a search field would only be emptied
     else return;
     event.preventDefault();
     this.#mark();

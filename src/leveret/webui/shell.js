@@ -24,8 +24,19 @@ export class Shell {
     this.main = h("main", { id: "main", tabindex: "-1" });
     this.health = h("div", { class: "health", role: "alert", hidden: true });
     this.links = pages.filter((page) => page.nav).map((page) => h("a", { href: `#${page.path}` }, page.nav));
-    const skip = h("button", { type: "button", class: "skip strong", onclick: () => this.main.focus() }, "Skip the menu");
-    this.element = h("div", { class: "shell" }, skip, this.#side(whenOut), h("div", { class: "content" }, this.health, this.main), this.#search.element);
+    const skip = h(
+      "button",
+      { type: "button", class: "skip strong", onclick: () => this.main.focus() },
+      "Skip the menu",
+    );
+    this.element = h(
+      "div",
+      { class: "shell" },
+      skip,
+      this.#side(whenOut),
+      h("div", { class: "content" }, this.health, this.main),
+      this.#search.element,
+    );
     this.#router = new Router(pages, (page, parameters) => this.#show(page, parameters));
   }
 
@@ -57,9 +68,20 @@ export class Shell {
       "header",
       { class: "side" },
       h("a", { class: "brand", href: "#/" }, mark(), "Leveret"),
-      h("button", { type: "button", class: "find", onclick: () => this.#search.open() }, h("span", {}, "Search"), h("kbd", {}, "Ctrl K")),
+      h(
+        "button",
+        { type: "button", class: "find", onclick: () => this.#search.open() },
+        h("span", {}, "Search"),
+        h("kbd", {}, "Ctrl K"),
+      ),
       h("nav", { "aria-label": "Pages" }, this.links),
-      h("div", { class: "foot" }, h("span", { class: "user", title: this.user.tags?.join(", ") }, this.user.name), theme, h("button", { type: "button", class: "quiet", onclick: out }, "Log out")),
+      h(
+        "div",
+        { class: "foot" },
+        h("span", { class: "user", title: this.user.tags?.join(", ") }, this.user.name),
+        theme,
+        h("button", { type: "button", class: "quiet", onclick: out }, "Log out"),
+      ),
     );
   }
 
@@ -82,7 +104,13 @@ export class Shell {
     document.title = `${title} · Leveret`;
     window.scrollTo(0, 0);
     if (!page) {
-      fill(this.main, problemBox({ title: "No such page", reason: `Nothing is at ${location.hash}: choose a page from the menu, or search with Ctrl-K.` }));
+      fill(
+        this.main,
+        problemBox({
+          title: "No such page",
+          reason: `Nothing is at ${location.hash}: choose a page from the menu, or search with Ctrl-K.`,
+        }),
+      );
       return;
     }
     fill(this.main);
@@ -93,7 +121,12 @@ export class Shell {
 
   #tellHealth(problem) {
     this.health.hidden = !problem;
-    if (problem) fillFor(this.health, [problem.title, problem.reason], () => [h("strong", {}, problem.title), " ", problem.reason]);
+    if (problem)
+      fillFor(this.health, [problem.title, problem.reason], () => [
+        h("strong", {}, problem.title),
+        " ",
+        problem.reason,
+      ]);
   }
 }
 
@@ -102,6 +135,8 @@ export function mark() {
   return s(
     "svg",
     { viewBox: "0 0 32 32", class: "mark", "aria-hidden": "true" },
-    s("path", { d: "M11 15C8 9 8 4 10.500 4S14 9 14.500 14h3C18 9 19 4 21.500 4S24 9 21 15c2.500 1.500 4 4 4 6.500 0 4-4 6.500-9 6.500s-9-2.500-9-6.500c0-2.500 1.500-5 4-6.500z" }),
+    s("path", {
+      d: "M11 15C8 9 8 4 10.500 4S14 9 14.500 14h3C18 9 19 4 21.500 4S24 9 21 15c2.500 1.500 4 4 4 6.500 0 4-4 6.500-9 6.500s-9-2.500-9-6.500c0-2.500 1.500-5 4-6.500z",
+    }),
   );
 }

@@ -37,7 +37,20 @@ export class Table {
   #lines = [];
   #refresh = () => {};
 
-  constructor({ columns, source, signal, sort = "", reverse = false, noun = "row", nouns = `${noun}s`, empty, emptiness = () => "", onCount, isKept = false, toolsFrom = 1 }) {
+  constructor({
+    columns,
+    source,
+    signal,
+    sort = "",
+    reverse = false,
+    noun = "row",
+    nouns = `${noun}s`,
+    empty,
+    emptiness = () => "",
+    onCount,
+    isKept = false,
+    toolsFrom = 1,
+  }) {
     this.#columns = columns;
     this.#source = source;
     this.#signal = signal;
@@ -52,7 +65,11 @@ export class Table {
     this.toolsFrom = toolsFrom;
     if (isKept) this.#recall();
     this.#build();
-    this.#refresh = live(signal, () => this.#load(), (problem) => this.#fail(problem));
+    this.#refresh = live(
+      signal,
+      () => this.#load(),
+      (problem) => this.#fail(problem),
+    );
   }
 
   /** Asks again now. */
@@ -69,7 +86,13 @@ export class Table {
   }
 
   #build() {
-    this.search = h("input", { type: "search", value: this.#name, placeholder: "Filter by name", "aria-label": `Filter ${this.nouns} by name`, oninput: () => this.#typed() });
+    this.search = h("input", {
+      type: "search",
+      value: this.#name,
+      placeholder: "Filter by name",
+      "aria-label": `Filter ${this.nouns} by name`,
+      oninput: () => this.#typed(),
+    });
     this.count = h("span", { class: "faint count", role: "status" });
     this.tools = h("div", { class: "table-tools", hidden: this.toolsFrom > 1 }, this.search, this.count);
     this.heads = this.#columns.map((column) => this.#head(column));
@@ -77,7 +100,11 @@ export class Table {
     this.body = h("tbody", { class: "rows" });
     this.below = h("tbody", { "aria-hidden": "true" }, h("tr", { class: "spacer" }, h("td")));
     this.table = h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.above, this.body, this.below);
-    this.scroller = h("div", { class: "table-scroll", tabindex: "0", role: "region", "aria-label": this.nouns }, this.table);
+    this.scroller = h(
+      "div",
+      { class: "table-scroll", tabindex: "0", role: "region", "aria-label": this.nouns },
+      this.table,
+    );
     this.place = h("div", { class: "table-place" }, h("p", { class: "empty late" }, "Loading …"));
     this.element = h("div", { class: "table card" }, this.tools, this.scroller, this.place);
     this.scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
@@ -90,7 +117,15 @@ export class Table {
   #head(column) {
     const classes = classesOf(column);
     if (!column.sort) return h("th", { class: classes, scope: "col" }, column.title);
-    return h("th", { class: classes, scope: "col" }, h("button", { type: "button", title: `Sort by ${column.title.toLowerCase()}`, onclick: () => this.#sortBy(column) }, column.title));
+    return h(
+      "th",
+      { class: classes, scope: "col" },
+      h(
+        "button",
+        { type: "button", title: `Sort by ${column.title.toLowerCase()}`, onclick: () => this.#sortBy(column) },
+        column.title,
+      ),
+    );
   }
 
   #sortBy(column) {
@@ -162,7 +197,13 @@ export class Table {
   }
 
   async #asked(page) {
-    const question = { page, page_size: PAGE, sort: this.#sort || undefined, sort_reverse: this.#reverse, name: this.#name || undefined };
+    const question = {
+      page,
+      page_size: PAGE,
+      sort: this.#sort || undefined,
+      sort_reverse: this.#reverse,
+      name: this.#name || undefined,
+    };
     try {
       return await this.#source(question, this.#signal);
     } catch (problem) {
@@ -240,7 +281,8 @@ class Line {
     this.element.setAttribute("aria-rowindex", number + 2);
     this.element.classList.toggle("pending", row === undefined);
     for (const [at, column] of this.columns.entries()) {
-      if (row === undefined) fillFor(this.cells[at], [], () => null); // nothing is known of it yet
+      if (row === undefined)
+        fillFor(this.cells[at], [], () => null); // nothing is known of it yet
       else showIn(this.cells[at], column, column.value(row));
     }
   }
@@ -254,7 +296,13 @@ function showIn(cell, column, value) {
 }
 
 function classesOf(column) {
-  return [column.align === "right" ? "right" : "", column.rank ? `rank-${column.rank}` : "", column.width ? `w-${column.width}` : ""].filter(Boolean).join(" ");
+  return [
+    column.align === "right" ? "right" : "",
+    column.rank ? `rank-${column.rank}` : "",
+    column.width ? `w-${column.width}` : "",
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 /** A source of rows that are all here: `load(signal)` gives them. `text(row)` is what the filter looks at. */

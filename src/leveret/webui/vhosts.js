@@ -34,7 +34,11 @@ export function vhostChoice(signal, choose) {
     if (signal.aborted) return; // the address is another page's by now
     if (keptVhost() && !names.includes(keptVhost())) forgetChoice(); // an old address
     if (names.length < 2) return;
-    fill(select, h("option", { value: "" }, "All virtual hosts"), names.map((name) => h("option", { value: name, selected: name === keptVhost() }, name)));
+    fill(
+      select,
+      h("option", { value: "" }, "All virtual hosts"),
+      names.map((name) => h("option", { value: name, selected: name === keptVhost() }, name)),
+    );
     select.hidden = false;
   };
   toldNames(signal).then(offer, () => {}); // a choice is not given up because nobody answers

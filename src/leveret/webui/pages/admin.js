@@ -30,8 +30,16 @@ export async function find(text, signal) {
     ...tabs.map((tab) => ({ title: tab.name, hint: "page of Admin", address: tab.address.slice(1) })),
     ...users.map(({ name }) => ({ title: name, hint: "user", address: link`/admin/users/${name}`.slice(1) })),
     ...vhosts.map(({ name }) => ({ title: name, hint: "virtual host", address: link`/admin/vhosts/${name}`.slice(1) })),
-    ...policies.map((one) => ({ title: one.name, hint: `policy in ${one.vhost}`, address: policyAddress(false, one).slice(1) })),
-    ...operators.map((one) => ({ title: one.name, hint: `operator policy in ${one.vhost}`, address: policyAddress(true, one).slice(1) })),
+    ...policies.map((one) => ({
+      title: one.name,
+      hint: `policy in ${one.vhost}`,
+      address: policyAddress(false, one).slice(1),
+    })),
+    ...operators.map((one) => ({
+      title: one.name,
+      hint: `operator policy in ${one.vhost}`,
+      address: policyAddress(true, one).slice(1),
+    })),
   ];
 }
 

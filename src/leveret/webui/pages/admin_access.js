@@ -9,6 +9,9 @@ export const title = () => "Access";
 
 export function show(place, parameters, signal, user) {
   const isAsking = isAdministrator(user);
-  const head = listHead(isAsking ? "May this user do that?" : "May I do that?", "The broker asks itself what it would ask a client that tries, and does nothing.");
+  const head = listHead(
+    isAsking ? "May this user do that?" : "May I do that?",
+    "The broker asks itself what it would ask a client that tries, and does nothing.",
+  );
   frame(place, user, "Access", head, accessTester({ user: isAsking ? null : user.name, first: user.name, signal }));
 }

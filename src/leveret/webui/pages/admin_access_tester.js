@@ -21,8 +21,18 @@ export function accessTester({ user, first = "", signal }) {
 
 function question({ user, first, signal, actions, vhosts }) {
   const told = h("div", { class: "verdict-place", role: "status" });
-  const vhost = h("select", { name: "vhost" }, vhosts.map((name) => h("option", { value: name }, name)));
-  const action = h("select", { name: "action" }, actions.map((one) => h("option", { value: one.name }, PLAIN.includes(one.name) ? `${one.name} (the bare permission)` : one.name)));
+  const vhost = h(
+    "select",
+    { name: "vhost" },
+    vhosts.map((name) => h("option", { value: name }, name)),
+  );
+  const action = h(
+    "select",
+    { name: "action" },
+    actions.map((one) =>
+      h("option", { value: one.name }, PLAIN.includes(one.name) ? `${one.name} (the bare permission)` : one.name),
+    ),
+  );
   const chosen = () => actions.find((one) => one.name === action.value);
   const list = (what) => at`/api/${what === "exchange" ? "exchanges" : "queues"}/${vhost.value}`;
   const who = suggesting({ name: "user", required: true, value: first }, () => "/api/users", signal);
@@ -31,7 +41,11 @@ function question({ user, first, signal, actions, vhosts }) {
   const fields = {
     name: field("Queue", name.element),
     other: field("Exchange", other.element),
-    key: field("Routing key", h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }), "Asked of topic exchanges only."),
+    key: field(
+      "Routing key",
+      h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
+      "Asked of topic exchanges only.",
+    ),
   };
   const adapt = () => {
     const one = chosen();
@@ -47,9 +61,21 @@ function question({ user, first, signal, actions, vhosts }) {
   action.addEventListener("change", adapt);
   adapt();
   const asking = form(
-    [h("div", { class: "row" }, user === null && field("User", who.element), field("Virtual host", vhost), field("Wants to", action), fields.name, fields.other, fields.key)],
+    [
+      h(
+        "div",
+        { class: "row" },
+        user === null && field("User", who.element),
+        field("Virtual host", vhost),
+        field("Wants to", action),
+        fields.name,
+        fields.other,
+        fields.key,
+      ),
+    ],
     "Ask",
-    async (given) => fill(told, verdict(await get("/api/permission-check", queryOf(given, user, chosen()), { signal }))),
+    async (given) =>
+      fill(told, verdict(await get("/api/permission-check", queryOf(given, user, chosen()), { signal }))),
   );
   return [asking, told];
 }
@@ -85,6 +111,8 @@ function checkRow(check) {
     { class: check.passed ? "passed" : "failed" },
     h("span", { class: "mark-of", "aria-label": check.passed ? "passed" : "failed" }, check.passed ? "✓" : "✗"),
     h("span", {}, check.kind === "rule" ? `${check.what} ${check.name}` : `${check.kind} ${check.what} ${check.name}`),
-    check.pattern === null ? h("span", { class: "faint" }, check.text) : h("code", { title: "the pattern that decides" }, check.pattern || "(nothing)"),
+    check.pattern === null
+      ? h("span", { class: "faint" }, check.text)
+      : h("code", { title: "the pattern that decides" }, check.pattern || "(nothing)"),
   );
 }

@@ -15,7 +15,10 @@ export const title = () => "Definitions";
 const WHOLE = "";
 
 export function show(place, parameters, signal, user) {
-  const head = listHead("Definitions", "Virtual hosts, users, permissions, policies, exchanges, queues and bindings, without messages: RabbitMQ's own file format.");
+  const head = listHead(
+    "Definitions",
+    "Virtual hosts, users, permissions, policies, exchanges, queues and bindings, without messages: RabbitMQ's own file format.",
+  );
   if (!isAdministrator(user)) return frame(place, user, "Definitions", head, onlyAdministrators(user, "Definitions"));
   const where = vhostSelect(signal, "The whole broker");
   const into = vhostSelect(signal, "As the file says");
@@ -30,7 +33,9 @@ export function show(place, parameters, signal, user) {
 
 function vhostSelect(signal, all) {
   const select = h("select", {}, h("option", { value: WHOLE }, all));
-  vhostNames(signal).then((names) => select.append(...names.map((name) => h("option", { value: name }, `Virtual host ${name}`))));
+  vhostNames(signal).then((names) =>
+    select.append(...names.map((name) => h("option", { value: name }, `Virtual host ${name}`))),
+  );
   return select;
 }
 
@@ -47,7 +52,11 @@ function exporter(where) {
     "div",
     { class: "card" },
     field("What to export", where),
-    h("p", { class: "faint" }, "The whole broker includes its users with the hashes of their passwords: keep the file as you keep passwords. A virtual host alone has none."),
+    h(
+      "p",
+      { class: "faint" },
+      "The whole broker includes its users with the hashes of their passwords: keep the file as you keep passwords. A virtual host alone has none.",
+    ),
     h("div", { class: "actions" }, download),
   );
 }

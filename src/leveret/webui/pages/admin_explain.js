@@ -18,23 +18,51 @@ function question(vhosts, signal) {
   const vhost = choice("vhost", vhosts, vhosts[0]);
   const kind = choice("kind", ["queue", "exchange"], "queue");
   const name = suggesting({ name: "name", required: true }, () => at`/api/${`${kind.value}s`}/${vhost.value}`, signal);
-  const asking = form([h("div", { class: "row" }, field("Virtual host", vhost), field("Kind", kind), field("Name", name.element))], "Explain", async (given) => {
-    fill(told);
-    const answer = await get(at`/api/policies-explained/${given.get("vhost")}/${given.get("kind")}/${given.get("name")}`, undefined, { signal });
-    fill(told, explanation(answer));
-  });
+  const asking = form(
+    [h("div", { class: "row" }, field("Virtual host", vhost), field("Kind", kind), field("Name", name.element))],
+    "Explain",
+    async (given) => {
+      fill(told);
+      const answer = await get(
+        at`/api/policies-explained/${given.get("vhost")}/${given.get("kind")}/${given.get("name")}`,
+        undefined,
+        { signal },
+      );
+      fill(told, explanation(answer));
+    },
+  );
   return [asking, told];
 }
 
 function explanation(answer) {
-  if (!answer.values.length) return h("p", { class: "faint" }, `No argument and no policy says anything about ${answer.kind} ${answer.name}: everything is as it comes.`);
+  if (!answer.values.length)
+    return h(
+      "p",
+      { class: "faint" },
+      `No argument and no policy says anything about ${answer.kind} ${answer.name}: everything is as it comes.`,
+    );
   const policies = [...new Set(answer.values.map((one) => one.source))].filter((source) => policyOf(source, answer));
   return [
-    h("p", {}, policies.length ? ["Matched by ", policies.map((source, at) => [at > 0 && ", ", sourceOf(source, answer)]), "."] : "No policy with such values matches it."),
+    h(
+      "p",
+      {},
+      policies.length
+        ? ["Matched by ", policies.map((source, at) => [at > 0 && ", ", sourceOf(source, answer)]), "."]
+        : "No policy with such values matches it.",
+    ),
     h(
       "div",
       { class: "explained" },
-      answer.values.map((one) => h("div", { class: one.is_effective ? "holds" : "lost" }, h("code", {}, one.key), h("code", { class: "value" }, shownValue(one.value)), h("span", {}, sourceOf(one.source, answer)), h("span", { class: `badge ${one.is_effective ? "good" : ""}` }, one.is_effective ? "holds" : "overruled"))),
+      answer.values.map((one) =>
+        h(
+          "div",
+          { class: one.is_effective ? "holds" : "lost" },
+          h("code", {}, one.key),
+          h("code", { class: "value" }, shownValue(one.value)),
+          h("span", {}, sourceOf(one.source, answer)),
+          h("span", { class: `badge ${one.is_effective ? "good" : ""}` }, one.is_effective ? "holds" : "overruled"),
+        ),
+      ),
     ),
   ];
 }

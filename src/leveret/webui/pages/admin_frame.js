@@ -44,12 +44,22 @@ export function frame(place, user, current, head, ...content) {
 
 /** The head of a list: its name, what it is about, what can be added. */
 export function listHead(title, about, ...buttons) {
-  return h("header", { class: "page-head" }, h("div", { class: "head-text" }, h("h1", {}, title), h("p", { class: "faint" }, about)), h("div", { class: "buttons" }, buttons));
+  return h(
+    "header",
+    { class: "page-head" },
+    h("div", { class: "head-text" }, h("h1", {}, title), h("p", { class: "faint" }, about)),
+    h("div", { class: "buttons" }, buttons),
+  );
 }
 
 /** The head of one object. */
 export function objectHead(name, about, ...buttons) {
-  return h("header", { class: "page-head" }, h("div", {}, h("h1", { class: "object" }, name), h("p", { class: "faint" }, about)), h("div", { class: "buttons" }, buttons));
+  return h(
+    "header",
+    { class: "page-head" },
+    h("div", {}, h("h1", { class: "object" }, name), h("p", { class: "faint" }, about)),
+    h("div", { class: "buttons" }, buttons),
+  );
 }
 
 /** What somebody sees who has no business on a page. */
@@ -59,12 +69,25 @@ export function onlyAdministrators(user, what) {
     "section",
     { class: "card no-access" },
     h("h2", {}, `${what} are for administrators`),
-    h("p", {}, `User ${user.name} ${own}. An administrator can give it the tag `, h("code", {}, "administrator"), ". What you may do yourself, ", h("a", { href: "#/admin/access" }, "Access"), " tells."),
+    h(
+      "p",
+      {},
+      `User ${user.name} ${own}. An administrator can give it the tag `,
+      h("code", {}, "administrator"),
+      ". What you may do yourself, ",
+      h("a", { href: "#/admin/access" }, "Access"),
+      " tells.",
+    ),
   );
 }
 
 export function section(name, content, ...buttons) {
-  return h("section", {}, h("header", { class: "section-head" }, h("h2", {}, name), h("div", { class: "buttons" }, buttons)), content);
+  return h(
+    "section",
+    {},
+    h("header", { class: "section-head" }, h("h2", {}, name), h("div", { class: "buttons" }, buttons)),
+    content,
+  );
 }
 
 export function button(text, onclick, kind = "") {

@@ -25,15 +25,22 @@ export function importer(into, signal) {
     if (file.files[0]) text.value = await file.files[0].text();
   });
   for (const control of [text, into]) control.addEventListener("input", forget);
-  const asking = form([field("Choose a file", file), field("Or paste it", text), field("Into", into)], "See what it would do", async () => {
-    forget();
-    const definitions = parsed(text.value);
-    const address = into.value ? at`/api/definitions/${into.value}` : "/api/definitions";
-    const report = await post(`${address}?dry_run=true`, definitions, { signal });
-    looked = new AbortController();
-    signal.addEventListener("abort", () => looked?.abort());
-    fill(told, reportOf(report, looked.signal, () => take(address, definitions, forget)));
-  });
+  const asking = form(
+    [field("Choose a file", file), field("Or paste it", text), field("Into", into)],
+    "See what it would do",
+    async () => {
+      forget();
+      const definitions = parsed(text.value);
+      const address = into.value ? at`/api/definitions/${into.value}` : "/api/definitions";
+      const report = await post(`${address}?dry_run=true`, definitions, { signal });
+      looked = new AbortController();
+      signal.addEventListener("abort", () => looked?.abort());
+      fill(
+        told,
+        reportOf(report, looked.signal, () => take(address, definitions, forget)),
+      );
+    },
+  );
   return h("div", { class: "card importer" }, asking, told);
 }
 
@@ -56,10 +63,17 @@ function reportOf(report, signal, take) {
   const problems = report.problems.length;
   return [
     h("h3", {}, "What it would do"),
-    h("div", { class: "tiles" }, Object.keys(STATES).map((state) => tile(report[state].length, STATES[state])), tile(problems, "cannot be taken", problems > 0)),
+    h(
+      "div",
+      { class: "tiles" },
+      Object.keys(STATES).map((state) => tile(report[state].length, STATES[state])),
+      tile(problems, "cannot be taken", problems > 0),
+    ),
     problems > 0 && problemList(report.problems),
-    report.ignored.length > 0 && h("p", { class: "faint" }, `Left out, since nothing here knows it: ${report.ignored.join(", ")}.`),
-    changes > 0 && h("details", {}, h("summary", {}, `The ${plural(changes, "change")} one by one`), changeTable(report, signal)),
+    report.ignored.length > 0 &&
+      h("p", { class: "faint" }, `Left out, since nothing here knows it: ${report.ignored.join(", ")}.`),
+    changes > 0 &&
+      h("details", {}, h("summary", {}, `The ${plural(changes, "change")} one by one`), changeTable(report, signal)),
     closing(changes, problems, take),
   ];
 }
@@ -74,7 +88,13 @@ function problemList(problems) {
     "div",
     { class: "problem" },
     h("strong", {}, "These have to be mended in the file first"),
-    h("ul", {}, shown.map((one) => h("li", {}, h("b", {}, nameOf(one)), `: ${one.cause}; `, h("span", { class: "faint" }, `${one.remedy}.`)))),
+    h(
+      "ul",
+      {},
+      shown.map((one) =>
+        h("li", {}, h("b", {}, nameOf(one)), `: ${one.cause}; `, h("span", { class: "faint" }, `${one.remedy}.`)),
+      ),
+    ),
     problems.length > shown.length && h("p", {}, `and ${number(problems.length - shown.length)} more`),
   );
 }

@@ -26,15 +26,36 @@ export function show(place, parameters, signal, user) {
     signal,
     sort: "name",
     noun: "limit",
-    empty: () => h("p", { class: "empty" }, "No limits are set: any number of connections, channels and queues. Set one for a virtual host or a user that must not take more than its share."),
+    empty: () =>
+      h(
+        "p",
+        { class: "empty" },
+        "No limits are set: any number of connections, channels and queues. Set one for a virtual host or a user that must not take more than its share.",
+      ),
   });
   const set = button("Set limits …", () => setLimits(signal, () => table.refresh()), "strong");
-  frame(place, user, "Limits", listHead("Limits", "How many connections, channels and queues a virtual host or a user may have.", isChanging && set), table.element);
+  frame(
+    place,
+    user,
+    "Limits",
+    listHead(
+      "Limits",
+      "How many connections, channels and queues a virtual host or a user may have.",
+      isChanging && set,
+    ),
+    table.element,
+  );
 }
 
 async function load(signal) {
-  const [vhosts, users] = await Promise.all([get("/api/vhost-limits", undefined, { signal }), get("/api/user-limits", undefined, { signal })]);
-  return [...vhosts.map((row) => ({ kind: "vhost", name: row.vhost, ...row.value })), ...users.map((row) => ({ kind: "user", name: row.user, ...row.value }))];
+  const [vhosts, users] = await Promise.all([
+    get("/api/vhost-limits", undefined, { signal }),
+    get("/api/user-limits", undefined, { signal }),
+  ]);
+  return [
+    ...vhosts.map((row) => ({ kind: "vhost", name: row.vhost, ...row.value })),
+    ...users.map((row) => ({ kind: "user", name: row.user, ...row.value })),
+  ];
 }
 
 function columns(isChanging) {
@@ -46,9 +67,28 @@ function columns(isChanging) {
   return [
     { title: "Name", sort: "name", width: "name", value: (row) => [row.kind, row.name], show: named },
     { title: "Of", sort: "kind", width: "m", rank: 2, value: (row) => KINDS[row.kind] },
-    { title: "Connections", sort: "max-connections", align: "right", value: (row) => row["max-connections"] ?? null, show: (value) => shown(value ?? undefined) },
-    { title: "Channels", sort: "max-channels", align: "right", rank: 2, value: (row) => [row.kind, row["max-channels"]], show: ([kind, value]) => kind === "user" && shown(value) },
-    { title: "Queues", sort: "max-queues", align: "right", value: (row) => [row.kind, row["max-queues"]], show: ([kind, value]) => kind === "vhost" && shown(value) },
+    {
+      title: "Connections",
+      sort: "max-connections",
+      align: "right",
+      value: (row) => row["max-connections"] ?? null,
+      show: (value) => shown(value ?? undefined),
+    },
+    {
+      title: "Channels",
+      sort: "max-channels",
+      align: "right",
+      rank: 2,
+      value: (row) => [row.kind, row["max-channels"]],
+      show: ([kind, value]) => kind === "user" && shown(value),
+    },
+    {
+      title: "Queues",
+      sort: "max-queues",
+      align: "right",
+      value: (row) => [row.kind, row["max-queues"]],
+      show: ([kind, value]) => kind === "vhost" && shown(value),
+    },
   ];
 }
 
@@ -57,7 +97,13 @@ async function knownLimits(kind, name, whenDone, signal) {
   try {
     const found = (await load(signal)).find((row) => row.kind === kind && row.name === name) ?? {};
     const limits = limitsForm(kind, name);
-    limits.show(Object.fromEntries(Object.keys(LIMITS[kind]).filter((limit) => limit in found).map((limit) => [limit, found[limit]])));
+    limits.show(
+      Object.fromEntries(
+        Object.keys(LIMITS[kind])
+          .filter((limit) => limit in found)
+          .map((limit) => [limit, found[limit]]),
+      ),
+    );
     limits.whenChanged(whenDone);
     return limits.element;
   } catch (problem) {
@@ -68,8 +114,16 @@ async function knownLimits(kind, name, whenDone, signal) {
 async function setLimits(signal, whenDone) {
   const vhosts = await vhostNames(signal);
   const form = h("div", {});
-  const kind = h("select", {}, Object.entries(KINDS).map(([value, text]) => h("option", { value }, text)));
-  const vhost = h("select", {}, vhosts.map((name) => h("option", { value: name }, name)));
+  const kind = h(
+    "select",
+    {},
+    Object.entries(KINDS).map(([value, text]) => h("option", { value }, text)),
+  );
+  const vhost = h(
+    "select",
+    {},
+    vhosts.map((name) => h("option", { value: name }, name)),
+  );
   const user = suggesting({}, () => "/api/users", signal);
   const fields = { vhost: field("Virtual host", vhost), user: field("User", user.element) };
   const done = () => {

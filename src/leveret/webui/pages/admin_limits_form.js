@@ -15,10 +15,20 @@ export function limitsForm(kind, name) {
   let known = {};
   let changed = () => {};
   let isTouched = false;
-  const inputs = Object.fromEntries(Object.keys(LIMITS[kind]).map((limit) => [limit, h("input", { name: limit, type: "number", min: "0", step: "1", placeholder: "no limit" })]));
+  const inputs = Object.fromEntries(
+    Object.keys(LIMITS[kind]).map((limit) => [
+      limit,
+      h("input", { name: limit, type: "number", min: "0", step: "1", placeholder: "no limit" }),
+    ]),
+  );
   const fields = Object.entries(LIMITS[kind]).map(([limit, label]) => field(label, inputs[limit]));
   const element = form([h("div", { class: "row" }, fields)], "Set limits", async (given) => {
-    await setLimits(kind, name, known, Object.fromEntries(Object.keys(inputs).map((limit) => [limit, given.get(limit)])));
+    await setLimits(
+      kind,
+      name,
+      known,
+      Object.fromEntries(Object.keys(inputs).map((limit) => [limit, given.get(limit)])),
+    );
     isTouched = false;
     tell(`The limits of ${name} hold from now on.`);
     changed();

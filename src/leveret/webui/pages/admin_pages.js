@@ -13,4 +13,17 @@ import * as users from "./admin_users.js";
 import * as vhost from "./admin_vhost.js";
 import * as vhosts from "./admin_vhosts.js";
 
-export const ADMIN = [admin, users, user, vhosts, vhost, access, policies, policy, newPolicy, newOperatorPolicy, limits, definitions];
+export const ADMIN = [
+  admin,
+  users,
+  user,
+  vhosts,
+  vhost,
+  access,
+  policies,
+  policy,
+  newPolicy,
+  newOperatorPolicy,
+  limits,
+  definitions,
+];

@@ -29,12 +29,23 @@ export function showPolicy(place, isOperator, known, signal, user) {
   const kind = isOperator ? "operator policy" : "policy";
   const mayChange = isOperator ? isAdministrator(user) : writesPolicies(user);
   const content = h("div", { class: "policy" });
-  const deleting = known && mayChange && button("Delete", () => deletePolicy(isOperator, kind, known, signal), "danger");
-  const head = known ? objectHead(known.name, `${kind} in virtual host ${known.vhost}`, deleting) : objectHead(`Add ${isOperator ? "an operator policy" : "a policy"}`, "It holds at once, also for what is there already.");
+  const deleting =
+    known && mayChange && button("Delete", () => deletePolicy(isOperator, kind, known, signal), "danger");
+  const head = known
+    ? objectHead(known.name, `${kind} in virtual host ${known.vhost}`, deleting)
+    : objectHead(
+        `Add ${isOperator ? "an operator policy" : "a policy"}`,
+        "It holds at once, also for what is there already.",
+      );
   frame(place, user, "Policies", head, content);
-  const asked = [known ? get(addressOf(isOperator, known), undefined, { signal }) : FRESH, get("/api/policy-keys", undefined, { signal }), vhostNames(signal)];
+  const asked = [
+    known ? get(addressOf(isOperator, known), undefined, { signal }) : FRESH,
+    get("/api/policy-keys", undefined, { signal }),
+    vhostNames(signal),
+  ];
   Promise.all(asked).then(
-    ([policy, keys, vhosts]) => signal.aborted || fill(content, editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChange })),
+    ([policy, keys, vhosts]) =>
+      signal.aborted || fill(content, editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChange })),
     (problem) => problem.name === "AbortError" || fill(content, problemBox(problem)),
   );
 }
@@ -46,19 +57,58 @@ function addressOf(isOperator, { vhost, name }) {
 function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChange }) {
   const usable = keys.filter((key) => key.about !== "nothing" && (!isOperator || key.for_operators));
   const definition = definitionRows(policy.definition, usable);
-  const vhost = known ? h("input", { name: "vhost", value: known.vhost, readonly: true }) : choice("vhost", vhosts, vhosts[0]);
+  const vhost = known
+    ? h("input", { name: "vhost", value: known.vhost, readonly: true })
+    : choice("vhost", vhosts, vhosts[0]);
   const applyTo = choice("apply-to", APPLY_TO, policy["apply-to"]);
-  const pattern = h("input", { name: "pattern", class: "mono", value: policy.pattern, autocomplete: "off", spellcheck: "false", placeholder: "^orders\\." });
+  const pattern = h("input", {
+    name: "pattern",
+    class: "mono",
+    value: policy.pattern,
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "^orders\\.",
+  });
   const matches = matching({ vhost, applyTo, pattern, signal });
   const fields = [
-    h("div", { class: "row" }, field("Name", h("input", { name: "name", required: true, maxlength: "255", value: known?.name ?? "", readonly: Boolean(known), autocomplete: "off", spellcheck: "false" })), field("Virtual host", vhost)),
+    h(
+      "div",
+      { class: "row" },
+      field(
+        "Name",
+        h("input", {
+          name: "name",
+          required: true,
+          maxlength: "255",
+          value: known?.name ?? "",
+          readonly: Boolean(known),
+          autocomplete: "off",
+          spellcheck: "false",
+        }),
+      ),
+      field("Virtual host", vhost),
+    ),
     field("Pattern", pattern, "A regular expression that may match anywhere in a name; empty matches every name."),
-    h("div", { class: "row" }, field("Applies to", applyTo), field("Priority", h("input", { name: "priority", type: "number", step: "1", value: policy.priority }), "Of two policies with the same setting, the higher one holds.")),
+    h(
+      "div",
+      { class: "row" },
+      field("Applies to", applyTo),
+      field(
+        "Priority",
+        h("input", { name: "priority", type: "number", step: "1", value: policy.priority }),
+        "Of two policies with the same setting, the higher one holds.",
+      ),
+    ),
     definition.element,
   ];
   const sending = form(fields, known ? "Save" : "Add", async (given) => {
     const name = known?.name ?? given.get("name");
-    const body = { pattern: given.get("pattern"), "apply-to": given.get("apply-to"), priority: Number(given.get("priority")), definition: definition.value() };
+    const body = {
+      pattern: given.get("pattern"),
+      "apply-to": given.get("apply-to"),
+      priority: Number(given.get("priority")),
+      definition: definition.value(),
+    };
     const made = { vhost: given.get("vhost"), name };
     if (!known) await refuseExisting(isOperator, kind, made);
     await put(addressOf(isOperator, made), body);
@@ -71,8 +121,14 @@ function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChan
 
 /** A PUT would put the new one in the place of one of that name. */
 async function refuseExisting(isOperator, kind, { vhost, name }) {
-  const found = await get(isOperator ? at`/api/operator-policies/${vhost}` : at`/api/policies/${vhost}`, { columns: "name" });
-  if (found.some((one) => one.name === name)) throw { title: "Not added", reason: `There is a${isOperator ? "n" : ""} ${kind} ${name} in ${vhost} already: choose another name, or change that one.` };
+  const found = await get(isOperator ? at`/api/operator-policies/${vhost}` : at`/api/policies/${vhost}`, {
+    columns: "name",
+  });
+  if (found.some((one) => one.name === name))
+    throw {
+      title: "Not added",
+      reason: `There is a${isOperator ? "n" : ""} ${kind} ${name} in ${vhost} already: choose another name, or change that one.`,
+    };
 }
 
 function freeze(sending) {
@@ -100,7 +156,9 @@ function matching({ vhost, applyTo, pattern, signal }) {
     asked += 1;
     const number = asked;
     const question = { pattern: pattern.value, "apply-to": applyTo.value };
-    const told = await get(at`/api/policy-matches/${vhost.value}`, question, { signal }).then(matchText, (problem) => (problem.name === "AbortError" ? null : problemBox(problem)));
+    const told = await get(at`/api/policy-matches/${vhost.value}`, question, { signal }).then(matchText, (problem) =>
+      problem.name === "AbortError" ? null : problemBox(problem),
+    );
     if (number === asked && !signal.aborted) fill(place, told); // not the answer to an older question
   };
   const soon = () => {
@@ -117,10 +175,30 @@ function matching({ vhost, applyTo, pattern, signal }) {
 
 function matchText({ queues, exchanges, some }) {
   const total = queues + exchanges;
-  if (total === 0) return h("p", {}, h("strong", {}, "Nothing yet. "), "A queue or exchange that is declared later and matches gets the values too.");
+  if (total === 0)
+    return h(
+      "p",
+      {},
+      h("strong", {}, "Nothing yet. "),
+      "A queue or exchange that is declared later and matches gets the values too.",
+    );
   return [
-    h("p", {}, h("strong", {}, [queues > 0 && plural(queues, "queue"), exchanges > 0 && plural(exchanges, "exchange")].filter(Boolean).join(" and "))),
-    h("ul", { class: "names" }, some.map((one) => h("li", {}, one.name, " ", h("small", { class: "faint" }, one.kind)))),
+    h(
+      "p",
+      {},
+      h(
+        "strong",
+        {},
+        [queues > 0 && plural(queues, "queue"), exchanges > 0 && plural(exchanges, "exchange")]
+          .filter(Boolean)
+          .join(" and "),
+      ),
+    ),
+    h(
+      "ul",
+      { class: "names" },
+      some.map((one) => h("li", {}, one.name, " ", h("small", { class: "faint" }, one.kind))),
+    ),
     total > some.length && h("p", { class: "faint" }, `and ${plural(total - some.length, "more", "more")}`),
   ];
 }

@@ -5,7 +5,13 @@ import { editableValue, typedValue } from "./admin_policy_values.js";
 
 /** `value()` gives the definition as the broker takes it. */
 export function definitionRows(definition, keys) {
-  const list = h("datalist", { id: "policy-keys" }, keys.map((key) => h("option", { value: key.name, label: key.is_limit ? `a limit on ${key.about}` : `for ${key.about}` })));
+  const list = h(
+    "datalist",
+    { id: "policy-keys" },
+    keys.map((key) =>
+      h("option", { value: key.name, label: key.is_limit ? `a limit on ${key.about}` : `for ${key.about}` }),
+    ),
+  );
   const rows = h("div", { class: "definition-rows" });
   const add = (key = "", value = "") => {
     const row = new Row(key, value, () => row.element.remove());
@@ -24,9 +30,30 @@ export function definitionRows(definition, keys) {
 
 class Row {
   constructor(key, value, drop) {
-    this.key = h("input", { class: "mono", value: key, list: "policy-keys", placeholder: "max-length", "aria-label": "Key", autocomplete: "off", spellcheck: "false" });
-    this.value = h("input", { class: "mono", value, placeholder: "100000", "aria-label": "Value", autocomplete: "off", spellcheck: "false" });
-    this.element = h("div", { class: "definition-row" }, this.key, this.value, h("button", { type: "button", class: "quiet", "aria-label": "Remove this key", onclick: drop }, "×"));
+    this.key = h("input", {
+      class: "mono",
+      value: key,
+      list: "policy-keys",
+      placeholder: "max-length",
+      "aria-label": "Key",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    this.value = h("input", {
+      class: "mono",
+      value,
+      placeholder: "100000",
+      "aria-label": "Value",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    this.element = h(
+      "div",
+      { class: "definition-row" },
+      this.key,
+      this.value,
+      h("button", { type: "button", class: "quiet", "aria-label": "Remove this key", onclick: drop }, "×"),
+    );
   }
 }
 

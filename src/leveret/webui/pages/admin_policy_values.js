@@ -9,7 +9,9 @@ export function policyAddress(isOperator, { vhost, name }) {
 
 /** "max-length=1000, overflow=reject-publish" */
 export function definitionText(definition) {
-  return Object.entries(definition).map(([key, value]) => `${key}=${shownValue(value)}`).join(", ");
+  return Object.entries(definition)
+    .map(([key, value]) => `${key}=${shownValue(value)}`)
+    .join(", ");
 }
 
 export function shownValue(value) {

@@ -12,13 +12,29 @@ let number = 0;
 export function suggesting(properties, source, signal) {
   number += 1;
   const list = h("datalist", { id: `suggestions-${number}` });
-  const input = h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255", list: list.id, ...properties });
+  const input = h("input", {
+    autocomplete: "off",
+    spellcheck: "false",
+    maxlength: "255",
+    list: list.id,
+    ...properties,
+  });
   let timer = 0;
   const ask = async () => {
     const address = source();
     if (!address || signal.aborted) return fill(list);
-    const found = await get(address, { page: 1, page_size: SHOWN, sort: "name", columns: "name", name: input.value }, { signal }).catch(() => null); // typing works without
-    return found && fill(list, found.items.filter((one) => one.name).map((one) => h("option", { value: one.name })));
+    const found = await get(
+      address,
+      { page: 1, page_size: SHOWN, sort: "name", columns: "name", name: input.value },
+      { signal },
+    ).catch(() => null); // typing works without
+    return (
+      found &&
+      fill(
+        list,
+        found.items.filter((one) => one.name).map((one) => h("option", { value: one.name })),
+      )
+    );
   };
   const soon = () => {
     clearTimeout(timer);

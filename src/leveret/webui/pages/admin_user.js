@@ -24,7 +24,10 @@ export function show(place, { name }, signal, user) {
     async () => {
       const found = await get(at`/api/users/${name}`, { columns: "tags,limits" }, { signal });
       endTrouble(trouble);
-      fill(tags, found.tags.map((tag) => h("span", { class: "badge" }, tag)));
+      fill(
+        tags,
+        found.tags.map((tag) => h("span", { class: "badge" }, tag)),
+      );
       limits.show(found.limits);
     },
     (problem) => showTrouble(trouble, problem, "All users", "#/admin/users"),
@@ -38,7 +41,13 @@ export function show(place, { name }, signal, user) {
     place,
     user,
     "Users",
-    objectHead(name, ["user ", tags], button("Change tags …", () => changeTags(name, refresh)), button("Change password …", () => changePassword(name)), remove),
+    objectHead(
+      name,
+      ["user ", tags],
+      button("Change tags …", () => changeTags(name, refresh)),
+      button("Change password …", () => changePassword(name)),
+      remove,
+    ),
     trouble,
     section("Permissions", permissions.element, button("Set permissions …", permissions.set, "strong")),
     section("Topic permissions", topics.element, button("Set topic permissions …", topics.set)),

@@ -21,12 +21,20 @@ export function tagFields(tags) {
     {},
     h("legend", {}, "Tags"),
     Object.entries(ROLES).map(([role, label]) => check(label, `tag-${role}`, tags.includes(role))),
-    field("Other tags", h("input", { name: "other-tags", value: others.join(", "), autocomplete: "off", spellcheck: "false" }), "With commas between them; they mean nothing to the broker."),
+    field(
+      "Other tags",
+      h("input", { name: "other-tags", value: others.join(", "), autocomplete: "off", spellcheck: "false" }),
+      "With commas between them; they mean nothing to the broker.",
+    ),
   );
 }
 
 export function tagsOf(given) {
-  const others = given.get("other-tags").split(",").map((tag) => tag.trim()).filter(Boolean);
+  const others = given
+    .get("other-tags")
+    .split(",")
+    .map((tag) => tag.trim())
+    .filter(Boolean);
   return [...Object.keys(ROLES).filter((role) => given.has(`tag-${role}`)), ...others];
 }
 
@@ -50,12 +58,22 @@ export async function changeTags(name, whenDone) {
 export function changePassword(name) {
   const close = dialogue(
     `Password of ${name}`,
-    form([field("New password", h("input", { name: "password", type: "password", required: true, autocomplete: "new-password" }), "Its connections stay open; the next login needs the new one.")], "Change", async (given) => {
-      const { tags } = await get(at`/api/users/${name}`);
-      await put(at`/api/users/${name}`, { tags, password: given.get("password") });
-      close();
-      tell(`User ${name} has a new password.`);
-    }),
+    form(
+      [
+        field(
+          "New password",
+          h("input", { name: "password", type: "password", required: true, autocomplete: "new-password" }),
+          "Its connections stay open; the next login needs the new one.",
+        ),
+      ],
+      "Change",
+      async (given) => {
+        const { tags } = await get(at`/api/users/${name}`);
+        await put(at`/api/users/${name}`, { tags, password: given.get("password") });
+        close();
+        tell(`User ${name} has a new password.`);
+      },
+    ),
   );
 }
 

@@ -17,7 +17,11 @@ const MEANINGS = {
 };
 
 function pattern(name, value, hint) {
-  return field(name, h("input", { name, value, class: "mono", autocomplete: "off", spellcheck: "false", "aria-label": name }), hint);
+  return field(
+    name,
+    h("input", { name, value, class: "mono", autocomplete: "off", spellcheck: "false", "aria-label": name }),
+    hint,
+  );
 }
 
 /** `set()` opens the dialogue for a virtual host that is chosen there. */
@@ -27,14 +31,38 @@ export function permissionTable(user, signal) {
   const clear = (vhost) => clearPermissions(user, vhost, () => table.refresh());
   const table = new Table({
     columns: [
-      { title: "Virtual host", sort: "vhost", width: "name", value: (row) => [row], show: ([row]) => opener(row.vhost, () => set(row)) },
-      ...Object.keys(ALL).map((kind) => ({ title: kind, sort: kind, rank: kind === "configure" ? 2 : undefined, value: (row) => row[kind], show: shownPattern })),
-      { title: "", rank: 2, width: "s", align: "right", value: (row) => [row.vhost], show: ([vhost]) => button("Clear", () => clear(vhost), "danger small") },
+      {
+        title: "Virtual host",
+        sort: "vhost",
+        width: "name",
+        value: (row) => [row],
+        show: ([row]) => opener(row.vhost, () => set(row)),
+      },
+      ...Object.keys(ALL).map((kind) => ({
+        title: kind,
+        sort: kind,
+        rank: kind === "configure" ? 2 : undefined,
+        value: (row) => row[kind],
+        show: shownPattern,
+      })),
+      {
+        title: "",
+        rank: 2,
+        width: "s",
+        align: "right",
+        value: (row) => [row.vhost],
+        show: ([vhost]) => button("Clear", () => clear(vhost), "danger small"),
+      },
     ],
     source: rowsSource(load, (row) => row.vhost),
     signal,
     noun: "permission",
-    empty: () => h("p", { class: "empty warn-text" }, "This user may enter no virtual host: it can log in and do nothing. Set permissions for one."),
+    empty: () =>
+      h(
+        "p",
+        { class: "empty warn-text" },
+        "This user may enter no virtual host: it can log in and do nothing. Set permissions for one.",
+      ),
   });
   return { element: table.element, set: () => set(null) };
 }
@@ -52,12 +80,19 @@ async function setPermissions(user, row, whenDone) {
       [
         field("Virtual host", choice("vhost", names, names[0])),
         Object.entries(MEANINGS).map(([kind, meaning]) => pattern(kind, given[kind], meaning)),
-        h("p", { class: "faint" }, "Each is a regular expression that may match anywhere in a name: .* is everything, ^orders\\. what begins so, and an empty one nothing."),
+        h(
+          "p",
+          { class: "faint" },
+          "Each is a regular expression that may match anywhere in a name: .* is everything, ^orders\\. what begins so, and an empty one nothing.",
+        ),
       ],
       "Set",
       async (values) => {
         const vhost = values.get("vhost");
-        await put(at`/api/permissions/${vhost}/${user}`, Object.fromEntries(Object.keys(ALL).map((kind) => [kind, values.get(kind)])));
+        await put(
+          at`/api/permissions/${vhost}/${user}`,
+          Object.fromEntries(Object.keys(ALL).map((kind) => [kind, values.get(kind)])),
+        );
         close();
         tell(`User ${user} has these permissions in ${vhost}.`);
         whenDone();
@@ -67,7 +102,9 @@ async function setPermissions(user, row, whenDone) {
 }
 
 function clearPermissions(user, vhost, whenDone) {
-  undoable(`User ${user} will lose its permissions in ${vhost}`, () => sent(remove(at`/api/permissions/${vhost}/${user}`), `User ${user} has no permissions in ${vhost}.`, whenDone));
+  undoable(`User ${user} will lose its permissions in ${vhost}`, () =>
+    sent(remove(at`/api/permissions/${vhost}/${user}`), `User ${user} has no permissions in ${vhost}.`, whenDone),
+  );
 }
 
 async function sent(request, text, whenDone) {
@@ -87,16 +124,30 @@ export function topicTable(user, signal) {
   const set = (row) => setTopic(user, row, signal, () => table.refresh());
   const table = new Table({
     columns: [
-      { title: "Exchange", sort: "exchange", width: "name", value: (row) => [row], show: ([row]) => opener(row.exchange, () => set(row)) },
+      {
+        title: "Exchange",
+        sort: "exchange",
+        width: "name",
+        value: (row) => [row],
+        show: ([row]) => opener(row.exchange, () => set(row)),
+      },
       { title: "Virtual host", sort: "vhost", rank: 2, value: (row) => row.vhost },
       { title: "write", value: (row) => row.write, show: shownPattern },
       { title: "read", value: (row) => row.read, show: shownPattern },
-      { title: "", rank: 2, width: "m", align: "right", value: (row) => [row.vhost], show: ([vhost]) => button("Clear vhost", () => clearTopics(user, vhost, () => table.refresh()), "danger small") },
+      {
+        title: "",
+        rank: 2,
+        width: "m",
+        align: "right",
+        value: (row) => [row.vhost],
+        show: ([vhost]) => button("Clear vhost", () => clearTopics(user, vhost, () => table.refresh()), "danger small"),
+      },
     ],
     source: rowsSource(load, (row) => `${row.exchange} ${row.vhost}`),
     signal,
     noun: "topic permission",
-    empty: () => h("p", { class: "empty" }, "None: wherever this user may publish or bind, it may use any routing key."),
+    empty: () =>
+      h("p", { class: "empty" }, "None: wherever this user may publish or bind, it may use any routing key."),
   });
   return { element: table.element, set: () => set(null) };
 }
@@ -104,7 +155,11 @@ export function topicTable(user, signal) {
 async function setTopic(user, row, signal, whenDone) {
   const names = row ? [row.vhost] : await vhostNames();
   const vhost = choice("vhost", names, names[0]);
-  const exchange = suggesting({ name: "exchange", required: true, value: row?.exchange ?? "", readonly: Boolean(row) }, () => at`/api/exchanges/${vhost.value}`, signal);
+  const exchange = suggesting(
+    { name: "exchange", required: true, value: row?.exchange ?? "", readonly: Boolean(row) },
+    () => at`/api/exchanges/${vhost.value}`,
+    signal,
+  );
   const close = dialogue(
     `Topic permissions of ${user}`,
     form(
@@ -118,7 +173,11 @@ async function setTopic(user, row, signal, whenDone) {
       "Set",
       async (given) => {
         const [where, name] = [given.get("vhost"), given.get("exchange")];
-        await put(at`/api/topic-permissions/${where}/${user}`, { exchange: name, write: given.get("write"), read: given.get("read") });
+        await put(at`/api/topic-permissions/${where}/${user}`, {
+          exchange: name,
+          write: given.get("write"),
+          read: given.get("read"),
+        });
         close();
         tell(`User ${user} has these topic permissions at ${name}.`);
         whenDone();
@@ -128,5 +187,11 @@ async function setTopic(user, row, signal, whenDone) {
 }
 
 function clearTopics(user, vhost, whenDone) {
-  undoable(`User ${user} will lose all topic permissions in ${vhost}: any routing key will do`, () => sent(remove(at`/api/topic-permissions/${vhost}/${user}`), `User ${user} may use any routing key in ${vhost}.`, whenDone));
+  undoable(`User ${user} will lose all topic permissions in ${vhost}: any routing key will do`, () =>
+    sent(
+      remove(at`/api/topic-permissions/${vhost}/${user}`),
+      `User ${user} may use any routing key in ${vhost}.`,
+      whenDone,
+    ),
+  );
 }

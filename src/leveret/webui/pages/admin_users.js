@@ -22,9 +22,20 @@ export function show(place, parameters, signal, user) {
     sort: "name",
     noun: "user",
     isKept: true,
-    empty: () => h("p", { class: "empty" }, "No user yet. Add one for each application, with permissions for just what it needs."),
+    empty: () =>
+      h("p", { class: "empty" }, "No user yet. Add one for each application, with permissions for just what it needs."),
   });
-  return frame(place, user, "Users", listHead("Users", "Who may log in. Tags say what a user may see and change here; permissions say what it may do with queues and exchanges.", button("Add a user", addUser, "strong")), table.element);
+  return frame(
+    place,
+    user,
+    "Users",
+    listHead(
+      "Users",
+      "Who may log in. Tags say what a user may see and change here; permissions say what it may do with queues and exchanges.",
+      button("Add a user", addUser, "strong"),
+    ),
+    table.element,
+  );
 }
 
 async function userSource(question, signal) {
@@ -41,10 +52,33 @@ async function userSource(question, signal) {
 
 function columns(user) {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => row.name, show: (name) => [h("a", { href: link`/admin/users/${name}` }, name), name === user.name && h("span", { class: "faint" }, " (you)")] },
+    {
+      title: "Name",
+      sort: "name",
+      width: "name",
+      value: (row) => row.name,
+      show: (name) => [
+        h("a", { href: link`/admin/users/${name}` }, name),
+        name === user.name && h("span", { class: "faint" }, " (you)"),
+      ],
+    },
     { title: "Tags", value: (row) => row.tags, show: (tags) => tags.map((tag) => h("span", { class: "badge" }, tag)) },
-    { title: "Permissions", rank: 2, value: (row) => [row.isIdle], show: ([isIdle]) => isIdle && h("span", { class: "badge warn", title: "Give it permissions in a virtual host" }, "no permissions") },
-    { title: "Limits", rank: 3, value: (row) => [row.limits], show: ([limits]) => Object.entries(limits).map(([name, value]) => `${name} ${value}`).join(", ") },
+    {
+      title: "Permissions",
+      rank: 2,
+      value: (row) => [row.isIdle],
+      show: ([isIdle]) =>
+        isIdle && h("span", { class: "badge warn", title: "Give it permissions in a virtual host" }, "no permissions"),
+    },
+    {
+      title: "Limits",
+      rank: 3,
+      value: (row) => [row.limits],
+      show: ([limits]) =>
+        Object.entries(limits)
+          .map(([name, value]) => `${name} ${value}`)
+          .join(", "),
+    },
   ];
 }
 
@@ -53,8 +87,15 @@ function addUser() {
     "Add a user",
     form(
       [
-        field("User name", h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })),
-        field("New password", h("input", { name: "password", type: "password", autocomplete: "new-password" }), "Leave it empty for a user that logs in by its client certificate only."),
+        field(
+          "User name",
+          h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
+        ),
+        field(
+          "New password",
+          h("input", { name: "password", type: "password", autocomplete: "new-password" }),
+          "Leave it empty for a user that logs in by its client certificate only.",
+        ),
         tagFields([]),
       ],
       "Add",
@@ -74,5 +115,6 @@ function addUser() {
 /** A PUT would put the new user in the place of one of that name. */
 async function refuseExisting(name) {
   const found = await get("/api/users", { columns: "name", name });
-  if (found.some((one) => one.name === name)) throw { title: "Not added", reason: `User ${name} exists already: choose another name, or change that one.` };
+  if (found.some((one) => one.name === name))
+    throw { title: "Not added", reason: `User ${name} exists already: choose another name, or change that one.` };
 }

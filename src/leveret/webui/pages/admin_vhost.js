@@ -26,14 +26,21 @@ export function show(place, { name }, signal, user) {
   const refresh = live(
     signal,
     async () => {
-      const [vhost, found] = await Promise.all([get(address, undefined, { signal }), get(at`/api/vhost-limits/${name}`, undefined, { signal })]);
+      const [vhost, found] = await Promise.all([
+        get(address, undefined, { signal }),
+        get(at`/api/vhost-limits/${name}`, undefined, { signal }),
+      ]);
       view.show(vhost);
       limits.show(found[0]?.value ?? {});
     },
     (problem) => showTrouble(view.trouble, problem, "All virtual hosts", "#/admin/vhosts"),
   );
   limits.whenChanged(refresh);
-  const buttons = isChanging && [h("a", { class: "button", href: link`/traces/${name}` }, "Traces"), button("Describe …", () => describe(address, name, refresh)), button("Delete …", () => deleteVhost(address, name, signal), "danger")];
+  const buttons = isChanging && [
+    h("a", { class: "button", href: link`/traces/${name}` }, "Traces"),
+    button("Describe …", () => describe(address, name, refresh)),
+    button("Delete …", () => deleteVhost(address, name, signal), "danger"),
+  ];
   frame(
     place,
     user,
@@ -53,13 +60,21 @@ class View {
     this.trouble = h("div", {});
     this.description = h("p", {});
     this.values = Object.fromEntries(Object.keys(TILES).map((key) => [key, h("b", {}, "–")]));
-    this.tiles = h("div", { class: "tiles" }, Object.entries(TILES).map(([key, label]) => h("div", { class: "tile" }, h("span", {}, label), this.values[key])));
+    this.tiles = h(
+      "div",
+      { class: "tiles" },
+      Object.entries(TILES).map(([key, label]) => h("div", { class: "tile" }, h("span", {}, label), this.values[key])),
+    );
   }
 
   show(vhost) {
     endTrouble(this.trouble);
     setText(this.description, vhost.description);
-    fill(this.badges, vhost.tracing && h("span", { class: "badge warn" }, "traced"), vhost.tags.map((tag) => h("span", { class: "badge" }, tag)));
+    fill(
+      this.badges,
+      vhost.tracing && h("span", { class: "badge warn" }, "traced"),
+      vhost.tags.map((tag) => h("span", { class: "badge" }, tag)),
+    );
     setText(this.values.ready, number(vhost.messages_ready));
     setText(this.values.unacked, number(vhost.messages_unacknowledged));
     setText(this.values.in, rate(vhost.message_stats?.publish_details?.rate));
@@ -72,7 +87,13 @@ function permissions(address, signal) {
   const code = (text) => (text === "" ? h("span", { class: "faint" }, "nothing") : h("code", {}, text));
   return new Table({
     columns: [
-      { title: "User", sort: "user", width: "name", value: (row) => row.user, show: (name) => h("a", { href: link`/admin/users/${name}` }, name) },
+      {
+        title: "User",
+        sort: "user",
+        width: "name",
+        value: (row) => row.user,
+        show: (name) => h("a", { href: link`/admin/users/${name}` }, name),
+      },
       { title: "configure", rank: 2, value: (row) => row.configure, show: code },
       { title: "write", value: (row) => row.write, show: code },
       { title: "read", value: (row) => row.read, show: code },
@@ -94,8 +115,15 @@ async function describe(address, name, whenDone) {
     `Describe ${name}`,
     form(
       [
-        field("Description", h("input", { name: "description", maxlength: "1000", value: metadata.description, autocomplete: "off" })),
-        field("Tags", h("input", { name: "tags", value: metadata.tags.join(", "), autocomplete: "off", spellcheck: "false" }), "Your own words, with commas between them."),
+        field(
+          "Description",
+          h("input", { name: "description", maxlength: "1000", value: metadata.description, autocomplete: "off" }),
+        ),
+        field(
+          "Tags",
+          h("input", { name: "tags", value: metadata.tags.join(", "), autocomplete: "off", spellcheck: "false" }),
+          "Your own words, with commas between them.",
+        ),
       ],
       "Change",
       async (given) => {
@@ -113,7 +141,11 @@ function deleteVhost(address, name, leaving) {
   const typed = h("input", { name: "typed", required: true, autocomplete: "off", spellcheck: "false" });
   const sending = form(
     [
-      h("p", {}, "All its queues with their messages, its exchanges, policies and permissions go too, and its connections are closed. Nothing brings them back."),
+      h(
+        "p",
+        {},
+        "All its queues with their messages, its exchanges, policies and permissions go too, and its connections are closed. Nothing brings them back.",
+      ),
       h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to go on."),
       field("Name of the virtual host", typed),
     ],

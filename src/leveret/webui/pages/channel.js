@@ -16,7 +16,11 @@ export const under = "Connections";
 export const title = ({ name }) => name;
 
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
-const RATES = [["Published", "publish"], ["Confirmed", "confirm"], ["Delivered", "deliver_get"]];
+const RATES = [
+  ["Published", "publish"],
+  ["Confirmed", "confirm"],
+  ["Delivered", "deliver_get"],
+];
 const TILES = [
   ["Unacked", (channel) => number(channel.messages_unacknowledged)],
   ["Unconfirmed", (channel) => number(channel.messages_unconfirmed)],
@@ -39,10 +43,19 @@ export function show(place, { name }, signal) {
       endTrouble(trouble);
       const connection = channel.connection_details.name;
       const mode = modeOf(channel);
-      fillFor(about, [connection, channel.state, mode], () => ["channel of ", h("a", { href: connectionLink(connection) }, connection), " ", stateBadge(channel.state), mode && h("span", { class: "badge" }, mode)]);
+      fillFor(about, [connection, channel.state, mode], () => [
+        "channel of ",
+        h("a", { href: connectionLink(connection) }, connection),
+        " ",
+        stateBadge(channel.state),
+        mode && h("span", { class: "badge" }, mode),
+      ]);
       TILES.forEach(([, told], at) => setText(values[at], told(channel)));
       const stats = channel.message_stats ?? {};
-      rates.draw(RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
+      rates.draw(
+        RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
+        rate,
+      );
     },
     (problem) => showTrouble(trouble, problem, "All connections", "#/connections"),
   );
@@ -50,18 +63,28 @@ export function show(place, { name }, signal) {
     place,
     h("header", { class: "page-head" }, h("div", {}, h("h1", { class: "object" }, name), about)),
     trouble,
-    h("div", { class: "tiles" }, TILES.map(([label], at) => h("div", { class: "tile" }, h("span", {}, label), values[at]))),
+    h(
+      "div",
+      { class: "tiles" },
+      TILES.map(([label], at) => h("div", { class: "tile" }, h("span", {}, label), values[at])),
+    ),
     rates.element,
     h("section", {}, h("h2", {}, "Consumers"), consumers(address, signal)),
   );
 }
 
 function consumers(address, signal) {
-  const load = async (signal) => (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
+  const load = async (signal) =>
+    (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
   return new Table({
     columns: [
       { title: "Tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
-      { title: "Queue", sort: "queue.name", value: (row) => [row.queue.vhost, row.queue.name], show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name) },
+      {
+        title: "Queue",
+        sort: "queue.name",
+        value: (row) => [row.queue.vhost, row.queue.name],
+        show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name),
+      },
       { title: "Acks", rank: 2, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
       { title: "Prefetch", rank: 2, align: "right", width: "s", value: (row) => prefetch(row.prefetch_count) },
       { title: "State", rank: 2, width: "m", value: (row) => row.activity_status },

@@ -18,12 +18,19 @@ export const title = ({ name }) => name;
 
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
 const REASON = "Closed by an operator";
-const TRAFFIC = [["Received", "recv_oct"], ["Sent", "send_oct"]];
+const TRAFFIC = [
+  ["Received", "recv_oct"],
+  ["Sent", "send_oct"],
+];
 
 export function show(place, { name }, signal, user) {
   const address = at`/api/connections/${name}`;
   const view = new View(name, user);
-  live(signal, async () => view.show(await get(address, WINDOW, { signal })), (problem) => view.fail(problem));
+  live(
+    signal,
+    async () => view.show(await get(address, WINDOW, { signal })),
+    (problem) => view.fail(problem),
+  );
   view.close.addEventListener("click", () => closeDialogue(name, address, signal));
   fill(
     place,
@@ -42,13 +49,29 @@ class View {
     this.title = h("h1", { class: "object" }, name);
     this.state = h("span", {});
     this.close = h("button", { type: "button", class: "danger" }, "Close …");
-    this.head = h("header", { class: "page-head" }, h("div", {}, this.title, h("p", { class: "faint" }, `connection ${name} `, this.state)), h("div", { class: "buttons" }, this.close));
+    this.head = h(
+      "header",
+      { class: "page-head" },
+      h("div", {}, this.title, h("p", { class: "faint" }, `connection ${name} `, this.state)),
+      h("div", { class: "buttons" }, this.close),
+    );
     this.trouble = h("div", {});
     this.values = {};
-    this.tiles = h("div", { class: "tiles" }, [["user", "User"], ["vhost", "Virtual host"], ["channels", "Channels"], ["received", "Received"], ["sent", "Sent"], ["unsent", "Waits to be sent"]].map(([key, label]) => {
-      this.values[key] = h("b", {}, "–");
-      return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
-    }));
+    this.tiles = h(
+      "div",
+      { class: "tiles" },
+      [
+        ["user", "User"],
+        ["vhost", "Virtual host"],
+        ["channels", "Channels"],
+        ["received", "Received"],
+        ["sent", "Sent"],
+        ["unsent", "Waits to be sent"],
+      ].map(([key, label]) => {
+        this.values[key] = h("b", {}, "–");
+        return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
+      }),
+    );
     this.traffic = lineChart("Traffic");
     this.properties = h("dl", {});
     this.capabilities = h("div", { class: "capabilities" });
@@ -75,15 +98,23 @@ class View {
       setText(this.values[key], text);
       this.values[key].title = text;
     }
-    this.traffic.draw(TRAFFIC.map(([label, key]) => ({ label, points: pointsOf(connection[`${key}_details`], true) })), byteRate);
+    this.traffic.draw(
+      TRAFFIC.map(([label, key]) => ({ label, points: pointsOf(connection[`${key}_details`], true) })),
+      byteRate,
+    );
     this.#showClient(connection.client_properties ?? {});
     fill(this.table, facts(agreedIn(connection)));
   }
 
   #showClient({ capabilities = {}, ...properties }) {
     fill(this.properties, facts(properties));
-    const known = Object.entries(capabilities ?? {}).filter(([, isThere]) => isThere).map(([name]) => name);
-    fill(this.capabilities, known.length > 0 && [h("h3", {}, "Capabilities"), known.map((name) => h("span", { class: "badge" }, name))]);
+    const known = Object.entries(capabilities ?? {})
+      .filter(([, isThere]) => isThere)
+      .map(([name]) => name);
+    fill(
+      this.capabilities,
+      known.length > 0 && [h("h3", {}, "Capabilities"), known.map((name) => h("span", { class: "badge" }, name))],
+    );
   }
 
   fail(problem) {
@@ -93,7 +124,10 @@ class View {
 }
 
 function facts(table) {
-  return Object.entries(table).map(([name, value]) => [h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value))]);
+  return Object.entries(table).map(([name, value]) => [
+    h("dt", {}, name),
+    h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)),
+  ]);
 }
 
 function agreedIn(connection) {
@@ -105,16 +139,31 @@ function agreedIn(connection) {
     "largest frame": bytes(connection.frame_max),
     "most channels": number(connection.channel_max),
     TLS: connection.ssl ? `${connection.ssl_protocol} ${connection.ssl_cipher}` : "no",
-    ...(connection.peer_cert_subject ? { certificate: connection.peer_cert_subject, "certificate valid": connection.peer_cert_validity } : {}),
+    ...(connection.peer_cert_subject
+      ? { certificate: connection.peer_cert_subject, "certificate valid": connection.peer_cert_validity }
+      : {}),
   };
 }
 
 function closeDialogue(name, address, leaving) {
-  const reason = h("input", { name: "reason", value: REASON, maxlength: "200", pattern: "[ -~]*", title: "Letters of ASCII: it travels in a header of HTTP" });
+  const reason = h("input", {
+    name: "reason",
+    value: REASON,
+    maxlength: "200",
+    pattern: "[ -~]*",
+    title: "Letters of ASCII: it travels in a header of HTTP",
+  });
   const close = dialogue(
     "Close this connection",
     form(
-      [h("p", {}, "Its channels end, what it has not acked goes back to the queues. Many clients connect again at once."), field("Reason", reason, "The client is told; it stands in the log, too.")],
+      [
+        h(
+          "p",
+          {},
+          "Its channels end, what it has not acked goes back to the queues. Many clients connect again at once.",
+        ),
+        field("Reason", reason, "The client is told; it stands in the log, too."),
+      ],
       "Close the connection",
       async (given) => {
         await end(address, "/connections", leaving, { headers: { "X-Reason": given.get("reason").trim() || REASON } });

@@ -13,8 +13,21 @@ export const nav = "Connections";
 export const title = () => "Connections";
 
 const COLUMNS = [
-  "name", "vhost", "user", "state", "channels", "ssl", "ssl_protocol", "connected_at", "peer_host", "peer_port", "user_provided_name",
-  "client_properties.product", "client_properties.version", "recv_oct_details.rate", "send_oct_details.rate",
+  "name",
+  "vhost",
+  "user",
+  "state",
+  "channels",
+  "ssl",
+  "ssl_protocol",
+  "connected_at",
+  "peer_host",
+  "peer_port",
+  "user_provided_name",
+  "client_properties.product",
+  "client_properties.version",
+  "recv_oct_details.rate",
+  "send_oct_details.rate",
 ].join(",");
 const FOUND = 12;
 
@@ -25,13 +38,30 @@ export async function find(text, signal) {
   const ask = (question) => get("/api/connections", { ...question, columns: COLUMNS }, { signal });
   const source = fewRowsSource(ask, textOf);
   const answer = await source({ page: 1, page_size: FOUND, name: text, sort: "name" }, signal);
-  return answer.items.map((one) => ({ title: clientOf(one), hint: `connection of ${one.user} from ${peerOf(one)}`, address: connectionLink(one.name).slice(1) }));
+  return answer.items.map((one) => ({
+    title: clientOf(one),
+    hint: `connection of ${one.user} from ${peerOf(one)}`,
+    address: connectionLink(one.name).slice(1),
+  }));
 }
 
 export function show(place, parameters, signal) {
   let vhost = keptVhost();
-  const ask = (question, signal) => get(vhost ? `/api/vhosts/${encodeURIComponent(vhost)}/connections` : "/api/connections", { ...question, columns: COLUMNS }, { signal });
-  const table = new Table({ columns: columns(), source: fewRowsSource(ask, textOf), signal, sort: "name", noun: "connection", isKept: true, empty: () => nobody(signal) });
+  const ask = (question, signal) =>
+    get(
+      vhost ? `/api/vhosts/${encodeURIComponent(vhost)}/connections` : "/api/connections",
+      { ...question, columns: COLUMNS },
+      { signal },
+    );
+  const table = new Table({
+    columns: columns(),
+    source: fewRowsSource(ask, textOf),
+    signal,
+    sort: "name",
+    noun: "connection",
+    isKept: true,
+    empty: () => nobody(signal),
+  });
   table.search.placeholder = "Filter by client, user or address";
   table.tools.append(
     vhostChoice(signal, (chosen) => {
@@ -44,16 +74,60 @@ export function show(place, parameters, signal) {
 
 function columns() {
   return [
-    { title: "Client", sort: "user_provided_name", width: "name", value: (row) => [clientOf(row), row.name], show: ([client, name]) => h("a", { href: connectionLink(name), title: client }, client) },
+    {
+      title: "Client",
+      sort: "user_provided_name",
+      width: "name",
+      value: (row) => [clientOf(row), row.name],
+      show: ([client, name]) => h("a", { href: connectionLink(name), title: client }, client),
+    },
     { title: "From", sort: "peer_host", rank: 2, width: "l", value: peerOf },
     { title: "User", sort: "user", width: "m", value: (row) => row.user },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "State", sort: "state", width: "s", value: (row) => row.state, show: stateBadge },
-    { title: "Channels", sort: "channels", align: "right", rank: 2, width: "s", value: (row) => row.channels, show: number },
-    { title: "In", sort: "recv_oct_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.recv_oct_details?.rate, show: byteRate },
-    { title: "Out", sort: "send_oct_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.send_oct_details?.rate, show: byteRate },
-    { title: "TLS", sort: "ssl_protocol", rank: 4, width: "s", value: (row) => (row.ssl ? row.ssl_protocol || "yes" : "no") },
-    { title: "Since", sort: "connected_at", align: "right", rank: 3, width: "l", value: (row) => row.connected_at, show: moment },
+    {
+      title: "Channels",
+      sort: "channels",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.channels,
+      show: number,
+    },
+    {
+      title: "In",
+      sort: "recv_oct_details.rate",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.recv_oct_details?.rate,
+      show: byteRate,
+    },
+    {
+      title: "Out",
+      sort: "send_oct_details.rate",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.send_oct_details?.rate,
+      show: byteRate,
+    },
+    {
+      title: "TLS",
+      sort: "ssl_protocol",
+      rank: 4,
+      width: "s",
+      value: (row) => (row.ssl ? row.ssl_protocol || "yes" : "no"),
+    },
+    {
+      title: "Since",
+      sort: "connected_at",
+      align: "right",
+      rank: 3,
+      width: "l",
+      value: (row) => row.connected_at,
+      show: moment,
+    },
   ];
 }
 
@@ -67,5 +141,12 @@ function nobody(signal) {
     },
     () => {}, // the usual port stays
   );
-  return h("p", { class: "empty" }, "No client is connected that you may see. Any client of RabbitMQ connects to ", address, ", for example pika: ", h("code", {}, "pika.BlockingConnection(pika.URLParameters(…))"));
+  return h(
+    "p",
+    { class: "empty" },
+    "No client is connected that you may see. Any client of RabbitMQ connects to ",
+    address,
+    ", for example pika: ",
+    h("code", {}, "pika.BlockingConnection(pika.URLParameters(…))"),
+  );
 }

@@ -40,7 +40,10 @@ export function groupLink(group) {
 export function groupOf(text) {
   try {
     const values = JSON.parse(text);
-    const isGroup = Array.isArray(values) && values.length === FIELDS.length && values.every((value, at) => typeof value === "string" || (value === null && at === 5));
+    const isGroup =
+      Array.isArray(values) &&
+      values.length === FIELDS.length &&
+      values.every((value, at) => typeof value === "string" || (value === null && at === 5));
     return isGroup ? Object.fromEntries(FIELDS.map((name, at) => [name, values[at]])) : null;
   } catch {
     return null;

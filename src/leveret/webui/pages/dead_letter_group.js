@@ -22,7 +22,13 @@ export const title = ({ group }) => {
 export function show(place, parameters, signal, user) {
   const group = groupOf(parameters.group);
   if (!group) {
-    fill(place, problemBox({ title: "No such group", reason: "The address names no group of dead letters: choose one from the list." }));
+    fill(
+      place,
+      problemBox({
+        title: "No such group",
+        reason: "The address names no group of dead letters: choose one from the list.",
+      }),
+    );
     return;
   }
   const page = new Page(group, signal, storyLinks(user, group.vhost));
@@ -39,14 +45,31 @@ class Page {
     this.count = h("span", {});
     this.retry = button("Retry all …", "strong", () => this.#retry(causeOf(group), filterOf(group), this.#messages));
     this.remove = button("Delete all", "danger", () => this.#delete(filterOf(group), this.#messages));
-    this.retrySome = button("Retry selected …", "", () => this.#retry("what is selected", { ids: this.#chosen }, this.#chosen.length));
-    this.removeSome = button("Delete selected", "danger", () => this.#delete({ ids: this.#chosen }, this.#chosen.length));
+    this.retrySome = button("Retry selected …", "", () =>
+      this.#retry("what is selected", { ids: this.#chosen }, this.#chosen.length),
+    );
+    this.removeSome = button("Delete selected", "danger", () =>
+      this.#delete({ ids: this.#chosen }, this.#chosen.length),
+    );
     this.head = this.#heading();
     this.error = h("p", { class: "card dead-error", hidden: true });
-    this.jobs = new RunningJobs(signal, (row) => row.vhost === group.vhost && row.queue === group.queue, () => this.#changed());
-    const options = { fixed: filterOf(group), onChoice: (ids) => this.#choose(ids), story, nothing: "Nothing of this cause is left here." };
+    this.jobs = new RunningJobs(
+      signal,
+      (row) => row.vhost === group.vhost && row.queue === group.queue,
+      () => this.#changed(),
+    );
+    const options = {
+      fixed: filterOf(group),
+      onChoice: (ids) => this.#choose(ids),
+      story,
+      nothing: "Nothing of this cause is left here.",
+    };
     this.browser = new MessageBrowser(at`/api/queues/${group.vhost}/${group.queue}`, signal, options);
-    this.refresh = live(signal, (signal) => this.#load(signal), (problem) => fill(this.count, problem.reason));
+    this.refresh = live(
+      signal,
+      (signal) => this.#load(signal),
+      (problem) => fill(this.count, problem.reason),
+    );
   }
 
   #heading() {
@@ -58,7 +81,17 @@ class Page {
         "div",
         {},
         h("h1", { class: "object" }, causeOf(this.#group)),
-        h("p", { class: "faint" }, REASONS[reason] && `${REASONS[reason]}. `, "Sent by ", h("code", {}, wayOf(this.#group)), ", rests in ", h("a", { href: link`/queues/${vhost}/${queue}` }, queue), ". ", this.count),
+        h(
+          "p",
+          { class: "faint" },
+          REASONS[reason] && `${REASONS[reason]}. `,
+          "Sent by ",
+          h("code", {}, wayOf(this.#group)),
+          ", rests in ",
+          h("a", { href: link`/queues/${vhost}/${queue}` }, queue),
+          ". ",
+          this.count,
+        ),
       ),
       h("div", { class: "buttons" }, this.retry, this.retrySome, this.removeSome, this.remove),
     );

@@ -10,8 +10,18 @@ export function retryDialogue(what, targets, jobs) {
   const messages = targets.reduce((sum, target) => sum + target.messages, 0);
   const content = form(
     [
-      h("p", {}, `${plural(messages, "message")} will go back to where they died first, and be delivered again. What died there a second time comes back here.`),
-      field("Messages a second", rateInput(), targets.length > 1 ? `For each of ${targets.length} queues. Leave it empty to send them as fast as it goes.` : "Leave it empty to send them as fast as it goes."),
+      h(
+        "p",
+        {},
+        `${plural(messages, "message")} will go back to where they died first, and be delivered again. What died there a second time comes back here.`,
+      ),
+      field(
+        "Messages a second",
+        rateInput(),
+        targets.length > 1
+          ? `For each of ${targets.length} queues. Leave it empty to send them as fast as it goes.`
+          : "Leave it empty to send them as fast as it goes.",
+      ),
     ],
     `Retry ${plural(messages, "message")}`,
     async (given) => {

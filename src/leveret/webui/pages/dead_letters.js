@@ -24,14 +24,31 @@ class Page {
   #answer = { groups: [], queues: [], is_complete: true };
 
   constructor(signal) {
-    this.retry = h("button", { type: "button", class: "strong", disabled: true, onclick: () => this.#retryAll() }, "Retry all …");
-    this.head = h("header", { class: "page-head" }, h("h1", {}, "Dead letters"), h("div", { class: "buttons" }, this.retry));
+    this.retry = h(
+      "button",
+      { type: "button", class: "strong", disabled: true, onclick: () => this.#retryAll() },
+      "Retry all …",
+    );
+    this.head = h(
+      "header",
+      { class: "page-head" },
+      h("h1", {}, "Dead letters"),
+      h("div", { class: "buttons" }, this.retry),
+    );
     this.tiles = h("div", { class: "tiles", hidden: true });
     this.notes = h("div", { class: "faint" });
-    this.jobs = new RunningJobs(signal, (row) => row.kind !== "copy", () => this.table.refresh());
+    this.jobs = new RunningJobs(
+      signal,
+      (row) => row.kind !== "copy",
+      () => this.table.refresh(),
+    );
     this.table = new Table({
       columns: this.#columns(),
-      source: rowsSource((signal) => this.#load(signal), (row) => `${row.reason} ${row.origin_queue} ${row.queue} ${row.exchange} ${row.routing_key ?? ""} ${row.error ?? ""}`),
+      source: rowsSource(
+        (signal) => this.#load(signal),
+        (row) =>
+          `${row.reason} ${row.origin_queue} ${row.queue} ${row.exchange} ${row.routing_key ?? ""} ${row.error ?? ""}`,
+      ),
       signal,
       sort: "messages",
       reverse: true,
@@ -49,7 +66,9 @@ class Page {
   }
 
   async #load(signal) {
-    this.#answer = await get(this.#vhost ? at`/api/dead-letters/${this.#vhost}` : "/api/dead-letters", undefined, { signal });
+    this.#answer = await get(this.#vhost ? at`/api/dead-letters/${this.#vhost}` : "/api/dead-letters", undefined, {
+      signal,
+    });
     const { groups } = this.#answer;
     this.most = groups.reduce((most, group) => Math.max(most, group.messages), 1);
     this.retry.disabled = !groups.length;
@@ -61,24 +80,78 @@ class Page {
     const { groups, queues, is_complete: isComplete } = this.#answer;
     const dead = groups.reduce((sum, group) => sum + group.messages, 0);
     this.tiles.hidden = !groups.length;
-    fill(this.tiles, tile("Dead letters", `${number(dead)}${isComplete ? "" : " +"}`), tile("Causes", number(groups.length)), tile("In queues", number(new Set(groups.map((group) => JSON.stringify([group.vhost, group.queue]))).size)), tile("Latest", since(groups.reduce((latest, group) => Math.max(latest, group.newest ?? 0), 0))));
-    fill(this.notes, notesOn(queues).map((text) => h("p", {}, text)));
+    fill(
+      this.tiles,
+      tile("Dead letters", `${number(dead)}${isComplete ? "" : " +"}`),
+      tile("Causes", number(groups.length)),
+      tile("In queues", number(new Set(groups.map((group) => JSON.stringify([group.vhost, group.queue]))).size)),
+      tile("Latest", since(groups.reduce((latest, group) => Math.max(latest, group.newest ?? 0), 0))),
+    );
+    fill(
+      this.notes,
+      notesOn(queues).map((text) => h("p", {}, text)),
+    );
   }
 
   #columns() {
     return [
-      { title: "Cause", sort: "origin_queue", width: "name", value: namesOf, show: (group) => h("a", { href: groupLink(group) }, h("span", { class: "badge warn", title: REASONS[group.reason] ?? group.reason }, group.reason), ` ${group.origin_queue}`) },
-      { title: "Messages", sort: "messages", align: "right", width: "bar", value: (row) => [row.messages, row.share], show: counted },
+      {
+        title: "Cause",
+        sort: "origin_queue",
+        width: "name",
+        value: namesOf,
+        show: (group) =>
+          h(
+            "a",
+            { href: groupLink(group) },
+            h("span", { class: "badge warn", title: REASONS[group.reason] ?? group.reason }, group.reason),
+            ` ${group.origin_queue}`,
+          ),
+      },
+      {
+        title: "Messages",
+        sort: "messages",
+        align: "right",
+        width: "bar",
+        value: (row) => [row.messages, row.share],
+        show: counted,
+      },
       { title: "Sent by", sort: "exchange", rank: 2, value: wayOf },
       { title: "Error", sort: "error", rank: 3, value: (row) => row.error ?? "" },
       { title: "Latest", sort: "newest", align: "right", rank: 2, width: "m", value: (row) => since(row.newest) },
-      { title: "Rests in", sort: "queue", rank: 2, value: (row) => [row.vhost, row.queue], show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name) },
-      { title: "", width: "retry", align: "right", value: (row) => ({ ...namesOf(row), messages: row.messages }), show: (group) => h("button", { type: "button", class: "small", "aria-label": `Retry ${causeOf(group)}`, onclick: () => this.#retryGroup(group) }, "Retry …") },
+      {
+        title: "Rests in",
+        sort: "queue",
+        rank: 2,
+        value: (row) => [row.vhost, row.queue],
+        show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name),
+      },
+      {
+        title: "",
+        width: "retry",
+        align: "right",
+        value: (row) => ({ ...namesOf(row), messages: row.messages }),
+        show: (group) =>
+          h(
+            "button",
+            {
+              type: "button",
+              class: "small",
+              "aria-label": `Retry ${causeOf(group)}`,
+              onclick: () => this.#retryGroup(group),
+            },
+            "Retry …",
+          ),
+      },
     ];
   }
 
   #retryGroup(row) {
-    retryDialogue(causeOf(row), [{ vhost: row.vhost, queue: row.queue, job: filterOf(row), messages: row.messages }], this.jobs);
+    retryDialogue(
+      causeOf(row),
+      [{ vhost: row.vhost, queue: row.queue, job: filterOf(row), messages: row.messages }],
+      this.jobs,
+    );
   }
 
   #retryAll() {
@@ -109,19 +182,42 @@ function counted([messages, share]) {
 function notesOn(queues) {
   const notes = [];
   const cut = queues.filter((queue) => queue.may_read && !queue.is_complete);
-  if (cut.length) notes.push(`Only the first messages of ${cut.map((queue) => `${queue.name} (${number(queue.looked_at)} of ${number(queue.messages)})`).join(", ")} were looked at: there are more.`);
+  if (cut.length)
+    notes.push(
+      `Only the first messages of ${cut.map((queue) => `${queue.name} (${number(queue.looked_at)} of ${number(queue.messages)})`).join(", ")} were looked at: there are more.`,
+    );
   const closed = queues.filter((queue) => !queue.may_read);
-  if (closed.length) notes.push(`You may not read ${closed.map((queue) => queue.name).join(", ")}: ask for the read permission to see what died there.`);
+  if (closed.length)
+    notes.push(
+      `You may not read ${closed.map((queue) => queue.name).join(", ")}: ask for the read permission to see what died there.`,
+    );
   const others = queues.filter((queue) => queue.others);
-  if (others.length) notes.push(`Not counted here are messages that did not die anywhere: ${others.map((queue) => `${number(queue.others)} in ${queue.name}`).join(", ")}.`);
+  if (others.length)
+    notes.push(
+      `Not counted here are messages that did not die anywhere: ${others.map((queue) => `${number(queue.others)} in ${queue.name}`).join(", ")}.`,
+    );
   return notes;
 }
 
 function nothingDied(names) {
   if (names.length) {
-    return h("div", { class: "first" }, h("p", { class: "empty" }, `Nothing is dead: ${plural(names.length, "dead letter queue")} (${names.slice(0, 5).join(", ")}${names.length > 5 ? ", …" : ""}) hold no dead letters.`));
+    return h(
+      "div",
+      { class: "first" },
+      h(
+        "p",
+        { class: "empty" },
+        `Nothing is dead: ${plural(names.length, "dead letter queue")} (${names.slice(0, 5).join(", ")}${names.length > 5 ? ", …" : ""}) hold no dead letters.`,
+      ),
+    );
   }
-  const code = ['channel.queue_declare("dead", durable=True)', 'channel.queue_declare("orders", durable=True, arguments={', '    "x-dead-letter-exchange": "",', '    "x-dead-letter-routing-key": "dead",', "})"].join("\n");
+  const code = [
+    'channel.queue_declare("dead", durable=True)',
+    'channel.queue_declare("orders", durable=True, arguments={',
+    '    "x-dead-letter-exchange": "",',
+    '    "x-dead-letter-routing-key": "dead",',
+    "})",
+  ].join("\n");
   return h(
     "div",
     {},
@@ -129,9 +225,21 @@ function nothingDied(names) {
       "div",
       { class: "card first" },
       h("h2", {}, "No queue sends its dead anywhere yet"),
-      h("p", {}, "A message that is rejected, expires, or comes back too often is gone, unless its queue says where it goes. Then it shows here, with its cause. With Python and pika:"),
+      h(
+        "p",
+        {},
+        "A message that is rejected, expires, or comes back too often is gone, unless its queue says where it goes. Then it shows here, with its cause. With Python and pika:",
+      ),
       h("pre", {}, code),
-      h("p", {}, "For queues that are there already, set a policy with ", h("code", {}, "dead-letter-exchange"), " and ", h("code", {}, "dead-letter-routing-key"), "."),
+      h(
+        "p",
+        {},
+        "For queues that are there already, set a policy with ",
+        h("code", {}, "dead-letter-exchange"),
+        " and ",
+        h("code", {}, "dead-letter-routing-key"),
+        ".",
+      ),
       h("div", { class: "actions" }, h("button", { type: "button", onclick: () => go("/queues") }, "To the queues")),
     ),
   );

@@ -19,7 +19,10 @@ export const under = "Exchanges";
 export const title = ({ name }) => shownExchange(nameOf(name));
 
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
-const RATES = [["In", "publish_in"], ["Out", "publish_out"]];
+const RATES = [
+  ["In", "publish_in"],
+  ["Out", "publish_out"],
+];
 
 /** As the broker calls it. */
 function nameOf(inAddress) {
@@ -31,7 +34,11 @@ export function show(place, parameters, signal) {
   const name = nameOf(parameters.name);
   const address = at`/api/exchanges/${vhost}/${exchangeInPath(name)}`;
   const view = new View(vhost, name);
-  const refresh = live(signal, async () => view.show(await get(address, WINDOW, { signal })), (problem) => view.fail(problem));
+  const refresh = live(
+    signal,
+    async () => view.show(await get(address, WINDOW, { signal })),
+    (problem) => view.fail(problem),
+  );
   const picture = topologyPicture(vhost, name, signal);
   const toHere = bindingsTable(vhost, name, "destination", () => changed(), signal);
   const fromHere = bindingsTable(vhost, name, "source", () => changed(), signal);
@@ -47,15 +54,35 @@ export function show(place, parameters, signal) {
     view.head,
     view.trouble,
     view.tiles,
-    h("div", { class: "charts" }, view.rates.element, routeTester(`${address}/route`, (answer) => picture.mark(answer))),
+    h(
+      "div",
+      { class: "charts" },
+      view.rates.element,
+      routeTester(`${address}/route`, (answer) => picture.mark(answer)),
+    ),
     picture.element,
-    h("div", { class: "two" }, section("Bindings to here", toHere, name && (() => bindingDialogue(vhost, name, "destination", changed))), section("Bindings from here", fromHere, name && (() => bindingDialogue(vhost, name, "source", changed)))),
+    h(
+      "div",
+      { class: "two" },
+      section("Bindings to here", toHere, name && (() => bindingDialogue(vhost, name, "destination", changed))),
+      section("Bindings from here", fromHere, name && (() => bindingDialogue(vhost, name, "source", changed))),
+    ),
     view.facts,
   );
 }
 
 function section(name, table, add) {
-  return h("section", {}, h("header", { class: "section-head" }, h("h2", {}, name), add && h("button", { type: "button", "aria-label": `Add to ${name.toLowerCase()}`, onclick: add }, "Add …")), table.element);
+  return h(
+    "section",
+    {},
+    h(
+      "header",
+      { class: "section-head" },
+      h("h2", {}, name),
+      add && h("button", { type: "button", "aria-label": `Add to ${name.toLowerCase()}`, onclick: add }, "Add …"),
+    ),
+    table.element,
+  );
 }
 
 class View {
@@ -67,15 +94,29 @@ class View {
     this.head = h(
       "header",
       { class: "page-head" },
-      h("div", {}, h("h1", { class: "object" }, shownExchange(name)), h("p", { class: "faint" }, this.kind, `exchange in virtual host ${vhost} `, this.badges)),
+      h(
+        "div",
+        {},
+        h("h1", { class: "object" }, shownExchange(name)),
+        h("p", { class: "faint" }, this.kind, `exchange in virtual host ${vhost} `, this.badges),
+      ),
       h("div", { class: "buttons" }, this.publish, this.remove),
     );
     this.trouble = h("div", {});
     this.values = {};
-    this.tiles = h("div", { class: "tiles" }, [["in", "In"], ["out", "Out"], ["published", "Published"], ["routed", "Routed"]].map(([key, label]) => {
-      this.values[key] = h("b", {}, "–");
-      return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
-    }));
+    this.tiles = h(
+      "div",
+      { class: "tiles" },
+      [
+        ["in", "In"],
+        ["out", "Out"],
+        ["published", "Published"],
+        ["routed", "Routed"],
+      ].map(([key, label]) => {
+        this.values[key] = h("b", {}, "–");
+        return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
+      }),
+    );
     this.rates = lineChart("Rates");
     this.table = h("dl", {});
     this.facts = h("details", { class: "card facts" }, h("summary", {}, "Arguments and policy"), this.table);
@@ -86,13 +127,35 @@ class View {
     this.publish.disabled = this.remove.disabled = false;
     setText(this.kind, `${exchange.type} `);
     const policy = exchange.policy ? [`policy ${exchange.policy}`] : [];
-    fill(this.badges, [...featuresOf(exchange), ...policy].map((text) => h("span", { class: "badge" }, text)));
+    fill(
+      this.badges,
+      [...featuresOf(exchange), ...policy].map((text) => h("span", { class: "badge" }, text)),
+    );
     const stats = exchange.message_stats ?? {};
-    const told = { in: rate(stats.publish_in_details?.rate), out: rate(stats.publish_out_details?.rate), published: number(stats.publish_in), routed: number(stats.publish_out) };
+    const told = {
+      in: rate(stats.publish_in_details?.rate),
+      out: rate(stats.publish_out_details?.rate),
+      published: number(stats.publish_in),
+      routed: number(stats.publish_out),
+    };
     for (const [key, text] of Object.entries(told)) setText(this.values[key], text);
-    this.rates.draw(RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
-    const facts = { type: exchange.type, ...exchange.arguments, policy: exchange.policy ?? "none", ...exchange.effective_policy_definition };
-    fill(this.table, Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value))]));
+    this.rates.draw(
+      RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
+      rate,
+    );
+    const facts = {
+      type: exchange.type,
+      ...exchange.arguments,
+      policy: exchange.policy ?? "none",
+      ...exchange.effective_policy_definition,
+    };
+    fill(
+      this.table,
+      Object.entries(facts).map(([name, value]) => [
+        h("dt", {}, name),
+        h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)),
+      ]),
+    );
   }
 
   fail(problem) {

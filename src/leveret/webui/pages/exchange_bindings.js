@@ -23,14 +23,33 @@ export function bindingsTable(vhost, exchange, end, whenChanged, signal) {
   const ask = (question, signal) => get(`${address}${end}`, question, { signal });
   const table = new Table({
     columns: [
-      { title: end === "source" ? "To" : "From exchange", sort: other, width: "name", value: (row) => [row.destination_type, row[other]], show: ([kind, name]) => otherEnd(vhost, end === "source" ? kind : "exchange", name) },
+      {
+        title: end === "source" ? "To" : "From exchange",
+        sort: other,
+        width: "name",
+        value: (row) => [row.destination_type, row[other]],
+        show: ([kind, name]) => otherEnd(vhost, end === "source" ? kind : "exchange", name),
+      },
       { title: "Routing key", sort: "routing_key", value: (row) => row.routing_key },
       { title: "Arguments", rank: 2, value: (row) => objectText(row.arguments) },
-      ...(exchange ? [{ title: "", width: "button", value: ({ arguments: _, ...binding }) => binding, show: (binding) => unbindButton(binding, whenChanged) }] : []),
+      ...(exchange
+        ? [
+            {
+              title: "",
+              width: "button",
+              value: ({ arguments: _, ...binding }) => binding,
+              show: (binding) => unbindButton(binding, whenChanged),
+            },
+          ]
+        : []),
     ],
-    source: fewRowsSource(ask, (row) => `${row[other]} ${row.routing_key} ${objectText(row.arguments)}`, () => {
-      table.search.hidden = true; // the broker filters by names, and bindings have none
-    }),
+    source: fewRowsSource(
+      ask,
+      (row) => `${row[other]} ${row.routing_key} ${objectText(row.arguments)}`,
+      () => {
+        table.search.hidden = true; // the broker filters by names, and bindings have none
+      },
+    ),
     signal,
     sort: other,
     noun: "binding",
@@ -42,7 +61,10 @@ export function bindingsTable(vhost, exchange, end, whenChanged, signal) {
 
 function otherEnd(vhost, kind, name) {
   const target = kind === "queue" ? link`/queues/${vhost}/${name}` : exchangeLink(vhost, name);
-  return [h("a", { href: target, title: shownExchange(name) }, shownExchange(name)), kind === "exchange" && h("span", { class: "faint" }, " exchange")];
+  return [
+    h("a", { href: target, title: shownExchange(name) }, shownExchange(name)),
+    kind === "exchange" && h("span", { class: "faint" }, " exchange"),
+  ];
 }
 
 function inPath({ vhost, source, destination_type: kind, destination }) {
@@ -53,37 +75,73 @@ function inPath({ vhost, source, destination_type: kind, destination }) {
 
 function unbindButton(binding, whenChanged) {
   const { source, destination, routing_key: key } = binding;
-  const unbind = () => undoable(`The binding ${key} from ${source} to ${destination} will be taken away`, async () => {
-    try {
-      await remove(`${inPath(binding)}/${encodeURIComponent(binding.properties_key)}`);
-      tell(`${destination} is no longer bound to ${source} by ${key || "an empty key"}.`);
-    } catch (problem) {
-      tellError(problem);
-    }
-    whenChanged();
-  });
-  return h("button", { type: "button", class: "quiet danger small", "aria-label": `Unbind ${destination} from ${source} by ${key}`, onclick: unbind }, "Unbind");
+  const unbind = () =>
+    undoable(`The binding ${key} from ${source} to ${destination} will be taken away`, async () => {
+      try {
+        await remove(`${inPath(binding)}/${encodeURIComponent(binding.properties_key)}`);
+        tell(`${destination} is no longer bound to ${source} by ${key || "an empty key"}.`);
+      } catch (problem) {
+        tellError(problem);
+      }
+      whenChanged();
+    });
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "quiet danger small",
+      "aria-label": `Unbind ${destination} from ${source} by ${key}`,
+      onclick: unbind,
+    },
+    "Unbind",
+  );
 }
 
 /** Adds one with the exchange at its `end`. */
 export function bindingDialogue(vhost, exchange, end, whenChanged) {
-  const name = h("input", { name: "other", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" });
-  const ends = end === "source" ? [field("To a", choice("kind", ["queue", "exchange"], "queue")), field("Its name", name)] : [field("From exchange", name)];
+  const name = h("input", {
+    name: "other",
+    required: true,
+    maxlength: "255",
+    autocomplete: "off",
+    spellcheck: "false",
+  });
+  const ends =
+    end === "source"
+      ? [field("To a", choice("kind", ["queue", "exchange"], "queue")), field("Its name", name)]
+      : [field("From exchange", name)];
   const close = dialogue(
     end === "source" ? `Bind from ${exchange}` : `Bind to ${exchange}`,
     form(
       [
         h("div", { class: "row" }, ends),
-        field("Routing key", h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }), "In a topic exchange * stands for one word and # for any number."),
-        field("Arguments", h("textarea", { name: "arguments", rows: "2", spellcheck: "false", placeholder: '{"x-match": "all", "colour": "red"}' }), "A JSON object; may be left empty."),
+        field(
+          "Routing key",
+          h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
+          "In a topic exchange * stands for one word and # for any number.",
+        ),
+        field(
+          "Arguments",
+          h("textarea", {
+            name: "arguments",
+            rows: "2",
+            spellcheck: "false",
+            placeholder: '{"x-match": "all", "colour": "red"}',
+          }),
+          "A JSON object; may be left empty.",
+        ),
       ],
       "Bind",
       async (given) => {
         const other = given.get("other");
-        const binding = end === "source"
-          ? { vhost, source: exchange, destination_type: given.get("kind"), destination: other }
-          : { vhost, source: other, destination_type: "exchange", destination: exchange };
-        await post(inPath(binding), { routing_key: given.get("routing_key"), arguments: objectOf(given.get("arguments"), "Arguments") });
+        const binding =
+          end === "source"
+            ? { vhost, source: exchange, destination_type: given.get("kind"), destination: other }
+            : { vhost, source: other, destination_type: "exchange", destination: exchange };
+        await post(inPath(binding), {
+          routing_key: given.get("routing_key"),
+          arguments: objectOf(given.get("arguments"), "Arguments"),
+        });
         close();
         tell(`${binding.destination} is bound to ${binding.source}.`);
         whenChanged();

@@ -16,24 +16,39 @@ export const path = "/exchanges";
 export const nav = "Exchanges";
 export const title = () => "Exchanges";
 
-const COLUMNS = "name,vhost,type,durable,internal,auto_delete,policy,message_stats.publish_in_details,message_stats.publish_out_details";
+const COLUMNS =
+  "name,vhost,type,durable,internal,auto_delete,policy,message_stats.publish_in_details,message_stats.publish_out_details";
 const USUAL_TYPES = ["direct", "topic", "fanout", "headers"];
 
 export async function find(text, signal) {
-  const answer = await get("/api/exchanges", { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost" }, { signal });
-  return answer.items.map((one) => ({ title: shownExchange(one.name), hint: `exchange in ${one.vhost}`, address: exchangeLink(one.vhost, one.name).slice(1) }));
+  const answer = await get(
+    "/api/exchanges",
+    { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost" },
+    { signal },
+  );
+  return answer.items.map((one) => ({
+    title: shownExchange(one.name),
+    hint: `exchange in ${one.vhost}`,
+    address: exchangeLink(one.vhost, one.name).slice(1),
+  }));
 }
 
 export function show(place, parameters, signal) {
   let vhost = keptVhost();
   const table = new Table({
     columns: columns(),
-    source: (question, signal) => get(vhost ? at`/api/exchanges/${vhost}` : "/api/exchanges", { ...question, columns: COLUMNS }, { signal }),
+    source: (question, signal) =>
+      get(vhost ? at`/api/exchanges/${vhost}` : "/api/exchanges", { ...question, columns: COLUMNS }, { signal }),
     signal,
     sort: "name",
     noun: "exchange",
     isKept: true,
-    empty: () => h("p", { class: "empty" }, "No virtual host that you may look into has an exchange. An administrator can give you permissions on one."),
+    empty: () =>
+      h(
+        "p",
+        { class: "empty" },
+        "No virtual host that you may look into has an exchange. An administrator can give you permissions on one.",
+      ),
   });
   table.tools.append(
     vhostChoice(signal, (chosen) => {
@@ -43,26 +58,62 @@ export function show(place, parameters, signal) {
   );
   fill(
     place,
-    h("header", { class: "page-head" }, h("h1", {}, "Exchanges"), h("div", { class: "buttons" }, h("button", { type: "button", onclick: () => goToTopology(vhost) }, "Topology"), h("button", { type: "button", class: "strong", onclick: () => addExchange(vhost) }, "Add an exchange"))),
+    h(
+      "header",
+      { class: "page-head" },
+      h("h1", {}, "Exchanges"),
+      h(
+        "div",
+        { class: "buttons" },
+        h("button", { type: "button", onclick: () => goToTopology(vhost) }, "Topology"),
+        h("button", { type: "button", class: "strong", onclick: () => addExchange(vhost) }, "Add an exchange"),
+      ),
+    ),
     table.element,
   );
 }
 
 function columns() {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => [row.vhost, row.name], show: ([vhost, name]) => [h("a", { href: exchangeLink(vhost, name), title: shownExchange(name) }, shownExchange(name)), whereIf(vhost)] },
+    {
+      title: "Name",
+      sort: "name",
+      width: "name",
+      value: (row) => [row.vhost, row.name],
+      show: ([vhost, name]) => [
+        h("a", { href: exchangeLink(vhost, name), title: shownExchange(name) }, shownExchange(name)),
+        whereIf(vhost),
+      ],
+    },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "Type", sort: "type", width: "type", value: (row) => row.type },
     { title: "Features", rank: 2, width: "l", value: featuresOf, show: badges },
     { title: "Policy", sort: "policy", rank: 3, width: "m", value: (row) => row.policy ?? "" },
-    { title: "In", sort: "message_stats.publish_in_details.rate", align: "right", width: "s", value: (row) => row.message_stats?.publish_in_details?.rate, show: rate },
-    { title: "Out", sort: "message_stats.publish_out_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_out_details?.rate, show: rate },
+    {
+      title: "In",
+      sort: "message_stats.publish_in_details.rate",
+      align: "right",
+      width: "s",
+      value: (row) => row.message_stats?.publish_in_details?.rate,
+      show: rate,
+    },
+    {
+      title: "Out",
+      sort: "message_stats.publish_out_details.rate",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.message_stats?.publish_out_details?.rate,
+      show: rate,
+    },
   ];
 }
 
 /** What sets it apart, in words. */
 export function featuresOf(exchange) {
-  return [exchange.durable && "durable", exchange.internal && "internal", exchange.auto_delete && "auto-delete"].filter(Boolean);
+  return [exchange.durable && "durable", exchange.internal && "internal", exchange.auto_delete && "auto-delete"].filter(
+    Boolean,
+  );
 }
 
 function badges(features) {
@@ -77,31 +128,56 @@ async function goToTopology(vhost) {
 async function addExchange(vhost) {
   const [names, types] = await Promise.all([vhostNames(), exchangeTypes()]);
   const vhosts = names.length ? names : ["/"];
-  const close = dialogue("Add an exchange", form(fieldsOf(vhosts, vhost, types), "Add", async (given) => {
-    const [name, where] = [given.get("name"), given.get("vhost")];
-    await put(at`/api/exchanges/${where}/${name}`, declarationOf(given));
-    close();
-    tell(`Exchange ${name} is there.`);
-    go(exchangeLink(where, name).slice(1));
-  }));
+  const close = dialogue(
+    "Add an exchange",
+    form(fieldsOf(vhosts, vhost, types), "Add", async (given) => {
+      const [name, where] = [given.get("name"), given.get("vhost")];
+      await put(at`/api/exchanges/${where}/${name}`, declarationOf(given));
+      close();
+      tell(`Exchange ${name} is there.`);
+      go(exchangeLink(where, name).slice(1));
+    }),
+  );
 }
 
 function fieldsOf(vhosts, vhost, types) {
   return [
-    field("Name", h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })),
-    h("div", { class: "row" }, field("Virtual host", choice("vhost", vhosts, vhost || vhosts[0])), field("Type", choice("type", types, "direct"))),
+    field(
+      "Name",
+      h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
+    ),
+    h(
+      "div",
+      { class: "row" },
+      field("Virtual host", choice("vhost", vhosts, vhost || vhosts[0])),
+      field("Type", choice("type", types, "direct")),
+    ),
     check("Durable: is still there after a restart", "durable", true),
     check("Internal: takes messages from other exchanges only", "internal"),
     check("Auto-delete: goes away with its last binding", "auto_delete"),
-    field("Alternate exchange", h("input", { name: "alternate", maxlength: "255", autocomplete: "off", spellcheck: "false" }), "Gets what no binding takes; may be left empty."),
-    field("Arguments", h("textarea", { name: "arguments", rows: "2", spellcheck: "false", placeholder: '{"x-delayed-type": "topic"}' }), "A JSON object; may be left empty."),
+    field(
+      "Alternate exchange",
+      h("input", { name: "alternate", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
+      "Gets what no binding takes; may be left empty.",
+    ),
+    field(
+      "Arguments",
+      h("textarea", { name: "arguments", rows: "2", spellcheck: "false", placeholder: '{"x-delayed-type": "topic"}' }),
+      "A JSON object; may be left empty.",
+    ),
   ];
 }
 
 function declarationOf(given) {
   const table = objectOf(given.get("arguments"), "Arguments");
   if (given.get("alternate")) table["alternate-exchange"] = given.get("alternate");
-  return { type: given.get("type"), durable: given.has("durable"), internal: given.has("internal"), auto_delete: given.has("auto_delete"), arguments: table };
+  return {
+    type: given.get("type"),
+    durable: given.has("durable"),
+    internal: given.has("internal"),
+    auto_delete: given.has("auto_delete"),
+    arguments: table,
+  };
 }
 
 /** Those the broker knows, the usual ones first. */

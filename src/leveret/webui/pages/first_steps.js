@@ -20,9 +20,18 @@ export function firstSteps(user, overview, makeQueue, vhost = "") {
   return h(
     "div",
     { class: "card first" },
-    h("h2", {}, vhost ? `No queue in virtual host ${vhost} yet: send the first message` : "No queue yet: send the first message"),
+    h(
+      "h2",
+      {},
+      vhost ? `No queue in virtual host ${vhost} yet: send the first message` : "No queue yet: send the first message",
+    ),
     h("p", {}, "Any client of RabbitMQ works unchanged. With Python: ", h("code", {}, "pip install pika"), ", then"),
     h("pre", {}, code),
-    h("div", { class: "actions" }, copyButton(code), h("button", { type: "button", onclick: makeQueue }, "Or make a queue here")),
+    h(
+      "div",
+      { class: "actions" },
+      copyButton(code),
+      h("button", { type: "button", onclick: makeQueue }, "Or make a queue here"),
+    ),
   );
 }

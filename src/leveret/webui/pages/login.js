@@ -7,10 +7,20 @@ import { mark } from "../shell.js";
 
 export function showLogin(place, enter, reason) {
   document.title = "Log in · Leveret";
-  const name = h("input", { name: "username", autocomplete: "username", required: true, autocapitalize: "none", spellcheck: "false" });
+  const name = h("input", {
+    name: "username",
+    autocomplete: "username",
+    required: true,
+    autocapitalize: "none",
+    spellcheck: "false",
+  });
   const password = h("input", { name: "password", type: "password", autocomplete: "current-password", required: true });
   const login = form([field("User name", name), field("Password", password)], "Log in", async (given) => {
-    const user = await post("/api/login", { username: given.get("username"), password: given.get("password") }, { isLogin: true });
+    const user = await post(
+      "/api/login",
+      { username: given.get("username"), password: given.get("password") },
+      { isLogin: true },
+    );
     enter(user);
   });
   fill(
@@ -19,7 +29,12 @@ export function showLogin(place, enter, reason) {
       "main",
       { class: "login" },
       h("div", { class: "card" }, h("h1", {}, mark(), "Leveret"), reason && h("p", { class: "faint" }, reason), login),
-      isHere() && h("p", { class: "faint hint" }, "A broker that was just started knows the user guest with the password guest, from this machine only."),
+      isHere() &&
+        h(
+          "p",
+          { class: "faint hint" },
+          "A broker that was just started knows the user guest with the password guest, from this machine only.",
+        ),
     ),
   );
   name.focus();

@@ -12,18 +12,47 @@ const SHOWN = 5;
 const SOME = 25; // asked for: streams do not count, and are the longest
 const MANY = 500; // the largest page
 const COLUMNS = [
-  "name", "vhost", "type", "state", "consumers", "messages", "messages_ready", "messages_unacknowledged", "oldest_message_age",
-  "drain_estimate", "message_stats.publish_details.rate", "message_stats.deliver_get_details.rate",
+  "name",
+  "vhost",
+  "type",
+  "state",
+  "consumers",
+  "messages",
+  "messages_ready",
+  "messages_unacknowledged",
+  "oldest_message_age",
+  "drain_estimate",
+  "message_stats.publish_details.rate",
+  "message_stats.deliver_get_details.rate",
 ].join(",");
 
 export function longestQueues(signal) {
   const longest = new Longest();
   const table = new Table({
     columns: [
-      { title: "Queue", width: "name", value: (row) => [row.vhost, row.name], show: ([vhost, name]) => queueLink(vhost, name) },
+      {
+        title: "Queue",
+        width: "name",
+        value: (row) => [row.vhost, row.name],
+        show: ([vhost, name]) => queueLink(vhost, name),
+      },
       { title: "Ready", align: "right", width: "s", value: (row) => row.messages_ready, show: number },
-      { title: "Oldest", align: "right", rank: 2, width: "age", value: (row) => row.oldest_message_age, show: duration },
-      { title: "Empty in", align: "right", rank: 3, width: "age", value: (row) => [row.drain_estimate, row.messages], show: ([seconds, messages]) => drain(seconds, messages) },
+      {
+        title: "Oldest",
+        align: "right",
+        rank: 2,
+        width: "age",
+        value: (row) => row.oldest_message_age,
+        show: duration,
+      },
+      {
+        title: "Empty in",
+        align: "right",
+        rank: 3,
+        width: "age",
+        value: (row) => [row.drain_estimate, row.messages],
+        show: ([seconds, messages]) => drain(seconds, messages),
+      },
       { title: "Why", rank: 2, width: "why", value: (row) => findingsOf(row)[0]?.brief ?? "" },
     ],
     source: rowsSource((signal) => longest.load(signal)),
@@ -31,7 +60,14 @@ export function longestQueues(signal) {
     noun: "queue",
     toolsFrom: Infinity,
     emptiness: () => longest.isCut,
-    empty: (isCut) => h("p", { class: "empty" }, isCut ? `The ${MANY} longest are all streams. Whether anything waits in others, the list of queues tells.` : "No message waits in any queue."),
+    empty: (isCut) =>
+      h(
+        "p",
+        { class: "empty" },
+        isCut
+          ? `The ${MANY} longest are all streams. Whether anything waits in others, the list of queues tells.`
+          : "No message waits in any queue.",
+      ),
   });
   return h("section", {}, h("h2", {}, "Longest queues"), table.element);
 }
@@ -42,7 +78,11 @@ class Longest {
   isCut = false; // there may be more than were looked at
 
   async load(signal) {
-    const { items } = await get("/api/queues", { page: 1, page_size: this.#size, sort: "messages_ready", sort_reverse: true, columns: COLUMNS }, { signal });
+    const { items } = await get(
+      "/api/queues",
+      { page: 1, page_size: this.#size, sort: "messages_ready", sort_reverse: true, columns: COLUMNS },
+      { signal },
+    );
     const waiting = items.filter((row) => row.messages_ready && row.type !== "stream");
     this.isCut = items.length === this.#size && items.at(-1).messages_ready > 0;
     if (waiting.length >= SHOWN || !this.isCut || this.#size === MANY) return waiting.slice(0, SHOWN);

@@ -77,10 +77,18 @@ export function show(place, parameters, signal, user) {
 
 function spanButtons(choose) {
   const buttons = SPANS.map((span, at) =>
-    h("button", { type: "button", "aria-pressed": String(at === 0), onclick: (event) => {
-      for (const button of buttons) button.setAttribute("aria-pressed", String(button === event.currentTarget));
-      choose(span);
-    } }, span[0]),
+    h(
+      "button",
+      {
+        type: "button",
+        "aria-pressed": String(at === 0),
+        onclick: (event) => {
+          for (const button of buttons) button.setAttribute("aria-pressed", String(button === event.currentTarget));
+          choose(span);
+        },
+      },
+      span[0],
+    ),
   );
   return h("div", { class: "spans", role: "group", "aria-label": "Time shown" }, buttons);
 }
@@ -150,8 +158,16 @@ function ratesOf(stats) {
 
 function alarmsOf(nodes) {
   return nodes.flatMap((node) => [
-    node.mem_alarm && alarm("Memory alarm", `Node ${node.name} uses ${bytes(node.mem_used)} of ${bytes(node.mem_limit)}: publishers wait. Let consumers catch up, or raise memory_high_watermark.`),
-    node.disk_free_alarm && alarm("Disk alarm", `Node ${node.name} has ${bytes(node.disk_free)} left, it wants ${bytes(node.disk_free_limit)}: publishers wait. Free some space.`),
+    node.mem_alarm &&
+      alarm(
+        "Memory alarm",
+        `Node ${node.name} uses ${bytes(node.mem_used)} of ${bytes(node.mem_limit)}: publishers wait. Let consumers catch up, or raise memory_mark.`,
+      ),
+    node.disk_free_alarm &&
+      alarm(
+        "Disk alarm",
+        `Node ${node.name} has ${bytes(node.disk_free)} left, it wants ${bytes(node.disk_free_limit)}: publishers wait. Free some space.`,
+      ),
   ]);
 }
 
@@ -160,7 +176,12 @@ function alarm(name, text) {
 }
 
 function showNode(card, node) {
-  if (!node) return fill(card, h("h2", {}, "Node"), h("p", { class: "faint" }, "Shown to users with the tag monitoring or administrator."));
+  if (!node)
+    return fill(
+      card,
+      h("h2", {}, "Node"),
+      h("p", { class: "faint" }, "Shown to users with the tag monitoring or administrator."),
+    );
   return fill(
     card,
     h("h2", {}, "Node"),
@@ -175,7 +196,13 @@ function showNode(card, node) {
 
 function gauge(label, used, limit, show) {
   if (!isNumber(used) || !isNumber(limit) || limit <= 0) return fact(label, show(used));
-  return h("div", { class: "gauge" }, h("span", {}, label), h("meter", { min: 0, max: limit, high: limit * 0.8, value: Math.min(used, limit), "aria-label": label }), h("span", { class: "faint" }, `${show(used)} of ${show(limit)}`));
+  return h(
+    "div",
+    { class: "gauge" },
+    h("span", {}, label),
+    h("meter", { min: 0, max: limit, high: limit * 0.8, value: Math.min(used, limit), "aria-label": label }),
+    h("span", { class: "faint" }, `${show(used)} of ${show(limit)}`),
+  );
 }
 
 function fact(label, value) {

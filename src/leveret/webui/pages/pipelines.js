@@ -20,7 +20,11 @@ const RUNNING = ["running", "idle", "started"];
 const OLD = 3600; // seconds that a lease is held
 
 export async function find(text, signal) {
-  const answer = await get("/api/spark-queries", { page: 1, page_size: 12, name: text, sort: "name", columns: "name,state" }, { signal });
+  const answer = await get(
+    "/api/spark-queries",
+    { page: 1, page_size: 12, name: text, sort: "name", columns: "name,state" },
+    { signal },
+  );
   return answer.items.map((one) => ({ title: one.name, hint: `Spark query, ${one.state}`, address: "/pipelines" }));
 }
 
@@ -31,11 +35,18 @@ export function show(place, parameters, signal, user) {
   const tables = h("div", { class: "stacked" });
   let known = { queries: [], leases: [] };
   const queries = queryTable(() => known.queries, signal);
-  const leases = leaseTable(() => known.leases, signal, (lease) => release(lease, refresh));
+  const leases = leaseTable(
+    () => known.leases,
+    signal,
+    (lease) => release(lease, refresh),
+  );
   const refresh = live(
     signal,
     async () => {
-      const [found, held] = await Promise.all([get("/api/spark-queries", undefined, { signal }), get("/api/leases", undefined, { signal })]);
+      const [found, held] = await Promise.all([
+        get("/api/spark-queries", undefined, { signal }),
+        get("/api/leases", undefined, { signal }),
+      ]);
       known = { queries: found, leases: held };
       const isEmpty = found.length + held.length === 0;
       fill(trouble);
@@ -50,7 +61,23 @@ export function show(place, parameters, signal, user) {
   );
   tiles.element.hidden = tables.hidden = true;
   fill(tables, section("Spark queries", queries.element), section("Leases", leases.element));
-  fill(place, h("header", { class: "page-head" }, h("div", {}, h("h1", {}, "Pipelines"), h("p", { class: "faint" }, "What Spark reads from here, and how far it is behind."))), trouble, tiles.element, first, tables);
+  fill(
+    place,
+    h(
+      "header",
+      { class: "page-head" },
+      h(
+        "div",
+        {},
+        h("h1", {}, "Pipelines"),
+        h("p", { class: "faint" }, "What Spark reads from here, and how far it is behind."),
+      ),
+    ),
+    trouble,
+    tiles.element,
+    first,
+    tables,
+  );
 }
 
 function section(name, content) {
@@ -61,7 +88,11 @@ class Tiles {
   constructor() {
     const labels = ["Running", "Largest lag", "Rows done", "Leased messages"];
     this.values = labels.map(() => h("b", {}, "–"));
-    this.element = h("div", { class: "tiles" }, labels.map((label, number) => h("div", { class: "tile" }, h("span", {}, label), this.values[number])));
+    this.element = h(
+      "div",
+      { class: "tiles" },
+      labels.map((label, number) => h("div", { class: "tile" }, h("span", {}, label), this.values[number])),
+    );
   }
 
   show(queries, leases) {
@@ -85,34 +116,98 @@ function queryTable(rows, signal) {
   };
   return new Table({
     columns: [
-      { title: "Query", sort: "name", width: "name", value: ({ user, id, name }) => ({ user, id, name }), show: (query) => h("button", { type: "button", class: "as-link", title: query.name, onclick: () => detailsOf(query) }, query.name) },
-      { title: "State", sort: "state", width: "s", value: (row) => row.state, show: (state) => h("span", { class: `badge ${RUNNING.includes(state) || state === "stopped" ? "" : "warn"}` }, state) },
+      {
+        title: "Query",
+        sort: "name",
+        width: "name",
+        value: ({ user, id, name }) => ({ user, id, name }),
+        show: (query) =>
+          h(
+            "button",
+            { type: "button", class: "as-link", title: query.name, onclick: () => detailsOf(query) },
+            query.name,
+          ),
+      },
+      {
+        title: "State",
+        sort: "state",
+        width: "s",
+        value: (row) => row.state,
+        show: (state) =>
+          h("span", { class: `badge ${RUNNING.includes(state) || state === "stopped" ? "" : "warn"}` }, state),
+      },
       { title: "Reads", rank: 2, value: readsOf, show: readLinks },
       { title: "Into", sort: "sink", rank: 4, value: (row) => row.sink ?? "–" },
-      { title: "Rows in", sort: "input_rows_per_second", align: "right", rank: 3, width: "s", value: (row) => row.input_rows_per_second, show: rate },
-      { title: "Rows done", sort: "rows_per_second", align: "right", rank: 2, width: "s", value: (row) => row.rows_per_second, show: rate },
-      { title: "Lately", rank: 2, width: "m", value: (row) => [row.recent.map((one) => one.rows_per_second), row.name], show: ([values, name]) => sparkline(values, `Rows per second of ${name}`) },
+      {
+        title: "Rows in",
+        sort: "input_rows_per_second",
+        align: "right",
+        rank: 3,
+        width: "s",
+        value: (row) => row.input_rows_per_second,
+        show: rate,
+      },
+      {
+        title: "Rows done",
+        sort: "rows_per_second",
+        align: "right",
+        rank: 2,
+        width: "s",
+        value: (row) => row.rows_per_second,
+        show: rate,
+      },
+      {
+        title: "Lately",
+        rank: 2,
+        width: "m",
+        value: (row) => [row.recent.map((one) => one.rows_per_second), row.name],
+        show: ([values, name]) => sparkline(values, `Rows per second of ${name}`),
+      },
       { title: "Last batch", rank: 4, width: "batch", value: lastBatch },
-      { title: "Silent for", sort: "silent_for", align: "right", rank: 3, width: "m", value: (row) => Math.floor(row.silent_for), show: duration },
-      { title: "Lag", sort: "lag", align: "right", width: "m", value: (row) => [row.lag, largest()], show: ([lag, most]) => amount(lag / most, number(lag)) },
+      {
+        title: "Silent for",
+        sort: "silent_for",
+        align: "right",
+        rank: 3,
+        width: "m",
+        value: (row) => Math.floor(row.silent_for),
+        show: duration,
+      },
+      {
+        title: "Lag",
+        sort: "lag",
+        align: "right",
+        width: "m",
+        value: (row) => [row.lag, largest()],
+        show: ([lag, most]) => amount(lag / most, number(lag)),
+      },
     ],
     source: rowsSource(async () => rows()),
     signal,
     sort: "lag",
     reverse: true,
     noun: "pipeline",
-    empty: () => h("p", { class: "empty" }, "No Spark query has told of itself in the last hour. Add the listener to your session: spark.streams.addListener(LeveretListener())."),
+    empty: () =>
+      h(
+        "p",
+        { class: "empty" },
+        "No Spark query has told of itself in the last hour. Add the listener to your session: spark.streams.addListener(LeveretListener()).",
+      ),
   });
 }
 
 function readsOf(row) {
-  return row.sources.flatMap((source) => source.reads.map((read) => [read.vhost ?? row.vhost, read.queue, read.lease !== undefined]));
+  return row.sources.flatMap((source) =>
+    source.reads.map((read) => [read.vhost ?? row.vhost, read.queue, read.lease !== undefined]),
+  );
 }
 
 function readLinks(reads) {
   return reads.map(([vhost, queue, isLeased], number) => [
     number > 0 && ", ",
-    vhost === null || vhost === undefined ? queue : h("a", { href: isLeased ? link`/queues/${vhost}/${queue}` : link`/streams/${vhost}/${queue}` }, queue),
+    vhost === null || vhost === undefined
+      ? queue
+      : h("a", { href: isLeased ? link`/queues/${vhost}/${queue}` : link`/streams/${vhost}/${queue}` }, queue),
   ]);
 }
 
@@ -135,15 +230,33 @@ function details(row) {
     Id: row.id,
     Run: row.run_id ?? "–",
   };
-  const places = row.sources.flatMap((source) => source.reads.map((read) => [read.queue, read.lease === undefined ? `next offset ${number(read.offset)}` : `lease ${number(read.lease)} of ${read.consumer}`]));
+  const places = row.sources.flatMap((source) =>
+    source.reads.map((read) => [
+      read.queue,
+      read.lease === undefined
+        ? `next offset ${number(read.offset)}`
+        : `lease ${number(read.lease)} of ${read.consumer}`,
+    ]),
+  );
   const lags = row.recent.map((one) => one.lag);
   dialogue(
     row.name,
     h(
       "div",
       {},
-      h("dl", {}, Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
-      places.length > 0 && [h("h3", {}, "Where it stands"), h("dl", {}, places.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]))],
+      h(
+        "dl",
+        {},
+        Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+      ),
+      places.length > 0 && [
+        h("h3", {}, "Where it stands"),
+        h(
+          "dl",
+          {},
+          places.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
+        ),
+      ],
       h("h3", {}, "Lag of the last batches"),
       sparkline(lags, `Lag of ${row.name}`),
     ),
@@ -154,15 +267,45 @@ function leaseTable(rows, signal, release) {
   return new Table({
     columns: [
       { title: "Held by", sort: "consumer", width: "name", value: (row) => row.consumer },
-      { title: "Queue", sort: "queue", value: (row) => [row.vhost, row.queue], show: ([vhost, queue]) => h("a", { href: link`/queues/${vhost}/${queue}` }, queue) },
+      {
+        title: "Queue",
+        sort: "queue",
+        value: (row) => [row.vhost, row.queue],
+        show: ([vhost, queue]) => h("a", { href: link`/queues/${vhost}/${queue}` }, queue),
+      },
       { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
       { title: "Lease", sort: "lease", align: "right", rank: 2, width: "s", value: (row) => row.lease, show: number },
-      { title: "Messages", sort: "messages", align: "right", rank: 2, width: "s", value: (row) => row.messages, show: number },
+      {
+        title: "Messages",
+        sort: "messages",
+        align: "right",
+        rank: 2,
+        width: "s",
+        value: (row) => row.messages,
+        show: number,
+      },
       { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
-      { title: "Held for", sort: "age", align: "right", rank: 2, width: "m", value: (row) => Math.floor(row.age), show: (age) => (age > OLD ? h("span", { class: "badge warn" }, duration(age)) : duration(age)) },
-      { title: "", width: "deed", value: ({ vhost, queue, consumer, lease, messages }) => ({ vhost, queue, consumer, lease, messages }), show: (held) => h("button", { type: "button", class: "in-row danger", onclick: () => release(held) }, "Release") },
+      {
+        title: "Held for",
+        sort: "age",
+        align: "right",
+        rank: 2,
+        width: "m",
+        value: (row) => Math.floor(row.age),
+        show: (age) => (age > OLD ? h("span", { class: "badge warn" }, duration(age)) : duration(age)),
+      },
+      {
+        title: "",
+        width: "deed",
+        value: ({ vhost, queue, consumer, lease, messages }) => ({ vhost, queue, consumer, lease, messages }),
+        show: (held) =>
+          h("button", { type: "button", class: "in-row danger", onclick: () => release(held) }, "Release"),
+      },
     ],
-    source: rowsSource(async () => rows(), (row) => `${row.consumer} ${row.queue}`),
+    source: rowsSource(
+      async () => rows(),
+      (row) => `${row.consumer} ${row.queue}`,
+    ),
     signal,
     sort: "age",
     reverse: true,
@@ -172,14 +315,17 @@ function leaseTable(rows, signal, release) {
 }
 
 function release(lease, changed) {
-  undoable(`${plural(lease.messages, "message")} of ${lease.consumer} will go back to queue ${lease.queue}; if it still works on them, they are done twice`, async () => {
-    const query = new URLSearchParams({ queue: lease.queue, consumer: lease.consumer, lease: lease.lease });
-    try {
-      const answer = await remove(`${at`/api/pipeline/${lease.vhost}/leases`}?${query}`);
-      tell(`Back in queue ${lease.queue}: ${plural(answer.released, "message")}.`);
-    } catch (problem) {
-      tellError(problem);
-    }
-    changed();
-  });
+  undoable(
+    `${plural(lease.messages, "message")} of ${lease.consumer} will go back to queue ${lease.queue}; if it still works on them, they are done twice`,
+    async () => {
+      const query = new URLSearchParams({ queue: lease.queue, consumer: lease.consumer, lease: lease.lease });
+      try {
+        const answer = await remove(`${at`/api/pipeline/${lease.vhost}/leases`}?${query}`);
+        tell(`Back in queue ${lease.queue}: ${plural(answer.released, "message")}.`);
+      } catch (problem) {
+        tellError(problem);
+      }
+      changed();
+    },
+  );
 }

@@ -44,7 +44,19 @@ export function show(place, { vhost, name }, signal, user) {
   };
   const jobs = new RunningJobs(signal, (row) => row.vhost === vhost && row.queue === name, changed);
   const work = (kind) => jobDialogue(kind, vhost, name, browser.filter, (id, expected) => jobs.watch(id, expected));
-  view.work = Object.keys(WORDS).map((kind) => h("button", { type: "button", "data-kind": kind, class: kind === "delete" ? "danger" : "", title: EXPLAINED[kind], onclick: () => work(kind) }, `${WORDS[kind].title} …`));
+  view.work = Object.keys(WORDS).map((kind) =>
+    h(
+      "button",
+      {
+        type: "button",
+        "data-kind": kind,
+        class: kind === "delete" ? "danger" : "",
+        title: EXPLAINED[kind],
+        onclick: () => work(kind),
+      },
+      `${WORDS[kind].title} …`,
+    ),
+  );
   view.pause.addEventListener("click", () => togglePause(address, name, queue, refresh));
   view.publish.addEventListener("click", () => publishDialogue(vhost, name, changed));
   view.purge.addEventListener("click", () => purge(address, name, queue, changed));
@@ -57,7 +69,12 @@ export function show(place, { vhost, name }, signal, user) {
     view.findings,
     view.tiles,
     h("div", { class: "charts" }, view.lengths.element, view.rates.element),
-    h("div", { class: "two" }, section("Consumers", consumers(address, signal)), section("Bindings", bindings(address, vhost, signal))),
+    h(
+      "div",
+      { class: "two" },
+      section("Consumers", consumers(address, signal)),
+      section("Bindings", bindings(address, vhost, signal)),
+    ),
     section("Messages", browser.element, view.work),
     view.facts,
   );
@@ -65,7 +82,12 @@ export function show(place, { vhost, name }, signal, user) {
 
 function section(name, content, buttons) {
   const head = h("h2", {}, name);
-  return h("section", {}, buttons ? h("header", { class: "section-head" }, head, h("div", { class: "buttons" }, buttons)) : head, content);
+  return h(
+    "section",
+    {},
+    buttons ? h("header", { class: "section-head" }, head, h("div", { class: "buttons" }, buttons)) : head,
+    content,
+  );
 }
 
 class View {
@@ -78,7 +100,12 @@ class View {
     this.head = h(
       "header",
       { class: "page-head" },
-      h("div", {}, h("h1", { class: "object" }, name), h("p", { class: "faint" }, `queue in virtual host ${vhost} `, this.badges)),
+      h(
+        "div",
+        {},
+        h("h1", { class: "object" }, name),
+        h("p", { class: "faint" }, `queue in virtual host ${vhost} `, this.badges),
+      ),
       h("div", { class: "buttons" }, this.publish, this.pause, this.purge, this.remove),
     );
     this.trouble = h("div", {});
@@ -88,7 +115,15 @@ class View {
     this.tiles = h(
       "div",
       { class: "tiles" },
-      [["ready", "Ready"], ["unacked", "Unacked"], ["in", "In"], ["out", "Out"], ["oldest", "Oldest"], ["drain", "Empty in"], ["size", "Size"]].map(([key, label]) => {
+      [
+        ["ready", "Ready"],
+        ["unacked", "Unacked"],
+        ["in", "In"],
+        ["out", "Out"],
+        ["oldest", "Oldest"],
+        ["drain", "Empty in"],
+        ["size", "Size"],
+      ].map(([key, label]) => {
         this.values[key] = h("b", {}, "–");
         return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
       }),
@@ -103,7 +138,9 @@ class View {
   show(queue) {
     endTrouble(this.trouble);
     const findings = findingsOf(queue);
-    fillFor(this.findings, findings, () => findings.map(({ brief, text }) => h("p", {}, h("strong", {}, brief), ` ${text}`)));
+    fillFor(this.findings, findings, () =>
+      findings.map(({ brief, text }) => h("p", {}, h("strong", {}, brief), ` ${text}`)),
+    );
     const isPaused = queue.state === "paused";
     const badges = badgesOf(queue);
     fillFor(this.badges, badges, () => badges.map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
@@ -126,7 +163,14 @@ class View {
       { label: "Ready", points: pointsOf(queue.messages_ready_details), now: queue.messages_ready },
       { label: "Unacked", points: pointsOf(queue.messages_unacknowledged_details), now: queue.messages_unacknowledged },
     ]);
-    this.rates.draw([["In", "publish"], ["Out", "deliver_get"], ["Acked", "ack"]].map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
+    this.rates.draw(
+      [
+        ["In", "publish"],
+        ["Out", "deliver_get"],
+        ["Acked", "ack"],
+      ].map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
+      rate,
+    );
     this.#showFacts(queue);
   }
 
@@ -145,7 +189,16 @@ class View {
       memory: bytes(queue.memory),
       ...queue.counters,
     };
-    fillFor(this.table, facts, () => Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value) : typeof value === "number" ? number(value) : String(value))]));
+    fillFor(this.table, facts, () =>
+      Object.entries(facts).map(([name, value]) => [
+        h("dt", {}, name),
+        h(
+          "dd",
+          {},
+          typeof value === "object" ? JSON.stringify(value) : typeof value === "number" ? number(value) : String(value),
+        ),
+      ]),
+    );
   }
 
   fail(problem) {
@@ -170,7 +223,11 @@ async function togglePause(address, name, queue, refresh) {
   const isPaused = queue.state === "paused";
   try {
     await post(`${address}/${isPaused ? "resume" : "pause"}`);
-    tell(isPaused ? `Queue ${name} hands out messages again.` : `Queue ${name} is paused: it takes messages and hands out none.`);
+    tell(
+      isPaused
+        ? `Queue ${name} hands out messages again.`
+        : `Queue ${name} is paused: it takes messages and hands out none.`,
+    );
   } catch (problem) {
     tellError(problem);
   }
@@ -190,11 +247,18 @@ function purge(address, name, queue, changed) {
 }
 
 function consumers(address, signal) {
-  const load = async (signal) => (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
+  const load = async (signal) =>
+    (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
   return new Table({
     columns: [
       { title: "Tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
-      { title: "Connection", sort: "channel_details.connection_name", value: (row) => row.channel_details?.connection_name ?? "", show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "in the broker's process") },
+      {
+        title: "Connection",
+        sort: "channel_details.connection_name",
+        value: (row) => row.channel_details?.connection_name ?? "",
+        show: (name) =>
+          name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "in the broker's process",
+      },
       { title: "Acks", rank: 3, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
       { title: "Prefetch", rank: 2, align: "right", width: "s", value: (row) => row.prefetch_count || "no limit" },
       { title: "State", rank: 3, width: "s", value: (row) => row.activity_status },
@@ -203,7 +267,12 @@ function consumers(address, signal) {
     signal,
     noun: "consumer",
     toolsFrom: SEVERAL,
-    empty: () => h("p", { class: "empty" }, "Nobody takes messages from this queue. They wait until a client consumes it: channel.basic_consume in pika."),
+    empty: () =>
+      h(
+        "p",
+        { class: "empty" },
+        "Nobody takes messages from this queue. They wait until a client consumes it: channel.basic_consume in pika.",
+      ),
   }).element;
 }
 
@@ -211,9 +280,19 @@ function bindings(address, vhost, signal) {
   const load = (signal) => get(`${address}/bindings`, undefined, { signal });
   return new Table({
     columns: [
-      { title: "From exchange", sort: "source", width: "name", value: (row) => row.source, show: (name) => h("a", { href: exchangeLink(vhost, name), title: shownExchange(name) }, shownExchange(name)) },
+      {
+        title: "From exchange",
+        sort: "source",
+        width: "name",
+        value: (row) => row.source,
+        show: (name) => h("a", { href: exchangeLink(vhost, name), title: shownExchange(name) }, shownExchange(name)),
+      },
       { title: "Routing key", sort: "routing_key", value: (row) => row.routing_key },
-      { title: "Arguments", rank: 2, value: (row) => (Object.keys(row.arguments ?? {}).length ? JSON.stringify(row.arguments) : "") },
+      {
+        title: "Arguments",
+        rank: 2,
+        value: (row) => (Object.keys(row.arguments ?? {}).length ? JSON.stringify(row.arguments) : ""),
+      },
     ],
     source: rowsSource(load, (row) => `${row.source} ${row.routing_key}`),
     signal,

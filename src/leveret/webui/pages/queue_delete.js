@@ -19,7 +19,10 @@ export async function deleteDialogue(address, name, leaving) {
   const sending = form(
     [
       h("p", {}, goesWithIt(queue)),
-      queue.messages > 0 && [h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to go on."), field("Name of the queue", typed)],
+      queue.messages > 0 && [
+        h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to go on."),
+        field("Name of the queue", typed),
+      ],
     ],
     "Delete for good",
     async () => {
@@ -38,6 +41,8 @@ export async function deleteDialogue(address, name, leaving) {
 }
 
 function goesWithIt({ messages, consumers }) {
-  const lost = messages ? `Its ${plural(messages, "message")} and its bindings go too.` : "It is empty. Its bindings go too.";
+  const lost = messages
+    ? `Its ${plural(messages, "message")} and its bindings go too.`
+    : "It is empty. Its bindings go too.";
   return `${lost}${consumers ? ` ${plural(consumers, "consumer")} ${consumers === 1 ? "is" : "are"} told that it is gone.` : ""} Nothing brings it back.`;
 }

@@ -25,7 +25,8 @@ function deserted(queue) {
 function withSlowConsumers(queue) {
   const held = queue.messages_unacknowledged;
   const most = mostHeld(queue.consumer_details);
-  if (queue.state === "paused" || queue.type === "stream" || !queue.messages_ready || !most || held !== most) return null;
+  if (queue.state === "paused" || queue.type === "stream" || !queue.messages_ready || !most || held !== most)
+    return null;
   const text = `They hold ${number(held)} unacked of the ${number(most)} that their prefetch allows, and ${waiting(queue.messages_ready)}. Add consumers, or make them faster.`;
   return { brief: "Its consumers are busy.", text };
 }
@@ -37,8 +38,11 @@ function mostHeld(consumers) {
 }
 
 function growing(queue) {
-  const [incoming, outgoing] = ["publish_details", "deliver_get_details"].map((name) => queue.message_stats?.[name]?.rate);
-  if (queue.type === "stream" || !queue.consumers || !queue.messages_ready || isNumber(queue.drain_estimate)) return null;
+  const [incoming, outgoing] = ["publish_details", "deliver_get_details"].map(
+    (name) => queue.message_stats?.[name]?.rate,
+  );
+  if (queue.type === "stream" || !queue.consumers || !queue.messages_ready || isNumber(queue.drain_estimate))
+    return null;
   if (!isNumber(incoming) || !isNumber(outgoing) || incoming <= outgoing * 1.1) return null;
   return { brief: "More comes in than goes out.", text: `${rate(incoming)} against ${rate(outgoing)}.` };
 }

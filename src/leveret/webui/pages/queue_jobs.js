@@ -23,7 +23,19 @@ export function jobDialogue(kind, vhost, queue, start, whenBegun) {
   const needsPlace = kind === "move" || kind === "copy";
   const fields = [
     h("p", { class: "faint" }, EXPLAINED[kind]),
-    needsPlace && [field("To queue", h("input", { name: "destination", required: true, list: "destinations", autocomplete: "off", spellcheck: "false" })), names],
+    needsPlace && [
+      field(
+        "To queue",
+        h("input", {
+          name: "destination",
+          required: true,
+          list: "destinations",
+          autocomplete: "off",
+          spellcheck: "false",
+        }),
+      ),
+      names,
+    ],
     FILTERS.map((one) => field(one.label, filterInput(one, start[one.name]))),
     h(
       "div",
@@ -43,7 +55,11 @@ export function jobDialogue(kind, vhost, queue, start, whenBegun) {
 
   function action(row, job) {
     const label = `${words.title} ${plural(row.done, "message")}`;
-    return h("button", { type: "button", class: kind === "delete" ? "danger" : "strong", onclick: () => go(row, job) }, label);
+    return h(
+      "button",
+      { type: "button", class: kind === "delete" ? "danger" : "strong", onclick: () => go(row, job) },
+      label,
+    );
   }
 
   function go(row, job) {
@@ -65,8 +81,14 @@ function told(row, words) {
   return h(
     "div",
     {},
-    h("p", {}, h("strong", {}, `${words.would} ${plural(row.done, "message")}`), ` of ${number(row.looked_at)} looked at.`),
-    origins.length > 0 && h("p", {}, `Back to ${origins.map(([name, count]) => `${name} (${number(count)})`).join(", ")}.`),
+    h(
+      "p",
+      {},
+      h("strong", {}, `${words.would} ${plural(row.done, "message")}`),
+      ` of ${number(row.looked_at)} looked at.`,
+    ),
+    origins.length > 0 &&
+      h("p", {}, `Back to ${origins.map(([name, count]) => `${name} (${number(count)})`).join(", ")}.`),
     row.skipped > 0 && h("p", { class: "faint" }, `${plural(row.skipped, "message")} would stay: ${STAYED[row.kind]}.`),
   );
 }
@@ -79,6 +101,11 @@ function jobOf(kind, given) {
 }
 
 async function offerQueues(list, vhost, queue) {
-  const answer = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, sort: "name", columns: "name" }).catch(() => null); // a name can be typed
-  fill(list, (answer?.items ?? []).filter((one) => one.name !== queue).map((one) => h("option", { value: one.name })));
+  const answer = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, sort: "name", columns: "name" }).catch(
+    () => null,
+  ); // a name can be typed
+  fill(
+    list,
+    (answer?.items ?? []).filter((one) => one.name !== queue).map((one) => h("option", { value: one.name })),
+  );
 }

@@ -26,7 +26,16 @@ export class MessageBrowser {
   #limit = FEW;
   #chosen = new Set();
 
-  constructor(address, signal, { fixed = {}, onChoice = null, story = null, nothing = "No message waits here. Publish one, or let a client send some." } = {}) {
+  constructor(
+    address,
+    signal,
+    {
+      fixed = {},
+      onChoice = null,
+      story = null,
+      nothing = "No message waits here. Publish one, or let a client send some.",
+    } = {},
+  ) {
     this.#address = address;
     this.#signal = signal;
     this.#fixed = fixed;
@@ -34,8 +43,18 @@ export class MessageBrowser {
     this.#story = story;
     this.nothing = nothing;
     this.list = h("div", { class: "messages" });
-    this.all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", onchange: () => this.#chooseAll(this.all.checked) });
-    this.tools = h("form", { class: "table-tools filter" }, onChoice && this.all, FILTERS.map((one) => filterInput(one)), h("button", { type: "submit" }, "Look"));
+    this.all = h("input", {
+      type: "checkbox",
+      "aria-label": "Choose all that are shown",
+      onchange: () => this.#chooseAll(this.all.checked),
+    });
+    this.tools = h(
+      "form",
+      { class: "table-tools filter" },
+      onChoice && this.all,
+      FILTERS.map((one) => filterInput(one)),
+      h("button", { type: "submit" }, "Look"),
+    );
     this.tools.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#limit = FEW;
@@ -53,7 +72,11 @@ export class MessageBrowser {
   async refresh() {
     const asked = this.filter;
     try {
-      const answer = await get(`${this.#address}/messages`, { limit: this.#limit, ...this.#fixed, ...asked }, { signal: this.#signal });
+      const answer = await get(
+        `${this.#address}/messages`,
+        { limit: this.#limit, ...this.#fixed, ...asked },
+        { signal: this.#signal },
+      );
       this.#asked = asked;
       this.#show(answer);
     } catch (problem) {
@@ -70,9 +93,21 @@ export class MessageBrowser {
     this.all.disabled = !messages.length;
     if (!messages.length) {
       const isFiltered = Object.keys(this.#asked).length > 0;
-      fill(this.list, h("p", { class: "empty" }, isFiltered ? `None of ${plural(answer.looked_at, "message")} fits.` : this.nothing, answer.too_large > 0 && ` ${plural(answer.too_large, "message")} too large to search.`));
+      fill(
+        this.list,
+        h(
+          "p",
+          { class: "empty" },
+          isFiltered ? `None of ${plural(answer.looked_at, "message")} fits.` : this.nothing,
+          answer.too_large > 0 && ` ${plural(answer.too_large, "message")} too large to search.`,
+        ),
+      );
     } else {
-      fill(this.list, messages.map((one, number) => this.#message(one, number)), this.#note(answer, messages.length));
+      fill(
+        this.list,
+        messages.map((one, number) => this.#message(one, number)),
+        this.#note(answer, messages.length),
+      );
     }
     this.#tellChoice();
   }
@@ -85,18 +120,41 @@ export class MessageBrowser {
     return h(
       "p",
       { class: "faint note" },
-      answer.is_complete ? `${number(shown)} shown, all that there are. They stay in the queue.` : `The first ${number(shown)} shown. They stay in the queue. `,
+      answer.is_complete
+        ? `${number(shown)} shown, all that there are. They stay in the queue.`
+        : `The first ${number(shown)} shown. They stay in the queue. `,
       answer.too_large > 0 && `${plural(answer.too_large, "message")} too large to search. `,
-      !answer.is_complete && shown === this.#limit && this.#limit < MOST && h("button", { type: "button", onclick: more }, "Show more"),
+      !answer.is_complete &&
+        shown === this.#limit &&
+        this.#limit < MOST &&
+        h("button", { type: "button", onclick: more }, "Show more"),
     );
   }
 
   #message(one, number) {
     const body = bytesOf(one);
-    const box = this.#onChoice && h("input", { type: "checkbox", "aria-label": `Choose message ${number + 1}`, checked: this.#chosen.has(one.id), onchange: (event) => this.#choose(one.id, event.target.checked) });
+    const box =
+      this.#onChoice &&
+      h("input", {
+        type: "checkbox",
+        "aria-label": `Choose message ${number + 1}`,
+        checked: this.#chosen.has(one.id),
+        onchange: (event) => this.#choose(one.id, event.target.checked),
+      });
     const content = h("div", { class: "message-body" });
-    const element = h("details", { class: "message", "data-id": one.id }, h("summary", {}, box, summary(one, body, number)), content);
-    element.addEventListener("toggle", () => element.open && !content.hasChildNodes() && fill(content, opened(one, body), this.#story && h("p", { class: "note" }, this.#story(one))));
+    const element = h(
+      "details",
+      { class: "message", "data-id": one.id },
+      h("summary", {}, box, summary(one, body, number)),
+      content,
+    );
+    element.addEventListener(
+      "toggle",
+      () =>
+        element.open &&
+        !content.hasChildNodes() &&
+        fill(content, opened(one, body), this.#story && h("p", { class: "note" }, this.#story(one))),
+    );
     return element;
   }
 
@@ -147,7 +205,17 @@ export function opened(one, body) {
     h("div", { class: "spans", role: "group", "aria-label": "How the body is shown" }, buttons),
     shown,
     one.truncated && h("p", { class: "faint note" }, `Cut: the whole has ${bytes(one.payload_bytes)}.`),
-    h("dl", {}, facts({ exchange: shownExchange(one.exchange), "routing key": one.routing_key, offset: one.offset, deliveries: one.delivery_count, ...properties })),
+    h(
+      "dl",
+      {},
+      facts({
+        exchange: shownExchange(one.exchange),
+        "routing key": one.routing_key,
+        offset: one.offset,
+        deliveries: one.delivery_count,
+        ...properties,
+      }),
+    ),
     headers && Object.keys(headers).length > 0 && [h("h3", {}, "Headers"), h("dl", {}, facts(headers))],
   ];
 }
@@ -155,5 +223,8 @@ export function opened(one, body) {
 function facts(values) {
   return Object.entries(values)
     .filter(([, value]) => value !== undefined && value !== null)
-    .map(([name, value]) => [h("dt", {}, name), h("dd", {}, typeof value === "object" ? JSON.stringify(value, null, 1) : String(value))]);
+    .map(([name, value]) => [
+      h("dt", {}, name),
+      h("dd", {}, typeof value === "object" ? JSON.stringify(value, null, 1) : String(value)),
+    ]);
 }

@@ -9,13 +9,25 @@ import { objectOf } from "../object_text.js";
 const DEFAULT_EXCHANGE = "amq.default";
 
 export function publishDialogue(vhost, queue, whenDone) {
-  openDialogue(`Publish to ${queue}`, at`/api/exchanges/${vhost}/${DEFAULT_EXCHANGE}/publish`, () => queue, [], whenDone);
+  openDialogue(
+    `Publish to ${queue}`,
+    at`/api/exchanges/${vhost}/${DEFAULT_EXCHANGE}/publish`,
+    () => queue,
+    [],
+    whenDone,
+  );
 }
 
 /** `exchange` as addresses have it: amq.default for the default one. */
 export function exchangePublishDialogue(vhost, exchange, whenDone) {
   const key = h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" });
-  openDialogue(`Publish through ${exchange}`, at`/api/exchanges/${vhost}/${exchange}/publish`, (given) => given.get("routing_key"), [field("Routing key", key)], whenDone);
+  openDialogue(
+    `Publish through ${exchange}`,
+    at`/api/exchanges/${vhost}/${exchange}/publish`,
+    (given) => given.get("routing_key"),
+    [field("Routing key", key)],
+    whenDone,
+  );
 }
 
 function openDialogue(title, address, keyOf, fields, whenDone) {
@@ -24,8 +36,17 @@ function openDialogue(title, address, keyOf, fields, whenDone) {
     [
       fields,
       field("Body", body),
-      h("div", { class: "row" }, field("Body is given as", choice("encoding", ["string", "base64"], "string")), field("Content type", h("input", { name: "content_type", placeholder: "application/json" }))),
-      field("Headers", h("textarea", { name: "headers", rows: "2", spellcheck: "false", placeholder: '{"colour": "red"}' }), "A JSON object; may be left empty."),
+      h(
+        "div",
+        { class: "row" },
+        field("Body is given as", choice("encoding", ["string", "base64"], "string")),
+        field("Content type", h("input", { name: "content_type", placeholder: "application/json" })),
+      ),
+      field(
+        "Headers",
+        h("textarea", { name: "headers", rows: "2", spellcheck: "false", placeholder: '{"colour": "red"}' }),
+        "A JSON object; may be left empty.",
+      ),
       check("Persistent: survives a restart in a durable queue", "persistent", true),
     ],
     "Publish",
@@ -40,7 +61,10 @@ function openDialogue(title, address, keyOf, fields, whenDone) {
 }
 
 function messageOf(given, key) {
-  const properties = { delivery_mode: given.has("persistent") ? 2 : 1, headers: objectOf(given.get("headers"), "Headers") };
+  const properties = {
+    delivery_mode: given.has("persistent") ? 2 : 1,
+    headers: objectOf(given.get("headers"), "Headers"),
+  };
   if (given.get("content_type")) properties.content_type = given.get("content_type");
   return { routing_key: key, payload: given.get("payload"), payload_encoding: given.get("encoding"), properties };
 }

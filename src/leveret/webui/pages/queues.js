@@ -20,16 +20,37 @@ export const nav = "Queues";
 export const title = () => "Queues";
 
 const COLUMNS = [
-  "name", "vhost", "type", "durable", "state", "policy", "consumers", "messages", "messages_ready", "messages_unacknowledged",
-  "messages_details", "oldest_message_age", "drain_estimate", "message_stats.publish_details", "message_stats.deliver_get_details",
+  "name",
+  "vhost",
+  "type",
+  "durable",
+  "state",
+  "policy",
+  "consumers",
+  "messages",
+  "messages_ready",
+  "messages_unacknowledged",
+  "messages_details",
+  "oldest_message_age",
+  "drain_estimate",
+  "message_stats.publish_details",
+  "message_stats.deliver_get_details",
 ].join(",");
 
 const SAMPLES = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 10 };
 const FEW = 500; // queues
 
 export async function find(text, signal) {
-  const answer = await get("/api/queues", { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost" }, { signal });
-  return answer.items.map((one) => ({ title: one.name, hint: `queue in ${one.vhost}`, address: link`/queues/${one.vhost}/${one.name}`.slice(1) }));
+  const answer = await get(
+    "/api/queues",
+    { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost" },
+    { signal },
+  );
+  return answer.items.map((one) => ({
+    title: one.name,
+    hint: `queue in ${one.vhost}`,
+    address: link`/queues/${one.vhost}/${one.name}`.slice(1),
+  }));
 }
 
 export function show(place, parameters, signal, user) {
@@ -53,7 +74,17 @@ export function show(place, parameters, signal, user) {
   );
   fill(
     place,
-    h("header", { class: "page-head" }, h("h1", {}, "Queues"), h("div", { class: "buttons" }, mayReadStories(user) && h("a", { class: "button", href: "#/traces" }, "Traces"), h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add a queue"))),
+    h(
+      "header",
+      { class: "page-head" },
+      h("h1", {}, "Queues"),
+      h(
+        "div",
+        { class: "buttons" },
+        mayReadStories(user) && h("a", { class: "button", href: "#/traces" }, "Traces"),
+        h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add a queue"),
+      ),
+    ),
     table.element,
   );
 }
@@ -61,25 +92,102 @@ export function show(place, parameters, signal, user) {
 /** The address in the first steps is the broker's own. */
 function firstIn(vhost, user, signal) {
   const place = h("div", {});
-  const tell = (overview) => fill(place, firstSteps(user, overview, () => addQueue(vhost), vhost));
+  const tell = (overview) =>
+    fill(
+      place,
+      firstSteps(user, overview, () => addQueue(vhost), vhost),
+    );
   get("/api/overview", { columns: "listeners" }, { signal }).then(tell, () => tell());
   return place;
 }
 
 function columns(depths) {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => [row.vhost, row.name], show: ([vhost, name]) => queueLink(vhost, name) },
+    {
+      title: "Name",
+      sort: "name",
+      width: "name",
+      value: (row) => [row.vhost, row.name],
+      show: ([vhost, name]) => queueLink(vhost, name),
+    },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "State", sort: "state", rank: 2, width: "state", value: (row) => [row.state, row.type], show: badges },
-    { title: "Ready", sort: "messages_ready", align: "right", width: "s", value: (row) => row.messages_ready, show: number },
-    { title: "Unacked", sort: "messages_unacknowledged", align: "right", rank: 2, width: "s", value: (row) => row.messages_unacknowledged, show: number },
-    { title: "Last 5 min", rank: 2, width: "m", value: (row) => [depths.of(row), row.name], show: ([values, name]) => sparkline(values, `Messages in ${name}`) },
-    { title: "Rates", rank: 4, width: "m", value: (row) => [...ratesOf(row), row.name], show: ([incoming, outgoing, name]) => rateSpark(incoming, outgoing, `Rates in and out of ${name}`) },
-    { title: "In", sort: "message_stats.publish_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_details?.rate, show: rate },
-    { title: "Out", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
-    { title: "Consumers", sort: "consumers", align: "right", rank: 4, width: "s", value: (row) => row.consumers, show: number },
-    { title: "Oldest", sort: "oldest_message_age", align: "right", rank: 3, width: "age", value: (row) => row.oldest_message_age, show: duration },
-    { title: "Empty in", sort: "drain_estimate", align: "right", rank: 3, width: "age", value: (row) => [row.drain_estimate, row.messages], show: ([seconds, messages]) => drain(seconds, messages) },
+    {
+      title: "Ready",
+      sort: "messages_ready",
+      align: "right",
+      width: "s",
+      value: (row) => row.messages_ready,
+      show: number,
+    },
+    {
+      title: "Unacked",
+      sort: "messages_unacknowledged",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.messages_unacknowledged,
+      show: number,
+    },
+    {
+      title: "Last 5 min",
+      rank: 2,
+      width: "m",
+      value: (row) => [depths.of(row), row.name],
+      show: ([values, name]) => sparkline(values, `Messages in ${name}`),
+    },
+    {
+      title: "Rates",
+      rank: 4,
+      width: "m",
+      value: (row) => [...ratesOf(row), row.name],
+      show: ([incoming, outgoing, name]) => rateSpark(incoming, outgoing, `Rates in and out of ${name}`),
+    },
+    {
+      title: "In",
+      sort: "message_stats.publish_details.rate",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.message_stats?.publish_details?.rate,
+      show: rate,
+    },
+    {
+      title: "Out",
+      sort: "message_stats.deliver_get_details.rate",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.message_stats?.deliver_get_details?.rate,
+      show: rate,
+    },
+    {
+      title: "Consumers",
+      sort: "consumers",
+      align: "right",
+      rank: 4,
+      width: "s",
+      value: (row) => row.consumers,
+      show: number,
+    },
+    {
+      title: "Oldest",
+      sort: "oldest_message_age",
+      align: "right",
+      rank: 3,
+      width: "age",
+      value: (row) => row.oldest_message_age,
+      show: duration,
+    },
+    {
+      title: "Empty in",
+      sort: "drain_estimate",
+      align: "right",
+      rank: 3,
+      width: "age",
+      value: (row) => [row.drain_estimate, row.messages],
+      show: ([seconds, messages]) => drain(seconds, messages),
+    },
   ];
 }
 
@@ -124,13 +232,18 @@ export function drain(seconds, messages) {
 
 function badges([state, type]) {
   const isOrdinary = !type || type === "classic"; // of others the type says more than that they run
-  return [(isOrdinary || state !== "running") && h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? "–"), !isOrdinary && h("span", { class: "badge" }, type)];
+  return [
+    (isOrdinary || state !== "running") &&
+      h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? "–"),
+    !isOrdinary && h("span", { class: "badge" }, type),
+  ];
 }
 
 /** What is there already would be left as it is, or complained about in words of the protocol. */
 async function refuseExisting(vhost, name) {
   const found = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, columns: "name", name });
-  if (found.items.some((one) => one.name === name)) throw { title: "Not added", reason: `Queue ${name} exists already in virtual host ${vhost}: choose another name.` };
+  if (found.items.some((one) => one.name === name))
+    throw { title: "Not added", reason: `Queue ${name} exists already in virtual host ${vhost}: choose another name.` };
 }
 
 /** Asks for what a new queue is to be; `vhost` is the one to begin with. */
@@ -141,16 +254,27 @@ export async function addQueue(vhost) {
     "Add a queue",
     form(
       [
-        field("Name", h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })),
+        field(
+          "Name",
+          h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
+        ),
         field("Virtual host", choice("vhost", options, vhost || options[0])),
-        field("Type", choice("type", ["classic", "stream"], "classic"), "A queue hands each message out once; a stream keeps them, and each reader has its own place."),
+        field(
+          "Type",
+          choice("type", ["classic", "stream"], "classic"),
+          "A queue hands each message out once; a stream keeps them, and each reader has its own place.",
+        ),
         check("Durable: is still there after a restart", "durable", true),
       ],
       "Add",
       async (given) => {
         const [name, where, type] = [given.get("name"), given.get("vhost"), given.get("type")];
         await refuseExisting(where, name);
-        const body = { durable: given.has("durable") || type === "stream", auto_delete: false, arguments: { "x-queue-type": type } };
+        const body = {
+          durable: given.has("durable") || type === "stream",
+          auto_delete: false,
+          arguments: { "x-queue-type": type },
+        };
         await put(at`/api/queues/${where}/${name}`, body);
         close();
         tell(`Queue ${name} is there.`);

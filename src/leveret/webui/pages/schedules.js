@@ -23,7 +23,12 @@ export function show(place, parameters, signal) {
     source: rowsSource(
       async (signal) => {
         const rows = await schedules.load(vhost, signal);
-        setText(note, schedules.count > rows.length ? `The next ${number(rows.length)} of ${number(schedules.count)} are listed.` : "");
+        setText(
+          note,
+          schedules.count > rows.length
+            ? `The next ${number(rows.length)} of ${number(schedules.count)} are listed.`
+            : "",
+        );
         return rows;
       },
       (row) => `${row.exchange} ${row.routing_key}`,
@@ -86,18 +91,41 @@ class Schedules {
 
 function columns(schedules, cancelRow) {
   return [
-    { title: "Due in", sort: "due", width: "m", value: (row) => row.due, show: (due) => h("span", { class: "countdown", "data-due": due }, countdown(schedules.left(due))) },
+    {
+      title: "Due in",
+      sort: "due",
+      width: "m",
+      value: (row) => row.due,
+      show: (due) => h("span", { class: "countdown", "data-due": due }, countdown(schedules.left(due))),
+    },
     { title: "Due at", rank: 2, width: "moment", value: (row) => dateTime(schedules.moment(row.due)) },
     { title: "Exchange", sort: "exchange", rank: 2, value: (row) => shownExchange(row.exchange) },
     { title: "Routing key", sort: "routing_key", width: "name", value: (row) => row.routing_key },
     { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
     { title: "Size", sort: "size", align: "right", rank: 2, width: "s", value: (row) => row.size, show: bytes },
-    { title: "", width: "retry", align: "right", value: ({ vhost, id, exchange, routing_key, due }) => ({ vhost, id, exchange, routing_key, due }), show: (message) => h("button", { type: "button", class: "small danger", "aria-label": `Cancel ${message.routing_key} due at ${dateTime(schedules.moment(message.due))}`, onclick: () => cancelRow(message) }, "Cancel") },
+    {
+      title: "",
+      width: "retry",
+      align: "right",
+      value: ({ vhost, id, exchange, routing_key, due }) => ({ vhost, id, exchange, routing_key, due }),
+      show: (message) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: "small danger",
+            "aria-label": `Cancel ${message.routing_key} due at ${dateTime(schedules.moment(message.due))}`,
+            onclick: () => cancelRow(message),
+          },
+          "Cancel",
+        ),
+    },
   ];
 }
 
 function countDown(element, schedules) {
-  for (const cell of element.querySelectorAll(".countdown")) setText(cell, countdown(schedules.left(Number(cell.dataset.due))));
+  for (const cell of element.querySelectorAll(".countdown"))
+    setText(cell, countdown(schedules.left(Number(cell.dataset.due))));
 }
 
 function countdown(seconds) {
@@ -136,9 +164,23 @@ function howToSchedule() {
       "div",
       { class: "card first" },
       h("h2", {}, "No message waits for its time"),
-      h("p", {}, "The header ", h("code", {}, "x-deliver-at"), ", a moment in milliseconds since 1970, lets any message wait. With Python and pika:"),
+      h(
+        "p",
+        {},
+        "The header ",
+        h("code", {}, "x-deliver-at"),
+        ", a moment in milliseconds since 1970, lets any message wait. With Python and pika:",
+      ),
       h("pre", {}, code),
-      h("p", {}, "An exchange of the type ", h("code", {}, "x-delayed-message"), " lets those wait that have the header ", h("code", {}, "x-delay"), ", in milliseconds."),
+      h(
+        "p",
+        {},
+        "An exchange of the type ",
+        h("code", {}, "x-delayed-message"),
+        " lets those wait that have the header ",
+        h("code", {}, "x-delay"),
+        ", in milliseconds.",
+      ),
     ),
   );
 }

@@ -15,9 +15,25 @@ export function sparkSteps(user) {
     "div",
     { class: "card first" },
     h("h2", {}, "No Spark query yet: read a stream or a queue"),
-    h("p", {}, "Spark reads from here as from a table that grows. The listener tells this page how each query is doing. ", h("code", {}, "pip install 'leveret[spark]'"), ", then in a session of Spark:"),
+    h(
+      "p",
+      {},
+      "Spark reads from here as from a table that grows. The listener tells this page how each query is doing. ",
+      h("code", {}, "pip install 'leveret[spark]'"),
+      ", then in a session of Spark:",
+    ),
     h("pre", { tabindex: "0" }, h("span", { class: "faint" }, "from leveret.spark import LeveretListener\n\n"), code),
-    user.name !== "guest" && h("p", { class: "faint" }, "The password comes from LEVERET_PASSWORD, or a file that the option credentialsFile names."),
-    h("div", { class: "actions" }, copyButton(`from leveret.spark import LeveretListener\n\n${code}\n`), h("a", { class: "button", href: "#/streams" }, "Look at the streams")),
+    user.name !== "guest" &&
+      h(
+        "p",
+        { class: "faint" },
+        "The password comes from LEVERET_PASSWORD, or a file that the option credentialsFile names.",
+      ),
+    h(
+      "div",
+      { class: "actions" },
+      copyButton(`from leveret.spark import LeveretListener\n\n${code}\n`),
+      h("a", { class: "button", href: "#/streams" }, "Look at the streams"),
+    ),
   );
 }

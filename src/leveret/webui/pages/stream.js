@@ -19,7 +19,11 @@ export const under = "Streams";
 export const title = ({ name }) => name;
 
 const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
-const RATES = [["In", "publish"], ["Out", "deliver_get"], ["Acked", "ack"]];
+const RATES = [
+  ["In", "publish"],
+  ["Out", "deliver_get"],
+  ["Acked", "ack"],
+];
 
 export function show(place, { vhost, name }, signal) {
   const view = new View(vhost, name);
@@ -43,15 +47,35 @@ export function show(place, { vhost, name }, signal) {
   function open() {
     const isSharded = stream.kind === "shards";
     if (stream.partition_details) tables.push(partitions(() => stream, isSharded, signal));
-    if (!isSharded) tables.push(readers(() => stream.reader_details, lags, signal, (reader) => forget(vhost, reader, refresh)));
+    if (!isSharded)
+      tables.push(
+        readers(
+          () => stream.reader_details,
+          lags,
+          signal,
+          (reader) => forget(vhost, reader, refresh),
+        ),
+      );
     const names = stream.partition_details?.map((one) => one.name) ?? [name];
-    fill(below, tables.map((table) => section(table.heading, table.element)), !isSharded && names.length > 0 && section("Messages", streamMessages(vhost, names, signal)));
+    fill(
+      below,
+      tables.map((table) => section(table.heading, table.element)),
+      !isSharded && names.length > 0 && section("Messages", streamMessages(vhost, names, signal)),
+    );
   }
 
-  fill(place, view.head, view.trouble, view.tiles, h("div", { class: "charts" }, view.rates.element, view.lengths.element), below);
+  fill(
+    place,
+    view.head,
+    view.trouble,
+    view.tiles,
+    h("div", { class: "charts" }, view.rates.element, view.lengths.element),
+    below,
+  );
 }
 
-const keyOf = (reader) => JSON.stringify([reader.queue, reader.name, reader.consumer_tag, reader.channel_details?.name]);
+const keyOf = (reader) =>
+  JSON.stringify([reader.queue, reader.name, reader.consumer_tag, reader.channel_details?.name]);
 
 function section(name, content) {
   return h("section", {}, h("h2", {}, name), content);
@@ -66,7 +90,12 @@ class View {
     this.head = h(
       "header",
       { class: "page-head" },
-      h("div", {}, h("h1", { class: "object" }, name), h("p", { class: "faint" }, this.kind, ` in virtual host ${vhost} `, this.badges)),
+      h(
+        "div",
+        {},
+        h("h1", { class: "object" }, name),
+        h("p", { class: "faint" }, this.kind, ` in virtual host ${vhost} `, this.badges),
+      ),
       h("div", { class: "buttons" }, this.queue, this.exchange),
     );
     this.trouble = h("div", {});
@@ -83,11 +112,23 @@ class View {
     this.exchange.hidden = isStream;
     if (stream.problem) showTrouble(this.trouble, { title: "No partitions", reason: stream.problem });
     else endTrouble(this.trouble);
-    fill(this.badges, badgesOf(stream).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
+    fill(
+      this.badges,
+      badgesOf(stream).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)),
+    );
     for (const [label, text] of tilesOf(stream)) this.#tile(label, text);
     const stats = stream.message_stats ?? {};
-    this.rates.draw(RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })), rate);
-    this.lengths.draw([{ label: stream.kind === "shards" ? "Waiting" : "Kept", points: pointsOf(stream.messages_ready_details), now: stream.messages_ready }]);
+    this.rates.draw(
+      RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
+      rate,
+    );
+    this.lengths.draw([
+      {
+        label: stream.kind === "shards" ? "Waiting" : "Kept",
+        points: pointsOf(stream.messages_ready_details),
+        now: stream.messages_ready,
+      },
+    ]);
   }
 
   #tile(label, text) {
@@ -105,12 +146,38 @@ class View {
 
 function tilesOf(stream) {
   const stats = stream.message_stats ?? {};
-  const moved = [["In", rate(stats.publish_details?.rate)], ["Out", rate(stats.deliver_get_details?.rate)]];
+  const moved = [
+    ["In", rate(stats.publish_details?.rate)],
+    ["Out", rate(stats.deliver_get_details?.rate)],
+  ];
   if (stream.kind === "shards") {
-    return [["Ready", number(stream.messages_ready)], ["Unacked", number(stream.messages_unacknowledged)], ...moved, ["Consumers", number(stream.consumers)], ["Shards", number(stream.partitions)], ["Largest share", percent(stream.largest_share)]];
+    return [
+      ["Ready", number(stream.messages_ready)],
+      ["Unacked", number(stream.messages_unacknowledged)],
+      ...moved,
+      ["Consumers", number(stream.consumers)],
+      ["Shards", number(stream.partitions)],
+      ["Largest share", percent(stream.largest_share)],
+    ];
   }
-  const places = stream.kind === "stream" ? [["First offset", number(stream.first_offset)], ["Last offset", number(stream.last_offset)]] : [["Partitions", number(stream.partitions)], ["Largest share", percent(stream.largest_share)]];
-  return [["Messages", number(stream.messages)], ...places, ["Largest lag", number(stream.lag)], ...moved, ["Size", bytes(stream.bytes)], ["Segments", number(stream.segments)]];
+  const places =
+    stream.kind === "stream"
+      ? [
+          ["First offset", number(stream.first_offset)],
+          ["Last offset", number(stream.last_offset)],
+        ]
+      : [
+          ["Partitions", number(stream.partitions)],
+          ["Largest share", percent(stream.largest_share)],
+        ];
+  return [
+    ["Messages", number(stream.messages)],
+    ...places,
+    ["Largest lag", number(stream.lag)],
+    ...moved,
+    ["Size", bytes(stream.bytes)],
+    ["Segments", number(stream.segments)],
+  ];
 }
 
 function percent(share) {
@@ -121,25 +188,90 @@ function badgesOf(stream) {
   const kept = stream.retention;
   return [
     stream.state === "paused" && ["paused", "warn"],
-    kept && [isNumber(kept.max_age) ? `kept for ${duration(kept.max_age)}` : isNumber(kept.max_bytes) ? "" : "kept for ever", ""],
+    kept && [
+      isNumber(kept.max_age) ? `kept for ${duration(kept.max_age)}` : isNumber(kept.max_bytes) ? "" : "kept for ever",
+      "",
+    ],
     kept && isNumber(kept.max_bytes) && [`kept up to ${bytes(kept.max_bytes)}`, ""],
     isUneven(stream.largest_share ?? 0, stream.partitions) && ["uneven", "warn"],
   ].filter((badge) => badge && badge[0]);
 }
 
 function partitions(stream, isSharded, signal) {
-  const offsets = { title: "Offsets", rank: 3, width: "m", value: (row) => `${number(row.first_offset)} – ${number(row.last_offset)}` };
+  const offsets = {
+    title: "Offsets",
+    rank: 3,
+    width: "m",
+    value: (row) => `${number(row.first_offset)} – ${number(row.last_offset)}`,
+  };
   const table = new Table({
     columns: [
       { title: "#", sort: "partition", width: "place", align: "right", value: (row) => row.partition },
-      { title: isSharded ? "Queue" : "Stream", sort: "name", width: "name", value: (row) => [row.name, row.vhost, row.is_draining], show: (value) => partitionName(value, isSharded) },
-      { title: isSharded ? "Ready" : "Messages", sort: isSharded ? "messages_ready" : "messages", align: "right", width: "s", value: (row) => (isSharded ? row.messages_ready : row.messages), show: number },
-      { title: "Unacked", sort: "messages_unacknowledged", align: "right", rank: 2, width: "s", value: (row) => row.messages_unacknowledged, show: number },
-      { title: "Consumers", sort: "consumers", align: "right", rank: 2, width: "s", value: (row) => row.consumers, show: number },
-      ...(isSharded ? [] : [offsets, { title: "Lag", sort: "lag", align: "right", rank: 2, width: "s", value: (row) => row.lag, show: number }]),
-      { title: "In", sort: "message_stats.publish_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_details?.rate, show: rate },
-      { title: "Out", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 3, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
-      { title: "Share", sort: "share", align: "right", width: "m", value: (row) => [row.share, stream().partitions], show: ([share, all]) => amount(share, percent(share), isUneven(share ?? 0, all)) },
+      {
+        title: isSharded ? "Queue" : "Stream",
+        sort: "name",
+        width: "name",
+        value: (row) => [row.name, row.vhost, row.is_draining],
+        show: (value) => partitionName(value, isSharded),
+      },
+      {
+        title: isSharded ? "Ready" : "Messages",
+        sort: isSharded ? "messages_ready" : "messages",
+        align: "right",
+        width: "s",
+        value: (row) => (isSharded ? row.messages_ready : row.messages),
+        show: number,
+      },
+      {
+        title: "Unacked",
+        sort: "messages_unacknowledged",
+        align: "right",
+        rank: 2,
+        width: "s",
+        value: (row) => row.messages_unacknowledged,
+        show: number,
+      },
+      {
+        title: "Consumers",
+        sort: "consumers",
+        align: "right",
+        rank: 2,
+        width: "s",
+        value: (row) => row.consumers,
+        show: number,
+      },
+      ...(isSharded
+        ? []
+        : [
+            offsets,
+            { title: "Lag", sort: "lag", align: "right", rank: 2, width: "s", value: (row) => row.lag, show: number },
+          ]),
+      {
+        title: "In",
+        sort: "message_stats.publish_details.rate",
+        align: "right",
+        rank: 2,
+        width: "s",
+        value: (row) => row.message_stats?.publish_details?.rate,
+        show: rate,
+      },
+      {
+        title: "Out",
+        sort: "message_stats.deliver_get_details.rate",
+        align: "right",
+        rank: 3,
+        width: "s",
+        value: (row) => row.message_stats?.deliver_get_details?.rate,
+        show: rate,
+      },
+      {
+        title: "Share",
+        sort: "share",
+        align: "right",
+        width: "m",
+        value: (row) => [row.share, stream().partitions],
+        show: ([share, all]) => amount(share, percent(share), isUneven(share ?? 0, all)),
+      },
     ],
     source: rowsSource(async () => stream().partition_details),
     signal,
@@ -160,35 +292,102 @@ function readers(rows, lags, signal, forget) {
   const largest = () => rows().reduce((most, row) => Math.max(most, row.lag ?? 0), 1);
   const table = new Table({
     columns: [
-      { title: "Reader", sort: "name", width: "name", value: (row) => [row.name, row.consumer_tag, row.pinned], show: readerName },
+      {
+        title: "Reader",
+        sort: "name",
+        width: "name",
+        value: (row) => [row.name, row.consumer_tag, row.pinned],
+        show: readerName,
+      },
       { title: "Stream", sort: "queue", rank: 3, value: (row) => row.queue },
       { title: "State", sort: "is_live", rank: 2, width: "m", value: (row) => (row.is_live ? "reads now" : "away") },
-      { title: "Connection", rank: 3, value: (row) => row.channel_details?.connection_name ?? "", show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "–") },
-      { title: "Next offset", sort: "offset", align: "right", rank: 2, width: "m", value: (row) => row.offset, show: number },
-      { title: "Unacked", sort: "messages_unacknowledged", align: "right", rank: 3, width: "s", value: (row) => row.messages_unacknowledged, show: number },
-      { title: "Lag lately", rank: 2, width: "m", value: (row) => [lags.of(keyOf(row)), row.name ?? row.consumer_tag], show: ([values, name]) => sparkline(values, `Lag of ${name}`) },
-      { title: "Lag", sort: "lag", align: "right", width: "m", value: (row) => [row.lag, largest()], show: ([lag, most]) => amount(lag / most, number(lag)) },
-      { title: "", rank: 2, width: "deed", value: ({ is_live, queue, name }) => ({ is_live, queue, name }), show: (reader) => (reader.is_live ? "" : h("button", { type: "button", class: "in-row", title: "Forget where it stood", onclick: () => forget(reader) }, "Forget")) },
+      {
+        title: "Connection",
+        rank: 3,
+        value: (row) => row.channel_details?.connection_name ?? "",
+        show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "–"),
+      },
+      {
+        title: "Next offset",
+        sort: "offset",
+        align: "right",
+        rank: 2,
+        width: "m",
+        value: (row) => row.offset,
+        show: number,
+      },
+      {
+        title: "Unacked",
+        sort: "messages_unacknowledged",
+        align: "right",
+        rank: 3,
+        width: "s",
+        value: (row) => row.messages_unacknowledged,
+        show: number,
+      },
+      {
+        title: "Lag lately",
+        rank: 2,
+        width: "m",
+        value: (row) => [lags.of(keyOf(row)), row.name ?? row.consumer_tag],
+        show: ([values, name]) => sparkline(values, `Lag of ${name}`),
+      },
+      {
+        title: "Lag",
+        sort: "lag",
+        align: "right",
+        width: "m",
+        value: (row) => [row.lag, largest()],
+        show: ([lag, most]) => amount(lag / most, number(lag)),
+      },
+      {
+        title: "",
+        rank: 2,
+        width: "deed",
+        value: ({ is_live, queue, name }) => ({ is_live, queue, name }),
+        show: (reader) =>
+          reader.is_live
+            ? ""
+            : h(
+                "button",
+                { type: "button", class: "in-row", title: "Forget where it stood", onclick: () => forget(reader) },
+                "Forget",
+              ),
+      },
     ],
-    source: rowsSource(async () => rows(), (row) => `${row.name ?? ""} ${row.consumer_tag ?? ""} ${row.queue}`),
+    source: rowsSource(
+      async () => rows(),
+      (row) => `${row.name ?? ""} ${row.consumer_tag ?? ""} ${row.queue}`,
+    ),
     signal,
     sort: "lag",
     reverse: true,
     noun: "reader",
-    empty: () => h("p", { class: "empty" }, "Nobody reads this stream. A consumer chooses where to begin by x-stream-offset, and its place is kept if it has a name: x-stream-consumer."),
+    empty: () =>
+      h(
+        "p",
+        { class: "empty" },
+        "Nobody reads this stream. A consumer chooses where to begin by x-stream-offset, and its place is kept if it has a name: x-stream-consumer.",
+      ),
   });
   table.heading = "Readers";
   return table;
 }
 
 function readerName([name, tag, isPinned]) {
-  return [name ?? h("span", { class: "faint" }, tag), " ", isPinned && h("span", { class: "badge", title: "Retention takes nothing that it has not read" }, "pinned")];
+  return [
+    name ?? h("span", { class: "faint" }, tag),
+    " ",
+    isPinned && h("span", { class: "badge", title: "Retention takes nothing that it has not read" }, "pinned"),
+  ];
 }
 
 function forget(vhost, reader, changed) {
   undoable(`The place of reader ${reader.name} in ${reader.queue} will be forgotten`, async () => {
     try {
-      await remove(`${at`/api/pipeline/${vhost}/consumers`}?${new URLSearchParams({ queue: reader.queue, consumer: reader.name })}`);
+      await remove(
+        `${at`/api/pipeline/${vhost}/consumers`}?${new URLSearchParams({ queue: reader.queue, consumer: reader.name })}`,
+      );
       tell(`Reader ${reader.name} is forgotten: it begins anew when it comes back.`);
     } catch (problem) {
       tellError(problem);

@@ -11,20 +11,42 @@ const SHOWN = 50;
 
 /** `names`: the stream, or those of a super stream, to choose from. */
 export function streamMessages(vhost, names, signal) {
-  const which = h("select", { "aria-label": "Partition", hidden: names.length < 2, onchange: () => look("last") }, names.map((name) => h("option", { value: name }, name)));
+  const which = h(
+    "select",
+    { "aria-label": "Partition", hidden: names.length < 2, onchange: () => look("last") },
+    names.map((name) => h("option", { value: name }, name)),
+  );
   const offset = h("input", { type: "number", min: "0", placeholder: "Offset", "aria-label": "From offset" });
   const button = (text, from) => h("button", { type: "button", onclick: () => look(from()) }, text);
   const older = button("Older", () => Math.max(shown.from - SHOWN, shown.first));
   const newer = button("Newer", () => shown.to);
-  const tools = h("form", { class: "table-tools offsets" }, which, offset, h("button", { type: "submit" }, "Go to"), button("First", () => "first"), older, newer, button("Last", () => "last"));
+  const tools = h(
+    "form",
+    { class: "table-tools offsets" },
+    which,
+    offset,
+    h("button", { type: "submit" }, "Go to"),
+    button("First", () => "first"),
+    older,
+    newer,
+    button("Last", () => "last"),
+  );
   const list = h("div", { class: "messages" });
   let shown = { from: 0, to: 0, first: 0 };
 
   async function look(from) {
     try {
-      const answer = await get(`${at`/api/streams/${vhost}/${which.value}`}/messages`, { offset: from, limit: SHOWN }, { signal });
+      const answer = await get(
+        `${at`/api/streams/${vhost}/${which.value}`}/messages`,
+        { offset: from, limit: SHOWN },
+        { signal },
+      );
       const offsets = answer.messages.map((one) => one.offset);
-      shown = { from: offsets[0] ?? answer.next_offset, to: (offsets.at(-1) ?? answer.next_offset - 1) + 1, first: answer.first_offset };
+      shown = {
+        from: offsets[0] ?? answer.next_offset,
+        to: (offsets.at(-1) ?? answer.next_offset - 1) + 1,
+        first: answer.first_offset,
+      };
       older.disabled = shown.from <= answer.first_offset;
       newer.disabled = shown.to >= answer.next_offset;
       fill(list, listed(answer));
@@ -44,9 +66,22 @@ export function streamMessages(vhost, names, signal) {
 function listed(answer) {
   const { messages } = answer;
   if (!messages.length) {
-    return h("p", { class: "empty" }, answer.next_offset > answer.first_offset ? `Nothing is there yet: the stream ends before offset ${number(answer.next_offset)}.` : "Nothing is kept here. Publish something to it.");
+    return h(
+      "p",
+      { class: "empty" },
+      answer.next_offset > answer.first_offset
+        ? `Nothing is there yet: the stream ends before offset ${number(answer.next_offset)}.`
+        : "Nothing is kept here. Publish something to it.",
+    );
   }
-  return [messages.map(message), h("p", { class: "faint note" }, `Offsets ${number(messages[0].offset)} to ${number(messages.at(-1).offset)} of ${number(answer.first_offset)} to ${number(answer.next_offset - 1)}. They stay in the stream.`)];
+  return [
+    messages.map(message),
+    h(
+      "p",
+      { class: "faint note" },
+      `Offsets ${number(messages[0].offset)} to ${number(messages.at(-1).offset)} of ${number(answer.first_offset)} to ${number(answer.next_offset - 1)}. They stay in the stream.`,
+    ),
+  ];
 }
 
 function message(one) {
@@ -56,9 +91,19 @@ function message(one) {
   const element = h(
     "details",
     { class: "message" },
-    h("summary", {}, h("span", { class: "faint offset" }, number(one.offset)), h("code", { class: "preview" }, isReadable(body) ? preview || "(empty)" : asHex(body.slice(0, 16))), h("span", { class: "faint right arrived" }, clockTime(one.arrived * 1000)), h("span", { class: "faint right" }, bytes(one.payload_bytes))),
+    h(
+      "summary",
+      {},
+      h("span", { class: "faint offset" }, number(one.offset)),
+      h("code", { class: "preview" }, isReadable(body) ? preview || "(empty)" : asHex(body.slice(0, 16))),
+      h("span", { class: "faint right arrived" }, clockTime(one.arrived * 1000)),
+      h("span", { class: "faint right" }, bytes(one.payload_bytes)),
+    ),
     content,
   );
-  element.addEventListener("toggle", () => element.open && !content.hasChildNodes() && fill(content, opened(one, body)));
+  element.addEventListener(
+    "toggle",
+    () => element.open && !content.hasChildNodes() && fill(content, opened(one, body)),
+  );
   return element;
 }

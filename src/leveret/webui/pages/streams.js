@@ -16,12 +16,35 @@ export const path = "/streams";
 export const nav = "Streams";
 export const title = () => "Streams";
 
-const COLUMNS = ["name", "vhost", "kind", "state", "partitions", "messages", "bytes", "readers", "consumers", "lag", "largest_share", "problem", "message_stats.publish_details", "message_stats.deliver_get_details"].join(",");
+const COLUMNS = [
+  "name",
+  "vhost",
+  "kind",
+  "state",
+  "partitions",
+  "messages",
+  "bytes",
+  "readers",
+  "consumers",
+  "lag",
+  "largest_share",
+  "problem",
+  "message_stats.publish_details",
+  "message_stats.deliver_get_details",
+].join(",");
 const UNEVEN = 1.5; // times the fair share
 
 export async function find(text, signal) {
-  const answer = await get("/api/streams", { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost,kind" }, { signal });
-  return answer.items.map((one) => ({ title: one.name, hint: `${one.kind} in ${one.vhost}`, address: link`/streams/${one.vhost}/${one.name}`.slice(1) }));
+  const answer = await get(
+    "/api/streams",
+    { page: 1, page_size: 12, name: text, sort: "name", columns: "name,vhost,kind" },
+    { signal },
+  );
+  return answer.items.map((one) => ({
+    title: one.name,
+    hint: `${one.kind} in ${one.vhost}`,
+    address: link`/streams/${one.vhost}/${one.name}`.slice(1),
+  }));
 }
 
 export function show(place, parameters, signal) {
@@ -30,7 +53,11 @@ export function show(place, parameters, signal) {
   const table = new Table({
     columns: columns(lags),
     source: async (question, signal) => {
-      const answer = await get(vhost ? at`/api/streams/${vhost}` : "/api/streams", { ...question, columns: COLUMNS }, { signal });
+      const answer = await get(
+        vhost ? at`/api/streams/${vhost}` : "/api/streams",
+        { ...question, columns: COLUMNS },
+        { signal },
+      );
       for (const row of answer.items) lags.note(keyOf(row), row.lag);
       return answer;
     },
@@ -48,7 +75,12 @@ export function show(place, parameters, signal) {
   );
   fill(
     place,
-    h("header", { class: "page-head" }, h("h1", {}, "Streams"), h("button", { type: "button", class: "strong", onclick: () => addStream(vhost) }, "Add a stream")),
+    h(
+      "header",
+      { class: "page-head" },
+      h("h1", {}, "Streams"),
+      h("button", { type: "button", class: "strong", onclick: () => addStream(vhost) }, "Add a stream"),
+    ),
     table.element,
   );
 }
@@ -57,17 +89,68 @@ const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
 
 function columns(lags) {
   return [
-    { title: "Name", sort: "name", width: "name", value: (row) => [row.vhost, row.name], show: ([vhost, name]) => [h("a", { href: link`/streams/${vhost}/${name}`, title: name }, name), whereIf(vhost)] },
+    {
+      title: "Name",
+      sort: "name",
+      width: "name",
+      value: (row) => [row.vhost, row.name],
+      show: ([vhost, name]) => [h("a", { href: link`/streams/${vhost}/${name}`, title: name }, name), whereIf(vhost)],
+    },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
-    { title: "Kind", sort: "kind", rank: 2, width: "kind", value: (row) => [row.kind, row.partitions, row.state, row.problem], show: badges },
+    {
+      title: "Kind",
+      sort: "kind",
+      rank: 2,
+      width: "kind",
+      value: (row) => [row.kind, row.partitions, row.state, row.problem],
+      show: badges,
+    },
     { title: "Messages", sort: "messages", align: "right", width: "s", value: (row) => row.messages, show: number },
     { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
-    { title: "In", sort: "message_stats.publish_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.publish_details?.rate, show: rate },
-    { title: "Out", sort: "message_stats.deliver_get_details.rate", align: "right", rank: 2, width: "s", value: (row) => row.message_stats?.deliver_get_details?.rate, show: rate },
-    { title: "Readers", sort: "readers", align: "right", rank: 3, width: "s", value: (row) => (row.kind === "shards" ? row.consumers : row.readers), show: number },
+    {
+      title: "In",
+      sort: "message_stats.publish_details.rate",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.message_stats?.publish_details?.rate,
+      show: rate,
+    },
+    {
+      title: "Out",
+      sort: "message_stats.deliver_get_details.rate",
+      align: "right",
+      rank: 2,
+      width: "s",
+      value: (row) => row.message_stats?.deliver_get_details?.rate,
+      show: rate,
+    },
+    {
+      title: "Readers",
+      sort: "readers",
+      align: "right",
+      rank: 3,
+      width: "s",
+      value: (row) => (row.kind === "shards" ? row.consumers : row.readers),
+      show: number,
+    },
     { title: "Lag", sort: "lag", align: "right", width: "s", value: (row) => row.lag, show: number },
-    { title: "Lag lately", rank: 3, width: "m", value: (row) => [lags.of(keyOf(row)), row.name], show: ([values, name]) => sparkline(values, `Lag of the readers of ${name}`) },
-    { title: "Largest share", sort: "largest_share", align: "right", rank: 4, width: "m", value: (row) => [row.largest_share, row.partitions], show: share },
+    {
+      title: "Lag lately",
+      rank: 3,
+      width: "m",
+      value: (row) => [lags.of(keyOf(row)), row.name],
+      show: ([values, name]) => sparkline(values, `Lag of the readers of ${name}`),
+    },
+    {
+      title: "Largest share",
+      sort: "largest_share",
+      align: "right",
+      rank: 4,
+      width: "m",
+      value: (row) => [row.largest_share, row.partitions],
+      show: share,
+    },
   ];
 }
 
@@ -95,8 +178,16 @@ function nothingYet() {
     "div",
     { class: "card first" },
     h("h2", {}, "No stream yet"),
-    h("p", {}, "A queue hands each message out once. A stream keeps them: any number of readers go through it, each at its own place, and may begin anew."),
-    h("pre", {}, 'channel.queue_declare("events", durable=True, arguments={"x-queue-type": "stream"})\nchannel.basic_qos(prefetch_count=100)\nchannel.basic_consume("events", seen, arguments={"x-stream-offset": "first"})'),
+    h(
+      "p",
+      {},
+      "A queue hands each message out once. A stream keeps them: any number of readers go through it, each at its own place, and may begin anew.",
+    ),
+    h(
+      "pre",
+      {},
+      'channel.queue_declare("events", durable=True, arguments={"x-queue-type": "stream"})\nchannel.basic_qos(prefetch_count=100)\nchannel.basic_consume("events", seen, arguments={"x-stream-offset": "first"})',
+    ),
     h("div", { class: "actions" }, h("button", { type: "button", onclick: () => addStream("") }, "Make a stream here")),
   );
 }
@@ -110,16 +201,32 @@ async function addStream(vhost) {
     "Add a stream",
     form(
       [
-        field("Name", h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" })),
+        field(
+          "Name",
+          h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
+        ),
         field("Virtual host", choice("vhost", options, vhost || options[0])),
         field("Keep messages", choice("age", Object.keys(AGES), "for ever")),
-        field("Keep at most", h("input", { name: "gigabytes", type: "number", min: "1", placeholder: "without a limit" }), "In GiB; the oldest messages go first."),
+        field(
+          "Keep at most",
+          h("input", { name: "gigabytes", type: "number", min: "1", placeholder: "without a limit" }),
+          "In GiB; the oldest messages go first.",
+        ),
       ],
       "Add",
       async (given) => {
-        const [name, where, age, most] = [given.get("name"), given.get("vhost"), AGES[given.get("age")], Number(given.get("gigabytes"))];
+        const [name, where, age, most] = [
+          given.get("name"),
+          given.get("vhost"),
+          AGES[given.get("age")],
+          Number(given.get("gigabytes")),
+        ];
         const limits = { ...(age && { "x-max-age": age }), ...(most > 0 && { "x-max-length-bytes": most * 2 ** 30 }) };
-        await put(at`/api/queues/${where}/${name}`, { durable: true, auto_delete: false, arguments: { "x-queue-type": "stream", ...limits } });
+        await put(at`/api/queues/${where}/${name}`, {
+          durable: true,
+          auto_delete: false,
+          arguments: { "x-queue-type": "stream", ...limits },
+        });
         close();
         tell(`Stream ${name} is there.`);
         go(link`/streams/${where}/${name}`.slice(1));

@@ -31,7 +31,13 @@ export function topologyPicture(vhost, exchange, signal) {
   const place = h("div", { class: "topology-scroll", tabindex: "0", role: "region", "aria-label": "Topology" });
   const legend = h("div", { class: "legend" });
   const note = h("p", { class: "faint" });
-  const element = h("section", { class: "card topology" }, h("header", {}, h("h2", {}, "Topology"), legend), place, note);
+  const element = h(
+    "section",
+    { class: "card topology" },
+    h("header", {}, h("h2", {}, "Topology"), legend),
+    place,
+    note,
+  );
   let route = null;
   let shown = "";
   let turns = 0;
@@ -80,15 +86,28 @@ export function topologyPicture(vhost, exchange, signal) {
 
 function legendOf(graph) {
   const used = new Set([...graph.edges.values()].map((edge) => edge.style));
-  return Object.entries(STYLES).filter(([style]) => used.has(style)).map(([style, name]) =>
-    h("span", { class: "key" }, s("svg", { class: "line-key", viewBox: "0 0 26 8", "aria-hidden": "true" }, s("path", { class: `edge ${style}`, d: "M0 4H26" })), name));
+  return Object.entries(STYLES)
+    .filter(([style]) => used.has(style))
+    .map(([style, name]) =>
+      h(
+        "span",
+        { class: "key" },
+        s(
+          "svg",
+          { class: "line-key", viewBox: "0 0 26 8", "aria-hidden": "true" },
+          s("path", { class: `edge ${style}`, d: "M0 4H26" }),
+        ),
+        name,
+      ),
+    );
 }
 
 function noteOf(graph) {
   return [
     graph.edges.size === 0 && "Nothing is bound here yet: add a binding to an exchange, and it shows. ",
     graph.isCut && `Only the nearest ${MOST_NODES} are drawn: open one of the exchanges to go on from there. `,
-    graph.facts.isPartial && "There are many exchanges or queues in this virtual host: some alternate and dead-letter exchanges may be missing here.",
+    graph.facts.isPartial &&
+      "There are many exchanges or queues in this virtual host: some alternate and dead-letter exchanges may be missing here.",
   ];
 }
 
@@ -96,10 +115,15 @@ function noteOf(graph) {
 
 function laidOut(graph, window) {
   const layers = new Map();
-  for (const node of graph.nodes.values()) layers.set(node.layer, [...(layers.get(node.layer) ?? []), { ...node, entering: [] }]);
+  for (const node of graph.nodes.values())
+    layers.set(node.layer, [...(layers.get(node.layer) ?? []), { ...node, entering: [] }]);
   const order = [...layers.keys()].sort((a, b) => a - b);
   const nodes = new Map([...layers.values()].flat().map((node) => [node.key, node]));
-  const edges = [...graph.edges.values()].map((edge) => ({ ...edge, from: nodes.get(edge.from), to: nodes.get(edge.to) }));
+  const edges = [...graph.edges.values()].map((edge) => ({
+    ...edge,
+    from: nodes.get(edge.from),
+    to: nodes.get(edge.to),
+  }));
   const back = edges.filter((edge) => edge.to.layer < edge.from.layer);
   for (const edge of edges) if (edge.to.layer > edge.from.layer) edge.to.entering.push(edge);
   for (const node of nodes.values()) node.height = Math.max(HEIGHT, node.entering.length * LINE + 10);
@@ -114,9 +138,18 @@ function laidOut(graph, window) {
       y += node.height + ROOM;
     }
   });
-  const margin = edges.some((edge) => edge.from.layer === edge.to.layer && edge.to.layer === order.at(-1)) ? ASIDE + WIDTH / 2 : 0;
+  const margin = edges.some((edge) => edge.from.layer === edge.to.layer && edge.to.layer === order.at(-1))
+    ? ASIDE + WIDTH / 2
+    : 0;
   for (const node of nodes.values()) node.entering.sort((a, b) => a.from.y - b.from.y);
-  return { nodes, edges, back, flat: between - BEND, width: 2 * EDGE + order.length * (WIDTH + between) - between + margin, floor: EDGE + height };
+  return {
+    nodes,
+    edges,
+    back,
+    flat: between - BEND,
+    width: 2 * EDGE + order.length * (WIDTH + between) - between + margin,
+    floor: EDGE + height,
+  };
 }
 
 /** So wide that all is seen at once if that can be. */
@@ -138,7 +171,16 @@ function drawn(graph, vhost, exchange, route, window) {
   };
   const element = s(
     "svg",
-    { class: route ? "topology-picture routed" : "topology-picture", width, height, viewBox: `0 0 ${width} ${height}`, "aria-label": exchange === null ? `What is bound in virtual host ${vhost}` : `What leads to exchange ${shownExchange(exchange)}, and where it leads` },
+    {
+      class: route ? "topology-picture routed" : "topology-picture",
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      "aria-label":
+        exchange === null
+          ? `What is bound in virtual host ${vhost}`
+          : `What leads to exchange ${shownExchange(exchange)}, and where it leads`,
+    },
     edges.map((edge) => s("g", { class: way.has(edge.key) ? "taken" : "" }, linesOf(edge))),
     [...nodes.values()].map((node) => nodeOf(node, vhost, exchange, way)),
   );
@@ -164,7 +206,10 @@ function forward(edge, length) {
   const flat = x2 - length;
   const bend = (flat - x1) / 2;
   return [
-    s("path", { class: `edge ${edge.style}`, d: `M${x1} ${y1}C${x1 + bend} ${y1} ${flat - bend} ${y2} ${flat} ${y2}H${x2 - TIP}` }),
+    s("path", {
+      class: `edge ${edge.style}`,
+      d: `M${x1} ${y1}C${x1 + bend} ${y1} ${flat - bend} ${y2} ${flat} ${y2}H${x2 - TIP}`,
+    }),
     s("path", { class: "tip", d: `M${x2} ${y2}l-${TIP} -4v8z` }),
     keysOf(edge, (flat + x2 - TIP) / 2, y2 - 4, length - TIP),
   ];
@@ -198,7 +243,12 @@ function keysOf(edge, x, y, width) {
   if (!edge.labels.length) return null;
   const [first, ...others] = edge.labels;
   const rest = others.length ? ` +${others.length}` : "";
-  return s("text", { class: "keys-text", x, y, "text-anchor": "middle" }, s("title", {}, edge.labels.join("\n")), cut(first, Math.floor(width / LETTER) - rest.length) + rest);
+  return s(
+    "text",
+    { class: "keys-text", x, y, "text-anchor": "middle" },
+    s("title", {}, edge.labels.join("\n")),
+    cut(first, Math.floor(width / LETTER) - rest.length) + rest,
+  );
 }
 
 function cut(text, letters) {
@@ -223,13 +273,34 @@ function nodeOf(node, vhost, exchange, way) {
   const isStart = kind === "exchange" && node.name === exchange;
   const name = kind === "more" ? `and ${node.count} more` : shownExchange(node.name);
   const hint = hintOf(node);
-  const classes = ["node", kind, isStart && "start", node.isMissing && "missing", way.has(node.key) && "taken"].filter(Boolean).join(" ");
+  const classes = ["node", kind, isStart && "start", node.isMissing && "missing", way.has(node.key) && "taken"]
+    .filter(Boolean)
+    .join(" ");
   const top = (height - HEIGHT) / 2;
   const look = [
     s("rect", { x, y, width: WIDTH, height, rx: kind === "queue" ? 5 : HEIGHT / 2 }),
-    s("svg", { x: x + 14, y, width: WIDTH - 28, height }, s("text", { class: "name-text", y: top + 19 }, cutWithin(name, NAME_LETTERS)), s("text", { class: "hint", y: top + 33 }, hint)),
-    s("title", {}, kind === "more" ? `${node.count} more bindings of exchange ${shownExchange(node.name)} are not drawn` : `${hint} ${name}`),
+    s(
+      "svg",
+      { x: x + 14, y, width: WIDTH - 28, height },
+      s("text", { class: "name-text", y: top + 19 }, cutWithin(name, NAME_LETTERS)),
+      s("text", { class: "hint", y: top + 33 }, hint),
+    ),
+    s(
+      "title",
+      {},
+      kind === "more"
+        ? `${node.count} more bindings of exchange ${shownExchange(node.name)} are not drawn`
+        : `${hint} ${name}`,
+    ),
   ];
   if (node.name === exchange && kind !== "queue") return s("g", { class: classes }, look);
-  return s("a", { class: classes, href: kind === "queue" ? link`/queues/${vhost}/${node.name}` : exchangeLink(vhost, node.name), "aria-label": `${hint} ${name}` }, look);
+  return s(
+    "a",
+    {
+      class: classes,
+      href: kind === "queue" ? link`/queues/${vhost}/${node.name}` : exchangeLink(vhost, node.name),
+      "aria-label": `${hint} ${name}`,
+    },
+    look,
+  );
 }

@@ -17,8 +17,12 @@ const LISTED = 500; // exchanges, and queues, of which we learn where they lead 
 
 const EXCHANGE_COLUMNS = "name,type,arguments.alternate-exchange,effective_policy_definition.alternate-exchange";
 const QUEUE_COLUMNS = [
-  "name", "type", "arguments.x-dead-letter-exchange", "arguments.x-dead-letter-routing-key",
-  "effective_policy_definition.dead-letter-exchange", "effective_policy_definition.dead-letter-routing-key",
+  "name",
+  "type",
+  "arguments.x-dead-letter-exchange",
+  "arguments.x-dead-letter-routing-key",
+  "effective_policy_definition.dead-letter-exchange",
+  "effective_policy_definition.dead-letter-routing-key",
 ].join(",");
 
 export function nodeKey(kind, name) {
@@ -43,7 +47,11 @@ export async function topologyOf(vhost, exchange, route, signal) {
 export async function vhostTopologyOf(vhost, signal) {
   const graph = new Graph(await factsOf(vhost, signal));
   // In reverse: what the default exchange leads to, which is every queue, comes last.
-  const all = await get(at`/api/bindings/${vhost}`, { page: 1, page_size: LISTED, sort: "source", sort_reverse: true }, { signal });
+  const all = await get(
+    at`/api/bindings/${vhost}`,
+    { page: 1, page_size: LISTED, sort: "source", sort_reverse: true },
+    { signal },
+  );
   const bindings = all.items.filter((one) => one.source);
   graph.isCut = bindings.length < all.total_count && bindings.length === LISTED;
   const reached = new Set([
@@ -114,8 +122,12 @@ function feed(graph, start, bindings) {
   const { facts } = graph;
   const feeding = [
     ...bindings.items.map((one) => ["exchange", one.source, "binding", labelOf(one)]),
-    ...[...facts.exchange.values()].filter((one) => one.alternate === start.name).map((one) => ["exchange", one.name, "alternate", ""]),
-    ...[...facts.queue.values()].filter((one) => one.deadLetters?.exchange === start.name && start.name).map((one) => ["queue", one.name, "dead-letter", one.deadLetters.key]),
+    ...[...facts.exchange.values()]
+      .filter((one) => one.alternate === start.name)
+      .map((one) => ["exchange", one.name, "alternate", ""]),
+    ...[...facts.queue.values()]
+      .filter((one) => one.deadLetters?.exchange === start.name && start.name)
+      .map((one) => ["queue", one.name, "dead-letter", one.deadLetters.key]),
   ];
   const drawn = new Set();
   let left = bindings.total_count - bindings.items.length;
@@ -145,7 +157,8 @@ async function follow(graph, start, vhost, steps, signal) {
     graph.walked.add(node);
     return true;
   };
-  for (const node of walked) { // grows while we walk
+  for (const node of walked) {
+    // grows while we walk
     if (node.isMissing) continue; // an alternate or dead-letter exchange may be named and not exist
     if (node.kind === "queue") {
       meetDeadLetters(graph, node, meet);
@@ -184,7 +197,8 @@ function meetDeadLetters(graph, node, meet) {
 
 function stepsBySource(route) {
   const found = new Map();
-  for (const step of (route?.bindings ?? []).slice(0, MOST_NODES)) found.set(step.source, [...(found.get(step.source) ?? []), step]);
+  for (const step of (route?.bindings ?? []).slice(0, MOST_NODES))
+    found.set(step.source, [...(found.get(step.source) ?? []), step]);
   return found;
 }
 
@@ -192,7 +206,9 @@ function stepsBySource(route) {
 function labelOf(binding) {
   const table = Object.entries(binding.arguments ?? {});
   if (!table.length) return binding.routing_key ?? "";
-  const told = table.map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`).join(" ");
+  const told = table
+    .map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`)
+    .join(" ");
   return binding.routing_key ? `${binding.routing_key} ${told}` : told;
 }
 
@@ -205,18 +221,28 @@ function askedFor(vhost, exchange, end, signal) {
 
 /** Types, alternate and dead-letter exchanges of those that come first by name. */
 async function factsOf(vhost, signal) {
-  const list = (what, columns) => get(at`/api/${what}/${vhost}`, { page: 1, page_size: LISTED, sort: "name", columns }, { signal });
+  const list = (what, columns) =>
+    get(at`/api/${what}/${vhost}`, { page: 1, page_size: LISTED, sort: "name", columns }, { signal });
   const [exchanges, queues] = await Promise.all([list("exchanges", EXCHANGE_COLUMNS), list("queues", QUEUE_COLUMNS)]);
   return {
-    exchange: new Map(exchanges.items.map((one) => [one.name, { name: one.name, type: one.type, alternate: setFor(one, "alternate-exchange", "alternate-exchange") }])),
-    queue: new Map(queues.items.map((one) => [one.name, { name: one.name, type: one.type, deadLetters: deadLettersOf(one) }])),
+    exchange: new Map(
+      exchanges.items.map((one) => [
+        one.name,
+        { name: one.name, type: one.type, alternate: setFor(one, "alternate-exchange", "alternate-exchange") },
+      ]),
+    ),
+    queue: new Map(
+      queues.items.map((one) => [one.name, { name: one.name, type: one.type, deadLetters: deadLettersOf(one) }]),
+    ),
     isPartial: exchanges.total_count > LISTED || queues.total_count > LISTED,
   };
 }
 
 function deadLettersOf(queue) {
   const exchange = setFor(queue, "x-dead-letter-exchange", "dead-letter-exchange");
-  return exchange === undefined ? undefined : { exchange, key: setFor(queue, "x-dead-letter-routing-key", "dead-letter-routing-key") ?? "" };
+  return exchange === undefined
+    ? undefined
+    : { exchange, key: setFor(queue, "x-dead-letter-routing-key", "dead-letter-routing-key") ?? "" };
 }
 
 /** By its own argument, else by policy. */

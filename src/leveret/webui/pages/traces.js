@@ -20,10 +20,27 @@ export function mayReadStories(user) {
 
 export async function find(text, signal) {
   const books = await get("/api/traces", undefined, { signal });
-  const pages = "traces tracing messages".includes(text.toLowerCase()) ? [{ title: "Traces", hint: "what became of messages", address: "/traces" }] : [];
-  const found = await Promise.all(books.map((book) => get(at`/api/traces/${book.vhost}`, { text, page: 1, page_size: 8, sort: "began", sort_reverse: true }, { signal })));
+  const pages = "traces tracing messages".includes(text.toLowerCase())
+    ? [{ title: "Traces", hint: "what became of messages", address: "/traces" }]
+    : [];
+  const found = await Promise.all(
+    books.map((book) =>
+      get(
+        at`/api/traces/${book.vhost}`,
+        { text, page: 1, page_size: 8, sort: "began", sort_reverse: true },
+        { signal },
+      ),
+    ),
+  );
   const stories = found.flatMap((answer) => answer.items);
-  return [...pages, ...stories.map((one) => ({ title: one.name, hint: `traced message in ${one.vhost}`, address: link`/traces/${one.vhost}/${one.id}`.slice(1) }))];
+  return [
+    ...pages,
+    ...stories.map((one) => ({
+      title: one.name,
+      hint: `traced message in ${one.vhost}`,
+      address: link`/traces/${one.vhost}/${one.id}`.slice(1),
+    })),
+  ];
 }
 
 /** Without a virtual host in the address: the first that is traced, or the first there is. */
@@ -46,14 +63,23 @@ export function show(place, { vhost }, signal, user) {
   let book = null;
   const state = h("p", { class: "faint" });
   const forget = h("button", { type: "button", class: "danger", onclick: forgetAll }, "Forget all");
-  const buttons = h("div", { class: "buttons", hidden: true }, h("button", { type: "button", onclick: () => turn(false) }, "Switch tracing off"), forget);
+  const buttons = h(
+    "div",
+    { class: "buttons", hidden: true },
+    h("button", { type: "button", onclick: () => turn(false) }, "Switch tracing off"),
+    forget,
+  );
   const filters = { queue: filter("queue"), exchange: filter("exchange") };
   const table = new Table({
     columns: columns(vhost),
     source: async ({ name, ...question }, signal) => {
       book = (await get("/api/traces", undefined, { signal })).find((one) => one.vhost === vhost) ?? null;
       showState();
-      const asked = { text: name, queue: filters.queue.value.trim() || undefined, exchange: filters.exchange.value.trim() || undefined };
+      const asked = {
+        text: name,
+        queue: filters.queue.value.trim() || undefined,
+        exchange: filters.exchange.value.trim() || undefined,
+      };
       const answer = await get(at`/api/traces/${vhost}`, { ...question, ...asked }, { signal });
       return { ...answer, total_count: Math.max(book?.stories ?? 0, answer.filtered_count) }; // more may have come meanwhile
     },
@@ -66,11 +92,21 @@ export function show(place, { vhost }, signal, user) {
   });
 
   function filter(what) {
-    return h("input", { type: "search", placeholder: `Of ${what} …`, "aria-label": `Name of the ${what}`, onchange: () => table.restart() });
+    return h("input", {
+      type: "search",
+      placeholder: `Of ${what} …`,
+      "aria-label": `Name of the ${what}`,
+      onchange: () => table.restart(),
+    });
   }
 
   function showState() {
-    setText(state, book ? `Tracing is on: ${plural(book.stories, "message")} known, ${bytes(book.bytes)} of ${bytes(book.most_bytes)}${book.forgotten ? `, ${number(book.forgotten)} older ones forgotten` : ""}.` : "");
+    setText(
+      state,
+      book
+        ? `Tracing is on: ${plural(book.stories, "message")} known, ${bytes(book.bytes)} of ${bytes(book.most_bytes)}${book.forgotten ? `, ${number(book.forgotten)} older ones forgotten` : ""}.`
+        : "",
+    );
     buttons.hidden = !isAdministrator || !book;
     forget.disabled = !book?.stories;
   }
@@ -78,7 +114,11 @@ export function show(place, { vhost }, signal, user) {
   async function turn(isOn) {
     try {
       await put(at`/api/vhosts/${vhost}`, { tracing: isOn });
-      tell(isOn ? `Virtual host ${vhost} is traced from now on.` : `Virtual host ${vhost} is not traced any more; its stories are gone.`);
+      tell(
+        isOn
+          ? `Virtual host ${vhost} is traced from now on.`
+          : `Virtual host ${vhost} is not traced any more; its stories are gone.`,
+      );
     } catch (problem) {
       tellError(problem);
     }
@@ -99,15 +139,38 @@ export function show(place, { vhost }, signal, user) {
   table.search.placeholder = "Message id, key, header …";
   table.search.setAttribute("aria-label", "Search messages");
   table.search.after(filters.queue, filters.exchange);
-  fill(place, h("header", { class: "page-head" }, h("div", {}, h("h1", {}, "Traces"), h("p", { class: "faint" }, `what became of messages in virtual host ${vhost}`), others(vhost, signal)), buttons), state, table.element);
+  fill(
+    place,
+    h(
+      "header",
+      { class: "page-head" },
+      h(
+        "div",
+        {},
+        h("h1", {}, "Traces"),
+        h("p", { class: "faint" }, `what became of messages in virtual host ${vhost}`),
+        others(vhost, signal),
+      ),
+      buttons,
+    ),
+    state,
+    table.element,
+  );
 }
 
 /** Where there are more virtual hosts, the way to theirs. */
 function others(vhost, signal) {
-  const select = h("select", { "aria-label": "Virtual host", hidden: true, onchange: () => go(link`/traces/${select.value}`.slice(1)) });
+  const select = h("select", {
+    "aria-label": "Virtual host",
+    hidden: true,
+    onchange: () => go(link`/traces/${select.value}`.slice(1)),
+  });
   vhostNames(signal).then((names) => {
     if (names.length < 2) return;
-    fill(select, names.map((name) => h("option", { value: name, selected: name === vhost }, name)));
+    fill(
+      select,
+      names.map((name) => h("option", { value: name, selected: name === vhost }, name)),
+    );
     select.hidden = false;
   });
   return select;
@@ -115,18 +178,49 @@ function others(vhost, signal) {
 
 function columns(vhost) {
   return [
-    { title: "Message", sort: "name", width: "name", value: (row) => [row.id, row.name], show: ([id, name]) => h("a", { href: link`/traces/${vhost}/${id}`, title: name }, name) },
-    { title: "Last", sort: "last", width: "m", value: (row) => row.last, show: (last) => h("span", { class: "badge" }, last) },
+    {
+      title: "Message",
+      sort: "name",
+      width: "name",
+      value: (row) => [row.id, row.name],
+      show: ([id, name]) => h("a", { href: link`/traces/${vhost}/${id}`, title: name }, name),
+    },
+    {
+      title: "Last",
+      sort: "last",
+      width: "m",
+      value: (row) => row.last,
+      show: (last) => h("span", { class: "badge" }, last),
+    },
     { title: "Exchange", sort: "exchange", rank: 2, value: (row) => shownExchange(row.exchange) },
     { title: "Routing key", sort: "routing_key", rank: 2, value: (row) => row.routing_key },
     { title: "Queues", rank: 2, value: (row) => row.queues.join(", ") },
-    { title: "Began", sort: "began", rank: 2, width: "s", value: (row) => row.began, show: (time) => new Date(time * 1000).toLocaleTimeString([], { hour12: false }) },
-    { title: "Events", sort: "number_of_events", rank: 3, align: "right", width: "s", value: (row) => row.number_of_events, show: number },
+    {
+      title: "Began",
+      sort: "began",
+      rank: 2,
+      width: "s",
+      value: (row) => row.began,
+      show: (time) => new Date(time * 1000).toLocaleTimeString([], { hour12: false }),
+    },
+    {
+      title: "Events",
+      sort: "number_of_events",
+      rank: 3,
+      align: "right",
+      width: "s",
+      value: (row) => row.number_of_events,
+      show: number,
+    },
   ];
 }
 
 function waiting() {
-  return h("p", { class: "empty" }, "No message has come since tracing was switched on. Publish one: it shows here at once.");
+  return h(
+    "p",
+    { class: "empty" },
+    "No message has come since tracing was switched on. Publish one: it shows here at once.",
+  );
 }
 
 function switchedOff(vhost, mayChange, turnOn) {
@@ -134,9 +228,19 @@ function switchedOff(vhost, mayChange, turnOn) {
     "div",
     { class: "card first" },
     h("h2", {}, `Virtual host ${vhost} is not traced`),
-    h("p", {}, "While tracing is on, the broker writes down for each message who sent it, which bindings took it where, who was given it and how it ended. It keeps up to ten thousand of the latest, without their bodies, in memory."),
+    h(
+      "p",
+      {},
+      "While tracing is on, the broker writes down for each message who sent it, which bindings took it where, who was given it and how it ended. It keeps up to ten thousand of the latest, without their bodies, in memory.",
+    ),
     h("p", {}, "Publishing and delivering are slower meanwhile: switch it on to find a fault, and off again."),
-    mayChange ? h("div", { class: "actions" }, h("button", { type: "button", class: "strong", onclick: turnOn }, "Switch tracing on")) : h("p", {}, "An administrator can switch it on."),
+    mayChange
+      ? h(
+          "div",
+          { class: "actions" },
+          h("button", { type: "button", class: "strong", onclick: turnOn }, "Switch tracing on"),
+        )
+      : h("p", {}, "An administrator can switch it on."),
   );
   return h("div", {}, card);
 }

@@ -10,14 +10,26 @@ export const under = "Exchanges";
 export const title = ({ vhost }) => `Topology of ${vhost}`;
 
 export function show(place, { vhost }, signal) {
-  const select = h("select", { "aria-label": "Virtual host", hidden: true, onchange: () => go(link`/topology/${select.value}`.slice(1)) });
+  const select = h("select", {
+    "aria-label": "Virtual host",
+    hidden: true,
+    onchange: () => go(link`/topology/${select.value}`.slice(1)),
+  });
   fill(
     place,
-    h("header", { class: "page-head" }, h("div", {}, h("h1", { class: "object" }, "Topology"), h("p", { class: "faint" }, `of virtual host ${vhost}`)), h("div", { class: "buttons" }, select)),
+    h(
+      "header",
+      { class: "page-head" },
+      h("div", {}, h("h1", { class: "object" }, "Topology"), h("p", { class: "faint" }, `of virtual host ${vhost}`)),
+      h("div", { class: "buttons" }, select),
+    ),
     topologyPicture(vhost, null, signal).element,
   );
   vhostNames(signal).then((names) => {
-    fill(select, names.map((name) => h("option", { value: name, selected: name === vhost }, name)));
+    fill(
+      select,
+      names.map((name) => h("option", { value: name, selected: name === vhost }, name)),
+    );
     select.hidden = names.length < 2;
   });
 }
