@@ -80,22 +80,22 @@ def dead_letters(page: Page, shop: Shop) -> None:
 def exchange(page: Page, shop: Shop) -> None:
     page.goto("/#/exchanges/%2F/shop")
     page.get_by_label("Routing key").fill("order.paid")
-    page.get_by_role("button", name="Where would it go?").click()
+    page.get_by_role("button", name="Test routing key").click()
     page.locator("svg.topology-picture.routed").wait_for()
 
 
 def definitions(page: Page, shop: Shop) -> None:
     page.goto("/#/admin/definitions")
-    page.get_by_label("Or paste it").fill(json.dumps(RABBITMQ_EXPORT, indent=1))
-    page.get_by_role("button", name="See what it would do").click()
-    page.get_by_role("heading", name="What it would do").wait_for()
+    page.get_by_label("Or paste JSON").fill(json.dumps(RABBITMQ_EXPORT, indent=1))
+    page.get_by_role("button", name="Preview import").click()
+    page.get_by_role("heading", name="Preview", exact=True).wait_for()
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
 
 
 def biography(page: Page, shop: Shop) -> None:
     page.goto("/#/traces/%2F")
-    page.get_by_role("button", name="Switch tracing on").click()
-    page.get_by_text("Tracing is on:").wait_for()
+    page.get_by_role("button", name="Enable tracing").click()
+    page.get_by_text("Tracing is enabled:").wait_for()
     page.goto(f"/#/traces/%2F/{lead_a_life(shop.broker)}")
     page.reload()  # without the notice
     page.locator(".timeline > li").first.wait_for()

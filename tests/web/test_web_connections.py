@@ -74,7 +74,7 @@ def test_a_connection_shows_its_channels_and_their_consumers(
     expect(page.locator(".facts")).to_contain_text("PLAIN")
     expect(page.locator(".card").filter(has_text="Client").locator("dl")).to_contain_text("till 1")
     row = page.get_by_role("region", name="channels").locator(".rows tr")
-    expect(row.locator("td")).to_have_text(["1", "running", "confirms", "7", "2", "0", "1", "0/s", "0/s"])
+    expect(row.locator("td")).to_have_text(["1", "running", "confirm", "7", "2", "0", "1", "0/s", "0/s"])
     picture("connection")
     assert not does_not_fit(page)
     row.get_by_role("link").click()
@@ -91,11 +91,11 @@ def test_a_connection_shows_its_channels_and_their_consumers(
 def test_a_connection_is_closed_with_a_reason(broker: leveret.Broker, log_in: LogIn, till: BlockingChannel) -> None:
     page = log_in(address="/#/connections")
     page.get_by_role("link", name="till 1").click()
-    page.get_by_role("button", name="Close …").click()
+    page.get_by_role("button", name="Close connection …").click()
     page.get_by_label("Reason").fill("moving house")
-    page.get_by_role("button", name="Close the connection").click()
+    page.get_by_role("button", name="Close connection", exact=True).click()
     expect(page.get_by_role("heading", name="Connections")).to_be_visible()
-    expect(page.get_by_text("No client is connected")).to_contain_text(broker.amqp_url.rpartition(":")[2].split("/")[0])
+    expect(page.get_by_text("No connections.")).to_contain_text(broker.amqp_url.rpartition(":")[2].split("/")[0])
     with pytest.raises(ConnectionClosedByBroker, match="moving house"):
         till.start_consuming()
     assert broker.vhost().message_count("orders") == 2
@@ -105,7 +105,7 @@ def test_a_connection_that_is_gone_is_told(log_in: LogIn, complaints: Complaints
     complaints.expect("404")
     page = log_in(address="/#/connections/nobody")
     expect(page.get_by_role("alert").first).to_contain_text("no connection 'nobody'")
-    expect(page.get_by_role("button", name="Close …")).to_be_disabled()
+    expect(page.get_by_role("button", name="Close connection …")).to_be_disabled()
     page.goto("/#/channels/nothing")
     expect(page.get_by_role("alert").first).to_contain_text("no channel 'nothing'")
     page.goto("/#/")
@@ -146,4 +146,4 @@ def test_only_who_may_close_a_connection_is_offered_it(
     page = log_in("watcher", "secret", "/#/connections")
     page.get_by_role("link", name="till 1").click()
     expect(page.locator(".tile").filter(has_text="User")).to_contain_text("guest")
-    expect(page.get_by_role("button", name="Close …")).to_be_hidden()
+    expect(page.get_by_role("button", name="Close connection …")).to_be_hidden()

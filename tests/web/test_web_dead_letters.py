@@ -64,8 +64,8 @@ def test_dead_letters_are_shown_by_cause_and_a_group_is_retried(
     expect(rows).to_have_count(1)
     page.get_by_role("button", name="Retry expired in mails").click()
     page.get_by_role("button", name="Retry 2 messages").click()
-    expect(page.get_by_text("Retried 2 messages of dead.")).to_be_visible()
-    expect(page.get_by_text("No cause has “mails” in its name.")).to_be_visible()
+    expect(page.get_by_text("Retried 2 messages from dead.")).to_be_visible()
+    expect(page.get_by_text("No causes match “mails”.")).to_be_visible()
     vhost = broker.vhost()
     assert (vhost.message_count("mails"), vhost.message_count("dead")) == (2, 6)
 
@@ -82,7 +82,7 @@ def test_single_dead_letters_are_retried_and_the_rest_at_a_rate(
     expect(messages).to_have_count(6)
     expect(page.get_by_role("button", name="Retry selected …")).to_be_disabled()
     for number in (2, 5):
-        page.get_by_label(f"Choose message {number}", exact=True).check()
+        page.get_by_label(f"Select message {number}", exact=True).check()
     messages.first.locator("code").click()
     expect(messages.first.locator("pre")).to_contain_text('"order": 0')
     picture("dead-letter-group")
@@ -92,15 +92,15 @@ def test_single_dead_letters_are_retried_and_the_rest_at_a_rate(
     bodies = [vhost.get("orders", auto_ack=True), vhost.get("orders", auto_ack=True)]
     assert [got and got.body for got in bodies] == [b'{"order": 1}', b'{"order": 4}']
     page.get_by_role("button", name="Retry all …").click()
-    page.get_by_label("Messages a second").fill("0.01")
+    page.get_by_label("Messages per second").fill("0.01")
     page.get_by_role("button", name="Retry 4 messages").click()
-    running = page.get_by_role("region", name="Under way")
-    expect(running).to_contain_text("Retrying messages of dead at 0.01/s: 1 of 4")
+    running = page.get_by_role("region", name="Running jobs")
+    expect(running).to_contain_text("Retrying messages from dead at 0.01/s: 1 of 4")
     broker.clock.advance(100)
     expect(running).to_contain_text("2 of 4")
     picture("dead-letter-retry")
     running.get_by_role("button", name="Cancel").click()
-    expect(page.get_by_text("Cancelled. Retried 2 messages of dead before.")).to_be_visible()
+    expect(page.get_by_text("Job cancelled. Retried 2 messages from dead before it stopped.")).to_be_visible()
     expect(running).to_be_hidden()
     assert (vhost.message_count("orders"), vhost.message_count("dead")) == (2, 4)
 
@@ -113,15 +113,15 @@ def test_a_group_is_deleted_and_it_can_be_undone(broker: leveret.Broker, log_in:
     open_cause(page, "expired")
     delete = page.get_by_role("button", name="Delete all")
     delete.click()
-    expect(page.get_by_text("2 dead letters of queue dead will be deleted in 5 s")).to_be_visible()
+    expect(page.get_by_text("2 messages in queue dead will be deleted in 5 s")).to_be_visible()
     page.clock.run_for(4_000)
     page.get_by_role("button", name="Undo").click()
     page.clock.run_for(10_000)
     assert broker.vhost().message_count("dead") == 8
     delete.click()
     page.clock.run_for(5_100)
-    expect(page.get_by_text("Deleted 2 messages of dead.")).to_be_visible()
-    expect(page.get_by_text("Nothing of this cause is left here.")).to_be_visible()
+    expect(page.get_by_text("Deleted 2 messages from dead.")).to_be_visible()
+    expect(page.get_by_text("No messages with this cause are left.")).to_be_visible()
     assert broker.vhost().message_count("dead") == 6
 
 
@@ -144,14 +144,14 @@ def test_a_group_without_exchange_or_key_holds_no_others(broker: leveret.Broker,
 
 def test_what_to_do_first_is_told_and_all_is_retried(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     page = log_in(address="/#/dead-letters")
-    expect(page.get_by_role("heading", name="No queue sends its dead anywhere yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No queue has a dead-letter exchange yet")).to_be_visible()
     picture("dead-letters-empty")
     bury(broker)
     page.reload()
     page.get_by_role("button", name="Retry all …").click()
     page.get_by_role("button", name="Retry 8 messages").click()
-    expect(page.get_by_text("Retried 8 messages of dead.")).to_be_visible()
-    expect(page.get_by_text("Nothing is dead: 1 dead letter queue (dead)")).to_be_visible()
+    expect(page.get_by_text("Retried 8 messages from dead.")).to_be_visible()
+    expect(page.get_by_text("No dead letters in 1 dead-letter queue (dead)")).to_be_visible()
     assert broker.vhost().message_count("orders") == 6
 
 
@@ -169,7 +169,7 @@ def test_a_canary_in_a_dead_letter_shows_as_text(broker: leveret.Broker, log_in:
     row = page.locator(".rows tr").first
     for text in (f"rejected {CANARY}", f"{CANARY} → {CANARY}", f"{CANARY}dead"):
         expect(row).to_contain_text(text)
-    expect(page.get_by_text("Not counted here are messages that did not die anywhere:")).to_contain_text(CANARY)
+    expect(page.get_by_text("Not included: messages that were not dead-lettered")).to_contain_text(CANARY)
     row.get_by_role("button").click()
     expect(page.get_by_role("dialog")).to_contain_text(f"Retry rejected in {CANARY}")
     page.keyboard.press("Escape")
@@ -183,4 +183,4 @@ def test_a_canary_in_a_dead_letter_shows_as_text(broker: leveret.Broker, log_in:
     assert page.evaluate(FOUND) == 0
     assert complaints == []
     page.goto("/#/dead-letters/%5B1%5D")
-    expect(page.get_by_role("alert")).to_contain_text("No such group")
+    expect(page.get_by_role("alert")).to_contain_text("Group not found")

@@ -13,7 +13,7 @@ from tests.support.web_page import LogIn, stand_still
 def test_one_escape_closes_the_search_and_focus_goes_back(broker: leveret.Broker, log_in: LogIn) -> None:
     broker.vhost().declare_queue("orders")
     page = log_in(address="/#/queues/%2F/orders")
-    publish = page.get_by_role("button", name="Publish …")
+    publish = page.get_by_role("button", name="Publish message …")
     publish.focus()
     page.keyboard.press("Control+k")
     page.keyboard.type("ord")
@@ -63,19 +63,19 @@ def test_focus_follows_to_the_new_page_and_the_menu_can_be_skipped(broker: lever
     expect(page.get_by_role("heading", level=1, name="orders")).to_be_visible()
     expect(page.locator("main")).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("button", name="Publish …")).to_be_focused()
+    expect(page.get_by_role("button", name="Publish message …")).to_be_focused()
 
     page.reload()
     expect(page.get_by_role("button", name="Pause")).to_be_enabled()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("button", name="Skip the menu")).to_be_focused()
+    expect(page.get_by_role("button", name="Skip to content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
 
 
 def test_a_dialogue_begins_in_its_first_field(broker: leveret.Broker, log_in: LogIn) -> None:
     page = log_in(address="/#/queues")
-    page.get_by_role("button", name="Add a queue").click()
+    page.get_by_role("button", name="Add queue").click()
     expect(page.get_by_label("Name", exact=True)).to_be_focused()
     page.keyboard.type("orders")
     page.keyboard.press("Enter")

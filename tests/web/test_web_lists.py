@@ -69,7 +69,7 @@ def test_a_virtual_host_without_queues_can_be_left_again(broker: leveret.Broker,
     broker.vhost().declare_queue("orders")
     page = log_in(address="/#/queues")
     page.get_by_label("Virtual host").select_option(SHOP)
-    expect(page.get_by_role("heading", name="No queue in virtual host shop yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No queues in virtual host shop yet")).to_be_visible()
     expect(page.locator(".first pre")).to_contain_text(re.compile(r":\d+/shop"))
     page.get_by_label("Virtual host").select_option("")
     expect(page.locator(".rows tr")).to_contain_text("orders")

@@ -49,10 +49,10 @@ def test_an_ended_session_asks_for_the_password_and_goes_on(
     complaints.expect("401")
     stand_still(page)
     log_in(address="/#/queues")
-    expect(page.get_by_role("heading", name="No queue yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No queues yet")).to_be_visible()
     broker.clock.advance(IDLE)
     page.clock.run_for(5_000)
-    expect(page.get_by_text("Your session has ended")).to_be_visible()
+    expect(page.get_by_text("Your session has expired")).to_be_visible()
     page.get_by_label("User name").fill("guest")
     page.get_by_label("Password").fill("guest")
     page.get_by_role("button", name="Log in").click()
@@ -67,10 +67,10 @@ def test_light_and_dark_can_be_chosen_and_stay(log_in: LogIn) -> None:
     page.emulate_media(color_scheme="dark")
     dark = page.evaluate(ground)
     assert light != dark
-    page.get_by_title("Light or dark").click()
+    page.get_by_title("Switch between light and dark theme").click()
     assert page.evaluate(ground) == light
     page.reload()
-    expect(page.get_by_title("Light or dark")).to_have_text("◐ Light")
+    expect(page.get_by_title("Switch between light and dark theme")).to_have_text("◐ Light")
     assert page.evaluate(ground) == light
 
 
@@ -81,10 +81,10 @@ def test_a_dialogue_does_not_lie_over_the_login(
     broker.vhost().declare_queue("orders")
     stand_still(page)
     log_in(address="/#/queues/%2F/orders")
-    page.get_by_role("button", name="Publish …").click()
+    page.get_by_role("button", name="Publish message …").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     broker.clock.advance(IDLE)
     page.clock.run_for(5_000)
-    expect(page.get_by_text("Your session has ended")).to_be_visible()
+    expect(page.get_by_text("Your session has expired")).to_be_visible()
     expect(page.get_by_role("dialog")).to_have_count(0)
     page.get_by_label("User name").fill("guest")

@@ -40,7 +40,7 @@ def test_the_overview_stays_up_to_date_by_itself(broker: leveret.Broker, page: P
 
 def test_an_empty_broker_says_what_to_do_first(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     page = log_in()
-    expect(page.get_by_role("heading", name="No queue yet: send the first message")).to_be_visible()
+    expect(page.get_by_role("heading", name="No queues yet: send your first message")).to_be_visible()
     expect(page.locator("pre")).to_contain_text(broker.amqp_url.rpartition(":")[2].partition("/")[0])
     picture("empty")
 
@@ -79,7 +79,7 @@ def test_a_user_who_may_see_little_sees_that_without_errors(broker: leveret.Brok
 def test_nothing_is_asked_while_nobody_looks(page: Page, log_in: LogIn) -> None:
     stand_still(page)
     log_in()
-    expect(page.locator(".node")).to_contain_text("Up for")
+    expect(page.locator(".node")).to_contain_text("Uptime")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     look_away = """hidden => {
@@ -99,10 +99,10 @@ def test_a_broker_that_does_not_answer_is_told(
     complaints.expect("ERR_CONNECTION_REFUSED")
     stand_still(page)
     log_in()
-    expect(page.locator(".node")).to_contain_text("Up for")
+    expect(page.locator(".node")).to_contain_text("Uptime")
     broker.stop()
     page.clock.run_for(INTERVAL)
-    expect(page.get_by_role("alert")).to_contain_text("No answer from the broker")
+    expect(page.get_by_role("alert")).to_contain_text("No response from the broker")
 
 
 def test_nothing_is_wider_than_the_window(broker: leveret.Broker, log_in: LogIn) -> None:

@@ -63,7 +63,7 @@ def test_queries_and_leases_are_shown(broker: leveret.Broker, log_in: LogIn, pic
     furnish(broker)
     stand_still(page)
     log_in(address="/#/pipelines")
-    queries = page.get_by_role("region", name="pipelines").locator(".rows tr")
+    queries = page.get_by_role("region", name="queries").locator(".rows tr")
     expect(queries).to_have_count(4)
     expect(queries.first).to_contain_text("clicks to lake")
     expect(queries.first).to_contain_text("1,100")
@@ -83,10 +83,12 @@ def test_queries_and_leases_are_shown(broker: leveret.Broker, log_in: LogIn, pic
     leases = page.get_by_role("region", name="leases").locator(".rows tr")
     expect(leases.first).to_contain_text("returns-to-lake")  # the oldest
     leases.first.get_by_role("button", name="Release").click()
-    expect(page.locator(".notice")).to_contain_text("3 messages of returns-to-lake will go back to queue returns")
+    expect(page.locator(".notice")).to_contain_text(
+        "3 messages leased by returns-to-lake will be returned to queue returns"
+    )
     assert broker.vhost().message_count("returns") == 2
     page.clock.run_for(5_500)
-    expect(page.get_by_text("Back in queue returns: 3 messages.")).to_be_visible()
+    expect(page.get_by_text("3 messages returned to queue returns.")).to_be_visible()
     expect(leases).to_have_count(1)
     assert broker.vhost().message_count("returns") == 5
 
@@ -106,7 +108,7 @@ def test_details_are_of_the_latest_report(broker: leveret.Broker, log_in: LogIn,
 
 def test_the_first_query_is_shown_how_to_begin(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     page = log_in(address="/#/pipelines")
-    expect(page.get_by_role("heading", name="No Spark query yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No Spark queries yet")).to_be_visible()
     expect(page.locator("pre")).to_contain_text(f'"endpoint": "{broker.http_url}"')
     expect(page.locator("pre")).to_contain_text('spark.readStream.format("leveret")')
     picture("pipelines-empty")

@@ -29,16 +29,16 @@ def test_why_a_queue_is_slow_is_told_without_a_manual(broker: leveret.Broker, lo
     page = log_in()  # the overview: where to look
     longest = page.get_by_role("region", name="queues")
     expect(longest.locator(".rows tr")).to_have_count(2)
-    expect(longest.locator(".rows tr").nth(1)).to_contain_text("Nobody takes from it.")
+    expect(longest.locator(".rows tr").nth(1)).to_contain_text("No consumers.")
     longest.get_by_role("link", name="orders").click()
     told = page.locator(".findings")
-    expect(told).to_contain_text("Its consumers are busy. They hold 2 unacked of the 2 that their prefetch allows")
-    expect(told).to_contain_text("3 messages wait. Add consumers")
+    expect(told).to_contain_text("Consumers are busy. They have 2 unacked messages, as many as their prefetch")
+    expect(told).to_contain_text("3 messages ready. Add consumers")
 
     page.goto("/#/queues/%2F/mails")
-    expect(told).to_have_text("Nobody takes from it. 1 message waits until a consumer comes.")
+    expect(told).to_have_text("No consumers. 1 message ready.")
     page.get_by_role("button", name="Pause").click()
-    expect(told).to_contain_text("It is paused.")
+    expect(told).to_contain_text("Queue is paused.")
     page.goto("/#/queues/%2F/calm")
     expect(page.get_by_role("button", name="Pause")).to_be_enabled()
     expect(told).to_be_hidden()
@@ -58,7 +58,7 @@ def test_streams_do_not_hide_the_queues_in_which_messages_wait(broker: leveret.B
     streams = [{"name": f"s{n}", "vhost": "/", "type": "stream", "messages_ready": 2} for n in range(500)]
     page.route("**/api/queues?*", lambda route: route.fulfill(json={"items": streams[: page_size(route)]}))
     page.reload()
-    expect(page.get_by_text("The 500 longest are all streams.")).to_be_visible()
+    expect(page.get_by_text("The 500 longest queues are streams.")).to_be_visible()
     nobody_is_blamed_for_what_others_hold(page)
 
 
@@ -72,9 +72,9 @@ def nobody_is_blamed_for_what_others_hold(page: Page) -> None:
     polled = waiting | {"consumers": 0, "message_stats": {"deliver_get_details": {"rate": 0.2}}}
     assert page.evaluate(briefs, polled) == []
     left = waiting | {"consumers": 0, "message_stats": {"deliver_get_details": {"rate": 0.0}}}
-    assert page.evaluate(briefs, left) == ["Nobody takes from it."]
+    assert page.evaluate(briefs, left) == ["No consumers."]
     consumed = waiting | {"consumers": 1, "consumer_details": [{"ack_required": True, "prefetch_count": 2}]}
-    for held, told in ((1, []), (2, ["Its consumers are busy."]), (5, [])):
+    for held, told in ((1, []), (2, ["Consumers are busy."]), (5, [])):
         assert page.evaluate(briefs, consumed | {"messages_unacknowledged": held}) == told
 
 
@@ -89,15 +89,15 @@ def test_a_queue_is_deleted_by_whoever_types_its_name(broker: leveret.Broker, lo
     page = log_in(address="/#/queues/%2F/orders")
     page.get_by_role("button", name="Delete queue …").click()
     box = page.get_by_role("dialog")
-    expect(box).to_contain_text("Its 1 message and its bindings go too.")
-    expect(box.get_by_role("button", name="Delete for good")).to_be_disabled()
-    box.get_by_label("Name of the queue").fill("order")
-    expect(box.get_by_role("button", name="Delete for good")).to_be_disabled()
+    expect(box).to_contain_text("This deletes the queue, its 1 message and its bindings.")
+    expect(box.get_by_role("button", name="Delete queue")).to_be_disabled()
+    box.get_by_label("Queue name").fill("order")
+    expect(box.get_by_role("button", name="Delete queue")).to_be_disabled()
     page.keyboard.press("Escape")
     assert vhost.message_count("orders") == 1
     page.get_by_role("button", name="Delete queue …").click()
-    box.get_by_label("Name of the queue").fill("orders")
-    box.get_by_role("button", name="Delete for good").click()
+    box.get_by_label("Queue name").fill("orders")
+    box.get_by_role("button", name="Delete queue").click()
     expect(page.get_by_role("heading", level=1, name="Queues")).to_be_visible()
     with pytest.raises(LeveretError):
         vhost.message_count("orders")
@@ -107,19 +107,19 @@ def test_an_empty_queue_is_deleted_without_typing(broker: leveret.Broker, log_in
     broker.vhost().declare_queue("orders")
     page = log_in(address="/#/queues/%2F/orders")
     page.get_by_role("button", name="Delete queue …").click()
-    expect(page.get_by_role("dialog")).to_contain_text("It is empty.")
-    page.get_by_role("button", name="Delete for good").click()
-    expect(page.get_by_text("Queue orders is deleted.")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_contain_text("The queue is empty.")
+    page.get_by_role("dialog").get_by_role("button", name="Delete queue").click()
+    expect(page.get_by_text("Queue orders deleted.")).to_be_visible()
     assert broker.call(lambda: "orders" not in broker.node.broker.vhosts["/"].queues)
 
 
 def test_a_queue_that_is_there_already_is_not_added_again(broker: leveret.Broker, log_in: LogIn) -> None:
     broker.vhost().declare_queue("orders")
     page = log_in(address="/#/queues")
-    page.get_by_role("button", name="Add a queue").click()
+    page.get_by_role("button", name="Add queue").click()
     page.get_by_label("Name", exact=True).fill("orders")
-    page.get_by_role("button", name="Add", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("Queue orders exists already in virtual host /")
+    page.get_by_role("dialog").get_by_role("button", name="Add queue").click()
+    expect(page.get_by_role("alert")).to_contain_text("Queue orders already exists in virtual host /")
 
 
 @pytest.mark.parametrize(

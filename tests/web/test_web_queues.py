@@ -27,7 +27,9 @@ def test_queues_are_listed_sorted_and_filtered(broker: leveret.Broker, log_in: L
     expect(rows).to_have_count(5)
     assert names(page) == ["audit.log", "invoices", "mails", "orders", "returns"]
     expect(rows.filter(has_text="orders").locator("svg.spark:not(.rates) path")).to_be_visible()
-    expect(rows.filter(has_text="orders").get_by_label("Rates in and out of orders").locator("path")).to_have_count(2)
+    expect(
+        rows.filter(has_text="orders").get_by_label("Publish and deliver rates of orders").locator("path")
+    ).to_have_count(2)
     picture("queues")
     page.get_by_role("button", name="Ready").click()
     expect(rows.first).to_contain_text("invoices")  # the one that nobody takes from
@@ -35,7 +37,7 @@ def test_queues_are_listed_sorted_and_filtered(broker: leveret.Broker, log_in: L
     expect(rows).to_have_count(1)
     assert names(page) == ["mails"]
     page.get_by_label("Filter queues by name").fill("nothing like it")
-    expect(page.get_by_text("No queue has “nothing like it” in its name.")).to_be_visible()
+    expect(page.get_by_text("No queues match “nothing like it”.")).to_be_visible()
 
 
 def test_ten_thousand_queues_need_few_rows_of_the_document(broker: leveret.Broker, log_in: LogIn) -> None:
@@ -57,10 +59,10 @@ def test_ten_thousand_queues_need_few_rows_of_the_document(broker: leveret.Broke
 
 def test_a_queue_is_added(broker: leveret.Broker, log_in: LogIn) -> None:
     page = log_in(address="/#/queues")
-    expect(page.get_by_role("heading", name="No queue yet")).to_be_visible()
-    page.get_by_role("button", name="Add a queue").click()
+    expect(page.get_by_role("heading", name="No queues yet")).to_be_visible()
+    page.get_by_role("button", name="Add queue").click()
     page.get_by_label("Name", exact=True).fill("brand new/ü")
-    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Add queue").click()
     expect(page.get_by_role("heading", name="brand new/ü")).to_be_visible()
     assert broker.call(lambda: broker.node.broker.vhosts["/"].queues["brand new/ü"].durable)
 
@@ -81,7 +83,7 @@ def test_a_queue_shows_its_messages_decoded(broker: leveret.Broker, log_in: LogI
     first.get_by_role("button", name="Text").click()
     expect(first.locator("pre")).to_have_text(re.compile(r'^\{"order": 0, '))
     page.get_by_placeholder("Body contains").fill('"order": 31,')
-    page.get_by_role("button", name="Look").click()
+    page.get_by_role("button", name="Search messages").click()
     expect(page.locator("details.message")).to_have_count(1)
     page.goto("/#/queues/%2F/returns")
     page.locator("details.message summary").click()
@@ -104,17 +106,17 @@ def test_a_message_is_published(broker: leveret.Broker, log_in: LogIn) -> None:
     vhost = broker.vhost()
     vhost.declare_queue("orders", durable=True)
     page = log_in(address="/#/queues/%2F/orders")
-    expect(page.get_by_text("No message waits here.")).to_be_visible()
-    page.get_by_role("button", name="Publish …").click()
+    expect(page.get_by_text("No ready messages.")).to_be_visible()
+    page.get_by_role("button", name="Publish message …").click()
     page.get_by_label("Body", exact=True).fill('{"n": 1}')
     page.get_by_role("textbox", name="Headers").fill('{"colour": "red"}')
-    page.get_by_role("button", name="Publish", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Publish message").click()
     expect(page.locator("details.message")).to_contain_text('{"n": 1}')
     got = vhost.get("orders", auto_ack=True)
     assert got is not None
     assert (got.body, got.properties.headers, got.properties.delivery_mode) == (b'{"n": 1}', {"colour": "red"}, 2)
     page.get_by_role("textbox", name="Headers").fill("[1]")
-    page.get_by_role("button", name="Publish", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Publish message").click()
     expect(page.get_by_role("alert")).to_contain_text("must be a JSON object")
 
 
@@ -126,10 +128,10 @@ def test_a_purge_waits_and_can_be_undone(broker: leveret.Broker, log_in: LogIn, 
     stand_still(page)
     log_in(address="/#/queues/%2F/orders")
     page.get_by_role("button", name="Purge").click()
-    expect(page.get_by_text("3 messages of queue orders will be deleted in 5 s")).to_be_visible()
+    expect(page.get_by_text("3 messages in queue orders will be deleted in 5 s")).to_be_visible()
     page.clock.run_for(4_000)
     page.get_by_role("button", name="Undo").click()
-    expect(page.get_by_text("Undone: nothing was sent.")).to_be_visible()
+    expect(page.get_by_text("Undone. Nothing was changed.")).to_be_visible()
     page.clock.run_for(10_000)
     assert vhost.message_count("orders") == 3
 
@@ -137,7 +139,7 @@ def test_a_purge_waits_and_can_be_undone(broker: leveret.Broker, log_in: LogIn, 
     page.clock.run_for(4_000)
     assert vhost.message_count("orders") == 3
     page.clock.run_for(1_100)
-    expect(page.get_by_text("Queue orders is purged.")).to_be_visible()
+    expect(page.get_by_text("Queue orders purged.")).to_be_visible()
     assert vhost.message_count("orders") == 0
 
 

@@ -57,12 +57,14 @@ def test_a_scheduled_message_is_cancelled(broker: leveret.Broker, log_in: LogIn,
     stand_still(page)
     log_in(address="/#/schedules")
     page.get_by_role("button", name="Cancel reminders").click()
-    expect(page.get_by_text("The message for (AMQP default) → reminders will never be sent in 5 s")).to_be_visible()
+    expect(
+        page.get_by_text("The scheduled message for (AMQP default) → reminders will be cancelled in 5 s")
+    ).to_be_visible()
     page.clock.run_for(4_000)
     assert vhost.scheduled_count() == 1
     page.clock.run_for(1_100)
-    expect(page.get_by_text("is cancelled.")).to_be_visible()
-    expect(page.get_by_role("heading", name="No message waits for its time")).to_be_visible()
+    expect(page.get_by_text("was cancelled.")).to_be_visible()
+    expect(page.get_by_role("heading", name="No scheduled messages")).to_be_visible()
     assert vhost.scheduled_count() == 0
 
 

@@ -59,7 +59,7 @@ def test_streams_their_partitions_and_readers_are_shown(
     page.get_by_role("link", name="clicks").click()
     expect(page.locator(".tile").filter(has_text="Largest lag")).to_contain_text("220")
     expect(page.locator(".tile").filter(has_text="Last offset")).to_contain_text("239")
-    expect(page.locator(".badges")).to_contain_text("kept for 7 d")
+    expect(page.locator(".badges")).to_contain_text("max age 7 d")
     readers = page.get_by_role("region", name="readers")
     expect(readers.locator(".rows tr").first).to_contain_text("fraud")  # the one that is furthest behind
     assert [row[0].strip().split()[0] for row in rows(page, "readers")] == ["fraud", "nightly", "audit"]
@@ -71,7 +71,7 @@ def test_streams_their_partitions_and_readers_are_shown(
     first = page.locator("details.message").first
     expect(first).to_contain_text("190")
     page.get_by_label("From offset").fill("7")
-    page.get_by_role("button", name="Go to").click()
+    page.get_by_role("button", name="Go to offset").click()
     expect(first).to_contain_text('{"page": 22, ')
     first.locator("summary").click()
     expect(first.locator("pre")).to_contain_text('"user": "ann"')
@@ -80,8 +80,8 @@ def test_streams_their_partitions_and_readers_are_shown(
     page.get_by_role("button", name="Older").click()
     expect(first.locator(".offset")).to_have_text("7")
 
-    readers.locator("tr").filter(has_text="nightly").get_by_role("button", name="Forget").click()
-    expect(page.locator(".notice")).to_contain_text("The place of reader nightly in clicks will be forgotten")
+    readers.locator("tr").filter(has_text="nightly").get_by_role("button", name="Delete offset").click()
+    expect(page.locator(".notice")).to_contain_text("The stored offset of reader nightly in clicks will be deleted")
     page.clock.run_for(5_500)
     expect(readers.locator(".rows tr")).to_have_count(2)
     names = broker.call(lambda: [each.consumer for each in broker.node.broker.vhosts["/"].stream_offsets.list()])
@@ -98,10 +98,10 @@ def test_shards_show_how_even_they_are(broker: leveret.Broker, log_in: LogIn, pi
     expect(page.locator(".tile").filter(has_text="Ready")).to_contain_text("300")
     picture("shards")
     shards.get_by_role("link").first.click()
-    expect(page.get_by_role("button", name="Publish …")).to_be_visible()
+    expect(page.get_by_role("button", name="Publish message …")).to_be_visible()
     page.goto("/#/streams/%2F/orders")
     expect(page.get_by_role("region", name="partitions").locator(".rows tr")).to_have_count(3)
-    expect(page.get_by_text("Nobody reads this stream.")).to_be_visible()
+    expect(page.get_by_text("No readers.")).to_be_visible()
     page.get_by_label("Partition", exact=True).select_option(index=1)
     expect(page.locator("details.message").first).to_be_visible()
     picture("super-stream")
@@ -114,14 +114,14 @@ def test_shards_show_how_even_they_are(broker: leveret.Broker, log_in: LogIn, pi
 
 def test_a_stream_is_added_where_there_is_none(broker: leveret.Broker, log_in: LogIn, picture: Picture) -> None:
     page = log_in(address="/#/streams")
-    expect(page.get_by_role("heading", name="No stream yet")).to_be_visible()
+    expect(page.get_by_role("heading", name="No streams yet")).to_be_visible()
     picture("streams-empty")
-    page.get_by_role("button", name="Make a stream here").click()
+    page.get_by_role("button", name="Or add a stream here").click()
     page.get_by_label("Name", exact=True).fill("events/ü")
-    page.get_by_label("Keep messages").select_option("a week")
-    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_label("Max age").select_option("1 week")
+    page.get_by_role("dialog").get_by_role("button", name="Add stream").click()
     expect(page.get_by_role("heading", name="events/ü")).to_be_visible()
-    expect(page.get_by_text("Nothing is kept here.")).to_be_visible()
+    expect(page.get_by_text("The stream is empty.")).to_be_visible()
     arguments = broker.call(lambda: dict(broker.node.broker.vhosts["/"].queues["events/ü"].arguments))
     assert arguments == {"x-queue-type": "stream", "x-max-age": "7D"}
 
@@ -145,7 +145,7 @@ def test_a_canary_in_every_field_of_streams_shows_as_text(
     expect(page.get_by_role("region", name="readers")).to_contain_text(CANARY)
     page.locator("details.message summary").click()
     expect(page.locator("details.message pre")).to_have_text(CANARY)
-    page.get_by_role("button", name="Forget").click()
+    page.get_by_role("button", name="Delete offset").click()
     expect(page.locator(".notice")).to_contain_text(CANARY)
     page.get_by_role("button", name="Undo").click()
     page.keyboard.press("Control+k")

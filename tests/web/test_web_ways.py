@@ -41,9 +41,9 @@ def test_a_queue_leads_to_its_exchange_its_consumers_connection_and_the_stories_
 
     page.goto("/#/queues/%2F/invoices")
     page.locator(".message summary").first.click()
-    page.get_by_role("link", name="What became of it so far").click()
+    page.get_by_role("link", name="Message trace").click()
     expect(page.locator(".timeline > li").first).to_contain_text("received")
-    page.get_by_role("link", name="All messages").click()
+    page.get_by_role("link", name="All traces").click()
     at(page, "Traces")
 
     page.goto("/#/queues/%2F/returns")
@@ -84,7 +84,7 @@ def test_a_dialogue_goes_with_its_page(broker: leveret.Broker, log_in: LogIn) ->
     broker.vhost().declare_queue("orders")
     page = log_in(address="/#/queues")
     page.get_by_role("link", name="orders").click()
-    page.get_by_role("button", name="Publish …").click()
+    page.get_by_role("button", name="Publish message …").click()
     expect(page.get_by_role("dialog")).to_be_visible()
     page.go_back()
     at(page, "Queues")
@@ -146,12 +146,12 @@ def test_ctrl_k_finds_objects_of_every_kind(broker: leveret.Broker, log_in: LogI
 
 def test_on_a_fresh_broker_the_first_queue_is_made_where_it_is_offered(broker: leveret.Broker, log_in: LogIn) -> None:
     page = log_in(address="/#/topology/%2F")
-    expect(page.get_by_text("Nothing is bound here yet")).to_be_visible()
+    expect(page.get_by_text("No bindings yet")).to_be_visible()
     page.goto("/#/queues")
     port = urlsplit(broker.amqp_url).port
     expect(page.locator(".first pre")).to_contain_text(f":{port}/")
-    page.get_by_role("button", name="Or make a queue here").click()
+    page.get_by_role("button", name="Or add a queue here").click()
     page.get_by_role("dialog").get_by_label("Name").fill("first")
-    page.get_by_role("dialog").get_by_role("button", name="Add").click()
+    page.get_by_role("dialog").get_by_role("button", name="Add queue").click()
     at(page, "first")
     assert broker.vhost().message_count("first") == 0

@@ -64,7 +64,7 @@ def test_a_canary_in_a_message_shows_as_text(broker: leveret.Broker, log_in: Log
     expect(message.locator("dl").first).to_contain_text(CANARY)
     expect(message.locator("dl").last).to_contain_text(CANARY)
     message.get_by_role("button", name="JSON").click()
-    expect(message.locator("pre")).to_contain_text("Not JSON")
+    expect(message.locator("pre")).to_contain_text("Not valid JSON")
     page.get_by_role("button", name="Purge").click()
     expect(page.locator(".notice")).to_contain_text(CANARY)
     shows_as_text(page, complaints)
@@ -72,7 +72,7 @@ def test_a_canary_in_a_message_shows_as_text(broker: leveret.Broker, log_in: Log
 
 def test_a_canary_in_the_address_shows_as_text(log_in: LogIn, complaints: Complaints) -> None:
     page = log_in(address="/#/<img src=x onerror=alert(1)>")
-    expect(page.get_by_role("alert")).to_contain_text("No such page")
+    expect(page.get_by_role("alert")).to_contain_text("Page not found")
     assert page.evaluate(FOUND) == 0
 
 

@@ -10,15 +10,15 @@ export class ApiError extends Error {
 }
 
 const TITLES = {
-  0: "No answer from the broker",
-  400: "Not accepted",
+  0: "No response from the broker",
+  400: "Invalid request",
   401: "Not logged in",
   403: "Not allowed",
   404: "Not found",
-  409: "In conflict",
+  409: "Conflict",
   413: "Too large",
-  500: "A bug in the broker",
-  503: "Not possible at the moment",
+  500: "Internal error in the broker",
+  503: "Temporarily unavailable",
 };
 
 let whenLoggedOut = () => {};
@@ -49,9 +49,10 @@ async function call(method, address, query, body, { signal, isLogin = false, hea
   const answer = readable(text);
   if (response.ok) return answer;
   if (response.status === 401 && !isLogin) whenLoggedOut();
+  const title = isLogin ? "Login failed" : (TITLES[response.status] ?? `Status ${response.status}`);
   const reason =
-    answer?.reason ?? `${method} ${address} was answered with ${response.status}; the broker's log may say more`;
-  throw new ApiError(response.status, TITLES[response.status] ?? `Status ${response.status}`, String(reason));
+    answer?.reason ?? `${method} ${address} returned status ${response.status}. See the broker's log for details.`;
+  throw new ApiError(response.status, title, String(reason));
 }
 
 async function sent(method, address, body, signal, further) {
@@ -74,7 +75,7 @@ async function sent(method, address, body, signal, further) {
     const silence = new ApiError(
       0,
       TITLES[0],
-      "It may be stopped, starting again or cut off from here; this page keeps trying.",
+      "The broker may be stopped, restarting or unreachable. Retrying automatically.",
     );
     whenHealthChanges(silence);
     throw silence;

@@ -37,7 +37,11 @@ export function lineChart(title) {
     );
     if (!series.some((one) => one.points.length > 1)) {
       drawing.append(
-        s("text", { x: (width + LEFT) / 2, y: HEIGHT / 2, class: "hint", "text-anchor": "middle" }, "Collecting …"),
+        s(
+          "text",
+          { x: (width + LEFT) / 2, y: HEIGHT / 2, class: "hint", "text-anchor": "middle" },
+          "Collecting data …",
+        ),
       );
     }
     if (pointed !== null) point(); // somebody reads there

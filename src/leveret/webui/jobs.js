@@ -16,12 +16,12 @@ export const WORDS = {
   redrive: { title: "Retry", doing: "Retrying", did: "Retried", would: "Would retry" },
 };
 
-/** Why some stayed where they were. */
-export const STAYED = {
-  move: "no queue took them",
-  copy: "no queue took them",
-  delete: "they were not there any more",
-  redrive: "they are no dead letters, their queue is gone, or they were retried 10 times already",
+/** Why a job skips messages. */
+export const SKIPPED = {
+  move: "no queue accepted them",
+  copy: "no queue accepted them",
+  delete: "they were no longer in the queue",
+  redrive: "they are not dead-lettered, their queue no longer exists, or they were retried 10 times already",
 };
 
 /** Begins a job {kind, ...} on the messages of a queue; gives its id. */
@@ -57,8 +57,8 @@ export class RunningJobs {
     this.list = h("div", {});
     this.element = h(
       "section",
-      { class: "card jobs", hidden: true, "aria-label": "Under way" },
-      h("h2", {}, "Under way"),
+      { class: "card jobs", hidden: true, "aria-label": "Running jobs" },
+      h("h2", {}, "Running jobs"),
       this.list,
     );
     this.refresh = live(signal, async () => this.#show(await get("/api/queue-jobs", undefined, { signal }), signal));
@@ -115,7 +115,7 @@ export class RunningJobs {
 class Line {
   constructor(row, cancel) {
     this.text = h("span", {});
-    this.bar = h("progress", { max: 1, value: 0, "aria-label": `${WORDS[row.kind].doing} messages of ${row.queue}` });
+    this.bar = h("progress", { max: 1, value: 0, "aria-label": `${WORDS[row.kind].doing} messages from ${row.queue}` });
     this.element = h(
       "div",
       { class: "job" },
@@ -133,21 +133,23 @@ class Line {
       .join(" ");
     setText(
       this.text,
-      `${WORDS[row.kind].doing} messages of ${row.queue}${how ? ` ${how}` : ""}: ${number(row.done)}${whole ? ` of ${number(whole)}` : ""}`,
+      `${WORDS[row.kind].doing} messages from ${row.queue}${how ? ` ${how}` : ""}: ` +
+        `${number(row.done)}${whole ? ` of ${number(whole)}` : ""}`,
     );
   }
 }
 
 function tellEnd(row) {
-  const what = `${WORDS[row.kind].did} ${plural(row.done, "message")} of ${row.queue}${row.destination ? ` to ${row.destination}` : ""}`;
-  const stayed = row.skipped ? ` ${plural(row.skipped, "message")} stayed: ${STAYED[row.kind]}.` : "";
+  const destination = row.destination ? ` to ${row.destination}` : "";
+  const what = `${WORDS[row.kind].did} ${plural(row.done, "message")} from ${row.queue}${destination}`;
+  const skipped = row.skipped ? ` ${plural(row.skipped, "message")} skipped: ${SKIPPED[row.kind]}.` : "";
   if (row.state === "lost")
     tellError({
-      title: "Not known to be stored",
-      reason: `${what}, but the disk failed meanwhile: look into the broker's log.`,
+      title: "Write to disk failed",
+      reason: `${what}, but the change may not be on disk. Check the broker's log.`,
     });
-  else if (row.state === "cancelled") tell(`Cancelled. ${what} before.${stayed}`);
-  else tell(`${what}.${stayed}`);
+  else if (row.state === "cancelled") tell(`Job cancelled. ${what} before it stopped.${skipped}`);
+  else tell(`${what}.${skipped}`);
 }
 
 /** The rate of a form: messages a second, or nothing for all at once. */
@@ -163,6 +165,6 @@ export function rateInput() {
     min: "0.001",
     max: "1000000",
     step: "any",
-    placeholder: "as fast as it goes",
+    placeholder: "unlimited",
   });
 }

@@ -63,7 +63,7 @@ function leave(reason) {
   showLogin(app, enter, reason);
 }
 
-onLoggedOut(() => leave(shell ? "Your session has ended. Log in to go on where you were." : undefined));
+onLoggedOut(() => leave(shell ? "Your session has expired. Log in again to continue." : undefined));
 
 get("/api/login").then(
   (user) => (user ? enter(user) : leave()),

@@ -5,7 +5,7 @@ import { h } from "./dom.js";
 export const FILTERS = [
   { name: "contains", label: "Body contains", hint: "Body contains …" },
   { name: "json", label: "JSON path and value", hint: "JSON: customer.id=42" },
-  { name: "selector", label: "Selector over headers", hint: "Selector: colour = 'red'" },
+  { name: "selector", label: "Header selector", hint: "Selector: colour = 'red'" },
 ];
 
 // A control that is called "contains" would stand in the place of the form's own method of this name.

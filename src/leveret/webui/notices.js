@@ -76,7 +76,7 @@ export function undoable(text, act) {
     clearTimeout(timer);
     notice.remove();
     if (isWanted) act();
-    else tell("Undone: nothing was sent.");
+    else tell("Undone. Nothing was changed.");
   }
 
   show();

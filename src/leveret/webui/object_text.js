@@ -7,10 +7,13 @@ export function objectOf(text, what) {
   try {
     value = JSON.parse(text);
   } catch (problem) {
-    throw { title: `${what} not accepted`, reason: `They are not JSON: ${problem.message}` };
+    throw { title: `Invalid ${what.toLowerCase()}`, reason: `${what} must be valid JSON: ${problem.message}` };
   }
   if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw { title: `${what} not accepted`, reason: 'They must be a JSON object, such as {"colour": "red"}.' };
+    throw {
+      title: `Invalid ${what.toLowerCase()}`,
+      reason: `${what} must be a JSON object, such as {"colour": "red"}.`,
+    };
   }
   return value;
 }

@@ -32,7 +32,7 @@ export function asJson(body) {
     );
     return JSON.stringify(value, null, 2);
   } catch (problem) {
-    return `Not JSON: ${problem.message}`;
+    return `Not valid JSON: ${problem.message}`;
   }
 }
 

@@ -29,7 +29,7 @@ export class Search {
     this.#pages = pages;
     this.input = h("input", {
       type: "search",
-      placeholder: "Go to a page, a queue, …",
+      placeholder: "Go to a page, queue, exchange, …",
       "aria-label": "Search",
       role: "combobox",
       "aria-expanded": "true",
@@ -43,7 +43,7 @@ export class Search {
       { class: "search", "aria-label": "Search" },
       this.input,
       this.list,
-      h("p", { class: "faint keys" }, "↑ ↓ to choose, Enter to go, Esc to close"),
+      h("p", { class: "faint keys" }, "↑ ↓ to select, Enter to open, Esc to close"),
     );
     this.input.addEventListener("input", () => this.#typed());
     this.element.addEventListener("keydown", (event) => this.#pressed(event));
@@ -90,7 +90,7 @@ export class Search {
     const finders = this.#pages.filter((page) => page.find);
     await Promise.all(finders.map((page) => this.#ask(page, text, signal)));
     if (!signal.aborted && !this.#found.length)
-      fill(this.list, h("li", { class: "faint" }, `Nothing is called “${text}”.`));
+      fill(this.list, h("li", { class: "faint" }, `No results for “${text}”.`));
     return !signal.aborted;
   }
 

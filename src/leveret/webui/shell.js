@@ -27,7 +27,7 @@ export class Shell {
     const skip = h(
       "button",
       { type: "button", class: "skip strong", onclick: () => this.main.focus() },
-      "Skip the menu",
+      "Skip to content",
     );
     this.element = h(
       "div",
@@ -53,7 +53,7 @@ export class Shell {
   }
 
   #side(whenOut) {
-    const theme = h("button", { type: "button", class: "quiet theme", title: "Light or dark" });
+    const theme = h("button", { type: "button", class: "quiet theme", title: "Switch between light and dark theme" });
     const name = () => fill(theme, "◐", h("span", {}, ` ${THEME_NAMES[chosenTheme()]}`));
     theme.addEventListener("click", () => {
       chooseTheme(THEMES[(THEMES.indexOf(chosenTheme()) + 1) % THEMES.length]);
@@ -107,8 +107,8 @@ export class Shell {
       fill(
         this.main,
         problemBox({
-          title: "No such page",
-          reason: `Nothing is at ${location.hash}: choose a page from the menu, or search with Ctrl-K.`,
+          title: "Page not found",
+          reason: `There is no page at ${location.hash}: choose a page from the menu, or search with Ctrl-K.`,
         }),
       );
       return;

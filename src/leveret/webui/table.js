@@ -260,7 +260,7 @@ export class Table {
   }
 
   #tellUnfit(name) {
-    const text = name ? `No ${this.noun} has “${name}” in its name.` : `No ${this.noun} fits what is asked for.`;
+    const text = name ? `No ${this.nouns} match “${name}”.` : `No ${this.nouns} match the filter.`;
     fillFor(this.place, ["unfit", text], () => h("p", { class: "empty" }, text));
   }
 

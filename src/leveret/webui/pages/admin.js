@@ -27,7 +27,7 @@ export async function find(text, signal) {
   const [users, vhosts, policies, operators] = await Promise.all(asked);
   const tabs = tabsFor(user).filter((tab) => tab.name.toLowerCase().includes(text.toLowerCase()));
   return [
-    ...tabs.map((tab) => ({ title: tab.name, hint: "page of Admin", address: tab.address.slice(1) })),
+    ...tabs.map((tab) => ({ title: tab.name, hint: "admin page", address: tab.address.slice(1) })),
     ...users.map(({ name }) => ({ title: name, hint: "user", address: link`/admin/users/${name}`.slice(1) })),
     ...vhosts.map(({ name }) => ({ title: name, hint: "virtual host", address: link`/admin/vhosts/${name}`.slice(1) })),
     ...policies.map((one) => ({

@@ -5,13 +5,19 @@ import { frame, isAdministrator, listHead } from "./admin_frame.js";
 
 export const path = "/admin/access";
 export const under = "Admin";
-export const title = () => "Access";
+export const title = () => "Permission check";
 
 export function show(place, parameters, signal, user) {
   const isAsking = isAdministrator(user);
   const head = listHead(
-    isAsking ? "May this user do that?" : "May I do that?",
-    "The broker asks itself what it would ask a client that tries, and does nothing.",
+    isAsking ? "Check permissions" : "Check my permissions",
+    "Dry run: checks permissions as for a real client; changes nothing.",
   );
-  frame(place, user, "Access", head, accessTester({ user: isAsking ? null : user.name, first: user.name, signal }));
+  frame(
+    place,
+    user,
+    "Permission check",
+    head,
+    accessTester({ user: isAsking ? null : user.name, first: user.name, signal }),
+  );
 }

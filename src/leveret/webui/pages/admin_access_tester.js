@@ -30,7 +30,7 @@ function question({ user, first, signal, actions, vhosts }) {
     "select",
     { name: "action" },
     actions.map((one) =>
-      h("option", { value: one.name }, PLAIN.includes(one.name) ? `${one.name} (the bare permission)` : one.name),
+      h("option", { value: one.name }, PLAIN.includes(one.name) ? `${one.name} (permission only)` : one.name),
     ),
   );
   const chosen = () => actions.find((one) => one.name === action.value);
@@ -44,7 +44,7 @@ function question({ user, first, signal, actions, vhosts }) {
     key: field(
       "Routing key",
       h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-      "Asked of topic exchanges only.",
+      "Only checked for topic exchanges.",
     ),
   };
   const adapt = () => {
@@ -67,13 +67,13 @@ function question({ user, first, signal, actions, vhosts }) {
         { class: "row" },
         user === null && field("User", who.element),
         field("Virtual host", vhost),
-        field("Wants to", action),
+        field("Operation", action),
         fields.name,
         fields.other,
         fields.key,
       ),
     ],
-    "Ask",
+    "Check",
     async (given) =>
       fill(told, verdict(await get("/api/permission-check", queryOf(given, user, chosen()), { signal }))),
   );
@@ -99,7 +99,7 @@ function verdict(answer) {
   return h(
     "div",
     { class: `verdict ${answer.allowed ? "yes" : "no"}` },
-    h("p", {}, h("strong", {}, answer.allowed ? "Yes." : "No."), " ", answer.reason),
+    h("p", {}, h("strong", {}, answer.allowed ? "Allowed." : "Denied."), " ", answer.reason),
     h("ul", { class: "checks" }, answer.checks.map(checkRow)),
     answer.remedy && h("p", {}, h("strong", {}, "Remedy: "), answer.remedy, "."),
   );
@@ -113,6 +113,6 @@ function checkRow(check) {
     h("span", {}, check.kind === "rule" ? `${check.what} ${check.name}` : `${check.kind} ${check.what} ${check.name}`),
     check.pattern === null
       ? h("span", { class: "faint" }, check.text)
-      : h("code", { title: "the pattern that decides" }, check.pattern || "(nothing)"),
+      : h("code", { title: "Pattern of this permission" }, check.pattern || "(empty)"),
   );
 }

@@ -17,11 +17,11 @@ const WHOLE = "";
 export function show(place, parameters, signal, user) {
   const head = listHead(
     "Definitions",
-    "Virtual hosts, users, permissions, policies, exchanges, queues and bindings, without messages: RabbitMQ's own file format.",
+    "Virtual hosts, users, permissions, policies, exchanges, queues and bindings in RabbitMQ's format, without messages.",
   );
   if (!isAdministrator(user)) return frame(place, user, "Definitions", head, onlyAdministrators(user, "Definitions"));
-  const where = vhostSelect(signal, "The whole broker");
-  const into = vhostSelect(signal, "As the file says");
+  const where = vhostSelect(signal, "Whole broker");
+  const into = vhostSelect(signal, "As in the file");
   return frame(
     place,
     user,
@@ -40,7 +40,7 @@ function vhostSelect(signal, all) {
 }
 
 function exporter(where) {
-  const download = h("a", { class: "button strong", download: true }, "Download");
+  const download = h("a", { class: "button strong", download: true }, "Download definitions");
   const lead = () => {
     const name = `leveret-${new Date().toISOString().slice(0, 10)}.json`;
     const address = where.value === WHOLE ? "/api/definitions" : at`/api/definitions/${where.value}`;
@@ -55,7 +55,8 @@ function exporter(where) {
     h(
       "p",
       { class: "faint" },
-      "The whole broker includes its users with the hashes of their passwords: keep the file as you keep passwords. A virtual host alone has none.",
+      "The whole broker includes users and their password hashes: store the file securely. " +
+        "The export of a virtual host contains no users.",
     ),
     h("div", { class: "actions" }, download),
   );

@@ -20,7 +20,7 @@ function question(vhosts, signal) {
   const name = suggesting({ name: "name", required: true }, () => at`/api/${`${kind.value}s`}/${vhost.value}`, signal);
   const asking = form(
     [h("div", { class: "row" }, field("Virtual host", vhost), field("Kind", kind), field("Name", name.element))],
-    "Explain",
+    "Show effective policy",
     async (given) => {
       fill(told);
       const answer = await get(
@@ -39,7 +39,7 @@ function explanation(answer) {
     return h(
       "p",
       { class: "faint" },
-      `No argument and no policy says anything about ${answer.kind} ${answer.name}: everything is as it comes.`,
+      `No argument or policy applies to ${answer.kind} ${answer.name}: all settings have their defaults.`,
     );
   const policies = [...new Set(answer.values.map((one) => one.source))].filter((source) => policyOf(source, answer));
   return [
@@ -48,7 +48,7 @@ function explanation(answer) {
       {},
       policies.length
         ? ["Matched by ", policies.map((source, at) => [at > 0 && ", ", sourceOf(source, answer)]), "."]
-        : "No policy with such values matches it.",
+        : "No policy matches.",
     ),
     h(
       "div",
@@ -60,7 +60,11 @@ function explanation(answer) {
           h("code", {}, one.key),
           h("code", { class: "value" }, shownValue(one.value)),
           h("span", {}, sourceOf(one.source, answer)),
-          h("span", { class: `badge ${one.is_effective ? "good" : ""}` }, one.is_effective ? "holds" : "overruled"),
+          h(
+            "span",
+            { class: `badge ${one.is_effective ? "good" : ""}` },
+            one.is_effective ? "in effect" : "overridden",
+          ),
         ),
       ),
     ),

@@ -5,7 +5,7 @@ import { fill, h } from "../dom.js";
 const TABS = [
   { name: "Users", address: "#/admin/users", isFor: isAdministrator },
   { name: "Virtual hosts", address: "#/admin/vhosts" },
-  { name: "Access", address: "#/admin/access" },
+  { name: "Permission check", address: "#/admin/access" },
   { name: "Policies", address: "#/admin/policies" },
   { name: "Limits", address: "#/admin/limits" },
   { name: "Definitions", address: "#/admin/definitions", isFor: isAdministrator },
@@ -68,15 +68,15 @@ export function onlyAdministrators(user, what) {
   return h(
     "section",
     { class: "card no-access" },
-    h("h2", {}, `${what} are for administrators`),
+    h("h2", {}, `${what} are available to administrators only`),
     h(
       "p",
       {},
-      `User ${user.name} ${own}. An administrator can give it the tag `,
+      `User ${user.name} ${own}. Ask an administrator for the tag `,
       h("code", {}, "administrator"),
-      ". What you may do yourself, ",
-      h("a", { href: "#/admin/access" }, "Access"),
-      " tells.",
+      ". To see what you are allowed to do, open ",
+      h("a", { href: "#/admin/access" }, "Permission check"),
+      ".",
     ),
   );
 }

@@ -7,7 +7,7 @@ import { number, plural } from "../format.js";
 import { tell } from "../notices.js";
 import { Table, rowsSource } from "../table.js";
 
-const STATES = { created: "would be created", changed: "would be changed", existing: "are there already" };
+const STATES = { created: "To create", changed: "To change", existing: "Unchanged" };
 
 /** `into` is a select: "" for as the file says, else the virtual host. */
 export function importer(into, signal) {
@@ -26,8 +26,8 @@ export function importer(into, signal) {
   });
   for (const control of [text, into]) control.addEventListener("input", forget);
   const asking = form(
-    [field("Choose a file", file), field("Or paste it", text), field("Into", into)],
-    "See what it would do",
+    [field("Choose a file", file), field("Or paste JSON", text), field("Import into", into)],
+    "Preview import",
     async () => {
       forget();
       const definitions = parsed(text.value);
@@ -48,32 +48,31 @@ function parsed(text) {
   try {
     return JSON.parse(text);
   } catch (problem) {
-    throw { title: "Not JSON", reason: `The definitions cannot be read: ${problem.message}` };
+    throw { title: "Invalid JSON", reason: `The definitions are not valid JSON: ${problem.message}` };
   }
 }
 
 async function take(address, definitions, forget) {
   await post(address, definitions);
   forget();
-  tell("The definitions are imported, and on disk.");
+  tell("Definitions imported.");
 }
 
 function reportOf(report, signal, take) {
   const changes = report.created.length + report.changed.length;
   const problems = report.problems.length;
   return [
-    h("h3", {}, "What it would do"),
+    h("h3", {}, "Preview"),
     h(
       "div",
       { class: "tiles" },
       Object.keys(STATES).map((state) => tile(report[state].length, STATES[state])),
-      tile(problems, "cannot be taken", problems > 0),
+      tile(problems, "Errors", problems > 0),
     ),
     problems > 0 && problemList(report.problems),
     report.ignored.length > 0 &&
-      h("p", { class: "faint" }, `Left out, since nothing here knows it: ${report.ignored.join(", ")}.`),
-    changes > 0 &&
-      h("details", {}, h("summary", {}, `The ${plural(changes, "change")} one by one`), changeTable(report, signal)),
+      h("p", { class: "faint" }, `Ignored because Leveret does not support it: ${report.ignored.join(", ")}.`),
+    changes > 0 && h("details", {}, h("summary", {}, `Show ${plural(changes, "change")}`), changeTable(report, signal)),
     closing(changes, problems, take),
   ];
 }
@@ -87,7 +86,7 @@ function problemList(problems) {
   return h(
     "div",
     { class: "problem" },
-    h("strong", {}, "These have to be mended in the file first"),
+    h("strong", {}, "Fix these entries in the file, then import it again"),
     h(
       "ul",
       {},
@@ -111,7 +110,7 @@ function changeTable(report, signal) {
       { title: "Name", sort: "name", width: "name", value: (row) => row.name },
       { title: "Kind", sort: "kind", width: "m", value: (row) => row.kind.replace("_", " ") },
       { title: "Vhost", sort: "vhost", width: "s", rank: 2, value: (row) => row.vhost ?? "" },
-      { title: "Would be", sort: "state", width: "s", value: (row) => row.state },
+      { title: "Result", sort: "state", width: "s", value: (row) => row.state },
     ],
     source: rowsSource(async () => rows),
     signal,
@@ -120,7 +119,7 @@ function changeTable(report, signal) {
 }
 
 function closing(changes, problems, take) {
-  if (problems > 0) return h("p", {}, "Nothing is imported while something cannot be taken.");
-  if (changes === 0) return h("p", {}, "Everything is there already: nothing to do.");
+  if (problems > 0) return h("p", {}, "Nothing can be imported until these errors are fixed.");
+  if (changes === 0) return h("p", {}, "Everything in the file exists already: nothing to import.");
   return form([], `Import ${plural(changes, "change")}`, take);
 }

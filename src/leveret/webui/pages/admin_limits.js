@@ -30,7 +30,7 @@ export function show(place, parameters, signal, user) {
       h(
         "p",
         { class: "empty" },
-        "No limits are set: any number of connections, channels and queues. Set one for a virtual host or a user that must not take more than its share.",
+        "No limits set. Set limits to cap the connections, channels or queues of a virtual host or a user.",
       ),
   });
   const set = button("Set limits …", () => setLimits(signal, () => table.refresh()), "strong");
@@ -40,7 +40,7 @@ export function show(place, parameters, signal, user) {
     "Limits",
     listHead(
       "Limits",
-      "How many connections, channels and queues a virtual host or a user may have.",
+      "Maximum numbers of connections, channels and queues per virtual host or user.",
       isChanging && set,
     ),
     table.element,
@@ -66,7 +66,7 @@ function columns(isChanging) {
   const shown = (value) => (value === undefined ? h("span", { class: "faint" }, "no limit") : number(value));
   return [
     { title: "Name", sort: "name", width: "name", value: (row) => [row.kind, row.name], show: named },
-    { title: "Of", sort: "kind", width: "m", rank: 2, value: (row) => KINDS[row.kind] },
+    { title: "Type", sort: "kind", width: "m", rank: 2, value: (row) => KINDS[row.kind] },
     {
       title: "Connections",
       sort: "max-connections",
@@ -141,6 +141,6 @@ async function setLimits(signal, whenDone) {
     if (number === asked) fill(form, shown); // not of an older choice
   };
   for (const control of [kind, vhost, user.input]) control.addEventListener("change", adapt);
-  const close = dialogue("Set limits", h("div", {}, field("For a", kind), fields.vhost, fields.user, form));
+  const close = dialogue("Set limits", h("div", {}, field("Apply to", kind), fields.vhost, fields.user, form));
   await adapt();
 }

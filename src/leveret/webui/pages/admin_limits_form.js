@@ -30,7 +30,7 @@ export function limitsForm(kind, name) {
       Object.fromEntries(Object.keys(inputs).map((limit) => [limit, given.get(limit)])),
     );
     isTouched = false;
-    tell(`The limits of ${name} hold from now on.`);
+    tell(`Limits of ${name} updated.`);
     changed();
   });
   element.addEventListener("input", () => {

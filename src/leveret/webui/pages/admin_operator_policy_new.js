@@ -4,7 +4,7 @@ import { showPolicy } from "./admin_policy.js";
 
 export const path = "/admin/operator-policy";
 export const under = "Admin";
-export const title = () => "Add an operator policy";
+export const title = () => "Add operator policy";
 
 export function show(place, parameters, signal, user) {
   showPolicy(place, true, null, signal, user);

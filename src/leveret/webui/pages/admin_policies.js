@@ -12,34 +12,32 @@ export const under = "Admin";
 export const title = () => "Policies";
 
 const ABOUT =
-  "A policy gives settings to all queues and exchanges whose names its pattern matches. Where several match, all of them hold; of two values for the same setting, that of the higher priority. An operator policy sets limits that no other passes.";
+  "A policy applies settings to all queues and exchanges whose names match its pattern. If several policies match, " +
+  "their settings are combined, and the higher priority wins where they differ. An operator policy sets limits that " +
+  "other policies cannot exceed.";
 
 export function show(place, parameters, signal, user) {
   const adding = (address, text, kind) => h("a", { class: `button ${kind}`, href: address }, text);
-  const add = adding("#/admin/policy", "Add a policy", "strong");
-  const addOperator = adding("#/admin/operator-policy", "Add an operator policy", "");
+  const add = adding("#/admin/policy", "Add policy", "strong");
+  const addOperator = adding("#/admin/operator-policy", "Add operator policy", "");
   frame(
     place,
     user,
     "Policies",
     listHead("Policies", ABOUT, writesPolicies(user) && add),
     !writesPolicies(user) &&
-      h("p", { class: "faint" }, "You may look; to set policies takes the tag policymaker or administrator."),
+      h("p", { class: "faint" }, "Read-only: changing policies requires the tag policymaker or administrator."),
     policyTable(
       false,
       signal,
-      "No policy yet. The first one could keep all queues short: pattern .*, key max-length, value 100000.",
+      "No policies yet. For example, limit the length of all queues: pattern .*, key max-length, value 100000.",
     ),
     section(
       "Operator policies",
-      policyTable(
-        true,
-        signal,
-        "No operator policy. They are for those who run the broker: limits that teams cannot raise.",
-      ),
+      policyTable(true, signal, "No operator policies. Use them to set limits that other policies cannot exceed."),
       isAdministrator(user) && addOperator,
     ),
-    section("Why does a value hold?", explainer(signal)),
+    section("Effective policy", explainer(signal)),
   );
 }
 
@@ -59,7 +57,7 @@ function policyTable(isOperator, signal, hint) {
         title: "Pattern",
         sort: "pattern",
         value: (row) => row.pattern,
-        show: (pattern) => h("code", {}, pattern || "(every name)"),
+        show: (pattern) => h("code", {}, pattern || "(all names)"),
       },
       { title: "Applies to", sort: "apply-to", rank: 2, width: "m", value: (row) => row["apply-to"].replace("_", " ") },
       {

@@ -30,13 +30,10 @@ export function showPolicy(place, isOperator, known, signal, user) {
   const mayChange = isOperator ? isAdministrator(user) : writesPolicies(user);
   const content = h("div", { class: "policy" });
   const deleting =
-    known && mayChange && button("Delete", () => deletePolicy(isOperator, kind, known, signal), "danger");
+    known && mayChange && button(`Delete ${kind}`, () => deletePolicy(isOperator, kind, known, signal), "danger");
   const head = known
     ? objectHead(known.name, `${kind} in virtual host ${known.vhost}`, deleting)
-    : objectHead(
-        `Add ${isOperator ? "an operator policy" : "a policy"}`,
-        "It holds at once, also for what is there already.",
-      );
+    : objectHead(`Add ${kind}`, "Takes effect immediately, also for existing queues and exchanges.");
   frame(place, user, "Policies", head, content);
   const asked = [
     known ? get(addressOf(isOperator, known), undefined, { signal }) : FRESH,
@@ -88,7 +85,7 @@ function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChan
       ),
       field("Virtual host", vhost),
     ),
-    field("Pattern", pattern, "A regular expression that may match anywhere in a name; empty matches every name."),
+    field("Pattern", pattern, "Regular expression, matched anywhere in the name. Leave empty to match all names."),
     h(
       "div",
       { class: "row" },
@@ -96,12 +93,12 @@ function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChan
       field(
         "Priority",
         h("input", { name: "priority", type: "number", step: "1", value: policy.priority }),
-        "Of two policies with the same setting, the higher one holds.",
+        "If two policies contain the same setting, the higher priority wins.",
       ),
     ),
     definition.element,
   ];
-  const sending = form(fields, known ? "Save" : "Add", async (given) => {
+  const sending = form(fields, known ? "Save changes" : `Add ${kind}`, async (given) => {
     const name = known?.name ?? given.get("name");
     const body = {
       pattern: given.get("pattern"),
@@ -112,11 +109,16 @@ function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChan
     const made = { vhost: given.get("vhost"), name };
     if (!known) await refuseExisting(isOperator, kind, made);
     await put(addressOf(isOperator, made), body);
-    tell(`${isOperator ? "Operator policy" : "Policy"} ${name} holds from now on.`);
+    tell(`${isOperator ? "Operator policy" : "Policy"} ${name} saved.`);
     if (!known) go(policyAddress(isOperator, made).slice(1));
   });
   if (!mayChange) freeze(sending);
-  return h("div", { class: "two" }, h("div", { class: "card" }, sending), section("What it matches", matches));
+  return h(
+    "div",
+    { class: "two" },
+    h("div", { class: "card" }, sending),
+    section("Matching queues and exchanges", matches),
+  );
 }
 
 /** A PUT would put the new one in the place of one of that name. */
@@ -126,8 +128,8 @@ async function refuseExisting(isOperator, kind, { vhost, name }) {
   });
   if (found.some((one) => one.name === name))
     throw {
-      title: "Not added",
-      reason: `There is a${isOperator ? "n" : ""} ${kind} ${name} in ${vhost} already: choose another name, or change that one.`,
+      title: "Policy not added",
+      reason: `The ${kind} ${name} already exists in ${vhost}: choose another name, or edit the existing one.`,
     };
 }
 
@@ -137,10 +139,10 @@ function freeze(sending) {
 }
 
 function deletePolicy(isOperator, kind, known, leaving) {
-  undoable(`The ${kind} ${known.name} will be deleted, and its values go back to what held before`, async () => {
+  undoable(`The ${kind} ${known.name} will be deleted`, async () => {
     try {
       await end(addressOf(isOperator, known), "/admin/policies", leaving);
-      tell(`The ${kind} ${known.name} is deleted.`);
+      tell(`The ${kind} ${known.name} was deleted.`);
     } catch (problem) {
       tellError(problem);
     }
@@ -179,8 +181,8 @@ function matchText({ queues, exchanges, some }) {
     return h(
       "p",
       {},
-      h("strong", {}, "Nothing yet. "),
-      "A queue or exchange that is declared later and matches gets the values too.",
+      h("strong", {}, "No matches yet. "),
+      "The policy also applies to matching queues and exchanges that are declared later.",
     );
   return [
     h(

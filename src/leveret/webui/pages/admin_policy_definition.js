@@ -21,7 +21,7 @@ export function definitionRows(definition, keys) {
   const given = Object.entries(definition);
   for (const [key, value] of given) add(key, editableValue(value, keyOf(keys, key)));
   if (!given.length) add();
-  const more = h("button", { type: "button", onclick: () => add().key.focus() }, "Add a key");
+  const more = h("button", { type: "button", onclick: () => add().key.focus() }, "Add key");
   return {
     element: h("fieldset", { class: "definition" }, h("legend", {}, "Definition"), list, rows, more),
     value: () => valueOf(rows, keys),
@@ -63,8 +63,10 @@ function valueOf(rows, keys) {
     const [key, value] = [...row.querySelectorAll("input")].map((input) => input.value);
     const name = key.trim();
     if (!name && !value) continue;
-    if (!name) throw { title: "Not accepted", reason: `The value ${value} has no key: name one, or remove the row.` };
-    if (name in found) throw { title: "Not accepted", reason: `The key ${name} is there twice: remove one of them.` };
+    if (!name)
+      throw { title: "Invalid definition", reason: `The value ${value} has no key: enter a key, or remove the row.` };
+    if (name in found)
+      throw { title: "Invalid definition", reason: `The key ${name} appears twice: remove one of the rows.` };
     found[name] = typedValue(value, keyOf(keys, name));
   }
   return found;

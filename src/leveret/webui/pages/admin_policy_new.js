@@ -4,7 +4,7 @@ import { showPolicy } from "./admin_policy.js";
 
 export const path = "/admin/policy";
 export const under = "Admin";
-export const title = () => "Add a policy";
+export const title = () => "Add policy";
 
 export function show(place, parameters, signal, user) {
   showPolicy(place, false, null, signal, user);

@@ -35,7 +35,7 @@ export function show(place, { name }, signal, user) {
   limits.whenChanged(refresh);
   const permissions = permissionTable(name, signal);
   const topics = topicTable(name, signal);
-  const remove = button("Delete", () => deleteUser(name, signal), "danger");
+  const remove = button("Delete user", () => deleteUser(name, signal), "danger");
   remove.disabled = name === user.name; // nobody locks the door behind oneself by mistake
   return frame(
     place,
@@ -51,7 +51,7 @@ export function show(place, { name }, signal, user) {
     trouble,
     section("Permissions", permissions.element, button("Set permissions …", permissions.set, "strong")),
     section("Topic permissions", topics.element, button("Set topic permissions …", topics.set)),
-    section("May this user do that?", accessTester({ user: name, signal })),
+    section("Check permissions", accessTester({ user: name, signal })),
     section("Limits", limits.element),
   );
 }

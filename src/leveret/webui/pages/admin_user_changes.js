@@ -7,10 +7,10 @@ import { check, dialogue, field, form } from "../forms.js";
 import { tell, tellError, undoable } from "../notices.js";
 
 const ROLES = {
-  administrator: "administrator: everything",
+  administrator: "administrator: full access",
   monitoring: "monitoring: sees all virtual hosts, connections and nodes",
-  policymaker: "policymaker: sets policies where it has permissions",
-  management: "management: sees this page and its own virtual hosts",
+  policymaker: "policymaker: manages policies in its own virtual hosts",
+  management: "management: uses the management UI for its own virtual hosts",
 };
 
 /** Checkboxes for the tags that mean something here, and a field for any others. */
@@ -24,7 +24,7 @@ export function tagFields(tags) {
     field(
       "Other tags",
       h("input", { name: "other-tags", value: others.join(", "), autocomplete: "off", spellcheck: "false" }),
-      "With commas between them; they mean nothing to the broker.",
+      "Comma-separated; they have no meaning to the broker.",
     ),
   );
 }
@@ -43,13 +43,13 @@ export async function changeTags(name, whenDone) {
   const user = await get(at`/api/users/${name}`).catch(tellError);
   if (!user) return;
   const close = dialogue(
-    `Tags of ${name}`,
-    form([tagFields(user.tags)], "Change", async (given) => {
+    `Change tags of ${name}`,
+    form([tagFields(user.tags)], "Change tags", async (given) => {
       const { password_hash, hashing_algorithm } = await get(at`/api/users/${name}`);
       const secret = password_hash ? { password_hash, hashing_algorithm } : {};
       await put(at`/api/users/${name}`, { ...secret, tags: tagsOf(given) });
       close();
-      tell(`User ${name} has other tags now.`);
+      tell(`Tags of user ${name} changed.`);
       whenDone();
     }),
   );
@@ -57,31 +57,31 @@ export async function changeTags(name, whenDone) {
 
 export function changePassword(name) {
   const close = dialogue(
-    `Password of ${name}`,
+    `Change password of ${name}`,
     form(
       [
         field(
           "New password",
           h("input", { name: "password", type: "password", required: true, autocomplete: "new-password" }),
-          "Its connections stay open; the next login needs the new one.",
+          "Open connections stay open; the next login requires the new password.",
         ),
       ],
-      "Change",
+      "Change password",
       async (given) => {
         const { tags } = await get(at`/api/users/${name}`);
         await put(at`/api/users/${name}`, { tags, password: given.get("password") });
         close();
-        tell(`User ${name} has a new password.`);
+        tell(`Password of user ${name} changed.`);
       },
     ),
   );
 }
 
 export function deleteUser(name, leaving) {
-  undoable(`User ${name} will be deleted with its permissions, and its connections closed`, async () => {
+  undoable(`User ${name} and its permissions will be deleted and its connections closed`, async () => {
     try {
       await end(at`/api/users/${name}`, "/admin/users", leaving);
-      tell(`User ${name} is deleted.`);
+      tell(`User ${name} deleted.`);
     } catch (problem) {
       tellError(problem);
     }

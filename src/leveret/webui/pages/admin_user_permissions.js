@@ -11,9 +11,9 @@ import { suggesting } from "./admin_suggestions.js";
 
 const ALL = { configure: ".*", write: ".*", read: ".*" };
 const MEANINGS = {
-  configure: "Names of queues and exchanges that it may declare and delete.",
-  write: "Exchanges that it may publish to; queues and exchanges that it may bind.",
-  read: "Queues that it may consume, get from and purge; exchanges that it may bind to.",
+  configure: "Queues and exchanges that the user may declare and delete.",
+  write: "Exchanges that the user may publish to; queues and exchanges that it may bind.",
+  read: "Queues that the user may consume, get from and purge; exchanges that it may bind to.",
 };
 
 function pattern(name, value, hint) {
@@ -39,7 +39,7 @@ export function permissionTable(user, signal) {
         show: ([row]) => opener(row.vhost, () => set(row)),
       },
       ...Object.keys(ALL).map((kind) => ({
-        title: kind,
+        title: kind[0].toUpperCase() + kind.slice(1),
         sort: kind,
         rank: kind === "configure" ? 2 : undefined,
         value: (row) => row[kind],
@@ -61,21 +61,21 @@ export function permissionTable(user, signal) {
       h(
         "p",
         { class: "empty warn-text" },
-        "This user may enter no virtual host: it can log in and do nothing. Set permissions for one.",
+        "No permissions: this user can log in but cannot access any virtual host. Set permissions for one.",
       ),
   });
   return { element: table.element, set: () => set(null) };
 }
 
 function shownPattern(text) {
-  return text === "" ? h("span", { class: "faint" }, "nothing") : h("code", {}, text);
+  return text === "" ? h("span", { class: "faint" }, "none") : h("code", {}, text);
 }
 
 async function setPermissions(user, row, whenDone) {
   const names = row ? [row.vhost] : await vhostNames();
   const given = row ?? ALL;
   const close = dialogue(
-    `Permissions of ${user}`,
+    `Set permissions for ${user}`,
     form(
       [
         field("Virtual host", choice("vhost", names, names[0])),
@@ -83,10 +83,11 @@ async function setPermissions(user, row, whenDone) {
         h(
           "p",
           { class: "faint" },
-          "Each is a regular expression that may match anywhere in a name: .* is everything, ^orders\\. what begins so, and an empty one nothing.",
+          "Regular expressions, matched anywhere in the name: .* matches everything, ^orders\\. matches names that start " +
+            "with “orders.”, and an empty expression matches nothing.",
         ),
       ],
-      "Set",
+      "Set permissions",
       async (values) => {
         const vhost = values.get("vhost");
         await put(
@@ -94,7 +95,7 @@ async function setPermissions(user, row, whenDone) {
           Object.fromEntries(Object.keys(ALL).map((kind) => [kind, values.get(kind)])),
         );
         close();
-        tell(`User ${user} has these permissions in ${vhost}.`);
+        tell(`Permissions of user ${user} in ${vhost} set.`);
         whenDone();
       },
     ),
@@ -102,8 +103,8 @@ async function setPermissions(user, row, whenDone) {
 }
 
 function clearPermissions(user, vhost, whenDone) {
-  undoable(`User ${user} will lose its permissions in ${vhost}`, () =>
-    sent(remove(at`/api/permissions/${vhost}/${user}`), `User ${user} has no permissions in ${vhost}.`, whenDone),
+  undoable(`Permissions of user ${user} in ${vhost} will be cleared`, () =>
+    sent(remove(at`/api/permissions/${vhost}/${user}`), `Permissions of user ${user} in ${vhost} cleared.`, whenDone),
   );
 }
 
@@ -132,8 +133,8 @@ export function topicTable(user, signal) {
         show: ([row]) => opener(row.exchange, () => set(row)),
       },
       { title: "Virtual host", sort: "vhost", rank: 2, value: (row) => row.vhost },
-      { title: "write", value: (row) => row.write, show: shownPattern },
-      { title: "read", value: (row) => row.read, show: shownPattern },
+      { title: "Write", value: (row) => row.write, show: shownPattern },
+      { title: "Read", value: (row) => row.read, show: shownPattern },
       {
         title: "",
         rank: 2,
@@ -147,7 +148,7 @@ export function topicTable(user, signal) {
     signal,
     noun: "topic permission",
     empty: () =>
-      h("p", { class: "empty" }, "None: wherever this user may publish or bind, it may use any routing key."),
+      h("p", { class: "empty" }, "No topic permissions: this user may publish and bind with any routing key."),
   });
   return { element: table.element, set: () => set(null) };
 }
@@ -161,16 +162,20 @@ async function setTopic(user, row, signal, whenDone) {
     signal,
   );
   const close = dialogue(
-    `Topic permissions of ${user}`,
+    `Set topic permissions for ${user}`,
     form(
       [
         field("Virtual host", vhost),
         field("Topic exchange", exchange.element),
-        pattern("write", row?.write ?? ".*", "Routing keys that it may publish with."),
-        pattern("read", row?.read ?? ".*", "Routing keys that it may bind with."),
-        h("p", { class: "faint" }, "{username} and {vhost} in a pattern stand for the user's own."),
+        pattern("write", row?.write ?? ".*", "Routing keys that the user may publish with."),
+        pattern("read", row?.read ?? ".*", "Routing keys that the user may bind with."),
+        h(
+          "p",
+          { class: "faint" },
+          "{username} and {vhost} in a pattern are replaced with the names of the user and its virtual host.",
+        ),
       ],
-      "Set",
+      "Set topic permissions",
       async (given) => {
         const [where, name] = [given.get("vhost"), given.get("exchange")];
         await put(at`/api/topic-permissions/${where}/${user}`, {
@@ -179,7 +184,7 @@ async function setTopic(user, row, signal, whenDone) {
           read: given.get("read"),
         });
         close();
-        tell(`User ${user} has these topic permissions at ${name}.`);
+        tell(`Topic permissions of user ${user} for exchange ${name} set.`);
         whenDone();
       },
     ),
@@ -187,10 +192,10 @@ async function setTopic(user, row, signal, whenDone) {
 }
 
 function clearTopics(user, vhost, whenDone) {
-  undoable(`User ${user} will lose all topic permissions in ${vhost}: any routing key will do`, () =>
+  undoable(`All topic permissions of user ${user} in ${vhost} will be cleared`, () =>
     sent(
       remove(at`/api/topic-permissions/${vhost}/${user}`),
-      `User ${user} may use any routing key in ${vhost}.`,
+      `Topic permissions of user ${user} in ${vhost} cleared: it may use any routing key.`,
       whenDone,
     ),
   );

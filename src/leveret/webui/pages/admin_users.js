@@ -23,7 +23,11 @@ export function show(place, parameters, signal, user) {
     noun: "user",
     isKept: true,
     empty: () =>
-      h("p", { class: "empty" }, "No user yet. Add one for each application, with permissions for just what it needs."),
+      h(
+        "p",
+        { class: "empty" },
+        "No users yet. Add one for each application, with only the permissions that it needs.",
+      ),
   });
   return frame(
     place,
@@ -31,8 +35,8 @@ export function show(place, parameters, signal, user) {
     "Users",
     listHead(
       "Users",
-      "Who may log in. Tags say what a user may see and change here; permissions say what it may do with queues and exchanges.",
-      button("Add a user", addUser, "strong"),
+      "Tags control access to the management UI and its HTTP API; permissions control access to queues and exchanges.",
+      button("Add user", addUser, "strong"),
     ),
     table.element,
   );
@@ -68,7 +72,13 @@ function columns(user) {
       rank: 2,
       value: (row) => [row.isIdle],
       show: ([isIdle]) =>
-        isIdle && h("span", { class: "badge warn", title: "Give it permissions in a virtual host" }, "no permissions"),
+        isIdle
+          ? h(
+              "span",
+              { class: "badge warn", title: "Open the user to set permissions for a virtual host" },
+              "no permissions",
+            )
+          : "set",
     },
     {
       title: "Limits",
@@ -84,7 +94,7 @@ function columns(user) {
 
 function addUser() {
   const close = dialogue(
-    "Add a user",
+    "Add user",
     form(
       [
         field(
@@ -92,20 +102,20 @@ function addUser() {
           h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
         ),
         field(
-          "New password",
+          "Password",
           h("input", { name: "password", type: "password", autocomplete: "new-password" }),
-          "Leave it empty for a user that logs in by its client certificate only.",
+          "Leave empty for a user that logs in with a client certificate only.",
         ),
         tagFields([]),
       ],
-      "Add",
+      "Add user",
       async (given) => {
         const name = given.get("name");
         await refuseExisting(name);
         const password = given.get("password");
         await put(at`/api/users/${name}`, { tags: tagsOf(given), ...(password ? { password } : {}) });
         close();
-        tell(`User ${name} is there. It has no permissions yet: set them here.`);
+        tell(`User ${name} created. Set its permissions next.`);
         go(link`/admin/users/${name}`.slice(1));
       },
     ),
@@ -116,5 +126,8 @@ function addUser() {
 async function refuseExisting(name) {
   const found = await get("/api/users", { columns: "name", name });
   if (found.some((one) => one.name === name))
-    throw { title: "Not added", reason: `User ${name} exists already: choose another name, or change that one.` };
+    throw {
+      title: "User not added",
+      reason: `User ${name} already exists: choose another name, or edit the existing user.`,
+    };
 }

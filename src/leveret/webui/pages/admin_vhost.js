@@ -16,7 +16,7 @@ export const path = "/admin/vhosts/:name";
 export const under = "Admin";
 export const title = ({ name }) => name;
 
-const TILES = { ready: "Ready", unacked: "Unacked", in: "In", out: "Out" };
+const TILES = { ready: "Ready", unacked: "Unacked", in: "Publish rate", out: "Deliver rate" };
 
 export function show(place, { name }, signal, user) {
   const isChanging = isAdministrator(user);
@@ -38,8 +38,8 @@ export function show(place, { name }, signal, user) {
   limits.whenChanged(refresh);
   const buttons = isChanging && [
     h("a", { class: "button", href: link`/traces/${name}` }, "Traces"),
-    button("Describe …", () => describe(address, name, refresh)),
-    button("Delete …", () => deleteVhost(address, name, signal), "danger"),
+    button("Edit …", () => describe(address, name, refresh)),
+    button("Delete virtual host …", () => deleteVhost(address, name, signal), "danger"),
   ];
   frame(
     place,
@@ -49,7 +49,7 @@ export function show(place, { name }, signal, user) {
     view.trouble,
     view.description,
     view.tiles,
-    isChanging && section("Who may enter", permissions(address, signal)),
+    isChanging && section("Permissions", permissions(address, signal)),
     isChanging && section("Limits", limits.element),
   );
 }
@@ -72,7 +72,7 @@ class View {
     setText(this.description, vhost.description);
     fill(
       this.badges,
-      vhost.tracing && h("span", { class: "badge warn" }, "traced"),
+      vhost.tracing && h("span", { class: "badge warn" }, "tracing"),
       vhost.tags.map((tag) => h("span", { class: "badge" }, tag)),
     );
     setText(this.values.ready, number(vhost.messages_ready));
@@ -84,7 +84,7 @@ class View {
 
 function permissions(address, signal) {
   const load = (signal) => get(`${address}/permissions`, undefined, { signal });
-  const code = (text) => (text === "" ? h("span", { class: "faint" }, "nothing") : h("code", {}, text));
+  const code = (text) => (text === "" ? h("span", { class: "faint" }, "none") : h("code", {}, text));
   return new Table({
     columns: [
       {
@@ -94,15 +94,16 @@ function permissions(address, signal) {
         value: (row) => row.user,
         show: (name) => h("a", { href: link`/admin/users/${name}` }, name),
       },
-      { title: "configure", rank: 2, value: (row) => row.configure, show: code },
-      { title: "write", value: (row) => row.write, show: code },
-      { title: "read", value: (row) => row.read, show: code },
+      { title: "Configure", rank: 2, value: (row) => row.configure, show: code },
+      { title: "Write", value: (row) => row.write, show: code },
+      { title: "Read", value: (row) => row.read, show: code },
     ],
     source: rowsSource(load, (row) => row.user),
     signal,
     sort: "user",
     noun: "permission",
-    empty: () => h("p", { class: "empty" }, "Nobody may enter: choose a user under Users, and set its permissions."),
+    empty: () =>
+      h("p", { class: "empty" }, "No user has permissions here. Open a user in the Users tab to set permissions."),
   }).element;
 }
 
@@ -112,7 +113,7 @@ async function describe(address, name, whenDone) {
   if (!vhost) return;
   const { metadata } = vhost;
   const close = dialogue(
-    `Describe ${name}`,
+    `Edit virtual host ${name}`,
     form(
       [
         field(
@@ -122,14 +123,14 @@ async function describe(address, name, whenDone) {
         field(
           "Tags",
           h("input", { name: "tags", value: metadata.tags.join(", "), autocomplete: "off", spellcheck: "false" }),
-          "Your own words, with commas between them.",
+          "Comma-separated.",
         ),
       ],
-      "Change",
+      "Save changes",
       async (given) => {
         await put(address, { ...metadata, description: given.get("description"), tags: given.get("tags") });
         close();
-        tell(`Virtual host ${name} is described so.`);
+        tell(`Virtual host ${name} updated.`);
         whenDone();
       },
     ),
@@ -144,16 +145,17 @@ function deleteVhost(address, name, leaving) {
       h(
         "p",
         {},
-        "All its queues with their messages, its exchanges, policies and permissions go too, and its connections are closed. Nothing brings them back.",
+        "This deletes its queues with all messages, its exchanges, policies and permissions, and closes its connections. " +
+          "It cannot be undone.",
       ),
-      h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to go on."),
-      field("Name of the virtual host", typed),
+      h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to confirm."),
+      field("Virtual host name", typed),
     ],
-    "Delete for good",
+    "Delete virtual host",
     async () => {
       await end(address, "/admin/vhosts", leaving);
       close();
-      tell(`Virtual host ${name} is deleted.`);
+      tell(`Virtual host ${name} deleted.`);
     },
   );
   const action = sending.querySelector("[type=submit]");

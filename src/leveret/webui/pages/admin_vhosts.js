@@ -25,15 +25,14 @@ export function show(place, parameters, signal, user) {
     noun: "virtual host",
     isKept: true,
     empty: () =>
-      h("p", { class: "empty" }, "You may enter no virtual host: an administrator can give you permissions in one."),
+      h("p", { class: "empty" }, "You have no permissions in any virtual host. Ask an administrator for access."),
   });
-  const about =
-    "Each is a broker of its own: queues, exchanges, policies and permissions of one are not seen in another.";
+  const about = "Virtual hosts isolate queues, exchanges, policies and permissions from each other.";
   frame(
     place,
     user,
     "Virtual hosts",
-    listHead("Virtual hosts", about, isAdministrator(user) && button("Add a virtual host", addVhost, "strong")),
+    listHead("Virtual hosts", about, isAdministrator(user) && button("Add virtual host", addVhost, "strong")),
     table.element,
   );
 }
@@ -53,7 +52,7 @@ function columns() {
       rank: 3,
       value: (row) => [row.tags, row.tracing],
       show: ([tags, isTraced]) => [
-        isTraced && h("span", { class: "badge warn" }, "traced"),
+        isTraced && h("span", { class: "badge warn" }, "tracing"),
         tags.map((tag) => h("span", { class: "badge" }, tag)),
       ],
     },
@@ -74,7 +73,7 @@ function columns() {
       show: number,
     },
     {
-      title: "In",
+      title: "Publish rate",
       sort: "message_stats.publish_details.rate",
       rank: 2,
       align: "right",
@@ -83,7 +82,7 @@ function columns() {
       show: rate,
     },
     {
-      title: "Out",
+      title: "Deliver rate",
       sort: "message_stats.deliver_get_details.rate",
       rank: 2,
       align: "right",
@@ -96,7 +95,7 @@ function columns() {
 
 function addVhost() {
   const close = dialogue(
-    "Add a virtual host",
+    "Add virtual host",
     form(
       [
         field(
@@ -104,21 +103,20 @@ function addVhost() {
           h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
         ),
         field("Description", h("input", { name: "description", maxlength: "1000", autocomplete: "off" })),
-        field(
-          "Tags",
-          h("input", { name: "tags", autocomplete: "off", spellcheck: "false" }),
-          "Your own words, with commas between them.",
-        ),
+        field("Tags", h("input", { name: "tags", autocomplete: "off", spellcheck: "false" }), "Comma-separated."),
       ],
-      "Add",
+      "Add virtual host",
       async (given) => {
         const name = given.get("name");
         const found = await get("/api/vhosts", { columns: "name", name });
         if (found.some((one) => one.name === name))
-          throw { title: "Not added", reason: `Virtual host ${name} exists already: choose another name.` };
+          throw {
+            title: "Virtual host not added",
+            reason: `Virtual host ${name} already exists: choose another name.`,
+          };
         await put(at`/api/vhosts/${name}`, { description: given.get("description"), tags: given.get("tags") });
         close();
-        tell(`Virtual host ${name} is there, and you may do everything in it.`);
+        tell(`Virtual host ${name} created. You have full permissions in it.`);
         go(link`/admin/vhosts/${name}`.slice(1));
       },
     ),

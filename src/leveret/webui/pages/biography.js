@@ -16,15 +16,17 @@ export const title = ({ id }) => `Message ${id}`;
 /** For messages as a look into a queue shows them, the way to the story of each; null for users who may not read it. */
 export function storyLinks(user, vhost) {
   if (!mayReadStories(user)) return null;
-  return (message) => h("a", { href: link`/traces/${vhost}/${message.id}` }, "What became of it so far");
+  return (message) => h("a", { href: link`/traces/${vhost}/${message.id}` }, "Message trace");
 }
 
 export function show(place, { vhost, id }, signal, user) {
   const address = at`/api/traces/${vhost}/${id}`;
   const view = new View(vhost, id);
-  const buttons = [h("a", { class: "button", href: link`/traces/${vhost}` }, "All messages")];
+  const buttons = [h("a", { class: "button", href: link`/traces/${vhost}` }, "All traces")];
   if (user.tags?.includes("administrator"))
-    buttons.push(h("button", { type: "button", class: "danger", onclick: () => forget(address, vhost, id) }, "Forget"));
+    buttons.push(
+      h("button", { type: "button", class: "danger", onclick: () => forget(address, vhost, id) }, "Delete trace"),
+    );
   fill(
     place,
     h(
@@ -46,7 +48,7 @@ export function show(place, { vhost, id }, signal, user) {
 async function forget(address, vhost, id) {
   try {
     await remove(address);
-    tell(`The story of message ${id} is forgotten. The message itself is where it was.`);
+    tell(`Trace of message ${id} deleted. The message itself is not affected.`);
     go(link`/traces/${vhost}`.slice(1));
   } catch (problem) {
     tellError(problem);
@@ -71,7 +73,7 @@ class View {
     this.#shown = now;
     fill(
       this.body,
-      h("section", { class: "card" }, h("h2", {}, "What happened"), timeline(this.vhost, story)),
+      h("section", { class: "card" }, h("h2", {}, "Events"), timeline(this.vhost, story)),
       facts(this.vhost, story),
     );
   }
@@ -84,8 +86,8 @@ class View {
         h(
           "p",
           {},
-          h("a", { href: link`/traces/${this.vhost}` }, "See what is known"),
-          " of other messages, and whether tracing is on.",
+          h("a", { href: link`/traces/${this.vhost}` }, "See all traces"),
+          " of this virtual host, and whether tracing is enabled.",
         ),
     );
   }
@@ -95,7 +97,7 @@ function timeline(vhost, story) {
   const began = story.events[0].time;
   const items = story.events.map((event) => step(vhost, event, began));
   if (story.events_left_out)
-    items.splice(50, 0, h("li", { class: "gap faint" }, `${story.events_left_out} more in between, too many to keep`));
+    items.splice(50, 0, h("li", { class: "gap faint" }, `${story.events_left_out} events omitted`));
   return h("ol", { class: "timeline" }, items);
 }
 
@@ -147,7 +149,7 @@ const inQueue = (vhost, name) => h("a", { href: link`/queues/${vhost}/${name}` }
 const exchangeName = (name) => (name ? h("code", {}, name) : "the default exchange");
 
 function who(event) {
-  if (!event.connection) return "the broker's own process, or over HTTP";
+  if (!event.connection) return "an in-process client or the HTTP API";
   return [
     h("b", {}, event.user),
     " on ",
@@ -165,25 +167,25 @@ const WORDS = {
   received: (event) => [
     "from ",
     who(event),
-    ", for ",
+    ", to ",
     exchangeName(event.exchange),
-    " with key ",
+    " with routing key ",
     h("code", {}, event.routing_key || "(empty)"),
   ],
   routed: (event, vhost) => ["to ", event.queues.map((name, number) => [number > 0 && ", ", inQueue(vhost, name)])],
-  unroutable: () => "no binding takes it to a queue",
-  returned: () => "no binding takes it to a queue, and the publisher asked to have it back",
+  unroutable: () => "no binding matches",
+  returned: () => "no binding matches, and the publisher set the mandatory flag",
   queued: (event, vhost) => ["in ", inQueue(vhost, event.queue), " as ", h("code", {}, event.id)],
   found: (event, vhost) => [
     "in ",
     inQueue(vhost, event.queue),
     " as ",
     h("code", {}, event.id),
-    "; it came before tracing was on",
+    "; it was published before tracing was enabled",
   ],
   stored: (event, vhost) => ["on disk, for ", inQueue(vhost, event.queue)],
   scheduled: (event) => `until ${new Date(event.until * 1000).toLocaleString()}`,
-  due: () => "its time has come: it is routed now",
+  due: () => "the delivery time was reached",
   delivered: (event, vhost) => [
     "from ",
     inQueue(vhost, event.queue),
@@ -195,26 +197,26 @@ const WORDS = {
   acked: (event, vhost) => [
     "in ",
     inQueue(vhost, event.queue),
-    event.automatic && ", by being delivered",
+    event.automatic && ", automatically on delivery",
     event.lease && ", by a lease",
   ],
   requeued: (event, vhost) => ["to ", inQueue(vhost, event.queue), `: ${event.reason}, after ${tries(event.tries)}`],
   waiting: (event, vhost) => [
     "in ",
     inQueue(vhost, event.queue),
-    ` for another try: ${event.reason}, after ${tries(event.tries)}`,
+    ` for redelivery: ${event.reason}, after ${tries(event.tries)}`,
   ],
-  "dead-lettered": (event, vhost) => ["out of ", inQueue(vhost, event.queue), `: ${event.reason}`],
-  rejected: (event, vhost) => ["by the consumer of ", inQueue(vhost, event.queue), ", which sends nothing on"],
-  moved: (event, vhost) => ["out of ", inQueue(vhost, event.queue)],
+  "dead-lettered": (event, vhost) => ["from ", inQueue(vhost, event.queue), `: ${event.reason}`],
+  rejected: (event, vhost) => ["by a consumer of ", inQueue(vhost, event.queue), ", which has no dead-letter exchange"],
+  moved: (event, vhost) => ["from ", inQueue(vhost, event.queue)],
 };
 
 function bindings(vhost, steps) {
   if (!steps.length) return null;
   const BY = {
-    binding: (one) => ["by the binding ", h("code", {}, one.routing_key || "(empty)")],
-    name: () => "by its name",
-    "alternate-exchange": () => "as its alternate exchange",
+    binding: (one) => ["by binding ", h("code", {}, one.routing_key || "(empty)")],
+    name: () => "by queue name",
+    "alternate-exchange": () => "as the alternate exchange",
   };
   const end = (one) =>
     one.destination_type === "queue" ? inQueue(vhost, one.destination) : h("code", {}, one.destination);
@@ -242,19 +244,19 @@ function facts(vhost, story) {
   return h(
     "section",
     { class: "card" },
-    h("h2", {}, "The message"),
+    h("h2", {}, "Message"),
     h(
       "dl",
       {},
-      waits.length ? [h("dt", {}, "is in"), waits] : [h("dt", {}, "is in"), h("dd", {}, "no queue any more")],
+      waits.length ? [h("dt", {}, "in queue"), waits] : [h("dt", {}, "in queue"), h("dd", {}, "none")],
       pairs(first),
     ),
     headers &&
       Object.keys(headers).length > 0 && [
-        h("h3", {}, story.headers_cut ? "Headers, the short ones" : "Headers"),
+        h("h3", {}, story.headers_cut ? "Headers (long values omitted)" : "Headers"),
         h("dl", {}, pairs(headers)),
       ],
-    h("p", { class: "faint" }, "Bodies are not kept."),
+    h("p", { class: "faint" }, "Traces do not include message bodies."),
   );
 }
 

@@ -17,16 +17,16 @@ export const title = ({ name }) => name;
 
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
 const RATES = [
-  ["Published", "publish"],
-  ["Confirmed", "confirm"],
-  ["Delivered", "deliver_get"],
+  ["Publish", "publish"],
+  ["Confirm", "confirm"],
+  ["Deliver", "deliver_get"],
 ];
 const TILES = [
   ["Unacked", (channel) => number(channel.messages_unacknowledged)],
   ["Unconfirmed", (channel) => number(channel.messages_unconfirmed)],
   ["Uncommitted", (channel) => number(channel.messages_uncommitted + channel.acks_uncommitted)],
-  ["Prefetch", (channel) => prefetch(channel.prefetch_count)],
-  ["Shared prefetch", (channel) => prefetch(channel.global_prefetch_count)],
+  ["Prefetch count", (channel) => prefetch(channel.prefetch_count)],
+  ["Prefetch (global)", (channel) => prefetch(channel.global_prefetch_count)],
   ["Consumers", (channel) => number(channel.consumer_count)],
 ];
 
@@ -35,7 +35,7 @@ export function show(place, { name }, signal) {
   const about = h("p", { class: "faint" }, "channel");
   const trouble = h("div", {});
   const values = TILES.map(() => h("b", {}, "–"));
-  const rates = lineChart("Rates");
+  const rates = lineChart("Message rates");
   live(
     signal,
     async () => {
@@ -78,21 +78,21 @@ function consumers(address, signal) {
     (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
   return new Table({
     columns: [
-      { title: "Tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
+      { title: "Consumer tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
       {
         title: "Queue",
         sort: "queue.name",
         value: (row) => [row.queue.vhost, row.queue.name],
         show: ([vhost, name]) => h("a", { href: link`/queues/${vhost}/${name}`, title: name }, name),
       },
-      { title: "Acks", rank: 2, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
-      { title: "Prefetch", rank: 2, align: "right", width: "s", value: (row) => prefetch(row.prefetch_count) },
+      { title: "Ack mode", rank: 2, width: "s", value: (row) => (row.ack_required ? "manual" : "automatic") },
+      { title: "Prefetch count", rank: 2, align: "right", width: "s", value: (row) => prefetch(row.prefetch_count) },
       { title: "State", rank: 2, width: "m", value: (row) => row.activity_status },
     ],
     source: rowsSource(load, (row) => `${row.consumer_tag} ${row.queue.name}`),
     signal,
     sort: "consumer_tag",
     noun: "consumer",
-    empty: () => h("p", { class: "empty" }, "Nobody consumes by this channel."),
+    empty: () => h("p", { class: "empty" }, "No consumers on this channel."),
   }).element;
 }

@@ -20,7 +20,7 @@ export function channelsTable(address, signal) {
       { title: "State", sort: "state", rank: 2, width: "s", value: (row) => row.state, show: stateBadge },
       { title: "Mode", rank: 3, width: "m", value: modeOf },
       {
-        title: "Prefetch",
+        title: "Prefetch count",
         sort: "prefetch_count",
         align: "right",
         rank: 2,
@@ -53,7 +53,7 @@ export function channelsTable(address, signal) {
         show: number,
       },
       {
-        title: "Published",
+        title: "Publish rate",
         sort: "message_stats.publish_details.rate",
         align: "right",
         rank: 2,
@@ -62,7 +62,7 @@ export function channelsTable(address, signal) {
         show: rate,
       },
       {
-        title: "Delivered",
+        title: "Deliver rate",
         sort: "message_stats.deliver_get_details.rate",
         align: "right",
         rank: 2,
@@ -75,13 +75,14 @@ export function channelsTable(address, signal) {
     signal,
     sort: "number",
     noun: "channel",
-    empty: () => h("p", { class: "empty" }, "It has opened no channel yet: everything a client does is done in one."),
+    empty: () =>
+      h("p", { class: "empty" }, "No open channels. A client opens a channel before it publishes or consumes."),
   });
   table.tools.remove(); // there is nothing but numbers to look for
   return table.element;
 }
 
 export function modeOf(channel) {
-  if (channel.transactional) return "transactions";
-  return channel.confirm ? "confirms" : "";
+  if (channel.transactional) return "transactional";
+  return channel.confirm ? "confirm" : "";
 }

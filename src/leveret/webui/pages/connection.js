@@ -19,8 +19,8 @@ export const title = ({ name }) => name;
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
 const REASON = "Closed by an operator";
 const TRAFFIC = [
-  ["Received", "recv_oct"],
-  ["Sent", "send_oct"],
+  ["From client", "recv_oct"],
+  ["To client", "send_oct"],
 ];
 
 export function show(place, { name }, signal, user) {
@@ -48,7 +48,7 @@ class View {
     this.user = user;
     this.title = h("h1", { class: "object" }, name);
     this.state = h("span", {});
-    this.close = h("button", { type: "button", class: "danger" }, "Close …");
+    this.close = h("button", { type: "button", class: "danger" }, "Close connection …");
     this.head = h(
       "header",
       { class: "page-head" },
@@ -66,18 +66,23 @@ class View {
         ["channels", "Channels"],
         ["received", "Received"],
         ["sent", "Sent"],
-        ["unsent", "Waits to be sent"],
+        ["unsent", "Send pending"],
       ].map(([key, label]) => {
         this.values[key] = h("b", {}, "–");
         return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
       }),
     );
-    this.traffic = lineChart("Traffic");
+    this.traffic = lineChart("Data rates");
     this.properties = h("dl", {});
     this.capabilities = h("div", { class: "capabilities" });
     this.client = h("div", { class: "card" }, h("h2", {}, "Client"), this.properties, this.capabilities);
     this.table = h("dl", {});
-    this.facts = h("details", { class: "card facts", open: true }, h("summary", {}, "What was agreed"), this.table);
+    this.facts = h(
+      "details",
+      { class: "card facts", open: true },
+      h("summary", {}, "Negotiated parameters"),
+      this.table,
+    );
   }
 
   show(connection) {
@@ -133,14 +138,14 @@ function facts(table) {
 function agreedIn(connection) {
   return {
     protocol: connection.protocol,
-    "connected since": moment(connection.connected_at),
-    login: connection.auth_mechanism,
-    heartbeat: connection.timeout ? `${connection.timeout} s` : "none",
-    "largest frame": bytes(connection.frame_max),
-    "most channels": number(connection.channel_max),
+    "connected at": moment(connection.connected_at),
+    authentication: connection.auth_mechanism,
+    heartbeat: connection.timeout ? `${connection.timeout} s` : "disabled",
+    "frame max": bytes(connection.frame_max),
+    "channel max": number(connection.channel_max),
     TLS: connection.ssl ? `${connection.ssl_protocol} ${connection.ssl_cipher}` : "no",
     ...(connection.peer_cert_subject
-      ? { certificate: connection.peer_cert_subject, "certificate valid": connection.peer_cert_validity }
+      ? { certificate: connection.peer_cert_subject, "certificate validity": connection.peer_cert_validity }
       : {}),
   };
 }
@@ -151,24 +156,24 @@ function closeDialogue(name, address, leaving) {
     value: REASON,
     maxlength: "200",
     pattern: "[ -~]*",
-    title: "Letters of ASCII: it travels in a header of HTTP",
+    title: "ASCII only (sent as an HTTP header)",
   });
   const close = dialogue(
-    "Close this connection",
+    "Close connection",
     form(
       [
         h(
           "p",
           {},
-          "Its channels end, what it has not acked goes back to the queues. Many clients connect again at once.",
+          "Its channels are closed and its unacknowledged messages requeued. Most clients reconnect automatically.",
         ),
-        field("Reason", reason, "The client is told; it stands in the log, too."),
+        field("Reason", reason, "Sent to the client and written to the log."),
       ],
-      "Close the connection",
+      "Close connection",
       async (given) => {
         await end(address, "/connections", leaving, { headers: { "X-Reason": given.get("reason").trim() || REASON } });
         close();
-        tell(`Connection ${name} is closed.`);
+        tell(`Connection ${name} closed.`);
       },
     ),
   );

@@ -46,5 +46,5 @@ export function channelLink(name) {
 }
 
 export function prefetch(count) {
-  return count ? String(count) : "no limit";
+  return count ? String(count) : "unlimited";
 }

@@ -81,7 +81,7 @@ function columns() {
       value: (row) => [clientOf(row), row.name],
       show: ([client, name]) => h("a", { href: connectionLink(name), title: client }, client),
     },
-    { title: "From", sort: "peer_host", rank: 2, width: "l", value: peerOf },
+    { title: "Address", sort: "peer_host", rank: 2, width: "l", value: peerOf },
     { title: "User", sort: "user", width: "m", value: (row) => row.user },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "State", sort: "state", width: "s", value: (row) => row.state, show: stateBadge },
@@ -95,7 +95,7 @@ function columns() {
       show: number,
     },
     {
-      title: "In",
+      title: "From client",
       sort: "recv_oct_details.rate",
       align: "right",
       rank: 2,
@@ -104,7 +104,7 @@ function columns() {
       show: byteRate,
     },
     {
-      title: "Out",
+      title: "To client",
       sort: "send_oct_details.rate",
       align: "right",
       rank: 2,
@@ -120,7 +120,7 @@ function columns() {
       value: (row) => (row.ssl ? row.ssl_protocol || "yes" : "no"),
     },
     {
-      title: "Since",
+      title: "Connected at",
       sort: "connected_at",
       align: "right",
       rank: 3,
@@ -144,7 +144,7 @@ function nobody(signal) {
   return h(
     "p",
     { class: "empty" },
-    "No client is connected that you may see. Any client of RabbitMQ connects to ",
+    "No connections. Any RabbitMQ client can connect to ",
     address,
     ", for example pika: ",
     h("code", {}, "pika.BlockingConnection(pika.URLParameters(…))"),

@@ -4,10 +4,10 @@ import { link } from "../router.js";
 import { shownExchange } from "./exchange_links.js";
 
 export const REASONS = {
-  rejected: "A consumer refused it without wanting it back",
-  expired: "It waited longer than it was good for",
-  maxlen: "Its queue was full",
-  delivery_limit: "It came back too often",
+  rejected: "Rejected by a consumer (requeue=false)",
+  expired: "Expired (message TTL)",
+  maxlen: "Queue length limit exceeded",
+  delivery_limit: "Delivery limit exceeded",
 };
 
 const FIELDS = ["vhost", "queue", "reason", "origin_queue", "exchange", "routing_key"];
@@ -17,7 +17,7 @@ export function causeOf(group) {
 }
 
 export function wayOf(group) {
-  return `${shownExchange(group.exchange)} → ${group.routing_key ?? "many keys"}`;
+  return `${shownExchange(group.exchange)} → ${group.routing_key ?? "several routing keys"}`;
 }
 
 /** What tells a group from others. */

@@ -25,8 +25,8 @@ export function show(place, parameters, signal, user) {
     fill(
       place,
       problemBox({
-        title: "No such group",
-        reason: "The address names no group of dead letters: choose one from the list.",
+        title: "Group not found",
+        reason: "This link does not name a group of dead letters: choose one from the list.",
       }),
     );
     return;
@@ -46,7 +46,7 @@ class Page {
     this.retry = button("Retry all …", "strong", () => this.#retry(causeOf(group), filterOf(group), this.#messages));
     this.remove = button("Delete all", "danger", () => this.#delete(filterOf(group), this.#messages));
     this.retrySome = button("Retry selected …", "", () =>
-      this.#retry("what is selected", { ids: this.#chosen }, this.#chosen.length),
+      this.#retry("selected messages", { ids: this.#chosen }, this.#chosen.length),
     );
     this.removeSome = button("Delete selected", "danger", () =>
       this.#delete({ ids: this.#chosen }, this.#chosen.length),
@@ -62,7 +62,7 @@ class Page {
       fixed: filterOf(group),
       onChoice: (ids) => this.#choose(ids),
       story,
-      nothing: "Nothing of this cause is left here.",
+      nothing: "No messages with this cause are left.",
     };
     this.browser = new MessageBrowser(at`/api/queues/${group.vhost}/${group.queue}`, signal, options);
     this.refresh = live(
@@ -85,9 +85,9 @@ class Page {
           "p",
           { class: "faint" },
           REASONS[reason] && `${REASONS[reason]}. `,
-          "Sent by ",
+          "Published to ",
           h("code", {}, wayOf(this.#group)),
-          ", rests in ",
+          ", dead-letter queue ",
           h("a", { href: link`/queues/${vhost}/${queue}` }, queue),
           ". ",
           this.count,
@@ -103,7 +103,7 @@ class Page {
     this.#messages = found?.messages ?? 0;
     setText(this.count, plural(this.#messages, "message"));
     this.error.hidden = !found?.error;
-    fill(this.error, h("strong", {}, "For example: "), h("code", {}, found?.error ?? ""));
+    fill(this.error, h("strong", {}, "Sample error: "), h("code", {}, found?.error ?? ""));
     this.retry.disabled = this.remove.disabled = !this.#messages;
   }
 
@@ -125,7 +125,7 @@ class Page {
 
   #delete(job, messages) {
     const { vhost, queue } = this.#group;
-    undoable(`${plural(messages, "dead letter")} of queue ${queue} will be deleted`, async () => {
+    undoable(`${plural(messages, "message")} in queue ${queue} will be deleted`, async () => {
       try {
         this.jobs.watch(await begin(vhost, queue, { kind: "delete", ...job }), messages);
       } catch (problem) {

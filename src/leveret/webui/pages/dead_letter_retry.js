@@ -13,14 +13,15 @@ export function retryDialogue(what, targets, jobs) {
       h(
         "p",
         {},
-        `${plural(messages, "message")} will go back to where they died first, and be delivered again. What died there a second time comes back here.`,
+        `${plural(messages, "message")} will be returned to the queue they were first dead-lettered from. ` +
+          "Messages that fail again are dead-lettered again and reappear here.",
       ),
       field(
-        "Messages a second",
+        "Messages per second",
         rateInput(),
         targets.length > 1
-          ? `For each of ${targets.length} queues. Leave it empty to send them as fast as it goes.`
-          : "Leave it empty to send them as fast as it goes.",
+          ? `For each of ${targets.length} queues. Leave empty for no limit.`
+          : "Leave empty for no limit.",
       ),
     ],
     `Retry ${plural(messages, "message")}`,

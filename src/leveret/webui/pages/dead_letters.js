@@ -84,7 +84,10 @@ class Page {
       this.tiles,
       tile("Dead letters", `${number(dead)}${isComplete ? "" : " +"}`),
       tile("Causes", number(groups.length)),
-      tile("In queues", number(new Set(groups.map((group) => JSON.stringify([group.vhost, group.queue]))).size)),
+      tile(
+        "Dead-letter queues",
+        number(new Set(groups.map((group) => JSON.stringify([group.vhost, group.queue]))).size),
+      ),
       tile("Latest", since(groups.reduce((latest, group) => Math.max(latest, group.newest ?? 0), 0))),
     );
     fill(
@@ -116,11 +119,11 @@ class Page {
         value: (row) => [row.messages, row.share],
         show: counted,
       },
-      { title: "Sent by", sort: "exchange", rank: 2, value: wayOf },
-      { title: "Error", sort: "error", rank: 3, value: (row) => row.error ?? "" },
+      { title: "Published to", sort: "exchange", rank: 2, value: wayOf },
+      { title: "Sample error", sort: "error", rank: 3, value: (row) => row.error ?? "" },
       { title: "Latest", sort: "newest", align: "right", rank: 2, width: "m", value: (row) => since(row.newest) },
       {
-        title: "Rests in",
+        title: "Dead-letter queue",
         sort: "queue",
         rank: 2,
         value: (row) => [row.vhost, row.queue],
@@ -178,36 +181,37 @@ function counted([messages, share]) {
   return h("span", { class: "share" }, h("span", { class: "share-track" }, bar), h("b", {}, number(messages)));
 }
 
-/** What the groups do not say. */
+/** What the groups do not include. */
 function notesOn(queues) {
+  const inspected = (queue) => `${queue.name} (${number(queue.looked_at)} of ${number(queue.messages)})`;
+  const ordinary = (queue) => `${number(queue.others)} in ${queue.name}`;
   const notes = [];
   const cut = queues.filter((queue) => queue.may_read && !queue.is_complete);
   if (cut.length)
     notes.push(
-      `Only the first messages of ${cut.map((queue) => `${queue.name} (${number(queue.looked_at)} of ${number(queue.messages)})`).join(", ")} were looked at: there are more.`,
+      `Only the first messages of ${cut.map(inspected).join(", ")} were inspected: the numbers above are incomplete.`,
     );
   const closed = queues.filter((queue) => !queue.may_read);
   if (closed.length)
     notes.push(
-      `You may not read ${closed.map((queue) => queue.name).join(", ")}: ask for the read permission to see what died there.`,
+      `Not included: ${closed.map((queue) => queue.name).join(", ")}. You need the read permission to see their messages.`,
     );
   const others = queues.filter((queue) => queue.others);
   if (others.length)
-    notes.push(
-      `Not counted here are messages that did not die anywhere: ${others.map((queue) => `${number(queue.others)} in ${queue.name}`).join(", ")}.`,
-    );
+    notes.push(`Not included: messages that were not dead-lettered (${others.map(ordinary).join(", ")}).`);
   return notes;
 }
 
 function nothingDied(names) {
   if (names.length) {
+    const shown = names.slice(0, 5).join(", ");
     return h(
       "div",
       { class: "first" },
       h(
         "p",
         { class: "empty" },
-        `Nothing is dead: ${plural(names.length, "dead letter queue")} (${names.slice(0, 5).join(", ")}${names.length > 5 ? ", …" : ""}) hold no dead letters.`,
+        `No dead letters in ${plural(names.length, "dead-letter queue")} (${shown}${names.length > 5 ? ", …" : ""}).`,
       ),
     );
   }
@@ -224,23 +228,24 @@ function nothingDied(names) {
     h(
       "div",
       { class: "card first" },
-      h("h2", {}, "No queue sends its dead anywhere yet"),
+      h("h2", {}, "No queue has a dead-letter exchange yet"),
       h(
         "p",
         {},
-        "A message that is rejected, expires, or comes back too often is gone, unless its queue says where it goes. Then it shows here, with its cause. With Python and pika:",
+        "A message that is rejected, expires or exceeds the delivery limit is dropped, unless its queue has a " +
+          "dead-letter exchange. Dead-lettered messages are listed here by cause. With Python and pika:",
       ),
       h("pre", {}, code),
       h(
         "p",
         {},
-        "For queues that are there already, set a policy with ",
+        "For existing queues, set a policy with ",
         h("code", {}, "dead-letter-exchange"),
         " and ",
         h("code", {}, "dead-letter-routing-key"),
         ".",
       ),
-      h("div", { class: "actions" }, h("button", { type: "button", onclick: () => go("/queues") }, "To the queues")),
+      h("div", { class: "actions" }, h("button", { type: "button", onclick: () => go("/queues") }, "Go to queues")),
     ),
   );
 }

@@ -20,8 +20,8 @@ export const title = ({ name }) => shownExchange(nameOf(name));
 
 const WINDOW = { msg_rates_age: 300, msg_rates_incr: 5 };
 const RATES = [
-  ["In", "publish_in"],
-  ["Out", "publish_out"],
+  ["Publish (in)", "publish_in"],
+  ["Publish (out)", "publish_out"],
 ];
 
 /** As the broker calls it. */
@@ -64,8 +64,8 @@ export function show(place, parameters, signal) {
     h(
       "div",
       { class: "two" },
-      section("Bindings to here", toHere, name && (() => bindingDialogue(vhost, name, "destination", changed))),
-      section("Bindings from here", fromHere, name && (() => bindingDialogue(vhost, name, "source", changed))),
+      section("Incoming bindings", toHere, name && (() => bindingDialogue(vhost, name, "destination", changed))),
+      section("Outgoing bindings", fromHere, name && (() => bindingDialogue(vhost, name, "source", changed))),
     ),
     view.facts,
   );
@@ -79,7 +79,12 @@ function section(name, table, add) {
       "header",
       { class: "section-head" },
       h("h2", {}, name),
-      add && h("button", { type: "button", "aria-label": `Add to ${name.toLowerCase()}`, onclick: add }, "Add …"),
+      add &&
+        h(
+          "button",
+          { type: "button", "aria-label": `Add ${name.toLowerCase().slice(0, -1)}`, onclick: add },
+          "Add binding …",
+        ),
     ),
     table.element,
   );
@@ -89,8 +94,8 @@ class View {
   constructor(vhost, name) {
     this.kind = h("span", {}, "");
     this.badges = h("span", { class: "badges" });
-    this.publish = h("button", { type: "button", class: "strong" }, "Publish …");
-    this.remove = h("button", { type: "button", class: "danger", hidden: isBuiltIn(name) }, "Delete");
+    this.publish = h("button", { type: "button", class: "strong" }, "Publish message …");
+    this.remove = h("button", { type: "button", class: "danger", hidden: isBuiltIn(name) }, "Delete exchange");
     this.head = h(
       "header",
       { class: "page-head" },
@@ -108,8 +113,8 @@ class View {
       "div",
       { class: "tiles" },
       [
-        ["in", "In"],
-        ["out", "Out"],
+        ["in", "Message rate in"],
+        ["out", "Message rate out"],
         ["published", "Published"],
         ["routed", "Routed"],
       ].map(([key, label]) => {
@@ -117,7 +122,7 @@ class View {
         return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
       }),
     );
-    this.rates = lineChart("Rates");
+    this.rates = lineChart("Message rates");
     this.table = h("dl", {});
     this.facts = h("details", { class: "card facts" }, h("summary", {}, "Arguments and policy"), this.table);
   }
@@ -168,7 +173,7 @@ function removeExchange(name, address, leaving) {
   undoable(`Exchange ${name} and its bindings will be deleted`, async () => {
     try {
       await end(address, "/exchanges", leaving);
-      tell(`Exchange ${name} is deleted.`);
+      tell(`Exchange ${name} deleted.`);
     } catch (problem) {
       tellError(problem);
     }

@@ -12,9 +12,10 @@ import { link } from "../router.js";
 import { Table } from "../table.js";
 import { exchangeInPath, exchangeLink, shownExchange } from "./exchange_links.js";
 
+const NO_KEY = "with an empty routing key";
 const EMPTY = {
-  source: "It leads nowhere: what is published here is dropped. Add a binding to a queue.",
-  destination: "No other exchange leads here. Publishers reach it by its name.",
+  source: "No outgoing bindings: messages published to this exchange are dropped. Add a binding to a queue.",
+  destination: "No incoming bindings.",
 };
 
 export function bindingsTable(vhost, exchange, end, whenChanged, signal) {
@@ -24,7 +25,7 @@ export function bindingsTable(vhost, exchange, end, whenChanged, signal) {
   const table = new Table({
     columns: [
       {
-        title: end === "source" ? "To" : "From exchange",
+        title: end === "source" ? "Destination" : "Source",
         sort: other,
         width: "name",
         value: (row) => [row.destination_type, row[other]],
@@ -76,10 +77,10 @@ function inPath({ vhost, source, destination_type: kind, destination }) {
 function unbindButton(binding, whenChanged) {
   const { source, destination, routing_key: key } = binding;
   const unbind = () =>
-    undoable(`The binding ${key} from ${source} to ${destination} will be taken away`, async () => {
+    undoable(`Binding ${key || NO_KEY} from ${source} to ${destination} will be deleted`, async () => {
       try {
         await remove(`${inPath(binding)}/${encodeURIComponent(binding.properties_key)}`);
-        tell(`${destination} is no longer bound to ${source} by ${key || "an empty key"}.`);
+        tell(`Binding ${key || NO_KEY} from ${source} to ${destination} deleted.`);
       } catch (problem) {
         tellError(problem);
       }
@@ -108,17 +109,17 @@ export function bindingDialogue(vhost, exchange, end, whenChanged) {
   });
   const ends =
     end === "source"
-      ? [field("To a", choice("kind", ["queue", "exchange"], "queue")), field("Its name", name)]
-      : [field("From exchange", name)];
+      ? [field("Destination type", choice("kind", ["queue", "exchange"], "queue")), field("Destination", name)]
+      : [field("Source exchange", name)];
   const close = dialogue(
-    end === "source" ? `Bind from ${exchange}` : `Bind to ${exchange}`,
+    end === "source" ? `Add binding from ${exchange}` : `Add binding to ${exchange}`,
     form(
       [
         h("div", { class: "row" }, ends),
         field(
           "Routing key",
           h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-          "In a topic exchange * stands for one word and # for any number.",
+          "In a topic exchange, * matches one word and # any number of words.",
         ),
         field(
           "Arguments",
@@ -128,10 +129,10 @@ export function bindingDialogue(vhost, exchange, end, whenChanged) {
             spellcheck: "false",
             placeholder: '{"x-match": "all", "colour": "red"}',
           }),
-          "A JSON object; may be left empty.",
+          "JSON object (optional).",
         ),
       ],
-      "Bind",
+      "Add binding",
       async (given) => {
         const other = given.get("other");
         const binding =
@@ -143,7 +144,7 @@ export function bindingDialogue(vhost, exchange, end, whenChanged) {
           arguments: objectOf(given.get("arguments"), "Arguments"),
         });
         close();
-        tell(`${binding.destination} is bound to ${binding.source}.`);
+        tell(`Binding from ${binding.source} to ${binding.destination} added.`);
         whenChanged();
       },
     ),

@@ -47,7 +47,7 @@ export function show(place, parameters, signal) {
       h(
         "p",
         { class: "empty" },
-        "No virtual host that you may look into has an exchange. An administrator can give you permissions on one.",
+        "No exchanges visible to you. Ask an administrator for permissions in a virtual host.",
       ),
   });
   table.tools.append(
@@ -66,7 +66,7 @@ export function show(place, parameters, signal) {
         "div",
         { class: "buttons" },
         h("button", { type: "button", onclick: () => goToTopology(vhost) }, "Topology"),
-        h("button", { type: "button", class: "strong", onclick: () => addExchange(vhost) }, "Add an exchange"),
+        h("button", { type: "button", class: "strong", onclick: () => addExchange(vhost) }, "Add exchange"),
       ),
     ),
     table.element,
@@ -90,7 +90,7 @@ function columns() {
     { title: "Features", rank: 2, width: "l", value: featuresOf, show: badges },
     { title: "Policy", sort: "policy", rank: 3, width: "m", value: (row) => row.policy ?? "" },
     {
-      title: "In",
+      title: "Message rate in",
       sort: "message_stats.publish_in_details.rate",
       align: "right",
       width: "s",
@@ -98,7 +98,7 @@ function columns() {
       show: rate,
     },
     {
-      title: "Out",
+      title: "Message rate out",
       sort: "message_stats.publish_out_details.rate",
       align: "right",
       rank: 2,
@@ -129,12 +129,12 @@ async function addExchange(vhost) {
   const [names, types] = await Promise.all([vhostNames(), exchangeTypes()]);
   const vhosts = names.length ? names : ["/"];
   const close = dialogue(
-    "Add an exchange",
-    form(fieldsOf(vhosts, vhost, types), "Add", async (given) => {
+    "Add exchange",
+    form(fieldsOf(vhosts, vhost, types), "Add exchange", async (given) => {
       const [name, where] = [given.get("name"), given.get("vhost")];
       await put(at`/api/exchanges/${where}/${name}`, declarationOf(given));
       close();
-      tell(`Exchange ${name} is there.`);
+      tell(`Exchange ${name} created.`);
       go(exchangeLink(where, name).slice(1));
     }),
   );
@@ -152,18 +152,18 @@ function fieldsOf(vhosts, vhost, types) {
       field("Virtual host", choice("vhost", vhosts, vhost || vhosts[0])),
       field("Type", choice("type", types, "direct")),
     ),
-    check("Durable: is still there after a restart", "durable", true),
-    check("Internal: takes messages from other exchanges only", "internal"),
-    check("Auto-delete: goes away with its last binding", "auto_delete"),
+    check("Durable: survives a broker restart", "durable", true),
+    check("Internal: accepts messages from other exchanges only", "internal"),
+    check("Auto-delete: deleted with its last binding", "auto_delete"),
     field(
       "Alternate exchange",
       h("input", { name: "alternate", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-      "Gets what no binding takes; may be left empty.",
+      "Receives messages that no binding matches (optional).",
     ),
     field(
       "Arguments",
       h("textarea", { name: "arguments", rows: "2", spellcheck: "false", placeholder: '{"x-delayed-type": "topic"}' }),
-      "A JSON object; may be left empty.",
+      "JSON object (optional).",
     ),
   ];
 }

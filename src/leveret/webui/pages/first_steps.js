@@ -23,15 +23,17 @@ export function firstSteps(user, overview, makeQueue, vhost = "") {
     h(
       "h2",
       {},
-      vhost ? `No queue in virtual host ${vhost} yet: send the first message` : "No queue yet: send the first message",
+      vhost
+        ? `No queues in virtual host ${vhost} yet: send your first message`
+        : "No queues yet: send your first message",
     ),
-    h("p", {}, "Any client of RabbitMQ works unchanged. With Python: ", h("code", {}, "pip install pika"), ", then"),
+    h("p", {}, "Any RabbitMQ client works unchanged. With Python: ", h("code", {}, "pip install pika"), ", then"),
     h("pre", {}, code),
     h(
       "div",
       { class: "actions" },
       copyButton(code),
-      h("button", { type: "button", onclick: makeQueue }, "Or make a queue here"),
+      h("button", { type: "button", onclick: makeQueue }, "Or add a queue here"),
     ),
   );
 }

@@ -29,12 +29,7 @@ export function showLogin(place, enter, reason) {
       "main",
       { class: "login" },
       h("div", { class: "card" }, h("h1", {}, mark(), "Leveret"), reason && h("p", { class: "faint" }, reason), login),
-      isHere() &&
-        h(
-          "p",
-          { class: "faint hint" },
-          "A broker that was just started knows the user guest with the password guest, from this machine only.",
-        ),
+      isHere() && h("p", { class: "faint hint" }, "Default login on a new broker: guest / guest (localhost only)."),
     ),
   );
   name.focus();

@@ -46,7 +46,7 @@ export function longestQueues(signal) {
         show: duration,
       },
       {
-        title: "Empty in",
+        title: "Drains in",
         align: "right",
         rank: 3,
         width: "age",
@@ -65,8 +65,8 @@ export function longestQueues(signal) {
         "p",
         { class: "empty" },
         isCut
-          ? `The ${MANY} longest are all streams. Whether anything waits in others, the list of queues tells.`
-          : "No message waits in any queue.",
+          ? `The ${MANY} longest queues are streams. See Queues for all other queues.`
+          : "No queue has ready messages.",
       ),
   });
   return h("section", {}, h("h2", {}, "Longest queues"), table.element);

@@ -20,9 +20,9 @@ const SPANS = [
   ["8 h", 28800, 300],
 ];
 const RATES = [
-  ["Published", "publish"],
-  ["Delivered", "deliver_get"],
-  ["Acked", "ack"],
+  ["Publish", "publish"],
+  ["Deliver", "deliver_get"],
+  ["Ack", "ack"],
 ];
 
 export function show(place, parameters, signal, user) {
@@ -90,7 +90,7 @@ function spanButtons(choose) {
       span[0],
     ),
   );
-  return h("div", { class: "spans", role: "group", "aria-label": "Time shown" }, buttons);
+  return h("div", { class: "spans", role: "group", "aria-label": "Time range" }, buttons);
 }
 
 class Tiles {
@@ -108,9 +108,9 @@ class Tiles {
       { class: "tiles eight" },
       tile("ready", "Ready", "#/queues"),
       tile("unacked", "Unacked", "#/queues"),
-      tile("publish", "Published"),
-      tile("deliver", "Delivered"),
-      tile("ack", "Acked"),
+      tile("publish", "Publish rate"),
+      tile("deliver", "Deliver rate"),
+      tile("ack", "Ack rate"),
       tile("queues", "Queues", "#/queues"),
       tile("exchanges", "Exchanges", "#/exchanges"),
       tile("connections", "Connections", "#/connections"),
@@ -123,9 +123,9 @@ class Tiles {
     const objects = overview.object_totals ?? {};
     this.#set("ready", number(totals.messages_ready ?? 0), trend(totals.messages_ready_details));
     this.#set("unacked", number(totals.messages_unacknowledged ?? 0), trend(totals.messages_unacknowledged_details));
-    this.#set("publish", rate(stats.publish_details?.rate), `${number(stats.publish)} so far`);
-    this.#set("deliver", rate(stats.deliver_get_details?.rate), `${number(stats.deliver_get)} so far`);
-    this.#set("ack", rate(stats.ack_details?.rate), `${number(stats.ack)} so far`);
+    this.#set("publish", rate(stats.publish_details?.rate), `${number(stats.publish)} total`);
+    this.#set("deliver", rate(stats.deliver_get_details?.rate), `${number(stats.deliver_get)} total`);
+    this.#set("ack", rate(stats.ack_details?.rate), `${number(stats.ack)} total`);
     this.#set("queues", number(objects.queues), plural(objects.consumers, "consumer"));
     this.#set("exchanges", number(objects.exchanges), "");
     this.#set("connections", number(objects.connections), plural(objects.channels, "channel"));
@@ -141,7 +141,7 @@ class Tiles {
 function trend(details) {
   const speed = details?.rate;
   if (!isNumber(speed) || Math.abs(speed) < 0.05) return "steady";
-  return speed > 0 ? `grows by ${rate(speed)}` : `shrinks by ${rate(-speed)}`;
+  return speed > 0 ? `growing by ${rate(speed)}` : `shrinking by ${rate(-speed)}`;
 }
 
 function lengthsOf(totals) {
@@ -161,12 +161,14 @@ function alarmsOf(nodes) {
     node.mem_alarm &&
       alarm(
         "Memory alarm",
-        `Node ${node.name} uses ${bytes(node.mem_used)} of ${bytes(node.mem_limit)}: publishers wait. Let consumers catch up, or raise memory_mark.`,
+        `Memory use of node ${node.name}, ${bytes(node.mem_used)}, is above the high watermark of ` +
+          `${bytes(node.mem_limit)}: publishers are blocked. Let consumers catch up, or raise memory_high_watermark.`,
       ),
     node.disk_free_alarm &&
       alarm(
         "Disk alarm",
-        `Node ${node.name} has ${bytes(node.disk_free)} left, it wants ${bytes(node.disk_free_limit)}: publishers wait. Free some space.`,
+        `Free disk space of node ${node.name}, ${bytes(node.disk_free)}, is below the limit of ` +
+          `${bytes(node.disk_free_limit)}: publishers are blocked. Free some disk space.`,
       ),
   ]);
 }
@@ -186,22 +188,22 @@ function showNode(card, node) {
     card,
     h("h2", {}, "Node"),
     h("p", { class: "name" }, node.name),
-    gauge("Memory", node.mem_used, node.mem_limit, bytes),
+    gauge("Memory", node.mem_used, node.mem_limit, bytes, "high watermark "),
     gauge("File descriptors", node.fd_used, node.fd_total, number),
     gauge("Sockets", node.sockets_used, node.sockets_total, number),
-    fact("Disk left", `${bytes(node.disk_free)} (alarm below ${bytes(node.disk_free_limit)})`),
-    fact("Up for", duration(isNumber(node.uptime) ? node.uptime / 1000 : undefined)),
+    fact("Free disk space", `${bytes(node.disk_free)} (alarm below ${bytes(node.disk_free_limit)})`),
+    fact("Uptime", duration(isNumber(node.uptime) ? node.uptime / 1000 : undefined)),
   );
 }
 
-function gauge(label, used, limit, show) {
+function gauge(label, used, limit, show, limitName = "") {
   if (!isNumber(used) || !isNumber(limit) || limit <= 0) return fact(label, show(used));
   return h(
     "div",
     { class: "gauge" },
     h("span", {}, label),
     h("meter", { min: 0, max: limit, high: limit * 0.8, value: Math.min(used, limit), "aria-label": label }),
-    h("span", { class: "faint" }, `${show(used)} of ${show(limit)}`),
+    h("span", { class: "faint" }, `${show(used)} of ${limitName}${show(limit)}`),
   );
 }
 
@@ -213,7 +215,7 @@ function showDoors(card, overview) {
   const listeners = overview.listeners ?? [];
   fill(
     card,
-    h("h2", {}, "Listens on"),
+    h("h2", {}, "Listening ports"),
     listeners.map((one) => fact(one.protocol, `${one.ip_address ?? ""}:${one.port}`)),
     listeners.length === 0 && h("p", { class: "faint" }, "–"),
     fact("Version", `${overview.product_name ?? "Leveret"} ${overview.product_version ?? "–"}`),

@@ -5,7 +5,7 @@ import { amount } from "../amount.js";
 import { sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { dialogue } from "../forms.js";
-import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
+import { ago, bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { live } from "../live.js";
 import { showProblem, tell, tellError, undoable } from "../notices.js";
 import { link } from "../router.js";
@@ -70,7 +70,7 @@ export function show(place, parameters, signal, user) {
         "div",
         {},
         h("h1", {}, "Pipelines"),
-        h("p", { class: "faint" }, "What Spark reads from here, and how far it is behind."),
+        h("p", { class: "faint" }, "Spark queries that read from this broker, and their lag."),
       ),
     ),
     trouble,
@@ -86,7 +86,7 @@ function section(name, content) {
 
 class Tiles {
   constructor() {
-    const labels = ["Running", "Largest lag", "Rows done", "Leased messages"];
+    const labels = ["Running queries", "Largest lag", "Process rate", "Leased messages"];
     this.values = labels.map(() => h("b", {}, "–"));
     this.element = h(
       "div",
@@ -136,10 +136,10 @@ function queryTable(rows, signal) {
         show: (state) =>
           h("span", { class: `badge ${RUNNING.includes(state) || state === "stopped" ? "" : "warn"}` }, state),
       },
-      { title: "Reads", rank: 2, value: readsOf, show: readLinks },
-      { title: "Into", sort: "sink", rank: 4, value: (row) => row.sink ?? "–" },
+      { title: "Sources", rank: 2, value: readsOf, show: readLinks },
+      { title: "Sink", sort: "sink", rank: 4, value: (row) => row.sink ?? "–" },
       {
-        title: "Rows in",
+        title: "Input rate",
         sort: "input_rows_per_second",
         align: "right",
         rank: 3,
@@ -148,7 +148,7 @@ function queryTable(rows, signal) {
         show: rate,
       },
       {
-        title: "Rows done",
+        title: "Process rate",
         sort: "rows_per_second",
         align: "right",
         rank: 2,
@@ -157,7 +157,7 @@ function queryTable(rows, signal) {
         show: rate,
       },
       {
-        title: "Lately",
+        title: "Recent rates",
         rank: 2,
         width: "m",
         value: (row) => [row.recent.map((one) => one.rows_per_second), row.name],
@@ -165,13 +165,13 @@ function queryTable(rows, signal) {
       },
       { title: "Last batch", rank: 4, width: "batch", value: lastBatch },
       {
-        title: "Silent for",
+        title: "Last report",
         sort: "silent_for",
         align: "right",
         rank: 3,
         width: "m",
         value: (row) => Math.floor(row.silent_for),
-        show: duration,
+        show: ago,
       },
       {
         title: "Lag",
@@ -186,12 +186,14 @@ function queryTable(rows, signal) {
     signal,
     sort: "lag",
     reverse: true,
-    noun: "pipeline",
+    noun: "query",
+    nouns: "queries",
     empty: () =>
       h(
         "p",
         { class: "empty" },
-        "No Spark query has told of itself in the last hour. Add the listener to your session: spark.streams.addListener(LeveretListener()).",
+        "No Spark query reported in the last hour. Add the listener to your Spark session: " +
+          "spark.streams.addListener(LeveretListener()).",
       ),
   });
 }
@@ -219,16 +221,16 @@ function lastBatch(row) {
 function details(row) {
   const facts = {
     State: row.state,
-    "Told by": row.user,
+    "Reported by": row.user,
     "Virtual host": row.vhost ?? "–",
     Lag: number(row.lag),
     "Last batch": lastBatch(row),
-    "Rows in": rate(row.input_rows_per_second),
-    "Rows done": rate(row.rows_per_second),
-    Into: row.sink ?? "–",
-    "Batch of": row.at ?? "–",
-    Id: row.id,
-    Run: row.run_id ?? "–",
+    "Input rate": rate(row.input_rows_per_second),
+    "Process rate": rate(row.rows_per_second),
+    Sink: row.sink ?? "–",
+    "Batch time": row.at ?? "–",
+    ID: row.id,
+    "Run ID": row.run_id ?? "–",
   };
   const places = row.sources.flatMap((source) =>
     source.reads.map((read) => [
@@ -250,14 +252,14 @@ function details(row) {
         Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
       ),
       places.length > 0 && [
-        h("h3", {}, "Where it stands"),
+        h("h3", {}, "Offsets and leases"),
         h(
           "dl",
           {},
           places.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
         ),
       ],
-      h("h3", {}, "Lag of the last batches"),
+      h("h3", {}, "Recent lag"),
       sparkline(lags, `Lag of ${row.name}`),
     ),
   );
@@ -266,7 +268,7 @@ function details(row) {
 function leaseTable(rows, signal, release) {
   return new Table({
     columns: [
-      { title: "Held by", sort: "consumer", width: "name", value: (row) => row.consumer },
+      { title: "Consumer", sort: "consumer", width: "name", value: (row) => row.consumer },
       {
         title: "Queue",
         sort: "queue",
@@ -286,7 +288,7 @@ function leaseTable(rows, signal, release) {
       },
       { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
       {
-        title: "Held for",
+        title: "Age",
         sort: "age",
         align: "right",
         rank: 2,
@@ -310,18 +312,19 @@ function leaseTable(rows, signal, release) {
     sort: "age",
     reverse: true,
     noun: "lease",
-    empty: () => h("p", { class: "empty" }, "No messages are held. Spark takes leases when it reads a classic queue."),
+    empty: () => h("p", { class: "empty" }, "No leases. Spark leases messages when it reads a classic queue."),
   });
 }
 
 function release(lease, changed) {
   undoable(
-    `${plural(lease.messages, "message")} of ${lease.consumer} will go back to queue ${lease.queue}; if it still works on them, they are done twice`,
+    `${plural(lease.messages, "message")} leased by ${lease.consumer} will be returned to queue ${lease.queue}, ` +
+      "and processed twice if the query is still working on them,",
     async () => {
       const query = new URLSearchParams({ queue: lease.queue, consumer: lease.consumer, lease: lease.lease });
       try {
         const answer = await remove(`${at`/api/pipeline/${lease.vhost}/leases`}?${query}`);
-        tell(`Back in queue ${lease.queue}: ${plural(answer.released, "message")}.`);
+        tell(`${plural(answer.released, "message")} returned to queue ${lease.queue}.`);
       } catch (problem) {
         tellError(problem);
       }

@@ -9,7 +9,7 @@ import { live } from "../live.js";
 import { endTrouble, showTrouble, tell, tellError, undoable } from "../notices.js";
 import { Table, rowsSource } from "../table.js";
 import { storyLinks } from "./biography.js";
-import { connectionLink, peerIn } from "./connection_words.js";
+import { connectionLink, peerIn, prefetch } from "./connection_words.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
 import { deleteDialogue } from "./queue_delete.js";
 import { findingsOf } from "./queue_findings.js";
@@ -93,9 +93,9 @@ function section(name, content, buttons) {
 class View {
   constructor(vhost, name) {
     this.badges = h("span", { class: "badges" });
-    this.publish = h("button", { type: "button", class: "strong" }, "Publish …");
-    this.pause = h("button", { type: "button", disabled: true }, "Pause");
-    this.purge = h("button", { type: "button", class: "danger", disabled: true }, "Purge");
+    this.publish = h("button", { type: "button", class: "strong" }, "Publish message …");
+    this.pause = h("button", { type: "button", disabled: true }, "Pause queue");
+    this.purge = h("button", { type: "button", class: "danger", disabled: true }, "Purge messages");
     this.remove = h("button", { type: "button", class: "danger" }, "Delete queue …");
     this.head = h(
       "header",
@@ -118,10 +118,10 @@ class View {
       [
         ["ready", "Ready"],
         ["unacked", "Unacked"],
-        ["in", "In"],
-        ["out", "Out"],
+        ["in", "Publish rate"],
+        ["out", "Deliver rate"],
         ["oldest", "Oldest"],
-        ["drain", "Empty in"],
+        ["drain", "Drains in"],
         ["size", "Size"],
       ].map(([key, label]) => {
         this.values[key] = h("b", {}, "–");
@@ -129,7 +129,7 @@ class View {
       }),
     );
     this.lengths = lineChart("Messages");
-    this.rates = lineChart("Rates");
+    this.rates = lineChart("Message rates");
     this.facts = h("details", { class: "card facts" }, h("summary", {}, "Arguments, policy and counters"));
     this.table = h("dl", {});
     this.facts.append(this.table);
@@ -144,7 +144,7 @@ class View {
     const isPaused = queue.state === "paused";
     const badges = badgesOf(queue);
     fillFor(this.badges, badges, () => badges.map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)));
-    setText(this.pause, isPaused ? "Resume" : "Pause");
+    setText(this.pause, isPaused ? "Resume queue" : "Pause queue");
     this.publish.disabled = this.pause.disabled = this.remove.disabled = false;
     this.purge.disabled = !queue.messages_ready;
     if (queue.type === "stream") this.#isStream();
@@ -165,9 +165,9 @@ class View {
     ]);
     this.rates.draw(
       [
-        ["In", "publish"],
-        ["Out", "deliver_get"],
-        ["Acked", "ack"],
+        ["Publish", "publish"],
+        ["Deliver", "deliver_get"],
+        ["Ack", "ack"],
       ].map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
       rate,
     );
@@ -223,11 +223,7 @@ async function togglePause(address, name, queue, refresh) {
   const isPaused = queue.state === "paused";
   try {
     await post(`${address}/${isPaused ? "resume" : "pause"}`);
-    tell(
-      isPaused
-        ? `Queue ${name} hands out messages again.`
-        : `Queue ${name} is paused: it takes messages and hands out none.`,
-    );
+    tell(isPaused ? `Queue ${name} resumed.` : `Queue ${name} paused: it accepts messages but does not deliver them.`);
   } catch (problem) {
     tellError(problem);
   }
@@ -235,10 +231,10 @@ async function togglePause(address, name, queue, refresh) {
 }
 
 function purge(address, name, queue, changed) {
-  undoable(`${plural(queue.messages_ready, "message")} of queue ${name} will be deleted`, async () => {
+  undoable(`${plural(queue.messages_ready, "message")} in queue ${name} will be deleted`, async () => {
     try {
       await remove(`${address}/contents`);
-      tell(`Queue ${name} is purged.`);
+      tell(`Queue ${name} purged.`);
     } catch (problem) {
       tellError(problem);
     }
@@ -251,28 +247,23 @@ function consumers(address, signal) {
     (await get(address, { columns: "consumer_details" }, { signal })).consumer_details ?? [];
   return new Table({
     columns: [
-      { title: "Tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
+      { title: "Consumer tag", sort: "consumer_tag", width: "name", value: (row) => row.consumer_tag },
       {
         title: "Connection",
         sort: "channel_details.connection_name",
         value: (row) => row.channel_details?.connection_name ?? "",
         show: (name) =>
-          name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "in the broker's process",
+          name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "in-process client",
       },
-      { title: "Acks", rank: 3, width: "s", value: (row) => (row.ack_required ? "yes" : "no") },
-      { title: "Prefetch", rank: 2, align: "right", width: "s", value: (row) => row.prefetch_count || "no limit" },
+      { title: "Ack mode", rank: 3, width: "s", value: (row) => (row.ack_required ? "manual" : "automatic") },
+      { title: "Prefetch count", rank: 2, align: "right", width: "s", value: (row) => prefetch(row.prefetch_count) },
       { title: "State", rank: 3, width: "s", value: (row) => row.activity_status },
     ],
     source: rowsSource(load, (row) => row.consumer_tag),
     signal,
     noun: "consumer",
     toolsFrom: SEVERAL,
-    empty: () =>
-      h(
-        "p",
-        { class: "empty" },
-        "Nobody takes messages from this queue. They wait until a client consumes it: channel.basic_consume in pika.",
-      ),
+    empty: () => h("p", { class: "empty" }, "No consumers."),
   }).element;
 }
 
@@ -281,7 +272,7 @@ function bindings(address, vhost, signal) {
   return new Table({
     columns: [
       {
-        title: "From exchange",
+        title: "Source",
         sort: "source",
         width: "name",
         value: (row) => row.source,
@@ -298,6 +289,6 @@ function bindings(address, vhost, signal) {
     signal,
     noun: "binding",
     toolsFrom: SEVERAL,
-    empty: () => h("p", { class: "empty" }, "Bound to no exchange."),
+    empty: () => h("p", { class: "empty" }, "No bindings."),
   }).element;
 }

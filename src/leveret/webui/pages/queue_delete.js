@@ -20,15 +20,15 @@ export async function deleteDialogue(address, name, leaving) {
     [
       h("p", {}, goesWithIt(queue)),
       queue.messages > 0 && [
-        h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to go on."),
-        field("Name of the queue", typed),
+        h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to confirm."),
+        field("Queue name", typed),
       ],
     ],
-    "Delete for good",
+    "Delete queue",
     async () => {
       await end(address, "/queues", leaving);
       close();
-      tell(`Queue ${name} is deleted.`);
+      tell(`Queue ${name} deleted.`);
     },
   );
   const action = sending.querySelector("[type=submit]");
@@ -42,7 +42,8 @@ export async function deleteDialogue(address, name, leaving) {
 
 function goesWithIt({ messages, consumers }) {
   const lost = messages
-    ? `Its ${plural(messages, "message")} and its bindings go too.`
-    : "It is empty. Its bindings go too.";
-  return `${lost}${consumers ? ` ${plural(consumers, "consumer")} ${consumers === 1 ? "is" : "are"} told that it is gone.` : ""} Nothing brings it back.`;
+    ? `This deletes the queue, its ${plural(messages, "message")} and its bindings.`
+    : "This deletes the queue and its bindings. The queue is empty.";
+  const cancelled = consumers ? ` ${plural(consumers, "consumer")} will be cancelled.` : "";
+  return `${lost}${cancelled} It cannot be undone.`;
 }

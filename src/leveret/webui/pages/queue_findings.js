@@ -9,13 +9,16 @@ export function findingsOf(queue) {
 
 function paused(queue) {
   if (queue.state !== "paused") return null;
-  return { brief: "It is paused.", text: "It takes messages and hands out none. Resume it to let them go." };
+  return {
+    brief: "Queue is paused.",
+    text: "It accepts messages but does not deliver them. Resume it to continue delivery.",
+  };
 }
 
 function deserted(queue) {
   const isTakenFrom = queue.message_stats?.deliver_get_details?.rate > 0; // by basic.get, or by leases
   if (queue.type === "stream" || queue.consumers || !queue.messages_ready || isTakenFrom) return null;
-  return { brief: "Nobody takes from it.", text: `${waiting(queue.messages_ready)} until a consumer comes.` };
+  return { brief: "No consumers.", text: `${plural(queue.messages_ready, "message")} ready.` };
 }
 
 /**
@@ -27,8 +30,10 @@ function withSlowConsumers(queue) {
   const most = mostHeld(queue.consumer_details);
   if (queue.state === "paused" || queue.type === "stream" || !queue.messages_ready || !most || held !== most)
     return null;
-  const text = `They hold ${number(held)} unacked of the ${number(most)} that their prefetch allows, and ${waiting(queue.messages_ready)}. Add consumers, or make them faster.`;
-  return { brief: "Its consumers are busy.", text };
+  const text =
+    `They have ${number(held)} unacked messages, as many as their prefetch counts allow; ` +
+    `${plural(queue.messages_ready, "message")} ready. Add consumers, or make them faster.`;
+  return { brief: "Consumers are busy.", text };
 }
 
 /** How many messages the consumers may hold together; null if nothing limits one of them, or they are not known. */
@@ -44,9 +49,8 @@ function growing(queue) {
   if (queue.type === "stream" || !queue.consumers || !queue.messages_ready || isNumber(queue.drain_estimate))
     return null;
   if (!isNumber(incoming) || !isNumber(outgoing) || incoming <= outgoing * 1.1) return null;
-  return { brief: "More comes in than goes out.", text: `${rate(incoming)} against ${rate(outgoing)}.` };
-}
-
-function waiting(count) {
-  return `${plural(count, "message")} ${count === 1 ? "waits" : "wait"}`;
+  return {
+    brief: "Publish rate exceeds deliver rate.",
+    text: `${rate(incoming)} published, ${rate(outgoing)} delivered.`,
+  };
 }

@@ -4,15 +4,15 @@ import { get, path as at } from "../api.js";
 import { fill, h } from "../dom.js";
 import { dialogue, field, form } from "../forms.js";
 import { number, plural } from "../format.js";
-import { STAYED, WORDS, begin, counted, rateInput, rateOf } from "../jobs.js";
+import { SKIPPED, WORDS, begin, counted, rateInput, rateOf } from "../jobs.js";
 import { FILTERS, filterInput, filterOf } from "../message_filter.js";
 import { tellError, undoable } from "../notices.js";
 
 export const EXPLAINED = {
-  move: "Messages leave this queue and come to the end of another one.",
-  copy: "Messages stay here, and copies come to the end of another queue.",
-  delete: "Messages are gone for good. They are not dead-lettered.",
-  redrive: "Dead letters go back to the queue in which they died first.",
+  move: "Moves messages to the end of another queue.",
+  copy: "Copies messages to the end of another queue.",
+  delete: "Deletes messages permanently. They are not dead-lettered.",
+  redrive: "Returns dead letters to the queue they were first dead-lettered from.",
 };
 
 /** `whenBegun(id, expected)` is told of the job. `start`: what the filter is to begin with. */
@@ -25,7 +25,7 @@ export function jobDialogue(kind, vhost, queue, start, whenBegun) {
     h("p", { class: "faint" }, EXPLAINED[kind]),
     needsPlace && [
       field(
-        "To queue",
+        "Destination queue",
         h("input", {
           name: "destination",
           required: true,
@@ -40,16 +40,19 @@ export function jobDialogue(kind, vhost, queue, start, whenBegun) {
     h(
       "div",
       { class: "row" },
-      field("At most", h("input", { name: "limit", type: "number", min: "1", step: "1", placeholder: "all that fit" })),
-      kind === "redrive" && field("Messages a second", rateInput()),
+      field(
+        "Maximum messages",
+        h("input", { name: "limit", type: "number", min: "1", step: "1", placeholder: "all matching" }),
+      ),
+      kind === "redrive" && field("Messages per second", rateInput()),
     ),
   ];
-  const content = form(fields, "Count first", async (given) => {
+  const content = form(fields, "Count messages", async (given) => {
     const job = jobOf(kind, given);
     const row = await counted(vhost, queue, job);
     fill(offer, told(row, words), row.done > 0 && action(row, job));
   });
-  const close = dialogue(`${words.title} messages of ${queue}`, [content, offer]);
+  const close = dialogue(`${words.title} messages from ${queue}`, [content, offer]);
   content.addEventListener("input", () => fill(offer)); // it was a count of something else
   if (needsPlace) offerQueues(names, vhost, queue);
 
@@ -71,7 +74,7 @@ export function jobDialogue(kind, vhost, queue, start, whenBegun) {
         tellError(problem);
       }
     };
-    if (kind === "delete") undoable(`${plural(row.done, "message")} of queue ${queue} will be deleted`, act);
+    if (kind === "delete") undoable(`${plural(row.done, "message")} in queue ${queue} will be deleted`, act);
     else act();
   }
 }
@@ -85,11 +88,12 @@ function told(row, words) {
       "p",
       {},
       h("strong", {}, `${words.would} ${plural(row.done, "message")}`),
-      ` of ${number(row.looked_at)} looked at.`,
+      ` of ${number(row.looked_at)} inspected.`,
     ),
     origins.length > 0 &&
-      h("p", {}, `Back to ${origins.map(([name, count]) => `${name} (${number(count)})`).join(", ")}.`),
-    row.skipped > 0 && h("p", { class: "faint" }, `${plural(row.skipped, "message")} would stay: ${STAYED[row.kind]}.`),
+      h("p", {}, `Destination: ${origins.map(([name, count]) => `${name} (${number(count)})`).join(", ")}.`),
+    row.skipped > 0 &&
+      h("p", { class: "faint" }, `${plural(row.skipped, "message")} would be skipped: ${SKIPPED[row.kind]}.`),
   );
 }
 

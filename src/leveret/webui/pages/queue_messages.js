@@ -33,7 +33,7 @@ export class MessageBrowser {
       fixed = {},
       onChoice = null,
       story = null,
-      nothing = "No message waits here. Publish one, or let a client send some.",
+      nothing = "No ready messages. Publish a message to see it here.",
     } = {},
   ) {
     this.#address = address;
@@ -45,7 +45,7 @@ export class MessageBrowser {
     this.list = h("div", { class: "messages" });
     this.all = h("input", {
       type: "checkbox",
-      "aria-label": "Choose all that are shown",
+      "aria-label": "Select all shown messages",
       onchange: () => this.#chooseAll(this.all.checked),
     });
     this.tools = h(
@@ -53,7 +53,7 @@ export class MessageBrowser {
       { class: "table-tools filter" },
       onChoice && this.all,
       FILTERS.map((one) => filterInput(one)),
-      h("button", { type: "submit" }, "Look"),
+      h("button", { type: "submit" }, "Search messages"),
     );
     this.tools.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -98,7 +98,7 @@ export class MessageBrowser {
         h(
           "p",
           { class: "empty" },
-          isFiltered ? `None of ${plural(answer.looked_at, "message")} fits.` : this.nothing,
+          isFiltered ? `No match in ${plural(answer.looked_at, "message")}.` : this.nothing,
           answer.too_large > 0 && ` ${plural(answer.too_large, "message")} too large to search.`,
         ),
       );
@@ -121,8 +121,8 @@ export class MessageBrowser {
       "p",
       { class: "faint note" },
       answer.is_complete
-        ? `${number(shown)} shown, all that there are. They stay in the queue.`
-        : `The first ${number(shown)} shown. They stay in the queue. `,
+        ? `All ${plural(shown, "message")} shown. Browsing does not remove messages.`
+        : `First ${plural(shown, "message")} shown. Browsing does not remove messages. `,
       answer.too_large > 0 && `${plural(answer.too_large, "message")} too large to search. `,
       !answer.is_complete &&
         shown === this.#limit &&
@@ -137,7 +137,7 @@ export class MessageBrowser {
       this.#onChoice &&
       h("input", {
         type: "checkbox",
-        "aria-label": `Choose message ${number + 1}`,
+        "aria-label": `Select message ${number + 1}`,
         checked: this.#chosen.has(one.id),
         onchange: (event) => this.#choose(one.id, event.target.checked),
       });
@@ -202,9 +202,9 @@ export function opened(one, body) {
   choose(one.payload_format === "json" ? "JSON" : isReadable(body) ? "Text" : "Hex");
   const { headers, ...properties } = one.properties ?? {};
   return [
-    h("div", { class: "spans", role: "group", "aria-label": "How the body is shown" }, buttons),
+    h("div", { class: "spans", role: "group", "aria-label": "Body format" }, buttons),
     shown,
-    one.truncated && h("p", { class: "faint note" }, `Cut: the whole has ${bytes(one.payload_bytes)}.`),
+    one.truncated && h("p", { class: "faint note" }, `Truncated: the whole body has ${bytes(one.payload_bytes)}.`),
     h(
       "dl",
       {},
@@ -212,7 +212,7 @@ export function opened(one, body) {
         exchange: shownExchange(one.exchange),
         "routing key": one.routing_key,
         offset: one.offset,
-        deliveries: one.delivery_count,
+        "delivery count": one.delivery_count,
         ...properties,
       }),
     ),

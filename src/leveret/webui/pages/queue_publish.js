@@ -10,7 +10,7 @@ const DEFAULT_EXCHANGE = "amq.default";
 
 export function publishDialogue(vhost, queue, whenDone) {
   openDialogue(
-    `Publish to ${queue}`,
+    `Publish message to ${queue}`,
     at`/api/exchanges/${vhost}/${DEFAULT_EXCHANGE}/publish`,
     () => queue,
     [],
@@ -22,7 +22,7 @@ export function publishDialogue(vhost, queue, whenDone) {
 export function exchangePublishDialogue(vhost, exchange, whenDone) {
   const key = h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" });
   openDialogue(
-    `Publish through ${exchange}`,
+    `Publish message to ${exchange}`,
     at`/api/exchanges/${vhost}/${exchange}/publish`,
     (given) => given.get("routing_key"),
     [field("Routing key", key)],
@@ -39,20 +39,20 @@ function openDialogue(title, address, keyOf, fields, whenDone) {
       h(
         "div",
         { class: "row" },
-        field("Body is given as", choice("encoding", ["string", "base64"], "string")),
+        field("Body encoding", choice("encoding", ["string", "base64"], "string")),
         field("Content type", h("input", { name: "content_type", placeholder: "application/json" })),
       ),
       field(
         "Headers",
         h("textarea", { name: "headers", rows: "2", spellcheck: "false", placeholder: '{"colour": "red"}' }),
-        "A JSON object; may be left empty.",
+        "JSON object (optional).",
       ),
-      check("Persistent: survives a restart in a durable queue", "persistent", true),
+      check("Persistent: survives a broker restart in a durable queue", "persistent", true),
     ],
-    "Publish",
+    "Publish message",
     async (given) => {
       const answer = await post(address, messageOf(given, keyOf(given)));
-      tell(answer.routed ? "Published." : "Published, but it reached no queue.");
+      tell(answer.routed ? "Message published." : "Message published, but not routed to any queue.");
       whenDone();
     },
   );

@@ -82,7 +82,7 @@ export function show(place, parameters, signal, user) {
         "div",
         { class: "buttons" },
         mayReadStories(user) && h("a", { class: "button", href: "#/traces" }, "Traces"),
-        h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add a queue"),
+        h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add queue"),
       ),
     ),
     table.element,
@@ -141,10 +141,10 @@ function columns(depths) {
       rank: 4,
       width: "m",
       value: (row) => [...ratesOf(row), row.name],
-      show: ([incoming, outgoing, name]) => rateSpark(incoming, outgoing, `Rates in and out of ${name}`),
+      show: ([incoming, outgoing, name]) => rateSpark(incoming, outgoing, `Publish and deliver rates of ${name}`),
     },
     {
-      title: "In",
+      title: "Publish rate",
       sort: "message_stats.publish_details.rate",
       align: "right",
       rank: 2,
@@ -153,7 +153,7 @@ function columns(depths) {
       show: rate,
     },
     {
-      title: "Out",
+      title: "Deliver rate",
       sort: "message_stats.deliver_get_details.rate",
       align: "right",
       rank: 2,
@@ -180,7 +180,7 @@ function columns(depths) {
       show: duration,
     },
     {
-      title: "Empty in",
+      title: "Drains in",
       sort: "drain_estimate",
       align: "right",
       rank: 3,
@@ -243,7 +243,10 @@ function badges([state, type]) {
 async function refuseExisting(vhost, name) {
   const found = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, columns: "name", name });
   if (found.items.some((one) => one.name === name))
-    throw { title: "Not added", reason: `Queue ${name} exists already in virtual host ${vhost}: choose another name.` };
+    throw {
+      title: "Queue not added",
+      reason: `Queue ${name} already exists in virtual host ${vhost}: choose another name.`,
+    };
 }
 
 /** Asks for what a new queue is to be; `vhost` is the one to begin with. */
@@ -251,7 +254,7 @@ export async function addQueue(vhost) {
   const names = await vhostNames();
   const options = names.length ? names : ["/"];
   const close = dialogue(
-    "Add a queue",
+    "Add queue",
     form(
       [
         field(
@@ -262,11 +265,11 @@ export async function addQueue(vhost) {
         field(
           "Type",
           choice("type", ["classic", "stream"], "classic"),
-          "A queue hands each message out once; a stream keeps them, and each reader has its own place.",
+          "A classic queue delivers each message once; a stream keeps messages, and each reader has its own offset.",
         ),
-        check("Durable: is still there after a restart", "durable", true),
+        check("Durable: survives a broker restart", "durable", true),
       ],
-      "Add",
+      "Add queue",
       async (given) => {
         const [name, where, type] = [given.get("name"), given.get("vhost"), given.get("type")];
         await refuseExisting(where, name);
@@ -277,7 +280,7 @@ export async function addQueue(vhost) {
         };
         await put(at`/api/queues/${where}/${name}`, body);
         close();
-        tell(`Queue ${name} is there.`);
+        tell(`Queue ${name} created.`);
         go(link`/queues/${where}/${name}`.slice(1));
       },
     ),

@@ -1,4 +1,4 @@
-// "Where would this routing key go?": asked of the broker, which walks the bindings without publishing anything.
+// "Route tester": asked of the broker, which walks the bindings without publishing anything.
 
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
@@ -23,7 +23,7 @@ export function routeTester(address, whenAnswered) {
   const headers = h("textarea", { name: "headers", rows: "1", spellcheck: "false", placeholder: '{"colour": "red"}' });
   const asking = form(
     [h("div", { class: "row" }, field("Routing key", key), field("Headers", headers))],
-    "Where would it go?",
+    "Test routing key",
     async (given) => {
       const answer = await get(address, {
         routing_key: given.get("routing_key"),
@@ -48,7 +48,7 @@ export function routeTester(address, whenAnswered) {
     "Clear",
   );
   asking.querySelector(".actions").append(clear);
-  return h("section", { class: "card route-tester" }, h("h2", {}, "Where would this routing key go?"), asking, told);
+  return h("section", { class: "card route-tester" }, h("h2", {}, "Route tester"), asking, told);
 }
 
 function queryOf(headers) {
@@ -56,8 +56,8 @@ function queryOf(headers) {
     Object.entries(headers).map(([name, value]) => {
       if (!["string", "number", "boolean"].includes(typeof value)) {
         throw {
-          title: "Headers not accepted",
-          reason: `Header ${name} must be text, a number, true or false: others cannot be tried here.`,
+          title: "Invalid headers",
+          reason: `Header ${name} must be a string, a number, true or false.`,
         };
       }
       return [`headers.${name}`, JSON.stringify(value)];
@@ -73,7 +73,7 @@ function answerOf(answer) {
       ? h(
           "p",
           {},
-          `It would reach ${plural(answer.queues.length, "queue")}: `,
+          `Routed to ${plural(answer.queues.length, "queue")}: `,
           h(
             "span",
             { class: "reached" },
@@ -84,10 +84,10 @@ function answerOf(answer) {
       : h(
           "p",
           { class: "warn-text" },
-          "It would reach no queue: the message would be dropped, or returned to a publisher that asks for it (mandatory).",
+          "Not routed to any queue: the message is dropped, or returned if it is published as mandatory.",
         ),
     answer.by_chance &&
-      h("p", { class: "faint" }, "One of the exchanges draws by chance: the next message may go elsewhere."),
+      h("p", { class: "faint" }, "One of the exchanges chooses at random: the next message may be routed differently."),
     steps.length > 0 &&
       h(
         "ol",
@@ -117,9 +117,13 @@ function stepOf(step, vhost) {
 }
 
 function reasonOf(step) {
-  if (step.by === "alternate-exchange") return "as the alternate exchange: no binding takes it";
-  if (step.by === "name") return "by its name";
-  return ["by binding", step.routing_key === "" ? "without a key" : step.routing_key, objectText(step.arguments)]
+  if (step.by === "alternate-exchange") return "alternate exchange: no binding matches";
+  if (step.by === "name") return "by queue name";
+  return [
+    "by binding",
+    step.routing_key === "" ? "with an empty routing key" : step.routing_key,
+    objectText(step.arguments),
+  ]
     .filter(Boolean)
     .join(" ");
 }

@@ -26,7 +26,7 @@ export function show(place, parameters, signal) {
         setText(
           note,
           schedules.count > rows.length
-            ? `The next ${number(rows.length)} of ${number(schedules.count)} are listed.`
+            ? `Showing the next ${number(rows.length)} of ${number(schedules.count)} scheduled messages.`
             : "",
         );
         return rows;
@@ -138,10 +138,10 @@ function dateTime(moment) {
 
 function cancel(row, changed) {
   const where = `${shownExchange(row.exchange)} → ${row.routing_key}`;
-  undoable(`The message for ${where} will never be sent`, async () => {
+  undoable(`The scheduled message for ${where} will be cancelled`, async () => {
     try {
       await remove(at`/api/schedules/${row.vhost}/${row.id}`);
-      tell(`The message for ${where} is cancelled.`);
+      tell(`The scheduled message for ${where} was cancelled.`);
     } catch (problem) {
       tellError(problem);
     }
@@ -163,21 +163,21 @@ function howToSchedule() {
     h(
       "div",
       { class: "card first" },
-      h("h2", {}, "No message waits for its time"),
+      h("h2", {}, "No scheduled messages"),
       h(
         "p",
         {},
         "The header ",
         h("code", {}, "x-deliver-at"),
-        ", a moment in milliseconds since 1970, lets any message wait. With Python and pika:",
+        " (milliseconds since 1970) delays the delivery of any message. With Python and pika:",
       ),
       h("pre", {}, code),
       h(
         "p",
         {},
-        "An exchange of the type ",
+        "An exchange of type ",
         h("code", {}, "x-delayed-message"),
-        " lets those wait that have the header ",
+        " delays messages by their header ",
         h("code", {}, "x-delay"),
         ", in milliseconds.",
       ),

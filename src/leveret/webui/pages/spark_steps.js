@@ -14,26 +14,26 @@ export function sparkSteps(user) {
   return h(
     "div",
     { class: "card first" },
-    h("h2", {}, "No Spark query yet: read a stream or a queue"),
+    h("h2", {}, "No Spark queries yet: read a stream or a queue"),
     h(
       "p",
       {},
-      "Spark reads from here as from a table that grows. The listener tells this page how each query is doing. ",
+      "Spark reads queues and streams as a streaming source. The listener reports the progress of each query. ",
       h("code", {}, "pip install 'leveret[spark]'"),
-      ", then in a session of Spark:",
+      ", then in a Spark session:",
     ),
     h("pre", { tabindex: "0" }, h("span", { class: "faint" }, "from leveret.spark import LeveretListener\n\n"), code),
     user.name !== "guest" &&
       h(
         "p",
         { class: "faint" },
-        "The password comes from LEVERET_PASSWORD, or a file that the option credentialsFile names.",
+        "The password is read from LEVERET_PASSWORD, or from the file named by the option credentialsFile.",
       ),
     h(
       "div",
       { class: "actions" },
       copyButton(`from leveret.spark import LeveretListener\n\n${code}\n`),
-      h("a", { class: "button", href: "#/streams" }, "Look at the streams"),
+      h("a", { class: "button", href: "#/streams" }, "Go to streams"),
     ),
   );
 }

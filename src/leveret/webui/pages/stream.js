@@ -20,9 +20,9 @@ export const title = ({ name }) => name;
 
 const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
 const RATES = [
-  ["In", "publish"],
-  ["Out", "deliver_get"],
-  ["Acked", "ack"],
+  ["Publish", "publish"],
+  ["Deliver", "deliver_get"],
+  ["Ack", "ack"],
 ];
 
 export function show(place, { vhost, name }, signal) {
@@ -85,8 +85,12 @@ class View {
   constructor(vhost, name) {
     this.kind = h("span", {}, "stream");
     this.badges = h("span", { class: "badges" });
-    this.queue = h("a", { class: "button", href: link`/queues/${vhost}/${name}`, hidden: true }, "As a queue");
-    this.exchange = h("a", { class: "button", href: link`/exchanges/${vhost}/${name}`, hidden: true }, "The exchange");
+    this.queue = h("a", { class: "button", href: link`/queues/${vhost}/${name}`, hidden: true }, "Queue details");
+    this.exchange = h(
+      "a",
+      { class: "button", href: link`/exchanges/${vhost}/${name}`, hidden: true },
+      "Exchange details",
+    );
     this.head = h(
       "header",
       { class: "page-head" },
@@ -100,7 +104,7 @@ class View {
     );
     this.trouble = h("div", {});
     this.tiles = h("div", { class: "tiles eight" });
-    this.rates = lineChart("Rates");
+    this.rates = lineChart("Message rates");
     this.lengths = lineChart("Messages");
     this.values = new Map();
   }
@@ -124,7 +128,7 @@ class View {
     );
     this.lengths.draw([
       {
-        label: stream.kind === "shards" ? "Waiting" : "Kept",
+        label: stream.kind === "shards" ? "Ready" : "Messages",
         points: pointsOf(stream.messages_ready_details),
         now: stream.messages_ready,
       },
@@ -147,8 +151,8 @@ class View {
 function tilesOf(stream) {
   const stats = stream.message_stats ?? {};
   const moved = [
-    ["In", rate(stats.publish_details?.rate)],
-    ["Out", rate(stats.deliver_get_details?.rate)],
+    ["Publish rate", rate(stats.publish_details?.rate)],
+    ["Deliver rate", rate(stats.deliver_get_details?.rate)],
   ];
   if (stream.kind === "shards") {
     return [
@@ -189,10 +193,14 @@ function badgesOf(stream) {
   return [
     stream.state === "paused" && ["paused", "warn"],
     kept && [
-      isNumber(kept.max_age) ? `kept for ${duration(kept.max_age)}` : isNumber(kept.max_bytes) ? "" : "kept for ever",
+      isNumber(kept.max_age)
+        ? `max age ${duration(kept.max_age)}`
+        : isNumber(kept.max_bytes)
+          ? ""
+          : "no retention limit",
       "",
     ],
-    kept && isNumber(kept.max_bytes) && [`kept up to ${bytes(kept.max_bytes)}`, ""],
+    kept && isNumber(kept.max_bytes) && [`max size ${bytes(kept.max_bytes)}`, ""],
     isUneven(stream.largest_share ?? 0, stream.partitions) && ["uneven", "warn"],
   ].filter((badge) => badge && badge[0]);
 }
@@ -247,7 +255,7 @@ function partitions(stream, isSharded, signal) {
             { title: "Lag", sort: "lag", align: "right", rank: 2, width: "s", value: (row) => row.lag, show: number },
           ]),
       {
-        title: "In",
+        title: "Publish rate",
         sort: "message_stats.publish_details.rate",
         align: "right",
         rank: 2,
@@ -256,7 +264,7 @@ function partitions(stream, isSharded, signal) {
         show: rate,
       },
       {
-        title: "Out",
+        title: "Deliver rate",
         sort: "message_stats.deliver_get_details.rate",
         align: "right",
         rank: 3,
@@ -277,7 +285,7 @@ function partitions(stream, isSharded, signal) {
     signal,
     sort: "partition",
     noun: isSharded ? "shard" : "partition",
-    empty: () => h("p", { class: "empty" }, "Nothing is behind this exchange: bind streams to it."),
+    empty: () => h("p", { class: "empty" }, "No partitions. Bind streams to this exchange."),
   });
   table.heading = isSharded ? "Shards" : "Partitions";
   return table;
@@ -300,7 +308,7 @@ function readers(rows, lags, signal, forget) {
         show: readerName,
       },
       { title: "Stream", sort: "queue", rank: 3, value: (row) => row.queue },
-      { title: "State", sort: "is_live", rank: 2, width: "m", value: (row) => (row.is_live ? "reads now" : "away") },
+      { title: "State", sort: "is_live", rank: 2, width: "m", value: (row) => (row.is_live ? "online" : "offline") },
       {
         title: "Connection",
         rank: 3,
@@ -326,7 +334,7 @@ function readers(rows, lags, signal, forget) {
         show: number,
       },
       {
-        title: "Lag lately",
+        title: "Recent lag",
         rank: 2,
         width: "m",
         value: (row) => [lags.of(keyOf(row)), row.name ?? row.consumer_tag],
@@ -350,8 +358,8 @@ function readers(rows, lags, signal, forget) {
             ? ""
             : h(
                 "button",
-                { type: "button", class: "in-row", title: "Forget where it stood", onclick: () => forget(reader) },
-                "Forget",
+                { type: "button", class: "in-row", title: "Delete the stored offset", onclick: () => forget(reader) },
+                "Delete offset",
               ),
       },
     ],
@@ -367,7 +375,7 @@ function readers(rows, lags, signal, forget) {
       h(
         "p",
         { class: "empty" },
-        "Nobody reads this stream. A consumer chooses where to begin by x-stream-offset, and its place is kept if it has a name: x-stream-consumer.",
+        "No readers. A consumer chooses its start with x-stream-offset; its offset is stored if it sets x-stream-consumer.",
       ),
   });
   table.heading = "Readers";
@@ -378,17 +386,18 @@ function readerName([name, tag, isPinned]) {
   return [
     name ?? h("span", { class: "faint" }, tag),
     " ",
-    isPinned && h("span", { class: "badge", title: "Retention takes nothing that it has not read" }, "pinned"),
+    isPinned &&
+      h("span", { class: "badge", title: "Retention keeps messages that this reader has not read" }, "pinned"),
   ];
 }
 
 function forget(vhost, reader, changed) {
-  undoable(`The place of reader ${reader.name} in ${reader.queue} will be forgotten`, async () => {
+  undoable(`The stored offset of reader ${reader.name} in ${reader.queue} will be deleted`, async () => {
     try {
       await remove(
         `${at`/api/pipeline/${vhost}/consumers`}?${new URLSearchParams({ queue: reader.queue, consumer: reader.name })}`,
       );
-      tell(`Reader ${reader.name} is forgotten: it begins anew when it comes back.`);
+      tell(`The stored offset of reader ${reader.name} was deleted.`);
     } catch (problem) {
       tellError(problem);
     }

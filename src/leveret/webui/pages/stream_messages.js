@@ -25,7 +25,7 @@ export function streamMessages(vhost, names, signal) {
     { class: "table-tools offsets" },
     which,
     offset,
-    h("button", { type: "submit" }, "Go to"),
+    h("button", { type: "submit" }, "Go to offset"),
     button("First", () => "first"),
     older,
     newer,
@@ -70,8 +70,8 @@ function listed(answer) {
       "p",
       { class: "empty" },
       answer.next_offset > answer.first_offset
-        ? `Nothing is there yet: the stream ends before offset ${number(answer.next_offset)}.`
-        : "Nothing is kept here. Publish something to it.",
+        ? `No messages at this offset yet: the next offset is ${number(answer.next_offset)}.`
+        : "The stream is empty. Publish a message to see it here.",
     );
   }
   return [
@@ -79,7 +79,7 @@ function listed(answer) {
     h(
       "p",
       { class: "faint note" },
-      `Offsets ${number(messages[0].offset)} to ${number(messages.at(-1).offset)} of ${number(answer.first_offset)} to ${number(answer.next_offset - 1)}. They stay in the stream.`,
+      `Offsets ${number(messages[0].offset)} to ${number(messages.at(-1).offset)} of ${number(answer.first_offset)} to ${number(answer.next_offset - 1)}. Browsing does not remove messages.`,
     ),
   ];
 }

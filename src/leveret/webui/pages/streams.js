@@ -79,7 +79,7 @@ export function show(place, parameters, signal) {
       "header",
       { class: "page-head" },
       h("h1", {}, "Streams"),
-      h("button", { type: "button", class: "strong", onclick: () => addStream(vhost) }, "Add a stream"),
+      h("button", { type: "button", class: "strong", onclick: () => addStream(vhost) }, "Add stream"),
     ),
     table.element,
   );
@@ -108,7 +108,7 @@ function columns(lags) {
     { title: "Messages", sort: "messages", align: "right", width: "s", value: (row) => row.messages, show: number },
     { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
     {
-      title: "In",
+      title: "Publish rate",
       sort: "message_stats.publish_details.rate",
       align: "right",
       rank: 2,
@@ -117,7 +117,7 @@ function columns(lags) {
       show: rate,
     },
     {
-      title: "Out",
+      title: "Deliver rate",
       sort: "message_stats.deliver_get_details.rate",
       align: "right",
       rank: 2,
@@ -136,7 +136,7 @@ function columns(lags) {
     },
     { title: "Lag", sort: "lag", align: "right", width: "s", value: (row) => row.lag, show: number },
     {
-      title: "Lag lately",
+      title: "Recent lag",
       rank: 3,
       width: "m",
       value: (row) => [lags.of(keyOf(row)), row.name],
@@ -177,28 +177,33 @@ function nothingYet() {
   return h(
     "div",
     { class: "card first" },
-    h("h2", {}, "No stream yet"),
+    h("h2", {}, "No streams yet"),
     h(
       "p",
       {},
-      "A queue hands each message out once. A stream keeps them: any number of readers go through it, each at its own place, and may begin anew.",
+      "A classic queue delivers each message once. A stream keeps its messages: any number of readers consume it, " +
+        "each from its own offset, and can read it again.",
     ),
     h(
       "pre",
       {},
       'channel.queue_declare("events", durable=True, arguments={"x-queue-type": "stream"})\nchannel.basic_qos(prefetch_count=100)\nchannel.basic_consume("events", seen, arguments={"x-stream-offset": "first"})',
     ),
-    h("div", { class: "actions" }, h("button", { type: "button", onclick: () => addStream("") }, "Make a stream here")),
+    h(
+      "div",
+      { class: "actions" },
+      h("button", { type: "button", onclick: () => addStream("") }, "Or add a stream here"),
+    ),
   );
 }
 
-const AGES = { "for ever": undefined, "a day": "1D", "a week": "7D", "a month": "1M", "a year": "1Y" };
+const AGES = { "no limit": undefined, "1 day": "1D", "1 week": "7D", "1 month": "1M", "1 year": "1Y" };
 
 async function addStream(vhost) {
   const names = await vhostNames();
   const options = names.length ? names : ["/"];
   const close = dialogue(
-    "Add a stream",
+    "Add stream",
     form(
       [
         field(
@@ -206,14 +211,14 @@ async function addStream(vhost) {
           h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
         ),
         field("Virtual host", choice("vhost", options, vhost || options[0])),
-        field("Keep messages", choice("age", Object.keys(AGES), "for ever")),
+        field("Max age", choice("age", Object.keys(AGES), "no limit")),
         field(
-          "Keep at most",
-          h("input", { name: "gigabytes", type: "number", min: "1", placeholder: "without a limit" }),
-          "In GiB; the oldest messages go first.",
+          "Max size",
+          h("input", { name: "gigabytes", type: "number", min: "1", placeholder: "no limit" }),
+          "In GiB. The oldest messages are deleted first.",
         ),
       ],
-      "Add",
+      "Add stream",
       async (given) => {
         const [name, where, age, most] = [
           given.get("name"),
@@ -228,7 +233,7 @@ async function addStream(vhost) {
           arguments: { "x-queue-type": "stream", ...limits },
         });
         close();
-        tell(`Stream ${name} is there.`);
+        tell(`Stream ${name} created.`);
         go(link`/streams/${where}/${name}`.slice(1));
       },
     ),

@@ -24,7 +24,7 @@ const LETTER = 6.7; // of keys
 const TIP = 8;
 const RHYTHM = 6; // turns of the page from one look to the next
 
-const STYLES = { binding: "binding", alternate: "alternate exchange", "dead-letter": "dead letters" };
+const STYLES = { binding: "binding", alternate: "alternate exchange", "dead-letter": "dead-letter exchange" };
 
 /** {element, refresh(), mark(answer)}: without an exchange (null) of the whole virtual host; `mark` shows the way of an answer of the tester, or none. */
 export function topologyPicture(vhost, exchange, signal) {
@@ -104,10 +104,10 @@ function legendOf(graph) {
 
 function noteOf(graph) {
   return [
-    graph.edges.size === 0 && "Nothing is bound here yet: add a binding to an exchange, and it shows. ",
-    graph.isCut && `Only the nearest ${MOST_NODES} are drawn: open one of the exchanges to go on from there. `,
+    graph.edges.size === 0 && "No bindings yet: add a binding to an exchange to see it here. ",
+    graph.isCut && `Only the nearest ${MOST_NODES} are shown: open an exchange to continue from there. `,
     graph.facts.isPartial &&
-      "There are many exchanges or queues in this virtual host: some alternate and dead-letter exchanges may be missing here.",
+      "This virtual host has many exchanges or queues: some alternate and dead-letter exchanges may be missing.",
   ];
 }
 
@@ -177,9 +177,7 @@ function drawn(graph, vhost, exchange, route, window) {
       height,
       viewBox: `0 0 ${width} ${height}`,
       "aria-label":
-        exchange === null
-          ? `What is bound in virtual host ${vhost}`
-          : `What leads to exchange ${shownExchange(exchange)}, and where it leads`,
+        exchange === null ? `Bindings in virtual host ${vhost}` : `Bindings of exchange ${shownExchange(exchange)}`,
     },
     edges.map((edge) => s("g", { class: way.has(edge.key) ? "taken" : "" }, linesOf(edge))),
     [...nodes.values()].map((node) => nodeOf(node, vhost, exchange, way)),

@@ -21,7 +21,7 @@ export function mayReadStories(user) {
 export async function find(text, signal) {
   const books = await get("/api/traces", undefined, { signal });
   const pages = "traces tracing messages".includes(text.toLowerCase())
-    ? [{ title: "Traces", hint: "what became of messages", address: "/traces" }]
+    ? [{ title: "Traces", hint: "message traces", address: "/traces" }]
     : [];
   const found = await Promise.all(
     books.map((book) =>
@@ -62,11 +62,11 @@ export function show(place, { vhost }, signal, user) {
   const isAdministrator = Boolean(user.tags?.includes("administrator"));
   let book = null;
   const state = h("p", { class: "faint" });
-  const forget = h("button", { type: "button", class: "danger", onclick: forgetAll }, "Forget all");
+  const forget = h("button", { type: "button", class: "danger", onclick: forgetAll }, "Delete all traces");
   const buttons = h(
     "div",
     { class: "buttons", hidden: true },
-    h("button", { type: "button", onclick: () => turn(false) }, "Switch tracing off"),
+    h("button", { type: "button", onclick: () => turn(false) }, "Disable tracing"),
     forget,
   );
   const filters = { queue: filter("queue"), exchange: filter("exchange") };
@@ -94,19 +94,14 @@ export function show(place, { vhost }, signal, user) {
   function filter(what) {
     return h("input", {
       type: "search",
-      placeholder: `Of ${what} …`,
+      placeholder: `Filter by ${what}`,
       "aria-label": `Name of the ${what}`,
       onchange: () => table.restart(),
     });
   }
 
   function showState() {
-    setText(
-      state,
-      book
-        ? `Tracing is on: ${plural(book.stories, "message")} known, ${bytes(book.bytes)} of ${bytes(book.most_bytes)}${book.forgotten ? `, ${number(book.forgotten)} older ones forgotten` : ""}.`
-        : "",
-    );
+    setText(state, book ? stateOf(book) : "");
     buttons.hidden = !isAdministrator || !book;
     forget.disabled = !book?.stories;
   }
@@ -114,11 +109,7 @@ export function show(place, { vhost }, signal, user) {
   async function turn(isOn) {
     try {
       await put(at`/api/vhosts/${vhost}`, { tracing: isOn });
-      tell(
-        isOn
-          ? `Virtual host ${vhost} is traced from now on.`
-          : `Virtual host ${vhost} is not traced any more; its stories are gone.`,
-      );
+      tell(isOn ? `Tracing enabled for ${vhost}.` : `Tracing disabled for ${vhost}; recorded traces were discarded.`);
     } catch (problem) {
       tellError(problem);
     }
@@ -126,7 +117,7 @@ export function show(place, { vhost }, signal, user) {
   }
 
   function forgetAll() {
-    undoable(`The stories of ${plural(book.stories, "message")} will be forgotten; the messages stay`, async () => {
+    undoable(`Traces of ${plural(book.stories, "message")} will be deleted`, async () => {
       try {
         await remove(at`/api/traces/${vhost}`);
       } catch (problem) {
@@ -136,7 +127,7 @@ export function show(place, { vhost }, signal, user) {
     });
   }
 
-  table.search.placeholder = "Message id, key, header …";
+  table.search.placeholder = "Message ID, routing key, header …";
   table.search.setAttribute("aria-label", "Search messages");
   table.search.after(filters.queue, filters.exchange);
   fill(
@@ -148,7 +139,7 @@ export function show(place, { vhost }, signal, user) {
         "div",
         {},
         h("h1", {}, "Traces"),
-        h("p", { class: "faint" }, `what became of messages in virtual host ${vhost}`),
+        h("p", { class: "faint" }, `message traces of virtual host ${vhost}`),
         others(vhost, signal),
       ),
       buttons,
@@ -176,6 +167,11 @@ function others(vhost, signal) {
   return select;
 }
 
+function stateOf({ stories, forgotten, bytes: used, most_bytes: limit }) {
+  const discarded = forgotten ? `, ${plural(forgotten, "older trace")} discarded` : "";
+  return `Tracing is enabled: ${plural(stories, "message")} traced, ${bytes(used)} of ${bytes(limit)} used${discarded}.`;
+}
+
 function columns(vhost) {
   return [
     {
@@ -186,7 +182,7 @@ function columns(vhost) {
       show: ([id, name]) => h("a", { href: link`/traces/${vhost}/${id}`, title: name }, name),
     },
     {
-      title: "Last",
+      title: "Last event",
       sort: "last",
       width: "m",
       value: (row) => row.last,
@@ -196,7 +192,7 @@ function columns(vhost) {
     { title: "Routing key", sort: "routing_key", rank: 2, value: (row) => row.routing_key },
     { title: "Queues", rank: 2, value: (row) => row.queues.join(", ") },
     {
-      title: "Began",
+      title: "Started",
       sort: "began",
       rank: 2,
       width: "s",
@@ -219,7 +215,7 @@ function waiting() {
   return h(
     "p",
     { class: "empty" },
-    "No message has come since tracing was switched on. Publish one: it shows here at once.",
+    "No messages traced since tracing was enabled. Publish a message to see its trace here.",
   );
 }
 
@@ -227,20 +223,21 @@ function switchedOff(vhost, mayChange, turnOn) {
   const card = h(
     "div",
     { class: "card first" },
-    h("h2", {}, `Virtual host ${vhost} is not traced`),
+    h("h2", {}, `Tracing is disabled for virtual host ${vhost}`),
     h(
       "p",
       {},
-      "While tracing is on, the broker writes down for each message who sent it, which bindings took it where, who was given it and how it ended. It keeps up to ten thousand of the latest, without their bodies, in memory.",
+      "While tracing is enabled, the broker records for each message its publisher, the bindings that routed it, its " +
+        "deliveries and how it left the queue. The latest 10,000 traces are kept in memory, without message bodies.",
     ),
-    h("p", {}, "Publishing and delivering are slower meanwhile: switch it on to find a fault, and off again."),
+    h("p", {}, "Tracing slows down publishing and delivery: enable it to find a problem, then disable it again."),
     mayChange
       ? h(
           "div",
           { class: "actions" },
-          h("button", { type: "button", class: "strong", onclick: turnOn }, "Switch tracing on"),
+          h("button", { type: "button", class: "strong", onclick: turnOn }, "Enable tracing"),
         )
-      : h("p", {}, "An administrator can switch it on."),
+      : h("p", {}, "Ask an administrator to enable it."),
   );
   return h("div", {}, card);
 }
