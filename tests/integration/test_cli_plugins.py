@@ -84,7 +84,7 @@ def test_what_cannot_be_switched_says_what_it_goes_with(cli: Cli) -> None:
     line = cli.refused("plugins", "disable", "rabbitmq_management")
     assert line.endswith("it is part of the broker, and goes with the setting http_port")
     assert cli.done("plugins", "enable", "rabbitmq_prometheus") == "plugin 'prometheus' is enabled\n"
-    assert "no plugin 'rabbitmq_shovel': there are" in cli.refused("plugins", "enable", "rabbitmq_shovel")
+    assert "no plugin 'rabbitmq_shovel': known plugins are" in cli.refused("plugins", "enable", "rabbitmq_shovel")
 
 
 def test_a_delayed_exchange_over_a_disabled_type_is_refused_too(cli: Cli, broker: Broker) -> None:

@@ -208,7 +208,7 @@ def test_a_story_goes_on_with_moves_retries_schedules_and_consumers_that_go(
     assert other.basic_get("q")[0] is not None
     other.close()
     channel.queue_declare("q", passive=True)
-    assert event(admin, "s", "requeued", -1)["reason"] == "its consumer went"
+    assert event(admin, "s", "requeued", -1)["reason"] == "its consumer is gone"
 
 
 def test_a_stream_tells_who_read_a_message(admin: ManagementApi, channel: BlockingChannel) -> None:

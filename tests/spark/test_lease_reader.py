@@ -120,7 +120,7 @@ def test_a_checkpoint_whose_leases_were_released_is_refused(broker: SparkBroker)
     reader = lease_reader(broker, queue)
     end = reader.latestOffset(reader.initialOffset(), ALL)
     broker.ask("DELETE", "%2F/leases", queue=queue, consumer="spark")
-    with pytest.raises(DataLoss, match=r"was never given or was released.*new checkpointLocation"):
+    with pytest.raises(DataLoss, match=r"does not exist or was released.*new checkpointLocation"):
         lease_reader(broker, queue).latestOffset(end, ALL)
 
 

@@ -1,4 +1,4 @@
-"""Something to be done once a write is as durable as promised, or is known never to be."""
+"""A callback for the moment a write is durable, or is known never to be."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""By which bindings a message came to the queues that it reached: for those who want to be told.
+"""The bindings that led a message to its queues, for message traces and the route tester.
 
-The walk of routing/router.py has been made already, and its outcome is given: exchanges that choose by chance or in
-turn are not asked again. Which bindings of an exchange take a message is asked of an exchange of the same kind that has
-this one binding only.
+Routing (routing/router.py) has been done already and its outcome is passed in, so exchanges that choose at random or
+round-robin are not asked again. To find out which bindings of an exchange match a message, an exchange of the same type
+with only that binding is asked.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from leveret.broker.vhost import Vhost
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.exchange import Exchange
 
-MOST_TRIED = 500  # bindings of one exchange: what is asked here is asked for each message
-STAND_IN = Destination("exchange", "\x00")  # no queue or exchange is named so
+MOST_TRIED = 500  # bindings of one exchange: the work is done for each traced message
+STAND_IN = Destination("exchange", "\x00")  # no queue or exchange has this name
 
 Step = dict[str, Any]
 
@@ -23,7 +23,7 @@ Step = dict[str, Any]
 def binding_steps(
     vhost: Vhost, exchange: Exchange, keys: Sequence[str], fields: Mapping[str, object], queues: Collection[str]
 ) -> tuple[list[Step], bool]:
-    """From ``exchange`` to ``queues``, stop by stop; and whether no stop looked at more than the keys."""
+    """The steps from ``exchange`` to ``queues``, and whether routing depended on the routing keys alone."""
     steps: list[Step] = []
     seen, to_visit = {exchange.name}, [exchange]
     for current in to_visit:  # grows while we walk
@@ -57,7 +57,7 @@ def _takes(exchange: Exchange, binding: Binding, keys: Sequence[str], fields: Ma
 
 
 def _named(exchange: Exchange, keys: Sequence[str], queues: Collection[str]) -> list[str]:
-    """Queues that the exchange knows by their names, without a binding."""
+    """Queues that the exchange reaches by name, without a binding."""
     if exchange.name and not exchange.arguments.get("x-implicit-bindings"):
         return []
     return [key for key in dict.fromkeys(keys) if key in queues]

@@ -1,11 +1,10 @@
-"""What became of single messages: received, routed, queued, delivered, and so on until they are gone.
+"""Message traces: the events of single messages, from receipt to removal.
 
-A story is a list of events, each a moment, a word and what there is to say about it. One message in three queues is one
-story, and so is what went on as a dead letter. A message is found again by its *place*: queue, lane and sequence, which
-no two messages share.
+A trace is a list of events, each with a time, a kind and details. A message in three queues has one trace, which goes
+on when it is dead-lettered. A message is identified by its *place* (queue, lane, sequence), which is unique.
 
-The book is bounded twice, since a story may be short or long: by the number of stories and by what they weigh. The
-oldest is forgotten first. Bodies are never kept, long headers are cut.
+Traces are bounded in number and in bytes, and the oldest is discarded first. Bodies are never kept, long headers are
+truncated.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
-MOST_STORIES = 10_000  # of a virtual host: what an hour of looking for a fault needs, not an archive
-MOST_BYTES = 16 << 20  # that they weigh, about: tracing must not drive the broker into its memory high watermark
-FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one story: a message that is requeued for ever tells how it began and goes on
-EVENT_BYTES = 400  # a tuple, a table and some words
+MOST_STORIES = 10_000  # of a virtual host: enough to look for a fault, not an archive
+MOST_BYTES = 16 << 20  # approximate size: tracing must not raise the memory alarm
+FIRST_EVENTS, LAST_EVENTS = 50, 150  # of one trace: the first and the latest of a message that is requeued for ever
+EVENT_BYTES = 400  # a tuple, a dict and some strings
 STORY_BYTES = 600
 
 Facts = dict[str, Any]
@@ -26,7 +25,7 @@ Where = tuple[int, int, int]  # queue id, lane, sequence
 
 
 class Event(NamedTuple):
-    time: float  # wall
+    time: float  # wall time
     what: str
     facts: Facts
 
@@ -38,10 +37,10 @@ class Story:
         self.number = number
         self.facts = facts  # message_id, exchange, routing_key, properties, size
         self.events: list[Event] = []
-        self.left_out = 0  # events in the middle that were too many
-        self.places: dict[Where, str] = {}  # where it is now, with the name of the queue
-        self.past: list[Where] = []  # where it was
-        self.queues: dict[str, None] = {}  # all that it came to
+        self.left_out = 0  # events in the middle that were dropped
+        self.places: dict[Where, str] = {}  # current places, with the name of the queue
+        self.past: list[Where] = []  # former places
+        self.queues: dict[str, None] = {}  # all queues it has been in
         self._size = STORY_BYTES + size
 
     @property
@@ -60,7 +59,7 @@ class Story:
 
 
 class Biographies:
-    """Those of one virtual host, in the order in which they began."""
+    """The traces of one virtual host, oldest first."""
 
     def __init__(self, *, most: int = MOST_STORIES, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
@@ -69,7 +68,7 @@ class Biographies:
         self._stories: OrderedDict[int, Story] = OrderedDict()
         self._by_place: dict[Where, Story] = {}
         self._by_message_id: dict[str, Story] = {}  # the latest with that id
-        self.forgotten = 0  # because there were too many
+        self.forgotten = 0  # discarded because of the limits
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -99,19 +98,19 @@ class Biographies:
             self.bytes += story.size - before
 
     def put(self, story: Story, where: Where, queue: str) -> None:
-        """It stands there now."""
+        """The message is at this place now."""
         story.queues[queue] = None
         if story.number in self._stories:
             story.places[where] = queue
             self._by_place[where] = story
 
     def leave(self, where: Where) -> None:
-        """It stands there no more, and is still found by that place."""
+        """The message left this place; its trace can still be found by it."""
         story = self._by_place.get(where)
         if story is not None and where in story.places:
             del story.places[where]
             story.past.append(where)
-            if len(story.past) > LAST_EVENTS:  # a message that goes round for ever has its latest places
+            if len(story.past) > LAST_EVENTS:  # a message that is requeued for ever keeps its latest places
                 self._drop_places(story, [story.past.pop(0)])
 
     # ---- finding
@@ -120,11 +119,11 @@ class Biographies:
         return self._by_place.get(where)
 
     def in_queue(self, queue: int) -> list[Where]:
-        """Places of this queue where a message stands now."""
+        """Places of this queue that hold a traced message now."""
         return [where for where, story in self._by_place.items() if where[0] == queue and where in story.places]
 
     def find(self, name: str) -> Story | None:
-        """By its own id (m12), by a place as a look into a queue shows it (7-0-12), or by its message-id."""
+        """By its own id (m12), by a place as shown when browsing a queue (7-0-12), or by its message-id."""
         if name[:1] == "m" and is_number(name[1:]) and int(name[1:]) in self._stories:
             return self._stories[int(name[1:])]
         where = place_of(name)

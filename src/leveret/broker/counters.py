@@ -1,4 +1,4 @@
-"""What exchanges and virtual hosts have seen since they were made; plain numbers that only grow."""
+"""Counters of exchanges and virtual hosts since they were created. They only grow."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class ExchangeCounters:
     __slots__ = ("published", "returned", "unroutable")
 
     def __init__(self) -> None:
-        self.published = 0  # messages that came in
-        self.unroutable = 0  # of these, reached no queue
-        self.returned = 0  # of these, given back to their publisher
+        self.published = 0  # messages
+        self.unroutable = 0  # of these, routed to no queue
+        self.returned = 0  # of these, returned to the publisher
 
     @property
     def routed(self) -> int:
-        """Of these, reached at least one queue."""
+        """Of these, routed to at least one queue."""
         return self.published - self.unroutable
 
     def absorb(self, other: ExchangeCounters) -> None:
@@ -26,7 +26,7 @@ class ExchangeCounters:
 
 
 class VhostCounters:
-    """What nobody else remembers: the coming and going of queues, and what those had counted that are gone."""
+    """Queues declared, created and deleted, and the totals of deleted queues and exchanges and of closed channels."""
 
     __slots__ = (
         "confirm_wanted",
@@ -39,12 +39,12 @@ class VhostCounters:
     )
 
     def __init__(self) -> None:
-        self.queues_declared = 0  # also those that were there already
+        self.queues_declared = 0  # including those that already existed
         self.queues_created = 0
         self.queues_deleted = 0
         self.past_queues = QueueCounters()
         self.past_exchanges = ExchangeCounters()
-        self.confirm_wanted = 0  # publishes on channels that are closed and had confirms
+        self.confirm_wanted = 0  # publishes on closed channels in confirm mode
         self.confirmed = 0  # of these, answered
 
     def queue_gone(self, counters: QueueCounters) -> None:

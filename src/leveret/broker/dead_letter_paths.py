@@ -1,7 +1,7 @@
-"""Where the dead letters of a queue can go: read from the topology, never from the headers of a message.
+"""Which queues the dead letters of a queue can reach, according to the topology, never to message headers.
 
-A queue names an exchange, and perhaps a key, for its dead letters. With a key the exchange tells where that leads.
-Without one, and where an exchange looks at more than the key, all queues that the exchange leads to may be reached.
+A queue has a dead-letter exchange and perhaps a dead-letter routing key. With a key, routing it gives the queues.
+Without one, or where an exchange routes by more than the key, every queue behind the exchange may be reached.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from leveret.broker.vhost import Vhost
 from leveret.routing.bounds import RoutingRefused
 from leveret.routing.exchange import Exchange
 
-MOST_QUEUES = 1_000  # on the way from one queue; those further away do not count
+MOST_QUEUES = 1_000  # reached from one queue; further ones are left out
 
 
 class Reach(NamedTuple):
-    """``by_key``: the default exchange leads to the queue that is named as the key of the message."""
+    """``by_key``: dead letters go to the default exchange with the key of the message."""
 
     queues: frozenset[str]
     by_key: bool
 
 
 class DeadLetterPaths:
-    """Which queues the dead letters of each queue can reach, over any number of hops; remembered until the topology
+    """The queues that the dead letters of each queue can reach over any number of hops, cached until the topology
     changes."""
 
     def __init__(self, vhost: Vhost) -> None:
@@ -33,7 +33,7 @@ class DeadLetterPaths:
         self._state = (-1, -1)
 
     def lead(self, origin: str, to: str, key: str) -> bool:
-        """Whether a message that died in ``origin`` can have come to queue ``to``, where it has this routing key."""
+        """Whether a dead letter of ``origin`` can reach queue ``to``, where it has this routing key."""
         state = (self._vhost.epoch, self._vhost.deaths)
         if self._state != state:
             self._known.clear()
@@ -47,7 +47,7 @@ class DeadLetterPaths:
         vhost, by_key = self._vhost, False
         found: dict[str, None] = {}
         to_visit = [origin]
-        for name in to_visit:  # grows while we walk
+        for name in to_visit:  # grows during the walk
             queue = vhost.queues.get(name)
             target = None if queue is None else queue.options.dead_letter
             if target is None:
@@ -74,11 +74,11 @@ def reached_by(vhost: Vhost, name: str, key: str | None) -> list[str]:
 
 
 def _all_behind(vhost: Vhost, start: Exchange) -> list[str]:
-    """Whatever bindings and alternate exchanges lead to. The default exchange leads to all, which tells nothing."""
+    """Queues behind bindings and alternate exchanges. The default exchange reaches every queue and is left out."""
     queues: dict[str, None] = {}
     seen = {start.name}
     to_visit = [start]
-    for exchange in to_visit:  # grows while we walk
+    for exchange in to_visit:  # grows during the walk
         further = [] if exchange.alternate is None else [exchange.alternate]
         for binding in vhost.bindings.of_source(exchange.name) if exchange.name else ():
             if binding.destination.kind == "queue":

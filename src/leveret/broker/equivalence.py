@@ -1,4 +1,4 @@
-"""Whether a declaration is allowed and agrees with what is there; the error says what differs, with both values."""
+"""Checks of a declaration: whether it is allowed, and equivalent to what exists. The error names the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to the broker as a whole, for whoever wants to know: alarms, so far."""
+"""Events of the broker as a whole, for listeners: alarms."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Listener = Callable[[str, Mapping[str, object]], None]
 
 
 class Events:
-    """Listeners are called on the loop, in the order in which they came; one that fails harms nobody else."""
+    """Listeners are called on the event loop in the order of subscription. An error in one does not affect others."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
         self._log = get_log("broker")
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """From now on; the result ends it."""
+        """Call ``listener`` for every event; the result unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
@@ -25,5 +25,5 @@ class Events:
         for listener in list(self._listeners):
             try:
                 listener(name, facts)
-            except Exception:  # noqa: BLE001 - a listener's bug is its own
+            except Exception:  # noqa: BLE001 - an error in one listener must not stop the others
                 self._log.exception("internal error in an event listener", event_name=name)

@@ -1,4 +1,4 @@
-"""How much memory the queues, exchanges, bindings and consumers of a virtual host take, and when there may be no more.
+"""The memory that queues, exchanges, bindings and consumers of a virtual host use, and its limit.
 
 The constants are the growth of the resident size of a broker per object, measured with 20,000 of each (priority queues
 and streams: 1,000 and 2,000) on CPython 3.11; the sizes of argument tables come on top.
@@ -44,7 +44,7 @@ class Footprint:
         self._share.forget(self._vhost)
 
     def refuse(self, what: str, size: int) -> None:
-        """ResourceFault if the virtual host may not hold so much more."""
+        """ResourceFault if the virtual host may not use this much more."""
         if not self._share.fits(self._vhost, size):
             raise ResourceFault(
                 f"cannot create {what} in vhost '{self._vhost}': its queues, exchanges, bindings and consumers use all "

@@ -1,7 +1,7 @@
-"""Parameters that belong to no virtual host: values in JSON that tools keep at the broker.
+"""Global parameters: JSON values that belong to no virtual host.
 
-Their rows of the definitions have an empty virtual host. Earlier versions kept them in some virtual host, under the
-same component; ``gather_global_parameters`` moves those over at a start.
+Their rows in the definitions have an empty virtual host. Earlier versions stored them in a virtual host under the same
+component; ``gather_global_parameters`` moves those at the start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COMPONENT = "global-parameter"
 NO_VHOST = ""
-CLUSTER_ID = "internal_cluster_id"  # RabbitMQ's name, by which tools tell one broker from another
+CLUSTER_ID = "internal_cluster_id"  # RabbitMQ's name; tools use it to distinguish clusters
 
 
 class GlobalParameters:
@@ -53,13 +53,13 @@ class GlobalParameters:
 
 
 def ensure_cluster_id(parameters: GlobalParameters) -> None:
-    """Made at the first start, kept from then on; in the form that RabbitMQ gives it."""
+    """Generated at the first start, in RabbitMQ's form."""
     if CLUSTER_ID not in parameters:
         parameters.put(CLUSTER_ID, f"rabbitmq-cluster-id-{secrets.token_urlsafe(16)}")
 
 
 def gather_global_parameters(parameters: GlobalParameters, vhosts: Iterable[Vhost]) -> None:
-    """A value of the new place is the later one, should both have the name."""
+    """If a name exists in both places, the global value is newer and wins."""
     for vhost in vhosts:
         for name in vhost.parameters.names(COMPONENT):
             value = vhost.parameters.get(COMPONENT, name)

@@ -1,9 +1,9 @@
-"""Channel interceptors: code of plugins and users that sees a method before the channel handles it.
+"""Channel interceptors: code of plugins and applications that sees a method before the channel handles it.
 
-An interceptor is given the context and the decoded method and returns the method to go on with: the same one, changed
-or not, or another of the same class. It refuses by raising an AmqpError. Interceptors of one method run in the order
-they were registered; those registered as ``last``, as the broker's own are, run after all others, so they see what
-users made of a method. ``on_change`` tells of every registration, so that remembered publish routes are made anew.
+An interceptor receives the context and the decoded method and returns the method to handle: the same one, changed or
+not, or another of the same class. To refuse the method it raises an AmqpError. Interceptors of one method run in the
+order of registration; those registered as ``last``, such as the broker's own, run after all others and see their
+changes. ``on_change`` is called at every registration, so that cached publish routes are discarded.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ Interceptor = Callable[[InterceptContext, Method], Method]
 class Interceptors:
     def __init__(self) -> None:
         self._by_method: dict[tuple[int, int], list[Interceptor]] = {}
-        self._last: dict[tuple[int, int], int] = {}  # how many of them are for the end
+        self._last: dict[tuple[int, int], int] = {}  # how many of them were registered as last
         self.on_change: Callable[[], None] = lambda: None
 
     def register(self, method: type[Method], interceptor: Interceptor, *, last: bool = False) -> Callable[[], None]:
-        """Have ``interceptor`` see every ``method``; the result takes it out again."""
+        """Call ``interceptor`` for every ``method``; the result unregisters it."""
         chain = self._by_method.setdefault(method.id, [])
         kept_back = self._last.get(method.id, 0)
         chain.insert(len(chain) if last else len(chain) - kept_back, interceptor)

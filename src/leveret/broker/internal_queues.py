@@ -1,11 +1,11 @@
-"""Queues that the broker keeps for itself in a virtual host: no client sees, declares, consumes, binds or deletes them.
+"""Internal queues of a virtual host: clients cannot see, declare, consume, bind or delete them.
 
-Their names begin as clients' names may not. They are durable and have rows as all queues have, so that recovery,
-reclaim, paging and backup know them; they are made when they are first needed.
+Their names have a reserved prefix. They are durable and have rows in the definitions like other queues, so recovery,
+reclaim, paging and backup include them. They are created when first needed.
 
-- ``amq.leveret.schedule``: messages that are not due yet (broker/schedules.py)
-- ``amq.leveret.held.<exchange>.<queue>``: what waits until a shard is drained (sharding/holding.py)
-- ``amq.leveret.seen.<id>``: the trace of what the queue with that id has seen (queues/trace.py)
+- ``amq.leveret.schedule``: scheduled messages that are not due yet (broker/schedules.py)
+- ``amq.leveret.held.<exchange>.<queue>``: messages that wait until a shard is drained (sharding/holding.py)
+- ``amq.leveret.seen.<id>``: the IDs that the deduplication of the queue with that id has recorded (queues/trace.py)
 - ``amq.leveret.stage.<id>``: rows of a Spark batch that is not committed yet (pipeline/stages.py)
 """
 
@@ -33,7 +33,7 @@ STAGE = f"{PREFIX}stage."
 
 
 class InternalQueues:
-    """Those of one virtual host."""
+    """The internal queues of one virtual host."""
 
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
@@ -45,7 +45,7 @@ class InternalQueues:
     def open(
         self, name: str, options: QueueOptions, surroundings: Surroundings, id_: int | None = None
     ) -> ClassicQueue:
-        """Make it, with the id that it had in an earlier life, or with a new one."""
+        """Create it, with its id from before the restart or with a new one."""
         if id_ is None:
             id_ = self._new_row(name)
         queue = ClassicQueue(id_, name, self._vhost.name, options, surroundings, durable=True)
@@ -87,10 +87,10 @@ class InternalQueues:
             if trace is not None:
                 yield queue, trace
 
-    # ---- the beginning and the end
+    # ---- restore and removal
 
     def restore(self, id_: int, name: str) -> None:
-        """A row that an earlier life left."""
+        """Restore a queue from its row in the definitions."""
         watched = name.removeprefix(SEEN)
         if name == SCHEDULE:
             self._vhost.schedules.open(id_)
@@ -99,7 +99,7 @@ class InternalQueues:
         elif name.startswith((HELD, STAGE)):
             self.open(name, QueueOptions(), self._vhost.surroundings, id_)
         else:
-            raise StoreError(f"this version has no use for the queue '{name}'")
+            raise StoreError(f"this version does not know the internal queue '{name}'")
 
     def remove(self, name: str) -> None:
         queue = self.queues[name]

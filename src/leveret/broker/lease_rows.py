@@ -1,6 +1,6 @@
-"""Leases as they stand in the definitions: one row for each, and one for what each consumer has committed.
+"""Leases in the definitions: one row per lease, and one per consumer with its last commit.
 
-A lease may have as many runs as messages, so its row is packed: a head, then the runs one after the other.
+A lease may have as many runs as messages, so its row is packed: a header followed by the runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LeaseFacts(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The highest number that a consumer has committed, and how many messages went with that commit."""
+    """The highest lease number that a consumer has committed, and the number of messages of that commit."""
 
     number: int
     messages: int
@@ -72,7 +72,7 @@ def unpack_lease(value: bytes) -> LeaseFacts:
             raise StoreError(f"it has format {version}, this version reads {FORMAT}: upgrade Leveret")
         runs = [LeasedRun(lane, first, number, bool(again)) for lane, first, number, again in _runs(value)]
     except error as problem:
-        raise StoreError(f"its value is no lease: {problem}") from None
+        raise StoreError(f"its value is not a lease: {problem}") from None
     return LeaseFacts(messages, size, since, tuple(runs))
 
 
@@ -89,4 +89,4 @@ def unpack_committed(value: bytes) -> Committed:
         facts = json.loads(value)
         return Committed(int(facts["committed"]), int(facts["messages"]))
     except (ValueError, KeyError, TypeError) as problem:
-        raise StoreError(f"its value is no commit: {problem!r}") from None
+        raise StoreError(f"its value is not a commit: {problem!r}") from None

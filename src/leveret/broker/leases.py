@@ -9,8 +9,8 @@ the writer commits before any message of the same batch. So what a crash can lea
               are settled in the journal, some in each turn; when that is granted, the rows of the leases go.
     release   first the rows go, then the messages come back, some in each turn.
 
-The next life takes what is leased out of the lanes before anything is delivered, and settles what is committed and
-whose rows are still there. Nobody else changes the rows; a queue that is deleted takes its own with it.
+After a restart, leased messages are taken out of the lanes before anything is delivered, and committed messages whose
+rows still exist are settled. Only this module changes the rows; deleting a queue deletes its rows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
 NOTHING = Committed(0, 0)
-MOST_CONSUMERS = 1_000  # of a queue: each has a row that stays until it is released
+MOST_CONSUMERS = 1_000  # of a queue: each has a row until it is released
 
 
 class Lease:
@@ -59,7 +59,7 @@ class Lease:
         self.bytes = size
         self.since = since  # wall time
         self.runs: tuple[LeasedRun, ...] = ()
-        self.held = messages  # of them, those that are there: a damaged disk may have lost some
+        self.held = messages  # of these, the messages that exist: a damaged disk may have lost some
         self.held_bytes = size
 
 
@@ -84,9 +84,11 @@ class LeaseBook:
         self._broker = broker
         self._readers: dict[int, dict[str, _Reader]] = {}  # by queue and consumer
         self._going: dict[int, set[str]] = {}  # by queue: rows of leases that are committed
-        self._settled: deque[tuple[int, ClassicQueue, list[str]]] = deque()  # such rows, to go with this receipt
+        self._settled: deque[tuple[int, ClassicQueue, list[str]]] = (
+            deque()
+        )  # such rows, deleted once the receipt is granted
 
-    # ---- looking
+    # ---- checks and lists
 
     def refuse_unleasable(self, queue: ClassicQueue) -> None:
         which = f"queue '{queue.name}' in vhost '{queue.vhost}'"
@@ -103,7 +105,7 @@ class LeaseBook:
             raise PreconditionFailed(f"{which} in exclusive use: cancel its consumer to lease from it")
 
     def refuse_too_many(self, queue: ClassicQueue, consumer: str) -> None:
-        """Refuse a consumer that is new if there are too many."""
+        """Refuse a new consumer if there are too many."""
         consumers = self._readers.get(queue.id, {})
         if consumer not in consumers and len(consumers) >= MOST_CONSUMERS:
             raise PreconditionFailed(
@@ -145,7 +147,7 @@ class LeaseBook:
     # ---- taking
 
     def open(self, queue: ClassicQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease:
-        """What was taken is this lease from now on; durable with the log's ``issued``."""
+        """Make a lease of the taken messages; it is durable with the log's ``issued``."""
         lease = Lease(consumer, queue, number, taking.number, taking.size, self._broker.clock.wall())
         lease.runs = tuple(taking.runs)
         rows = self._rows(queue)
@@ -162,7 +164,7 @@ class LeaseBook:
         return lease
 
     def give_up(self, queue: ClassicQueue, taking: LeaseBuilder) -> None:
-        """What was taken cannot become a lease: it goes back."""
+        """Return taken messages that cannot become a lease."""
         if queue.alive and taking.number:
             self._broker.errands.send(
                 LeaseReturn(queue, taking.runs, taking.number, taking.size, self._send, lambda number: None)
@@ -176,7 +178,7 @@ class LeaseBook:
     # ---- committing
 
     def commit(self, queue: ClassicQueue, consumer: str, through: int, over: Callable[[], None]) -> Committed:
-        """Ack all leases up to ``through``; ``over`` when their messages are settled. Doing it again is no error."""
+        """Ack all leases up to ``through``; ``over`` is called when their messages are settled. Idempotent."""
         reader = self._reader(queue, consumer)
         committed = NOTHING if reader is None else reader.committed
         if reader is None or through <= committed.number:
@@ -198,7 +200,7 @@ class LeaseBook:
 
     def _not_given(self, queue: ClassicQueue, consumer: str, number: int) -> PreconditionFailed:
         return PreconditionFailed(
-            f"lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}' was never given "
+            f"lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}' does not exist "
             "or was released: its messages are in the queue and will be leased again"
         )
 
@@ -231,7 +233,7 @@ class LeaseBook:
         pass  # the grant of all follows
 
     def lost(self) -> None:
-        self._settled.clear()  # the next life settles them again
+        self._settled.clear()  # settled again after a restart
 
     def _drop_rows(self, queue: ClassicQueue, names: Iterable[str]) -> None:
         rows, going = self._rows(queue), self._going.get(queue.id, set())
@@ -246,8 +248,8 @@ class LeaseBook:
     # ---- releasing
 
     def release(self, queue: ClassicQueue, consumer: str, number: int | None, over: Callable[[int], None]) -> None:
-        """Have one lease, or all of the consumer, go back to its queue; ``over`` gets the number of messages. Without
-        a number the consumer is forgotten, too."""
+        """Return one lease, or all leases of the consumer, to the queue; ``over`` gets the number of messages. Without
+        a number the consumer is removed as well."""
         reader = self._reader(queue, consumer)
         leases = [] if reader is None else [each for at, each in sorted(reader.leases.items()) if number in (None, at)]
         rows = self._rows(queue)
@@ -265,7 +267,7 @@ class LeaseBook:
         self._send(LeaseReturn(queue, _runs(leases), held, size, self._send, over))
 
     def _forget(self, queue: ClassicQueue) -> None:
-        """The queue is gone, and its leases with it."""
+        """The queue is deleted, and its leases with it."""
         rows = self._rows(queue)
         for name in self._going.pop(queue.id, ()):
             rows.drop(LEASE, name)
@@ -274,10 +276,10 @@ class LeaseBook:
             for number in reader.leases:
                 rows.drop(LEASE, str(LeaseName(queue.id, number, consumer)))
 
-    # ---- another life
+    # ---- restart
 
     def restore(self) -> None:
-        """Take out of the lanes what an earlier life had leased; nothing was delivered yet."""
+        """Take messages leased in the previous run out of the lanes, before anything is delivered."""
         for vhost in self._broker.vhosts.values():
             queues = {queue.id: queue for queue in vhost.queues.values() if queue.pager is not None}
             for text in vhost.parameters.names(CONSUMER):
@@ -293,7 +295,7 @@ class LeaseBook:
         queues: dict[int, ClassicQueue],
         restore: Callable[[ClassicQueue, str, bytes], None],
     ) -> None:
-        """A row that cannot be used costs itself and is said; one whose queue is gone is nobody's."""
+        """A row that cannot be used, or whose queue does not exist, is skipped and logged."""
         try:
             queue = queues.get(int(text.partition("/")[0]))
             if queue is None:

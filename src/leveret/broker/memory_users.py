@@ -1,4 +1,4 @@
-"""What uses memory besides the messages in queues, by name. All of it counts in the memory gauge.
+"""Memory used besides the messages in queues, by name. All of it counts in the memory gauge.
 
 A part of the broker that keeps bytes on behalf of peers has an entry here. There are three kinds:
 

@@ -1,7 +1,7 @@
 """Small facts about a virtual host that outlive the process: which queues are paused, how an exchange is sharded.
 
-Each has a component (whose fact it is), a name and a value in bytes. Policies are kept in the same table of the
-definitions, but have a book of their own (broker/policies.py).
+Each has a component (its owner), a name and a value in bytes. Policies are kept in the same table of the
+definitions, but are managed by broker/policies.py.
 """
 
 from __future__ import annotations

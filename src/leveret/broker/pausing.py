@@ -1,6 +1,6 @@
-"""Pause and resume: a paused queue takes messages and gives none, until it is resumed; a restart changes nothing.
+"""Pause and resume: a paused queue accepts messages and delivers none until it is resumed, also after a restart.
 
-What consumers hold already stays with them and can be settled. basic.get finds nothing.
+Messages that are unacknowledged when the queue is paused can still be settled. basic.get returns empty.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What RabbitMQ ships as plugins is built in here; some of it can be switched off.
 
-A plugin that is off takes nothing new: no exchange of its types, no policy with its keys. What is there goes on
-working, and a client that declares it again finds it. So this is asked when something is declared, and never for a
-message. The names of those that are off are rows of the definitions that belong to no virtual host.
+A disabled plugin accepts nothing new: no exchange of its types, no policy with its keys. Existing objects go on working
+and can be redeclared. The check is made at declaration, never per message. The names of disabled plugins are rows of
+the definitions that belong to no virtual host.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ COMPONENT = "disabled-plugin"
 
 
 class Plugin(NamedTuple):
-    """``rabbitmq_name`` is empty if RabbitMQ has none like it. ``bound_to`` says of one that cannot be switched what it
-    goes with."""
+    """``rabbitmq_name`` is empty if RabbitMQ has no such plugin. ``bound_to``: what controls a plugin that cannot be
+    disabled."""
 
     name: str
     rabbitmq_name: str
@@ -42,19 +42,19 @@ PLUGINS = (
     Plugin(
         "consistent_hash_exchange",
         "rabbitmq_consistent_hash_exchange",
-        "exchanges of type x-consistent-hash: keys spread over queues by weight",
+        "exchanges of type x-consistent-hash: routing keys are spread over queues by weight",
         frozenset({ConsistentHashExchange.kind}),
     ),
     Plugin(
         "delayed_message_exchange",
         "rabbitmq_delayed_message_exchange",
-        "exchanges of type x-delayed-message: messages that wait for their time",
+        "exchanges of type x-delayed-message: messages are routed after a delay",
         frozenset({DELAYED}),
     ),
     Plugin(
         "random_exchange",
         "rabbitmq_random_exchange",
-        "exchanges of type x-random: each message to one queue by chance",
+        "exchanges of type x-random: each message goes to one random queue",
         frozenset({RandomExchange.kind}),
     ),
     Plugin(
@@ -67,13 +67,13 @@ PLUGINS = (
     Plugin(
         "management",
         "rabbitmq_management",
-        "the HTTP API and the web page",
+        "the HTTP API and the management UI",
         bound_to="the setting http_port",
     ),
     Plugin(
         "management_agent",
         "rabbitmq_management_agent",
-        "counts and rates of everything",
+        "statistics and message rates",
         bound_to="the setting http_port",
     ),
     Plugin(
@@ -85,13 +85,13 @@ PLUGINS = (
     Plugin(
         "auth_mechanism_ssl",
         "rabbitmq_auth_mechanism_ssl",
-        "logins by the certificate of the client (EXTERNAL)",
+        "authentication with client certificates (EXTERNAL)",
         bound_to="the setting tls_ca",
     ),
     Plugin(
         "message_deduplication",
         "rabbitmq_message_deduplication",
-        "queues that take no message twice",
+        "queues that drop duplicate messages",
         bound_to="the queue argument x-message-deduplication",
     ),
     Plugin(
@@ -107,15 +107,15 @@ BY_NAME: Mapping[str, Plugin] = {
 
 
 def find_plugin(name: str) -> Plugin:
-    """By its name here, or by RabbitMQ's."""
+    """By its own name or by RabbitMQ's."""
     plugin = BY_NAME.get(name)
     if plugin is None:
-        raise NotFound(f"no plugin '{name}': there are {', '.join(each.name for each in PLUGINS)}")
+        raise NotFound(f"no plugin '{name}': known plugins are {', '.join(each.name for each in PLUGINS)}")
     return plugin
 
 
 class Plugins:
-    """Which of them are off. ``record`` writes a change before it takes effect."""
+    """The disabled plugins. ``record`` writes a change before it takes effect."""
 
     def __init__(self, record: Callable[[Change], None]) -> None:
         self._record = record
@@ -143,10 +143,10 @@ class Plugins:
             self._disabled.add(plugin.name)
 
     def restore(self, names: Iterable[str]) -> None:
-        """Once all that an earlier life left is back; what this version does not know any more is passed over."""
+        """After all definitions are restored. Names that this version does not know are skipped."""
         self._disabled = {name for name in names if name in BY_NAME}
 
-    # ---- asked when something new is declared
+    # ---- checks at declaration
 
     def refuse_exchange(self, exchange: Exchange, vhost: str) -> None:
         plugin = self._off(lambda plugin: uses_type(plugin, exchange))
@@ -158,7 +158,7 @@ class Plugins:
             )
 
     def refuse_policy(self, policy: Policy, before: Policy | None) -> None:
-        """``before``: the one whose place it takes; what that one has already, the new one may keep."""
+        """``before``: the policy it replaces, whose keys it may keep."""
         kept = {} if before is None else before.definition
         asked = {key for key, value in policy.definition.items() if kept.get(key) != value}
         plugin = self._off(lambda plugin: not asked.isdisjoint(plugin.policy_keys))

@@ -1,8 +1,8 @@
-"""The policies of all virtual hosts: set, deleted, and followed by everything that lives at that moment.
+"""The policies of all virtual hosts: set, deleted, and applied to existing queues and exchanges.
 
-A change is recorded before it takes effect. Then those whose names the old or the new version matches get the values
-that hold now. So a change costs one match per name, or two where the pattern is another one, and one per policy for
-each name that is matched.
+A change is recorded before it takes effect. Then every object matched by the old or the new version gets its new
+effective values. A change therefore costs one match per name (two if the pattern changed), plus one per policy for each
+matched name.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from leveret.queues.options import QueueOptions
 from leveret.routing.exchange import Exchange
 from leveret.store.definitions import Change, Drop, ParameterRow, Put
 
-# Told what holds for an exchange, by policy keys, whenever that changes; nothing holds for one that is gone.
+# Called with the effective policy keys of an exchange whenever they change; they are empty for a deleted exchange.
 ExchangeHook = Callable[[Vhost, str, Mapping[str, object]], None]
 Touched = tuple[dict[ClassicQueue, None], dict[Exchange, None]]
 
-SECONDS = 0.5  # for a pattern, over all names: everybody else waits meanwhile
-SECONDS_PER_NAME = 20e-6  # in addition: where there are very many, a plain pattern takes its time too
+SECONDS = 0.5  # for a pattern over all names: the event loop waits meanwhile
+SECONDS_PER_NAME = 20e-6  # in addition: with very many names even a simple pattern takes time
 
 
 class Policies:
@@ -49,7 +49,7 @@ class Policies:
         priority: int = 0,
         operator: bool = False,
     ) -> Policy:
-        """In place of one with its name. PreconditionFailed says what is wrong with it."""
+        """Replaces a policy of the same name. PreconditionFailed names what is invalid."""
         home = self._vhost(vhost)
         policy = make_policy(vhost, name, pattern, definition, apply_to, priority, operator)
         before = home.policies.get(name, operator)
@@ -73,19 +73,19 @@ class Policies:
         self._follow(home, touched)
 
     def list(self, vhost: str) -> tuple[Policy, ...]:
-        """In the order in which they win; operator policies last."""
+        """By precedence; operator policies last."""
         return self._vhost(vhost).policies.in_order()
 
     def explain(self, vhost: str, thing: ClassicQueue | Exchange) -> Explanation:
-        """Where each value comes from that holds for a queue or exchange."""
+        """The source of each effective value of a queue or exchange."""
         return self._vhost(vhost).policies.explain(thing)
 
-    # ---- exchanges whose definitions somebody reads
+    # ---- hooks for the policies of exchanges
 
     def watch_exchanges(self, hook: ExchangeHook, vhosts: Iterable[Vhost]) -> None:
-        """Tell ``hook`` what holds for the exchanges of these virtual hosts, and from now on what changes anywhere.
+        """Call ``hook`` with the effective policies of the exchanges of these virtual hosts, and at every change.
 
-        Call it after the definitions are restored: a hook that makes queues must find those that were kept.
+        Call this after the definitions are restored: a hook that creates queues must find the restored ones.
         """
         self.on_exchange_changed.append(hook)
         for vhost in vhosts:
@@ -93,19 +93,19 @@ class Policies:
                 hook(vhost, exchange, definition)
 
     def attend(self, vhost: Vhost) -> None:
-        """From now on the news of this virtual host reach the hooks."""
+        """Call the hooks for changes in this virtual host from now on."""
         vhost.policies.tell = lambda exchange, definition: self._tell(vhost, exchange, definition)
 
     def _tell(self, vhost: Vhost, exchange: str, definition: Mapping[str, object]) -> None:
         for hook in [*self.on_exchange_changed]:
             try:
                 hook(vhost, exchange, definition)
-            except Exception:  # noqa: BLE001 - the policy is recorded: the others must follow it
+            except Exception:  # noqa: BLE001 - the policy is recorded and must be applied to the others
                 get_log("broker").exception(
                     "internal error while applying a policy", exchange=exchange, vhost=vhost.name
                 )
 
-    # ---- those who follow
+    # ---- application of changes
 
     def _follow(self, home: Vhost, touched: Touched) -> None:
         self._errands.begin(Following(self._errands, home, touched))
@@ -113,7 +113,7 @@ class Policies:
 
 
 class Following:
-    """An errand: queues and exchanges get the values that hold now."""
+    """An errand: queues and exchanges get their new effective values."""
 
     def __init__(self, errands: Errands, home: Vhost, touched: Touched) -> None:
         self._errands = errands
@@ -133,7 +133,7 @@ class Following:
                 is_new = True
                 _apply(queue, options)
         if is_new:
-            home.epoch += 1  # routes remember what some options ask for
+            home.epoch += 1  # cached routes depend on some options
         while self._exchanges and not self._queues and not time_slice.is_over:
             exchange = self._exchanges.pop()
             if home.exchanges.get(exchange.name) is exchange:
@@ -144,7 +144,7 @@ class Following:
 def _apply(queue: ClassicQueue, options: QueueOptions) -> None:
     try:
         queue.apply(options)
-    except Exception:  # noqa: BLE001 - one queue's bug must not keep the policy from the others
+    except Exception:  # noqa: BLE001 - an error in one queue must not keep the policy from the others
         get_log("broker").exception("internal error while applying a policy", queue=queue.name, vhost=queue.vhost)
 
 
@@ -154,19 +154,19 @@ def _touched_by_new(home: Vhost, policy: Policy) -> Touched:
     except TimeoutError:
         raise PreconditionFailed(
             f"{policy.label} in vhost '{home.name}': pattern {policy.pattern!r} takes too long on "
-            "names that are there: write a simpler one"
+            "existing names: use a simpler one"
         ) from None
 
 
 def _touched_by_known(home: Vhost, policy: Policy) -> Touched:
     try:
         return touched_by(home, policy)
-    except TimeoutError:  # on names that came after it: better ask all than wait at each
+    except TimeoutError:  # on names declared later: visit all objects instead
         return _touched(home, lambda kind, name: True)
 
 
 def touched_by(home: Vhost, policy: Policy) -> Touched:
-    """Those that the policy is for. TimeoutError: its pattern takes too long on one name, or on all of them."""
+    """Objects that the policy applies to. TimeoutError: the pattern takes too long on one name, or on all of them."""
     now = home.surroundings.now
     end = now() + SECONDS + SECONDS_PER_NAME * (len(home.queues) + len(home.exchanges))
 

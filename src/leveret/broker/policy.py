@@ -10,7 +10,7 @@ from leveret.broker.policy_keys import check_definition
 from leveret.broker.policy_pattern import Matches, name_matcher
 from leveret.errors import PreconditionFailed
 
-EXCHANGE = "exchange"  # beside the kinds of queues, what a policy may be for
+EXCHANGE = "exchange"  # besides the queue types, what a policy may apply to
 QUEUES = frozenset({"classic", "quorum", "stream"})
 APPLY_TO: dict[str, frozenset[str]] = {
     "all": QUEUES | {EXCHANGE},
@@ -37,7 +37,7 @@ class Policy:
     matches: Matches = field(repr=False, compare=False)
 
     def covers(self, kind: str, name: str) -> bool:
-        """Whether it is for this queue or exchange. TimeoutError: the pattern takes too long on that name."""
+        """Whether it applies to this queue or exchange. TimeoutError: the pattern takes too long on that name."""
         return kind in APPLY_TO[self.apply_to] and self.matches(name)
 
     @property
@@ -46,7 +46,7 @@ class Policy:
 
     @property
     def order(self) -> tuple[int, str]:
-        """The one that comes first wins: the higher priority, then the name that is first in the alphabet."""
+        """Sorts by precedence: higher priority first, then by name."""
         return -self.priority, self.name
 
 
@@ -59,7 +59,7 @@ def make_policy(
     priority: int,
     operator: bool,
 ) -> Policy:
-    """Checked; PreconditionFailed names the policy and what is wrong with it."""
+    """A validated policy; PreconditionFailed names the policy and the invalid part."""
     try:
         _check_head(name, pattern, apply_to, priority)
         matches = name_matcher(pattern)
@@ -83,9 +83,9 @@ def _check_head(name: object, pattern: object, apply_to: object, priority: objec
 
 
 def _as_json(definition: object) -> dict[str, object]:
-    """A copy of our own, of values that come back from disk as they are."""
+    """A copy that contains only JSON values, which are restored unchanged from disk."""
     if not isinstance(definition, Mapping):
-        raise PreconditionFailed(f"definition {definition!r} is no table of keys and values")
+        raise PreconditionFailed(f"definition {definition!r} is not an object of keys and values")
     try:
         text = json.dumps(dict(definition))
     except (TypeError, ValueError, RecursionError) as problem:

@@ -1,7 +1,7 @@
-"""Several queues that consumers see as one: who consumes from the name of a pool is told which queues to take from.
+"""A pool: several queues that a consumer sees as one, such as the shards behind a pseudo-queue.
 
-A pool knows its followers and tells them whenever their queues are others. The session brings the followers
-(session/pooled.py); the sharding room brings the pools.
+A pool assigns queues to its followers and calls them whenever their queues change. The session provides the followers
+(session/pooled.py), the sharding package the pools.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class Follower(Protocol):
     """One consumer of a pool."""
 
     def follow(self, queues: Sequence[ClassicQueue]) -> None:
-        """Consume from just these from now on."""
+        """Consume from exactly these queues from now on."""
 
 
 class Pool(Protocol):
     def enter(self, follower: Follower, everything: bool) -> None:
-        """Tell it what to follow, now and whenever that changes. ``everything``: all queues, not its share."""
+        """Assign queues to it, now and whenever they change. ``everything``: all queues instead of a share."""
 
     def leave(self, follower: Follower) -> None: ...
 
@@ -29,7 +29,7 @@ class Pool(Protocol):
         """The queues of this node, in order."""
 
     def draining(self) -> list[ClassicQueue]:
-        """Queues that get no more messages, and still have some."""
+        """Queues that receive no more messages and still hold some."""
 
     def first(self) -> ClassicQueue:
-        """The one that a declare of the pool's name is about; NotFound if there is none."""
+        """The queue that a declare of the pool's name refers to; NotFound if there is none."""

@@ -1,4 +1,4 @@
-"""Deleting many queues: those of a connection that has gone, or of a virtual host."""
+"""Deletion of many queues: the exclusive queues of a closed connection, or all queues of a virtual host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is connected: live connections and the limits on them. Management reads it, so that it needs no server."""
+"""Open connections and the limits on them. The management API reads it, so that it does not depend on the server."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ PER_CHANNEL = 2_800  # measured with 20,000: 2,710
 
 
 class LiveConnection(Protocol):
-    """What the broker asks of a connection it knows of."""
+    """A connection, as the broker uses it."""
 
     name: str
     vhost: Vhost  # None until connection.open
 
     def unblock(self) -> None:
-        """There is no alarm any more: handle what was published meanwhile."""
+        """No alarm is left: handle the publishes that were held back."""
 
     def force_close(self, reason: str) -> None:
         """Close with 320."""
 
     def forget_routes(self) -> None:
-        """All that its channels remember: they take too much memory."""
+        """Discard the cached routes of its channels: they use too much memory."""
 
     def held_input(self) -> int:
-        """Bytes of a frame of which a part has arrived."""
+        """Bytes of a partially received frame."""
 
 
 class Outgoing(Protocol):
-    """Somebody who gathers what is to be written."""
+    """An object with buffered output."""
 
     def flush(self) -> None:
-        """Write it: the turn is over."""
+        """Write the buffer at the end of the tick."""
 
 
 class AwaitsReceipt(Protocol):
-    """Somebody who owes a publisher a confirm."""
+    """An object that waits for receipts of the log, to send confirms for example."""
 
     def granted(self, receipt: int) -> bool:
-        """Confirm what hung on receipts up to this one; whether something is still waiting."""
+        """Receipts up to this one are granted; whether it still waits for others."""
 
     def granted_early(self, receipts: set[int]) -> None:
-        """Confirm what hung on just these."""
+        """Exactly these receipts are granted."""
 
     def lost(self) -> None:
-        """What was waited for will never be granted."""
+        """The receipts will never be granted."""
 
 
 class AwaitsTick(Protocol):
@@ -65,7 +65,7 @@ class Registry:
         self.connections: dict[LiveConnection, None] = {}
         self.opened = self.closed = 0  # connections, counted from connection.open on
         self.channels_opened = self.channels_closed = 0
-        self.past_received = self.past_sent = 0  # bytes, of connections that are gone
+        self.past_received = self.past_sent = 0  # bytes, of closed connections
         self._per_user: Counter[str] = Counter()
         self._per_vhost: Counter[str] = Counter()
         self._channels_per_user: Counter[str] = Counter()
@@ -84,18 +84,18 @@ class Registry:
             connection.forget_routes()
 
     def memory(self) -> int:
-        """Bytes that connections and channels take, about, with the frames of which a part has arrived."""
+        """Approximate bytes used by connections and channels, including partially received frames."""
         channels = self.channels_opened - self.channels_closed
         partial = sum([connection.held_input() for connection in self.connections])
         return len(self.connections) * PER_CONNECTION + channels * PER_CHANNEL + partial
 
     def note_traffic(self, received: int, sent: int) -> None:
-        """Of a connection that is gone."""
+        """Add the traffic of a closed connection."""
         self.past_received += received
         self.past_sent += sent
 
     def enter(self, user: str, user_limit: int | None, vhost: str, vhost_limit: int | None) -> None:
-        """A connection opened a vhost; NotAllowed if that is one too many."""
+        """A connection opened a vhost; NotAllowed if a connection limit is reached."""
         if user_limit is not None and self._per_user[user] >= user_limit:
             raise NotAllowed(f"access refused for user '{user}': user connection limit ({user_limit}) is reached")
         if vhost_limit is not None and self._per_vhost[vhost] >= vhost_limit:
@@ -110,7 +110,7 @@ class Registry:
         self.closed += 1
         self._per_user[user] -= 1
         self._per_vhost[vhost] -= 1
-        self._per_user += Counter()  # drops the zeros, or names would pile up for ever
+        self._per_user += Counter()  # drops the zeros, so that names do not accumulate
         self._per_vhost += Counter()
 
     def open_channel(self, user: str, limit: int | None) -> None:

@@ -1,6 +1,6 @@
-"""Putting back what an earlier life left: definitions first, then the queues get their messages.
+"""Restores the state of the previous run: definitions first, then the messages of the queues.
 
-Nothing is delivered or recorded while this runs. Messages stay on disk; each lane only learns what is there.
+Nothing is delivered or recorded meanwhile. Messages stay on disk; each lane gets the range and number of its messages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from leveret.wire.fields import Table, decode_table
 
 
 class LeftLane(Protocol):
-    """What the journal found of a lane (store/recovery.py)."""
+    """A lane as found in the journal (store/recovery.py)."""
 
     queue: int
     lane: int
@@ -47,27 +47,27 @@ class LeftLane(Protocol):
 
 
 def restore_definitions(broker: Broker, rows: Definitions, default_user: str, default_password: str) -> None:
-    """A row that this version cannot use (an exchange type that is gone, say) costs itself and is said."""
+    """A row that this version cannot use (an unknown exchange type, say) is skipped and logged."""
     for vhost in rows.vhosts:
         broker.add_vhost(vhost.name, max_queues=vhost.max_queues, max_connections=vhost.max_connections)
     for user in rows.users:
-        with _costs_itself("user", user=user.name):
+        with _skipped_if_invalid("user", user=user.name):
             _restore_user(broker, user, default_password if user.name == default_user else None)
     for rule in rows.permissions:
-        with _costs_itself("permission", user=rule.user, vhost=rule.vhost):
+        with _skipped_if_invalid("permission", user=rule.user, vhost=rule.vhost):
             broker.permissions.set(*rule)
     for topic in rows.topic_permissions:
-        with _costs_itself("topic permission", user=topic.user, vhost=topic.vhost):
+        with _skipped_if_invalid("topic permission", user=topic.user, vhost=topic.vhost):
             broker.permissions.set_topic(*topic)
-    for parameter in rows.parameters:  # before the queues and exchanges that they hold for
+    for parameter in rows.parameters:  # before the queues and exchanges that they apply to
         if parameter.component == PLUGIN:
             continue
-        with _costs_itself(parameter.component, vhost=parameter.vhost, name=parameter.name):
+        with _skipped_if_invalid(parameter.component, vhost=parameter.vhost, name=parameter.name):
             _restore_parameter(broker, parameter)
     broker.reserve_ids(rows.highest_queue)
     _restore_topology(broker, rows)
     resume_tracing(broker)
-    # The last: a plugin that is off refuses what is new, not what was there.
+    # Last: a disabled plugin refuses new objects, not restored ones.
     broker.plugins.restore(row.name for row in rows.parameters if row.component == PLUGIN)
 
 
@@ -95,7 +95,7 @@ def _restore_parameter(broker: Broker, row: ParameterRow) -> None:
 
 def _restore_topology(broker: Broker, rows: Definitions) -> None:
     for exchange in rows.exchanges:
-        with _costs_itself("exchange", vhost=exchange.vhost, exchange=exchange.name):
+        with _skipped_if_invalid("exchange", vhost=exchange.vhost, exchange=exchange.name):
             broker.vhost(exchange.vhost).declare_exchange(
                 exchange.name,
                 exchange.kind,
@@ -105,16 +105,16 @@ def _restore_topology(broker: Broker, rows: Definitions) -> None:
                 arguments=_table(exchange.arguments),
             )
     for queue in rows.queues:
-        with _costs_itself("queue", vhost=queue.vhost, queue=queue.name):
+        with _skipped_if_invalid("queue", vhost=queue.vhost, queue=queue.name):
             _restore_queue(broker, queue.id, queue.vhost, queue.name, queue.auto_delete, _table(queue.arguments))
     for row in rows.bindings:
         destination = Destination("queue" if row.destination_kind == "queue" else "exchange", row.destination)
-        with _costs_itself("binding", vhost=row.vhost, source=row.source, destination=row.destination):
+        with _skipped_if_invalid("binding", vhost=row.vhost, source=row.source, destination=row.destination):
             _restore_binding(broker.vhost(row.vhost), Binding(row.source, destination, row.key, _table(row.arguments)))
 
 
 def _restore_binding(vhost: Vhost, binding: Binding) -> None:
-    """Also one that exceeds the bounds of today: it was accepted when it was made."""
+    """A binding that exceeds a limit is kept: it was accepted when it was created."""
     try:
         vhost.bounds.refuse(binding, vhost.exchange(binding.source), vhost.bindings)
     except PreconditionFailed as excess:
@@ -123,8 +123,8 @@ def _restore_binding(vhost: Vhost, binding: Binding) -> None:
 
 
 @contextmanager
-def _costs_itself(what: str, **which: object) -> Iterator[None]:
-    """A row that this version cannot use is left out, and said."""
+def _skipped_if_invalid(what: str, **which: object) -> Iterator[None]:
+    """A row that this version cannot use is skipped and logged."""
     try:
         yield
     except LeveretError as problem:
@@ -144,7 +144,7 @@ def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete:
 
 
 def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
-    """How many messages there are."""
+    """The number of restored messages."""
     queues = {queue.id: queue for vhost in broker.vhosts.values() for queue in vhost.every_queue()}
     traces = {trace.id: trace for vhost in broker.vhosts.values() for trace in vhost.internal.traces()}
     ahead = broker.clock.wall() - broker.clock.now()
@@ -174,7 +174,7 @@ def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
 
 
 def load_seen(broker: Broker, done: Callable[[], None]) -> None:
-    """Have queues remember what they have seen; nothing may be published before ``done`` is called."""
+    """Load the IDs recorded for deduplication; nothing may be published before ``done`` is called."""
     traced = [pair for vhost in broker.vhosts.values() for pair in vhost.internal.traced()]
     left = [queue for queue, _ in traced if queue.duplicates is not None]
     if not left:
@@ -187,7 +187,7 @@ def load_seen(broker: Broker, done: Callable[[], None]) -> None:
 
     for queue, trace in traced:
         if queue.duplicates is None:
-            trace.forget(trace.next)  # it is not wanted any more
+            trace.forget(trace.next)  # deduplication is off now
         else:
             queue.duplicates.restore(trace, partial(loaded, queue))
 

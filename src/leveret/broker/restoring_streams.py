@@ -1,8 +1,8 @@
-"""Streams after a start: their files are opened, then they get what only the journal has of them.
+"""Restores streams at the start: their files are opened, then messages that only the journal has are added.
 
-open_streams      in a worker, before anything happens in the broker: dead letters may go to a stream at once
-restore_streams   they know their offsets
-load_streams      what was granted and not written is read from the journal, and written before all that comes later
+open_streams      opens the files in a worker, before the broker does anything: dead letters may go to a stream at once
+restore_streams   restores the offsets
+load_streams      reads messages that were granted but not yet written from the journal, and writes them first
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def streams_of(broker: Broker) -> list[StreamQueue]:
 
 
 def open_streams(broker: Broker) -> None:
-    """Blocks: in a worker. StoreError if one cannot be opened."""
+    """Blocks: call it in a worker. StoreError if a stream cannot be opened."""
     for queue in streams_of(broker):
         try:
             queue.files.open()
@@ -40,7 +40,7 @@ def open_streams(broker: Broker) -> None:
 
 
 def remove_orphans(disk: Disk, queues: Collection[int]) -> None:
-    """Blocks: in a worker. Files of streams that are not among the queues: a crash came before they were removed."""
+    """Blocks: call it in a worker. Remove the files of deleted streams that a crash left behind."""
     for id_ in left_streams(disk):
         if id_ not in queues:
             get_log("streams").info("removing files of a deleted stream", stream=id_)
@@ -53,7 +53,7 @@ def remove_orphans(disk: Disk, queues: Collection[int]) -> None:
 
 
 def restore_streams(broker: Broker, lanes: Iterable[LeftLane]) -> int:
-    """How many messages there are."""
+    """The number of messages in all streams."""
     tails = {left.queue: left.tail for left in lanes}
     total = 0
     for vhost in broker.vhosts.values():
@@ -77,14 +77,14 @@ def load_streams(broker: Broker, done: Callable[[], None]) -> None:
 
 
 def close_streams(broker: Broker) -> None:
-    """The last job of the worker: sync, and let go of the files."""
+    """The last job of the worker: sync and close the files."""
     for stream in streams_of(broker):
         stream.close()
         broker.write_stream(stream.files.close, lambda result: None)
 
 
 class _Loading:
-    """Of one stream: what the journal has of it and the files have not."""
+    """Loads the messages of one stream that are in the journal but not in its files."""
 
     def __init__(self, queue: StreamQueue, done: Callable[[], None]) -> None:
         self._queue = queue
@@ -117,7 +117,7 @@ class _Loading:
 
 
 def runs_of(loaded: list[Loaded]) -> list[StreamRun]:
-    """Neighbours of one address and time belong together."""
+    """Consecutive messages with the same address and time form a run."""
     runs: list[StreamRun] = []
     begin = 0
     for at, (sequence, message, time) in enumerate(loaded):

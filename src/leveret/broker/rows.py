@@ -1,4 +1,4 @@
-"""From durable things of the broker to rows of the definitions, and from the value of a row to a policy."""
+"""Conversion of durable objects to rows of the definitions, and of a row to a policy."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def policy_facts(row: ParameterRow) -> dict[str, Any]:
             "operator": row.component == POLICY_COMPONENTS[True],
         }
     except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise StoreError(f"its value is no policy: {problem!r}") from None
+        raise StoreError(f"its value is not a policy: {problem!r}") from None
 
 
 def rule_saved(rule: Permission | TopicPermission) -> Put:

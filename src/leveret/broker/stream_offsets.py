@@ -1,7 +1,6 @@
-"""Where the named readers of streams went on: kept with the definitions, so that they outlive the process.
+"""Stored offsets of named stream consumers, kept with the definitions so that they survive a restart.
 
-An offset is the next one that the reader will read. Retention stops at the lowest offset of those who asked to be
-*pinned*.
+An offset is the next one to be read. Retention stops at the lowest *pinned* offset.
 
 Names are bounded for each stream and virtual host: a name needs no more than read permission on the stream, and stays
 until it is deleted.
@@ -34,7 +33,7 @@ class StreamOffsets:
         self._offsets: dict[str, dict[str, StoredOffset]] = {}  # by queue and consumer
 
     def restore(self) -> None:
-        """What an earlier life left in the parameters."""
+        """Restore the offsets from the parameters."""
         for name in self._parameters.names(COMPONENT):
             try:
                 queue, consumer = json.loads(name)
@@ -50,14 +49,14 @@ class StreamOffsets:
         return None if found is None else found.offset
 
     def refuse_too_many(self, queue: str, consumer: str) -> None:
-        """Refuse a name that is new if there are too many."""
+        """Refuse a new name if too many exist."""
         names = self._offsets.get(queue, {})
         if consumer in names:
             return
         number = sum(map(len, self._offsets.values()))
         if len(names) >= MOST_OF_A_STREAM or number >= MOST_OF_A_VHOST:
             raise PreconditionFailed(
-                f"stream '{queue}' has the offsets of {len(names)} consumers, and its vhost those of {number}: at most "
+                f"stream '{queue}' has stored offsets of {len(names)} consumers, its vhost those of {number}: at most "
                 f"{MOST_OF_A_STREAM} and {MOST_OF_A_VHOST} are kept; delete those that are not needed (DELETE "
                 "/api/pipeline/{vhost}/consumers)"
             )
@@ -69,7 +68,7 @@ class StreamOffsets:
         self._offsets.setdefault(queue, {})[consumer] = StoredOffset(consumer, queue, offset, pinned)
 
     def drop(self, queue: str, consumer: str) -> bool:
-        """Whether there was one."""
+        """Whether it existed."""
         if consumer not in self._offsets.get(queue, {}):
             return False
         self._parameters.drop(COMPONENT, json.dumps([queue, consumer]))  # refused when the store is read-only

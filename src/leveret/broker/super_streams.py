@@ -1,6 +1,6 @@
-"""Partitioned streams: the queues behind one exchange, in the order of their partitions.
+"""Super streams (partitioned streams): the streams behind one exchange, in the order of their partitions.
 
-Two ways lead to one. A policy that shards an exchange over streams (``shards-per-node`` with ``shard-queue-type``), or
+There are two kinds: a policy that shards an exchange over streams (``shards-per-node`` with ``shard-queue-type``), or
 RabbitMQ's: an exchange with the argument ``x-super-stream``, bound to streams with ``x-stream-partition-order``.
 """
 
@@ -12,11 +12,11 @@ from leveret.queues.stream import StreamQueue
 from leveret.routing.bindings import Binding
 
 ORDER = "x-stream-partition-order"
-LAST = 1 << 30  # behind all that say where they belong
+LAST = 1 << 30  # after all with an explicit order
 
 
 def partitions_of(vhost: Vhost, name: str) -> list[StreamQueue]:
-    """NotFound if there is no such exchange, PreconditionFailed if what it leads to are not streams."""
+    """NotFound if the exchange does not exist, PreconditionFailed if a queue behind it is not a stream."""
     pool = vhost.pools.get(name)
     if pool is not None:
         queues = pool.local()
@@ -31,8 +31,8 @@ def partitions_of(vhost: Vhost, name: str) -> list[StreamQueue]:
     if len(streams) < len(queues):
         other = next(queue.name for queue in queues if not isinstance(queue, StreamQueue))
         raise PreconditionFailed(
-            f"exchange '{name}' in vhost '{vhost.name}' is no super stream: queue '{other}' is not a stream; shard it "
-            "with shard-queue-type stream, or read the queue by its name"
+            f"exchange '{name}' in vhost '{vhost.name}' is not a super stream: queue '{other}' is not a stream; "
+            "shard it with shard-queue-type stream, or read the queue by its name"
         )
     return streams
 

@@ -1,8 +1,8 @@
-"""What is due when, in message time.
+"""Timers in message time.
 
-A heap of moments. The server asks for ``next_due`` to set one real timer; ``run_due`` fires what is due. ``advance``
-is time travel: it visits every due moment in order, so that a message that expires after one second and a queue that
-expires after two die in that order even when ten seconds are skipped at once.
+A heap of deadlines. The server reads ``next_due`` to set one real timer; ``run_due`` calls what is due. ``advance``
+moves the clock and stops at every deadline in order, so that a message that expires after one second and a queue that
+expires after two do so in that order, even if ten seconds are skipped at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SWEEP_FROM = 64  # below this many cancelled entries a sweep costs more than it 
 
 
 class Timer:
-    """A pending call; cancel() forgets it."""
+    """A pending call."""
 
     __slots__ = ("_timers", "call", "when")
 
@@ -36,7 +36,7 @@ class Timer:
 class Timers:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.rearm: Callable[[], None] = lambda: None  # told when the earliest moment changed
+        self.rearm: Callable[[], None] = lambda: None  # called when the earliest deadline changed
         self._heap: list[tuple[float, int, Timer]] = []
         self._order = count()
         self._cancelled = 0
@@ -50,7 +50,7 @@ class Timers:
         return timer
 
     def note_cancelled(self) -> None:
-        """Cancelled entries stay in the heap until they surface, unless they become the larger half of it."""
+        """Cancelled entries stay in the heap until they surface, unless they become the majority."""
         self._cancelled += 1
         if self._cancelled > SWEEP_FROM and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].call is not None]
@@ -58,7 +58,7 @@ class Timers:
             self._cancelled = 0
 
     def next_due(self) -> float:
-        """The earliest moment at which something is to be done; NEVER if nothing is."""
+        """The earliest deadline; NEVER if there is none."""
         heap = self._heap
         while heap and heap[0][2].call is None:
             heappop(heap)
@@ -70,11 +70,11 @@ class Timers:
         while self.next_due() <= now:
             timer = heappop(self._heap)[2]
             call, timer.call = timer.call, None
-            assert call is not None  # next_due() has removed what was cancelled
+            assert call is not None  # next_due() has removed cancelled timers
             call()
 
     def advance(self, seconds: float, after_each: Callable[[], None]) -> None:
-        """Move the clock forward, stopping at every due moment; ``after_each`` lets the broker deliver in between."""
+        """Move the clock forward, stopping at every deadline; ``after_each`` lets the broker deliver in between."""
         target = self.clock.now() + seconds
         while (moment := self.next_due()) <= target:
             self.clock.move_to(moment)

@@ -1,4 +1,4 @@
-"""Where a tracer takes hold of a virtual host (broker/tracing.py).
+"""The hooks of a virtual host that a tracer replaces (broker/tracing.py).
 
 New queues are passed to ``attend``. Routes take ``tracer`` when they are made, not when they are used.
 """

@@ -1,4 +1,4 @@
-"""What is said of a message in its story: its properties, as far as they are short, and why it left a queue."""
+"""Details in a message trace: the properties, as far as they are short, and why the message left a queue."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from leveret.queues.traced import ACKED, DELIVERY_LIMIT, PURGED, QUEUE_DELETED, 
 from leveret.wire.content import body_at, body_size, properties_of
 from leveret.wire.properties import Properties
 
-MOST_HEADER_BYTES = 4096  # of one message: more would make ten thousand stories heavy
-LONGEST_VALUE = 200  # characters of a header that is shown where not all of them can be
+MOST_HEADER_BYTES = 4096  # of one message: ten thousand traces must stay small
+LONGEST_VALUE = 200  # characters of a header value that is kept when headers are truncated
 
 Facts = dict[str, Any]
 
 
 def readable_properties(content: bytes) -> Properties:
-    """Nobody checks headers when they come: those that cannot be read are as good as none."""
+    """Headers are not validated on receipt; unreadable ones count as none."""
     try:
         return properties_of(content)
     except FrameError:
@@ -27,7 +27,7 @@ def readable_properties(content: bytes) -> Properties:
 
 
 def message_facts(message: Message, properties: Properties) -> tuple[Facts, int]:
-    """And how much memory they take, about."""
+    """The details of a message and their approximate size in memory."""
     content, address, _ = message
     said, size = property_table(properties), body_at(content)
     facts: Facts = {
@@ -41,7 +41,7 @@ def message_facts(message: Message, properties: Properties) -> tuple[Facts, int]
     if size > MOST_HEADER_BYTES and properties.headers:
         said["headers"] = _short_ones(properties.headers)
         facts["headers_cut"], size = True, MOST_HEADER_BYTES
-    return facts, size * 4  # text and tables take more in memory than on the wire
+    return facts, size * 4  # text and tables use more memory than on the wire
 
 
 def _short_ones(headers: dict[str, Any]) -> Facts:
@@ -65,7 +65,7 @@ DEPARTURES: dict[str, tuple[str, Facts]] = {
 
 
 def departure(queue: ClassicQueue, cause: str | None) -> tuple[str, Facts]:
-    """Why a message left for good, and did not die of age. Where nobody said it, what the queue has says most."""
+    """Why a message left the queue for good, other than by expiry. Without a known cause, the options tell."""
     if cause is not None:
         return DEPARTURES[cause]
     if queue.limits is not None:

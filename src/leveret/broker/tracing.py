@@ -1,15 +1,14 @@
-"""Tracing a virtual host: who is told of what happens to its messages, and how that is switched on and off.
+"""Tracing of a virtual host: recording the events of its messages, and switching that on and off.
 
-A tracer writes the stories of messages (broker/biographies.py) and feeds the firehose (broker/firehose.py). It learns
-of messages at three points, none of which costs anything while there is no tracer:
+A tracer records message traces (broker/biographies.py) and publishes to the firehose (broker/firehose.py). It is called
+at three points, none of which costs anything while there is no tracer:
 
-- routes of channels and messages of the process: ``publishing``, before a message takes its usual way
-- queues: they change their class (queues/traced.py) and tell what comes, goes out, comes back and leaves
-- dead letters and scheduled messages: the call by which a queue sends them on is replaced by ``_send_on``
+- routes of channels and in-process publishes: ``publishing``, before a message is routed to its queues
+- queues: they change their class (queues/traced.py) and report enqueue, delivery, requeue and removal
+- dead letters and scheduled messages: the call by which a queue forwards them is replaced by ``_send_on``
 
-A message is known by its bytes while it is on its way into queues (``_arriving``), and by its place from then on. Where
-one message leaves its queue and enters another as a new one (a dead letter, a move), its story goes on: it is
-*carried*.
+A message is identified by its bytes until it is in its queues (``_arriving``), and by its place from then on. When a
+message leaves a queue and enters another as a new one (a dead letter, a move), its trace goes on: it is *carried*.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ from leveret.queues.surroundings import Surroundings
 from leveret.queues.traced import ALL_LANES, TOLD, Handing, Place, because, is_watched, unwatch, watch
 from leveret.wire.properties import Properties
 
-COMPONENT = NAME = "tracing"  # of the parameter that says so
-MOST_STEPS = 1_024  # routes whose bindings are remembered
+COMPONENT = NAME = "tracing"  # of the parameter that stores the switch
+MOST_STEPS = 1_024  # routes whose bindings are cached
 SendOn = Callable[[ClassicQueue, str, Sequence[DeadMessage]], None]
 
 
 class Tracer:
-    """Of one virtual host; a Witness of its queues."""
+    """The tracer of one virtual host; the Witness of its queues."""
 
     def __init__(self, broker: Broker, vhost: Vhost) -> None:
         self.book = Biographies()
@@ -53,18 +52,18 @@ class Tracer:
         self._vhost = vhost
         self._clock = broker.clock
         self._when_granted = broker.when_granted
-        self._keeps = broker.pages is not None  # there is a disk
+        self._keeps = broker.pages is not None  # with a data directory
         self._firehose = Firehose(vhost, broker.node_name)
         self._arriving: dict[int, Story] = {}  # by the identity of the content
         self._carried: Story | None = None
-        self._has_entered = False  # what is carried
-        self._unstored: dict[Where, Story] = {}  # to be on disk with the next write
-        self._unsynced: dict[Where, Story] = {}  # on their way there
-        self._expired: dict[int, int] = {}  # by queue: deaths of age that are told
-        self._senders: list[tuple[Surroundings, SendOn]] = []  # whose calls were replaced, and what they were
+        self._has_entered = False  # the carried message
+        self._unstored: dict[Where, Story] = {}  # to be written with the next batch
+        self._unsynced: dict[Where, Story] = {}  # being written
+        self._expired: dict[int, int] = {}  # by queue: expiries that are recorded
+        self._senders: list[tuple[Surroundings, SendOn]] = []  # replaced calls, with the originals
         self._steps: dict[tuple[object, ...], list[Step]] = {}
 
-    # ---- on and off
+    # ---- start and stop
 
     def start(self) -> None:
         self._replace_sender(self._vhost.surroundings)
@@ -75,7 +74,7 @@ class Tracer:
             self.attend(schedule)
         points = self._vhost.trace_points
         points.tracer, points.attend = self, self.attend
-        self._vhost.epoch += 1  # routes are made anew, and find us
+        self._vhost.epoch += 1  # cached routes are discarded; new ones find the tracer
 
     def stop(self) -> None:
         self._vhost.trace_points = TracePoints()
@@ -96,7 +95,7 @@ class Tracer:
         self._senders.append((surroundings, send))
         surroundings.dead_letter = partial(self._send_on, send)
 
-    # ---- messages on their way in
+    # ---- publishes
 
     @contextmanager
     def publishing(
@@ -121,7 +120,7 @@ class Tracer:
                     self._firehose.published(peer, message, said, names)
 
     def _attend_schedule(self, queues: Sequence[Queue]) -> None:
-        """It is made when it is first needed."""
+        """The schedule queue is created when first needed."""
         for queue in queues:
             if queue.name == SCHEDULE and isinstance(queue, ClassicQueue) and not is_watched(queue):
                 self.attend(queue)
@@ -151,7 +150,7 @@ class Tracer:
         if found is None:
             try:
                 found, by_key_only = binding_steps(vhost, exchange, keys, selectable(properties), names)
-            except LeveretError:  # an exchange that cannot be asked: no reason to refuse the message
+            except LeveretError:  # the exchange cannot be evaluated: no reason to refuse the message
                 return []
             if len(self._steps) >= MOST_STEPS:
                 self._steps.clear()
@@ -165,7 +164,7 @@ class Tracer:
                 is_seen = queue.duplicates is not None and queue.duplicates.has_seen(message)
                 self._tell(story, "not taken", queue=queue.name, reason="duplicate" if is_seen else "queue is full")
 
-    # ---- what queues tell
+    # ---- calls from queues
 
     def entered(self, queue: ClassicQueue, places: Sequence[Place]) -> None:
         for lane, sequence, message in places:
@@ -173,7 +172,7 @@ class Tracer:
             if address.exchange == TRACE_EXCHANGE:
                 continue
             story = self._arriving.get(id(content)) or self._carried
-            if story is None:  # of somebody who asks nobody: a pipeline, say
+            if story is None:  # published without a tracer context, by a pipeline for example
                 story = self._received(Peer(), message, readable_properties(content))
             self._has_entered = self._has_entered or story is self._carried
             where = (queue.id, lane, sequence)
@@ -194,7 +193,7 @@ class Tracer:
 
     def _stored(self, places: Sequence[Where]) -> None:
         for where in places:
-            story = self._unsynced.pop(where, None)  # None: it left before it had to be there
+            story = self._unsynced.pop(where, None)  # None: it left the queue before it was written
             if story is not None:
                 self._tell(story, "stored", queue=story.places.get(where, ""))
 
@@ -218,7 +217,7 @@ class Tracer:
     def came_back(self, queue: ClassicQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
         plan = queue.options.retry
         waits = plan is not None and (plan.failed if tried else plan.left) and not plan.is_over(tries)
-        reason = "nacked" if tried else "its consumer went"
+        reason = "nacked" if tried else "its consumer is gone"
         for place in places:
             story = self._story_of(queue, place)
             if story is not None:
@@ -255,7 +254,7 @@ class Tracer:
     def _count_expired(self, queue: ClassicQueue) -> None:
         self._expired[queue.id] = self._expired.get(queue.id, 0) + 1
 
-    # ---- from queue to queue
+    # ---- from one queue to another
 
     @contextmanager
     def carrying(self, queue: ClassicQueue, place: Place) -> Iterator[None]:
@@ -271,7 +270,7 @@ class Tracer:
             self._carried = before
 
     def _send_on(self, send: SendOn, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
-        """A queue has messages to be sent on: one by one, so that what enters another is known for what it was."""
+        """Forward the messages of a queue one by one, so that each keeps its trace in the next queue."""
         with queue.surroundings.log.group():
             for dead in deaths:
                 if reason == EXPIRED:
@@ -287,17 +286,17 @@ class Tracer:
                 if story is not None:
                     self._gone(queue, (queue.id, dead.lane, dead.sequence))
                     if not is_taken:
-                        self._tell(story, "dropped", queue=queue.name, reason="nobody takes it")
+                        self._tell(story, "dropped", queue=queue.name, reason="no route")
 
     def _story_of_dead(self, queue: ClassicQueue, dead: DeadMessage) -> Story | None:
-        if dead.sequence == NOWHERE:  # refused before it had a place
+        if dead.sequence == NOWHERE:  # rejected before it had a place
             return self._arriving.get(id(dead.message[0]))
         return self._story_of(queue, Place(*dead))
 
-    # ---- stories
+    # ---- traces
 
     def _story_of(self, queue: ClassicQueue, place: Place) -> Story | None:
-        """The story of a message in a queue; it begins now, if the message was there before us."""
+        """The trace of a message in a queue; it starts now if the message arrived before tracing was enabled."""
         lane, sequence, message = place
         where = (queue.id, lane, sequence)
         story = self.book.at(where)
@@ -321,7 +320,7 @@ class Tracer:
 
 
 def peer_of(taker: object) -> Peer:
-    """A consumer or a channel of a connection; whoever is neither is in this process."""
+    """The peer of a consumer or channel of a connection; in-process callers have none."""
     channel = getattr(taker, "channel", taker)
     connection = getattr(channel, "connection", None)
     if connection is None:
@@ -342,7 +341,7 @@ def is_traced(vhost: Vhost) -> bool:
 
 
 def set_tracing(broker: Broker, vhost: Vhost, on: bool) -> None:
-    """Durable; stories end with the tracing that wrote them."""
+    """The switch is durable; traces are discarded when tracing stops."""
     if on:
         vhost.parameters.put(COMPONENT, NAME, b"true")
     else:
@@ -355,7 +354,7 @@ def set_tracing(broker: Broker, vhost: Vhost, on: bool) -> None:
 
 
 def resume_tracing(broker: Broker) -> None:
-    """After a start: what was traced is traced again."""
+    """At the start: virtual hosts that were traced are traced again."""
     for vhost in broker.vhosts.values():
         if vhost.parameters.get(COMPONENT, NAME) is not None:
             set_tracing(broker, vhost, True)

@@ -1,9 +1,9 @@
-"""A virtual host: its exchanges, queues and bindings, and the rules for making, joining and deleting them.
+"""A virtual host: its exchanges, queues and bindings, and the rules for creating, binding and deleting them.
 
-The same rules serve AMQP sessions and callers in the same process; permissions are the session's business. Errors are
-worded as RabbitMQ words them. ``epoch`` changes whenever a remembered route may have become wrong. Queues that only the
-default exchange reaches come and go without changing it: routes check that their queues are alive, and misses on the
-default exchange are never remembered.
+The same rules serve all protocols and in-process callers; permissions are checked by the caller. Errors have RabbitMQ's
+wording. ``epoch`` changes whenever a cached route may be out of date. Queues that are reached through the default
+exchange only come and go without changing it: routes check that their queues exist, and misses on the default exchange
+are never cached.
 
 Length: the rules belong together, and all of them change the same tables.
 """
@@ -41,7 +41,7 @@ from leveret.routing.router import Routed, route
 from leveret.routing.types import ExchangeTypes
 from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
 
-MADE_UP = "amq.gen-"  # begins the names that we make up for queues
+MADE_UP = "amq.gen-"  # prefix of server-named queues
 PAUSED = "paused"  # the component of the parameters that name paused queues
 Owner = object  # the connection that an exclusive queue belongs to
 
@@ -66,11 +66,11 @@ class Vhost:
         self.types = types
         self.next_id, self.footprint = next_id, footprint
         self.max_queues, self.max_connections = max_queues, max_connections
-        self.record: Callable[[Change], None] = lambda change: None  # to disk, before anything changes here
+        self.record: Callable[[Change], None] = lambda change: None  # to disk, before the change takes effect
         self.refuse_exchange: Callable[[Exchange, str], None] = lambda exchange, vhost: None  # its plugin may be off
         self.parameters = Parameters(name, lambda change: self.record(change))
         self.epoch = 0
-        self.deaths = 0  # queues that are gone; routes that name one of them are out of date
+        self.deaths = 0  # deleted queues; routes to one of them are out of date
         self.exchanges = predeclared(types)
         self.queues: dict[str, ClassicQueue] = {}
         self.bindings = Bindings()
@@ -79,14 +79,16 @@ class Vhost:
         self.schedules = Schedules(self)
         self.stream_offsets = surroundings.stream_offsets = StreamOffsets(self.parameters)
         surroundings.trace = self.internal.trace
-        self._exclusive: dict[Owner | None, dict[ClassicQueue, None]] = {}  # by owner: a closing one asks for its own
+        self._exclusive: dict[
+            Owner | None, dict[ClassicQueue, None]
+        ] = {}  # by owner: deleted when the connection closes
         self.reply_queues: dict[str, ReplyQueue] = {}
-        self.hidden: dict[str, ClassicQueue] = {}  # internal ones that exchanges lead to, by names nobody can guess
-        self.moves = False  # what a key reaches may change while a message waits for its content
-        self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by the name that stands for them
+        self.hidden: dict[str, ClassicQueue] = {}  # internal queues that exchanges route to, by unguessable names
+        self.moves = False  # routes may change between a method frame and its content
+        self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by pseudo-queue name
         self.trace_points, self.counters = TracePoints(), VhostCounters()
-        self.exchange_counters: dict[str, ExchangeCounters] = {}  # of those that were published to
-        self._names_queues = False  # whether a remembered miss can end by declaring a queue
+        self.exchange_counters: dict[str, ExchangeCounters] = {}  # of exchanges that were published to
+        self._names_queues = False  # whether declaring a queue can turn a cached miss into a route
 
     # ---- exchanges
 
@@ -109,7 +111,7 @@ class Vhost:
         internal: bool = False,
         arguments: Mapping[str, object] | None = None,
     ) -> Exchange:
-        """Make it, or agree that it is there already just so."""
+        """Create it, or return the existing one if it is equivalent."""
         self._refuse_default(name)
         wanted = self.types.make(kind, name, durable, auto_delete, internal, arguments)
         current = self.exchanges.get(name)
@@ -128,14 +130,14 @@ class Vhost:
         return wanted
 
     def follow_policies(self, exchange: Exchange) -> None:
-        """What holds for the exchange may have changed."""
+        """Apply the effective policies to the exchange."""
         if self.policies.follow(exchange):
             self.epoch += 1
             self._names_queues = self._names_queues or exchange.names_queues
             self.policies.tell_of(exchange.name)
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        """Deleting what is not there is no error."""
+        """Deleting an exchange that does not exist is not an error."""
         self._refuse_default(name)
         if name.startswith("amq."):
             raise AccessRefused(f"operation not permitted on the predeclared exchange '{name}'")
@@ -165,7 +167,7 @@ class Vhost:
     # ---- queues
 
     def queue(self, name: str, owner: Owner | None = None) -> ClassicQueue:
-        """The queue, as ``owner`` may see it."""
+        """The queue; ResourceLocked if it is exclusive to another owner."""
         found = self.queues.get(name)
         if found is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
@@ -184,7 +186,8 @@ class Vhost:
         owner: Owner | None = None,
         is_made_up: bool = False,
     ) -> ClassicQueue:
-        """Make it, or agree that it is there already just so. An empty name gets one made up; or it ``is_made_up``."""
+        """Create it, or return the existing one if it is equivalent. An empty name is replaced by a generated one.
+        ``is_made_up``: the name is a generated one of a definitions file."""
         self.counters.queues_declared += 1
         arguments, is_named = arguments or {}, bool(name)
         if is_named and not is_made_up:
@@ -240,7 +243,7 @@ class Vhost:
     def delete_queue(
         self, name: str, *, if_unused: bool = False, if_empty: bool = False, owner: Owner | None = None
     ) -> int:
-        """The number of messages that went with it; deleting what is not there is no error."""
+        """The number of deleted messages. Deleting a queue that does not exist is not an error."""
         if name not in self.queues:
             return 0
         queue = self.queue(name, owner)
@@ -286,18 +289,18 @@ class Vhost:
         return number
 
     def settle_down(self, queue: ClassicQueue) -> None:
-        """Let deliveries that are due happen first, so that nobody counts a message that is already on its way."""
+        """Do pending deliveries first, so that messages about to be delivered are not counted as ready."""
         if queue.dirty:
             queue.catch_up()
 
     def drop_exclusive(self, owner: Owner) -> None:
-        """The connection is gone: so are its queues."""
+        """Delete the exclusive queues of a closed connection."""
         self.surroundings.errands.begin(QueueRemoval(self, list(self._exclusive.get(owner, ()))))
 
     # ---- bindings
 
     def bind(self, binding: Binding) -> bool:
-        """False if it was there already."""
+        """False if the binding exists already."""
         source = self._source_of(binding)
         if binding in self.bindings:
             return False
@@ -306,11 +309,11 @@ class Vhost:
         return True
 
     def restore_binding(self, binding: Binding) -> None:
-        """Of an earlier run, also where it exceeds the bounds of today."""
+        """Restore a binding of a previous run, even if it exceeds a limit now."""
         self._link(binding, self._source_of(binding))
 
     def _source_of(self, binding: Binding) -> Exchange:
-        """Both ends are there, and the exchange can use the binding."""
+        """The source exchange, after checking that both ends exist and that the exchange accepts the binding."""
         self._refuse_default(binding.source)
         source = self.exchange(binding.source)
         self._check_destination(binding.destination)
@@ -326,7 +329,7 @@ class Vhost:
         self.epoch += 1
 
     def unbind(self, binding: Binding) -> bool:
-        """False if it was not there: that is no error."""
+        """False if the binding does not exist, which is not an error."""
         self._refuse_default(binding.source)
         source = self.exchanges.get(binding.source)
         if source is None or binding not in self.bindings:
@@ -338,7 +341,7 @@ class Vhost:
         return True
 
     def lasts(self, binding: Binding) -> bool:
-        """A binding is durable when both of its ends are."""
+        """Whether the binding is durable: both of its ends are."""
         kind, name = binding.destination
         if kind == "queue":
             end = self.queues.get(name)

@@ -1,7 +1,7 @@
-"""The policies of one virtual host, and what they mean for each queue and exchange in it.
+"""The policies of one virtual host, and the effective values of its queues and exchanges.
 
-What holds for a queue is computed when it is declared and when a policy changes, never in between: the queue has it in
-its options. What holds for an exchange is remembered here, so that whoever reads it is told of changes only.
+The effective values of a queue are computed when it is declared and when a policy changes, and are kept in its options.
+Those of an exchange are kept here, so that hooks are called only for changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class VhostPolicies:
         self.changes = 0
         self._ordinary: list[Policy] = []
         self._operators: list[Policy] = []
-        self.definitions: dict[str, Mapping[str, object]] = {}  # of exchanges for which any policy key holds
+        self.definitions: dict[str, Mapping[str, object]] = {}  # of exchanges that a policy applies to
         self.tell: Callable[[str, Mapping[str, object]], None] = lambda exchange, definition: None
 
     def get(self, name: str, operator: bool) -> Policy | None:
@@ -59,7 +59,7 @@ class VhostPolicies:
     def options_of(
         self, name: str, arguments: Mapping[str, object], durable: bool, exclusive: bool = False
     ) -> QueueOptions:
-        """What holds for a queue that is declared so; PreconditionFailed if that alone cannot stand."""
+        """The effective options of a new queue; PreconditionFailed if its own arguments are invalid."""
         own = QueueOptions.of(arguments, durable, exclusive)
         if not self._all:
             return own
@@ -71,8 +71,8 @@ class VhostPolicies:
         return options
 
     def options_now(self, queue: ClassicQueue, known: KnownOptions) -> QueueOptions:
-        """What holds for a queue that is there. ``known`` remembers what holds for others like it: thousands of queues
-        that are asked in one go are few by their arguments and policies."""
+        """The effective options of an existing queue. ``known`` caches those of queues with the same arguments and
+        policies: of thousands of queues few differ in them."""
         policies, operators = self.matching(queue.options.kind, queue.name)
         arguments, exclusive = queue.arguments, queue.owner is not None
         names = tuple((each.operator, each.name) for each in (*policies, *operators))
@@ -87,7 +87,7 @@ class VhostPolicies:
     # ---- exchanges
 
     def follow(self, exchange: Exchange) -> bool:
-        """Have the exchange do what holds for it now; whether that is something new."""
+        """Apply the effective policies to the exchange; whether they changed."""
         if not self._all and exchange.name not in self.definitions:
             return False
         policies, _ = self.matching(EXCHANGE, exchange.name)
@@ -106,7 +106,7 @@ class VhostPolicies:
         self.tell(exchange, self.definitions.get(exchange, {}))
 
     def forget_exchange(self, name: str) -> None:
-        """It is gone; whoever reads its definition is told that there is none."""
+        """The exchange is deleted; hooks are called with an empty definition."""
         if self.definitions.pop(name, None) is not None:
             self.tell_of(name)
 
@@ -117,7 +117,7 @@ class VhostPolicies:
     # ---- reasons
 
     def explain(self, thing: ClassicQueue | Exchange) -> Explanation:
-        """Where each value comes from that holds for a queue or exchange, or would."""
+        """The source of each effective value of a queue or exchange."""
         if isinstance(thing, Exchange):
             policies, operators = self.matching(EXCHANGE, thing.name) if thing.name else ([], [])
             return explain("exchanges", thing.arguments, policies, operators)

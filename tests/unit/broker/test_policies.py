@@ -96,7 +96,7 @@ def test_policy_that_is_not_there_cannot_be_deleted(policies: Policies) -> None:
         ({"name": ""}, "its name must be a text of 1 to 255 bytes"),
         ({"name": "é" * 128}, "its name must be a text of 1 to 255 bytes"),
         ({"definition": {}}, "no policy provided"),
-        ({"definition": ["max-length"]}, "is no table of keys and values"),
+        ({"definition": ["max-length"]}, "is not an object of keys and values"),
         ({"definition": {"ha-params": b"x"}}, "cannot be written as JSON"),
         ({"definition": {"ha-params": "x" * 70_000}}, "definition takes more than 65536 bytes"),
         (

@@ -223,7 +223,7 @@ def test_what_was_never_given_cannot_be_committed(house: StoredHouse) -> None:
     filled(house)
     reader = LeaseReader(house)
     for _ in range(2):
-        with pytest.raises(PreconditionFailed, match="never given"):
+        with pytest.raises(PreconditionFailed, match="does not exist"):
             reader.commit(2)
         reader.take()
     assert reader.commit(1) == (1, 10)
