@@ -186,8 +186,7 @@ class Vhost:
         owner: Owner | None = None,
         is_made_up: bool = False,
     ) -> ClassicQueue:
-        """Create it, or return the existing one if it is equivalent. An empty name is replaced by a generated one.
-        ``is_made_up``: the name is a generated one of a definitions file."""
+        """Create it, or return the existing one if it is equivalent. A missing name is generated, or ``is_made_up``."""
         self.counters.queues_declared += 1
         arguments, is_named = arguments or {}, bool(name)
         if is_named and not is_made_up:
