@@ -79,9 +79,7 @@ class Vhost:
         self.schedules = Schedules(self)
         self.stream_offsets = surroundings.stream_offsets = StreamOffsets(self.parameters)
         surroundings.trace = self.internal.trace
-        self._exclusive: dict[
-            Owner | None, dict[ClassicQueue, None]
-        ] = {}  # by owner: deleted when the connection closes
+        self._exclusive: dict[Owner | None, dict[ClassicQueue, None]] = {}  # by owner, with which they are deleted
         self.reply_queues: dict[str, ReplyQueue] = {}
         self.hidden: dict[str, ClassicQueue] = {}  # internal queues that exchanges route to, by unguessable names
         self.moves = False  # routes may change between a method frame and its content
