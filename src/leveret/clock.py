@@ -1,8 +1,7 @@
 """Message time: the one place that reads the machine's clock.
 
-Everything that a message lives through (TTL, queue expiry, later schedules, retries and leases) asks a Clock that was
-handed in. ``move_to`` lets tests and users travel; it only ever goes forward. Heartbeats and handshake deadlines do not
-use this clock: they are about real peers on real wires.
+TTL, queue expiry, schedules, retries and leases use a Clock that is passed in. ``move_to`` lets tests and users move
+it, forward only. Heartbeats and handshake timeouts do not use this clock: they are about real network connections.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Runs with the machine, plus whatever it was advanced by."""
+    """The machine's clock, plus what it was advanced by."""
 
     runs = True
 
@@ -27,6 +26,10 @@ class Clock:
         """Seconds since 1970, for timestamps that people and disks see."""
         return time.time() + self._ahead
 
+    def wall_ahead(self) -> float:
+        """Seconds from now() to wall()."""
+        return self.wall() - self.now()
+
     def work_time(self) -> float:
         """Seconds, for how long work takes; moving the clock does not change it."""
         return time.perf_counter()
@@ -37,7 +40,7 @@ class Clock:
 
 
 class FrozenClock(Clock):
-    """Stands still until it is moved: for tests that want every moment to be exact."""
+    """Stands still until it is moved: for tests that need exact times."""
 
     runs = False
 

@@ -426,9 +426,7 @@ def _store_of(settings: Settings, clock: Clock) -> Store | None:
     if settings.data_dir is None:
         return None
     synced = settings.durability == "fsync"
-    store = Store(settings.data_dir, segment_size=settings.segment_size, synced=synced, wall=clock.wall)
-    store.journal.wall_ahead = lambda: clock.wall() - clock.now()
-    return store
+    return Store(settings.data_dir, segment_size=settings.segment_size, synced=synced, clock=clock)
 
 
 def _authority(host: str, port: int) -> str:

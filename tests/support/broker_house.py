@@ -10,6 +10,7 @@ from leveret.broker.restoring import load_seen, restore_definitions, restore_mes
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue, Taken
 from leveret.store.recovery import RecoveredLane, recover
+from tests.support.callback_listener import CallbackListener
 from tests.support.ledger import Ledger
 from tests.support.store_house import FULL_SIZE, StoreHouse, message
 from tests.support.virtual_disk import VirtualDisk
@@ -32,7 +33,8 @@ class BrokerHouse(StoreHouse):
             pages=self.pages,
             queue_memory=4096,
         )
-        self.journal.on_granted = self._granted
+        self.journal.listener = self.listener = CallbackListener(self._granted, self.broker.lost)
+        self.listener.on_early = self.broker.granted_early
         self._full_size = full_size
 
     def _granted(self, receipt: int) -> None:

@@ -42,22 +42,27 @@ def run_job(job: Callable[[], object], done: Callable[[object], None]) -> None:
 
 class HandStore(Store):
     def __init__(self, disk: VirtualDisk, clock: Clock, segment_size: int = 64 << 10) -> None:
-        super().__init__(Path("nowhere"), segment_size=segment_size, synced=True, wall=clock.wall)
+        super().__init__(Path("nowhere"), segment_size=segment_size, synced=True, clock=clock)
         self.disk = disk
         self.segment_size = segment_size
         self.batches: list[Batch] = []
         self.jobs: list[Job] = []
         self.is_lazy = False  # settles wait for company
-        self.in_worker = lambda job, done: self.jobs.append((job, done))
-        self.pages = DiskPages(self.journal, disk, lambda job, done: self.in_worker(job, done))
-        self.reclaim = Reclaim(self.journal, disk, lambda job, done: self.in_worker(job, done))
+        self.pages = DiskPages(self.journal, disk, self.in_worker)
+        self.reclaim = Reclaim(self.journal, disk, self.in_worker)
         self.writer = Writer(disk, disk, reserve_size=16)
-        self.journal.wall_ahead = lambda: clock.wall() - clock.now()
-        self.journal.submit = self.batches.append
-        self.journal.lazily = self._wait_for_company
+        self.start(self)
 
-    def _wait_for_company(self) -> None:
+    # ---- between the journal and the threads
+
+    def submit(self, batch: Batch) -> None:
+        self.batches.append(batch)
+
+    def submit_later(self) -> None:
         self.is_lazy = True
+
+    def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        self.jobs.append((job, done))
 
     # ---- the two threads
 
@@ -103,7 +108,7 @@ class DiskHouse(QueueHouse):
         self.surroundings.log = self.log
         self.surroundings.pages = self.store.pages
         self.surroundings.queue_memory = limit
-        self.surroundings.wall_ahead = self.log.wall_ahead
+        self.surroundings.wall_ahead = self.clock.wall_ahead
         self.log.seal()
         self.store.write()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from leveret.clock import FrozenClock
 from leveret.message import PERSISTENT, Address, Message, Traits
 from leveret.store.batch import Batch
 from leveret.store.definitions import Put, QueueRow, VhostRow
@@ -24,18 +25,21 @@ class KeptStore:
 
     def __init__(self, path: Path, *, segment_size: int = 1 << 20) -> None:
         self.path = path
-        self.store = Store(path, segment_size=segment_size, synced=False, wall=lambda: WALL)
+        self.store = Store(path, segment_size=segment_size, synced=False, clock=FrozenClock(WALL))
         self.recovered = self.store.open().recovered
         self.journal = self.store.journal
-        self.journal.submit = self._write
+        self.journal.start(self)
         self._tails = {key: lane.tail for key, lane in self.recovered.lanes.items()}
         self.store.adopt(self.recovered)
         self.journal.seal()
 
-    def _write(self, batch: Batch) -> None:
+    def submit(self, batch: Batch) -> None:
         assert self.store.writer is not None
         self.store.writer.run([batch])
         self.journal.done(batch)
+
+    def submit_later(self) -> None:
+        pass
 
     def __enter__(self) -> Self:
         return self

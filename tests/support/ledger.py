@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from leveret.clock import Clock
 from leveret.message import Message
 from leveret.store.definitions import Change, Drop, Put, QueueRow
 from leveret.store.journal import Journal
@@ -230,8 +231,8 @@ def is_same(one: Message, other: Message) -> bool:
 class SpyJournal(Journal):
     """Tells a ledger all that it is told."""
 
-    def __init__(self, segments: Segments, wall: Callable[[], float], ledger: Ledger) -> None:
-        super().__init__(segments, wall)
+    def __init__(self, segments: Segments, clock: Clock, ledger: Ledger) -> None:
+        super().__init__(segments, clock)
         self.ledger = ledger
 
     def append(self, messages: Sequence[Message], placements: Sequence[Placement], synced: bool = True) -> int:

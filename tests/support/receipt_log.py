@@ -62,9 +62,9 @@ class ReceiptLog(MemoryLog):
     def grant(self, upto: int | None = None) -> None:
         """Everything so far, or up to a receipt, is on disk."""
         self.granted = self.issued if upto is None else upto
-        self.on_granted(self.granted)
+        self.listener.granted(self.granted)
 
     def lose(self) -> None:
         """The disk fails: what is not granted never will be, and nothing more can be recorded."""
         self.is_failed = True
-        self.on_lost()
+        self.listener.lost()

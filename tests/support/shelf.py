@@ -124,7 +124,7 @@ class Shelf(SpyLog):
         self._synced.update(self._tails)
         if self.issued > self._granted:
             self._granted = self.issued
-            self.on_granted(self.issued)
+            self.listener.granted(self.issued)
 
     # ---- the pages
 

@@ -28,6 +28,7 @@ from leveret.store.recovery import Recovered, RecoveredLane, recover
 from leveret.store.segments import Segments
 from leveret.store.store import Store
 from leveret.store.writer import FOLDER, Writer
+from tests.support.callback_listener import CallbackListener
 from tests.support.ledger import Key, Ledger, Seen, SpyJournal
 from tests.support.virtual_disk import VirtualDisk
 
@@ -57,16 +58,12 @@ class StoreHouse(Store):
         self.clock = FrozenClock()
         self.ledger = ledger or Ledger()
         self.ledger.now = lambda: len(self.disk.operations)
-        self.journal: SpyJournal = SpyJournal(Segments(full_size), self.clock.wall, self.ledger)
-        self.journal.wall_ahead = lambda: self.clock.wall() - self.clock.now()
-        self.journal.submit = self._submit
-        self.journal.lazily = self._lazily
-        self.journal.on_granted = self.ledger.granted
-        self.journal.on_lost = self._lost
+        self.journal: SpyJournal = SpyJournal(Segments(full_size), self.clock, self.ledger)
+        self.listener = self.journal.listener = CallbackListener(self.ledger.granted, self._lost)
+        self.start(self)
         self.writer = Writer(self.disk, self.disk, RESERVE_SIZE)
-        self.in_worker = self._in_worker
-        self.pages = DiskPages(self.journal, self.disk, self._in_worker)
-        self.reclaim = Reclaim(self.journal, self.disk, self._in_worker)
+        self.pages = DiskPages(self.journal, self.disk, self.in_worker)
+        self.reclaim = Reclaim(self.journal, self.disk, self.in_worker)
         self.waiting: list[Batch] = []  # for the writer
         self.jobs: list[Job] | None = None  # for the reader; None: they run at once
         self.losses = 0
@@ -79,16 +76,16 @@ class StoreHouse(Store):
 
     # ---- between the journal and the disk
 
-    def _submit(self, batch: Batch) -> None:
+    def submit(self, batch: Batch) -> None:
         self.waiting.append(batch)
 
-    def _lazily(self) -> None:
+    def submit_later(self) -> None:
         self.is_lazy = True
 
     def _lost(self) -> None:
         self.losses += 1
 
-    def _in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+    def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
         if self.jobs is None:
             _work(job, done)
         else:

@@ -176,7 +176,7 @@ def shortage(house: BrokerHouse) -> None:
     house.turn()
     house.move("a", "b", taken[0])
     house.rest()
-    assert house.journal.held is not None
+    assert house.journal.batches.held is not None
     house.ack("a", *taken[1:3])
     house.journal.promise()
     house.rest()
@@ -266,10 +266,10 @@ class Restless:
 
     def _change_the_room(self) -> None:
         house, disk = self.house, self.house.disk
-        if house.journal.held is not None and self.random.random() < 0.2:
+        if house.journal.batches.held is not None and self.random.random() < 0.2:
             disk.capacity = None
             house.journal.space_returned()
-        elif house.journal.held is None and self.random.random() < 0.05:
+        elif house.journal.batches.held is None and self.random.random() < 0.05:
             disk.capacity = disk.used + self.random.randint(0, 1500)
 
     def _some(self, name: str) -> list[Taken]:

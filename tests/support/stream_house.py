@@ -19,6 +19,7 @@ from leveret.queues.stream import StreamQueue
 from leveret.store.definitions import Change
 from leveret.wire.content import make_content, properties_of
 from leveret.wire.properties import Properties
+from tests.support.callback_listener import CallbackListener
 from tests.support.hand_store import DiskHouse, Job, run_job
 from tests.support.spies import ADDRESS, SpyConsumer, message
 
@@ -37,7 +38,7 @@ class StreamHouse(DiskHouse):
         surroundings.read_stream = lambda job, done: self.store.in_worker(job, done)
         surroundings.alarm = self._alarm
         self.offsets = surroundings.stream_offsets = StreamOffsets(Parameters("/", self._record))
-        self.log.on_granted = self._granted
+        self.log.listener = CallbackListener(self._granted)
 
     def _alarm(self, name: str, reason: str | None) -> None:
         if reason is None:

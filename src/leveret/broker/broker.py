@@ -80,7 +80,7 @@ class Broker:
         self.alarms: dict[str, str] = {}  # raised, with the reason that publishers are told
         self.gauge = MemoryGauge()
         if pages is not None:
-            pages.on_refused = self._count_refused
+            pages.listener = self
         self.memory = MemoryAlarm(self.gauge, memory_high_watermark, resident, baseline)
         self.memory_users = MemoryUsers(self.gauge, lambda: self.memory.high_watermark)
         self.users = Users()
@@ -111,7 +111,7 @@ class Broker:
         self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
         self.last_granted = GRANTED
         self.is_lost = False  # the store is read-only: nothing more is granted
-        log.on_granted, log.on_early, log.on_lost = self.granted, self.granted_early, self.lost
+        log.listener = self
         self.is_stopping = False  # consumers leave because we go: no reason for durable queues to go with them
         self.flushed = GRANTED  # receipts up to this one were handed to the log's disk
         self._records = True
@@ -131,7 +131,7 @@ class Broker:
             gauge=self.gauge,
             pages=self.pages,
             queue_memory=self.queue_memory,
-            wall_ahead=lambda: self.clock.wall() - self.clock.now(),
+            wall_ahead=self.clock.wall_ahead,
             unsynced=self._unsynced,
             dirty=self.dirty,
             stream_disk=self.stream_disk,
@@ -340,7 +340,7 @@ class Broker:
             used = {"used": memory.used(), "high_watermark": memory.high_watermark}
             self.set_alarm("memory", memory.reason, **used)
 
-    def _count_refused(self, size: int) -> None:
+    def spill_refused(self, size: int) -> None:
         """Bytes that should be on disk are in memory (or, below 0, no more): no queue counts them."""
         self.gauge.used += size
         self.check_memory()

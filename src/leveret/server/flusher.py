@@ -52,26 +52,35 @@ class Flusher:
         self._log = get_log("store")
 
     def start(self) -> None:
-        journal = self._store.journal
-        journal.submit = self._batches.put
-        journal.lazily = lambda: self._loop.call_later(LAZY, journal.hand_over)  # type: ignore[assignment]
-        self._store.in_worker = self._broker.read_stream = self._reader.do
-        self._broker.write_stream = self._streams.do
+        self._store.start(self)
+        self._broker.read_stream, self._broker.write_stream = self._reader.do, self._streams.do
         self._writer.start()
         self._reader.start()
         self._streams.start()
         self._requests.start()
         self._look()
 
+    # ---- for the store (store.store.StoreThreads)
+
+    def submit(self, batch: Batch) -> None:
+        self._batches.put(batch)
+
+    def submit_later(self) -> None:
+        self._loop.call_later(LAZY, self._store.journal.hand_over)
+
+    def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        self._reader.do(job, done)
+
     async def stop(self, seconds: float) -> bool:
-        """Write the last word, wait for the disk as long as allowed, and end the threads; whether they ended."""
+        """Write the clean-shutdown record, wait for the disk as long as allowed, and end the threads; whether they
+        ended."""
         if self._watch is not None:
             self._watch.cancel()
         deadline = self._loop.time() + seconds
         journal = self._store.journal
         journal.stop()
         self._idle.clear()
-        if journal.in_flight:
+        if journal.batches.in_flight:
             try:
                 await asyncio.wait_for(self._idle.wait(), seconds)
             except TimeoutError:
@@ -144,7 +153,7 @@ class Flusher:
         journal = self._store.journal
         journal.done(batch)
         self._store.reclaim.consider()
-        if not journal.in_flight:
+        if not journal.batches.in_flight:
             self._idle.set()
 
     def _failed(self, problem: OSError) -> None:
@@ -185,14 +194,18 @@ class Flusher:
         journal = self._store.journal
         room = self._store.writer is not None and self._store.writer.reserve_size
         lacked_files, self._lacks_files = self._lacks_files, self._lacks_files and not has_files
-        if journal.held is not None and not self._lacks_files and free > max(limit, journal.waits_for + 2 * room):
+        if (
+            journal.batches.held is not None
+            and not self._lacks_files
+            and free > max(limit, journal.batches.held_bytes + 2 * room)
+        ):
             journal.space_returned()
         self._store.pages.try_again()
         if journal.failure is not None and STORE not in self._broker.alarms:
             self._broker.set_alarm(STORE, f"store read-only: {journal.failure}")
         if lacked_files and not self._lacks_files:
             self._broker.set_alarm(FILES, None)
-        is_low = free < limit or (journal.held is not None and not self._lacks_files)
+        is_low = free < limit or (journal.batches.held is not None and not self._lacks_files)
         if is_low and DISK not in self._broker.alarms:
             self._broker.set_alarm(DISK, "free disk space below limit", free=free, limit=limit)
         elif not is_low and DISK in self._broker.alarms:

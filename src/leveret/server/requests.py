@@ -177,6 +177,6 @@ class Requests:
 def _hindrance(journal: Journal) -> str | None:
     if journal.failure is not None:
         return f"the store is read-only since {journal.failure}: restart the broker, then {AGAIN}"
-    if journal.held is not None:
+    if journal.batches.held is not None:
         return f"the disk is full, or there are no file descriptors left: free some, then {AGAIN}"
     return None

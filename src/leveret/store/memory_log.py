@@ -1,21 +1,19 @@
-"""The log that keeps nothing: for embedded brokers without a data directory, and tests. Grants everything at once."""
+"""A log that stores nothing: for embedded brokers without a data directory, and tests. Grants everything at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from leveret.message import Message
 from leveret.store.definitions import Change
-from leveret.store.log import GRANTED, Placement
+from leveret.store.log import GRANTED, LogListener, NoListener, Placement
 
 
 class MemoryLog:
     def __init__(self) -> None:
         self.issued = GRANTED
-        self.on_granted: Callable[[int], None] = lambda receipt: None
-        self.on_early: Callable[[set[int]], None] = lambda receipts: None
-        self.on_lost: Callable[[], None] = lambda: None
+        self.listener: LogListener = NoListener()
 
     def append(self, messages: Sequence[Message], placements: Sequence[Placement], synced: bool = True) -> int:
         return GRANTED

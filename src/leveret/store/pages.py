@@ -91,13 +91,15 @@ class OnDisk(Protocol):
         """Whether any message of the lane came back."""
 
 
+class SpillListener(Protocol):
+    def spill_refused(self, size: int) -> None:
+        """Bytes that the disk had no room for stay in memory; below 0: they have left it."""
+
+
 class Pages(OnDisk, Protocol):
-    """Where a queue puts messages that it does not want to hold in memory.
+    """Where a queue puts messages that it does not want to hold in memory."""
 
-    ``on_refused`` is told of bytes that had to stay there all the same, and (below 0) when they left.
-    """
-
-    on_refused: Callable[[int], None]
+    listener: SpillListener | None
 
     def spill(self, queue: int, lane: int, messages: Sequence[tuple[int, Message]]) -> None:
         """Take messages that the journal does not keep, with their sequences, in order."""
@@ -114,10 +116,14 @@ class DiskPages:
         self._journal = journal
         self._disk = disk
         self._in_worker = in_worker
-        self.on_refused: Callable[[int], None] = lambda size: None
-        self._spill = Spill(disk, in_worker, lambda size: self.on_refused(size))
+        self.listener: SpillListener | None = None
+        self._spill = Spill(disk, in_worker, self._spill_refused)
         self._failed: list[Callable[[], None]] = []
         self._log = get_log("store")
+
+    def _spill_refused(self, size: int) -> None:
+        if self.listener is not None:
+            self.listener.spill_refused(size)
 
     def synced(self, queue: int, lane: int) -> int:
         log = self._journal.lanes.get(lane_key(queue, lane))
@@ -163,7 +169,7 @@ class DiskPages:
         return found
 
     def spill(self, queue: int, lane: int, messages: Sequence[tuple[int, Message]]) -> None:
-        self._spill.put(queue, lane, messages, self._journal.wall_ahead())
+        self._spill.put(queue, lane, messages, self._journal.clock.wall_ahead())
 
     def drop(self, queue: int, lane: int, sequence: int, number: int) -> None:
         self._spill.drop(queue, lane, sequence, number)
@@ -172,7 +178,7 @@ class DiskPages:
         self._spill.forget(queue)
 
     def load(self, queue: int, lane: int, sequence: int, stop: int, most_bytes: int, done: Done) -> None:
-        ahead = self._journal.wall_ahead()
+        ahead = self._journal.clock.wall_ahead()
         self._load(
             _Span(queue, lane, sequence, stop, most_bytes),
             lambda found: [each for read in found for each in read.messages(ahead)],
@@ -188,9 +194,11 @@ class DiskPages:
     def _load(self, span: _Span, shape: Shape[T], done: Callable[[list[T]], None], attempt: int) -> None:
         """``shape`` makes of what was read what ``done`` is to get, in the worker."""
         pieces = self._pieces(span)
-        if not all(is_spilled or self._journal.is_written(run.segment, run.offset) for is_spilled, run in pieces):
+        if not all(
+            is_spilled or self._journal.batches.is_written(run.segment, run.offset) for is_spilled, run in pieces
+        ):
             # reclaim has just given them another place
-            self._journal.when_written(lambda: self._load(span, shape, done, attempt))
+            self._journal.batches.when_written(lambda: self._load(span, shape, done, attempt))
             return
 
         def got(result: object) -> None:

@@ -78,7 +78,7 @@ class Reclaim:
 
     @property
     def _may_copy(self) -> bool:
-        return self._journal.failure is None and self._journal.held is None and not self._journal.is_stopped
+        return self._journal.failure is None and self._journal.batches.held is None and not self._journal.is_stopped
 
     def _fetch(self, offset: int) -> None:
         segment = self.segment
@@ -102,7 +102,7 @@ class Reclaim:
             return
         for at, published in result.publishes:
             for draft in self._living(published, result.data, id_, at):
-                journal.place([draft])
+                journal.batches.place([draft])
         self._keep_entries(result)
         if result.next is not None:
             journal.hand_over()
@@ -139,7 +139,7 @@ class Reclaim:
         journal = self._journal
         settles = [entry for entry in result.settles if entry.about in journal.segments and entry.about != self.segment]
         if settles:
-            journal.place([Draft(SETTLE, [entries_body(settles)], entries=settles)])
+            journal.batches.place([Draft(SETTLE, [entries_body(settles)], entries=settles)])
         returns: list[Entry] = []
         for queue, lane, sequence, number, _ in result.returns:
             log = journal.lanes.get(lane_key(queue, lane))
@@ -150,14 +150,14 @@ class Reclaim:
                         self._carried.add((lane_key(queue, lane), key))
                         returns.append(Entry(queue, lane, key, 1, tries))
         if returns:
-            journal.place([draft_returns(returns)])
+            journal.batches.place([draft_returns(returns)])
 
     def _finish(self, id_: int) -> None:
         segment = self._journal.segments[id_]
         if segment.live:
             segment.is_stuck = True  # the index knows messages here that could not be read: leave the file alone
         else:
-            self._journal.emptied(id_)
+            self._journal.batches.next.emptied.append(id_)
         self.segment = None
         self._journal.hand_over()
 

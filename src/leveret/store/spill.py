@@ -106,7 +106,7 @@ def cut(run: Run, start: int, stop: int) -> Run:
 
 
 class Spill:
-    def __init__(self, disk: Disk, in_worker: InWorker, on_refused: Callable[[int], None] = lambda size: None) -> None:
+    def __init__(self, disk: Disk, in_worker: InWorker, on_refused: Callable[[int], None]) -> None:
         self._disk = disk
         self._in_worker = in_worker
         self._files: dict[int, SpillFile] = {}

@@ -1,4 +1,4 @@
-"""The store as a whole: a data directory opened, recovered, and put back in order at the end.
+"""The store as a whole: opens a data directory, recovers what is in it, and closes it.
 
 ``open`` and ``close`` block and may take seconds: call them in a worker. Everything else of the store runs on the loop
 (the journal) or in the two threads that server/flusher.py gives it.
@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from leveret.clock import Clock
 from leveret.errors import StoreError
+from leveret.store.batch_queue import BatchWriter
 from leveret.store.data_dir import DataDir
 from leveret.store.definitions import Definitions
 from leveret.store.definitions_db import DefinitionsDb
@@ -22,8 +24,14 @@ from leveret.store.reclaim import Reclaim
 from leveret.store.recovery import Progress, Recovered, RecoveredLane, recover
 from leveret.store.segments import Segments
 from leveret.store.spill import FOLDER as SPILL
-from leveret.store.spill import InWorker
 from leveret.store.writer import Writer
+
+
+class StoreThreads(BatchWriter, Protocol):
+    """The threads that the store works in: server/flusher.py."""
+
+    def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        """See Store.in_worker."""
 
 
 class Opened(NamedTuple):
@@ -33,15 +41,14 @@ class Opened(NamedTuple):
 
 
 class Store:
-    def __init__(self, path: Path, *, segment_size: int, synced: bool, wall: Callable[[], float]) -> None:
+    def __init__(self, path: Path, *, segment_size: int, synced: bool, clock: Clock) -> None:
         self.path = path
         self.spare = SpareFiles()
         self.disk = Files(path, self.spare)
-        self.journal = Journal(Segments(segment_size), wall)
-        self.journal.always_sync = synced
-        self.in_worker: InWorker = lambda job, done: done(job())
-        self.pages = DiskPages(self.journal, self.disk, lambda job, done: self.in_worker(job, done))
-        self.reclaim = Reclaim(self.journal, self.disk, lambda job, done: self.in_worker(job, done))
+        self.journal = Journal(Segments(segment_size), clock, always_sync=synced)
+        self.pages = DiskPages(self.journal, self.disk, self.in_worker)
+        self.reclaim = Reclaim(self.journal, self.disk, self.in_worker)
+        self._threads: StoreThreads | None = None
         self.writer: Writer | None = None
         self._segment_size = segment_size
         self._synced = synced
@@ -76,10 +83,19 @@ class Store:
         is_new = not definitions.vhosts and not definitions.users
         return Opened(definitions._replace(highest_queue=highest), recovered, is_new)
 
+    def start(self, threads: StoreThreads) -> None:
+        self._threads = threads
+        self.journal.start(threads)
+
+    def in_worker(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
+        """Run a blocking job in the reader's thread; ``done`` is called with its result or exception, on the loop."""
+        assert self._threads is not None
+        self._threads.in_worker(job, done)
+
     def adopt(self, recovered: Recovered) -> list[RecoveredLane]:
-        """On the loop: the journal goes on from what was found; the lanes with messages or a past."""
+        """On the loop: the journal continues after what was found. Returns the lanes that have messages or had some."""
         journal = self.journal
-        journal.go_on(recovered.segments, recovered.next_segment, recovered.next_number)
+        journal.resume(recovered.segments, recovered.next_segment, recovered.next_number)
         for key, lane in recovered.lanes.items():
             journal.layout.owed += lane.owed
             log = journal.lanes[key] = LaneLog()
@@ -93,7 +109,7 @@ class Store:
         self._db.copy_to(path)
 
     def abandon(self) -> None:
-        """The writer's thread hangs: leave to it what it holds, and let go of the directory."""
+        """The writer's thread hangs: leave its files open, and release the directory."""
         self.spare.close()
         if self._folder is not None:
             self._folder.close()

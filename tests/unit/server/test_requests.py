@@ -155,15 +155,15 @@ def test_a_bad_target_is_refused_before_anything_is_sealed(
 def test_a_batch_that_fails_fails_the_backup_and_the_next_one_works(
     kept: KeptStore, reader: Reader, requests: Requests, target: Path
 ) -> None:
-    write, voided = kept.journal.submit, list[Batch]()
-    kept.journal.submit = voided.append
+    write, voided = kept.submit, list[Batch]()
+    kept.submit = voided.append
     ask(kept, target)
     requests.look()
     reader.work_all()
     assert len(voided) > 0
     assert is_wanted(kept.path, ID)
     problem = OSError(errno.ENOSPC, "No space left on device")
-    kept.journal.submit = write
+    kept.submit = write
     for _ in range(2):  # however often it is said
         requests.failed(problem)
     kept.journal.failed(problem)
@@ -194,7 +194,7 @@ def test_a_store_that_cannot_write_makes_no_backup(
     kept: KeptStore, reader: Reader, requests: Requests, target: Path, is_full: bool
 ) -> None:
     if is_full:
-        kept.journal.held = []
+        kept.journal.batches.held = []
     else:
         kept.journal.failure = "the disk failed"
     ask(kept, target)
@@ -203,7 +203,7 @@ def test_a_store_that_cannot_write_makes_no_backup(
     error = answered(kept)["error"]
     assert ("the disk is full" if is_full else "restart the broker") in error
     assert not target.exists()
-    kept.journal.held = kept.journal.failure = None
+    kept.journal.batches.held = kept.journal.failure = None
 
 
 def test_a_snapshot_that_fails_harms_nobody_but_the_backup(

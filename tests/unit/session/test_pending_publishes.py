@@ -292,7 +292,7 @@ def test_a_confirm_waits_for_both_logs_in_any_order(
     """The numbers of the two logs have nothing to do with each other."""
     _, client, log = both
     assert [bodies for bodies, _ in own_log.appended] == [[b"m"]]
-    steps = [log.let_in, lambda: own_log.on_granted(own_log.issued)]
+    steps = [log.let_in, lambda: own_log.listener.granted(own_log.issued)]
     for step in steps if remote_first else reversed(steps):
         assert heard(client) == []
         step()
@@ -302,5 +302,5 @@ def test_a_confirm_waits_for_both_logs_in_any_order(
 def test_a_failure_of_the_brokers_log_is_a_nack(both: tuple[House, Client, ManualLog], own_log: SpyLog) -> None:
     _, client, log = both
     log.let_in()
-    own_log.on_lost()
+    own_log.listener.lost()
     assert heard(client) == [BasicNack(1, requeue=False)]

@@ -45,7 +45,7 @@ def test_a_publish_to_a_durable_queue_is_confirmed_only_by_its_receipt(
 ) -> None:
     client.publish("durable", b"1", delivery_mode=2)
     assert client.heard() == []
-    log.on_granted(1)
+    log.listener.granted(1)
     house.rest()
     assert client.heard() == [BasicAck(1)]
 
@@ -53,10 +53,10 @@ def test_a_publish_to_a_durable_queue_is_confirmed_only_by_its_receipt(
 def test_a_grant_confirms_all_that_came_before_it_by_one_multiple(house: House, client: Client, log: SlowLog) -> None:
     for body in (b"1", b"2", b"3"):
         client.publish("durable", body, delivery_mode=2)
-    log.on_granted(2)
+    log.listener.granted(2)
     house.rest()
     assert client.heard() == [BasicAck(2, multiple=True)]
-    log.on_granted(3)
+    log.listener.granted(3)
     house.rest()
     assert client.heard() == [BasicAck(3)]
 
@@ -65,7 +65,7 @@ def test_what_needs_no_receipt_overtakes_what_waits(house: House, client: Client
     client.publish("durable", b"1", delivery_mode=2)
     client.publish("transient", b"2")
     assert client.heard() == [BasicAck(2)]
-    log.on_granted(1)
+    log.listener.granted(1)
     house.rest()
     assert client.heard() == [BasicAck(1)]
 
@@ -73,7 +73,7 @@ def test_what_needs_no_receipt_overtakes_what_waits(house: House, client: Client
 def test_a_grant_for_a_closed_channel_is_heard_by_nobody(house: House, client: Client, log: SlowLog) -> None:
     client.publish("durable", b"1", delivery_mode=2)
     client.ask(ChannelClose(200, "bye"))
-    log.on_granted(1)
+    log.listener.granted(1)
     house.rest()
     assert client.heard() == []
     assert not house.broker.awaiting
@@ -82,5 +82,5 @@ def test_a_grant_for_a_closed_channel_is_heard_by_nobody(house: House, client: C
 def test_a_channel_waits_no_longer_than_it_must(house: House, client: Client, log: SlowLog) -> None:
     client.publish("durable", b"1", delivery_mode=2)
     assert len(house.broker.awaiting) == 1
-    log.on_granted(1)
+    log.listener.granted(1)
     assert not house.broker.awaiting

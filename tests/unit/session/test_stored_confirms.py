@@ -23,6 +23,7 @@ from leveret.wire.methods import (
     TxCommit,
     TxSelect,
 )
+from tests.support.callback_listener import CallbackListener
 from tests.support.hand_store import HandStore
 from tests.support.peer_pair import Client, House
 from tests.support.receipt_log import ReceiptLog
@@ -63,7 +64,7 @@ def granted(house: House, log: ReceiptLog, upto: int | None = None) -> None:
 
 def early(house: House, log: ReceiptLog, *receipts: int) -> None:
     """As the log tells it: within a turn."""
-    log.on_early(set(receipts))
+    log.listener.granted_early(set(receipts))
     house.turn()
 
 
@@ -225,7 +226,8 @@ def test_what_a_transaction_settles_is_not_confirmed_before_the_transaction_is_o
     """A crash now would bring back neither the message nor what the transaction made of it."""
     clock, early_ones = FrozenClock(), set()
     journal = HandStore(VirtualDisk(), clock).journal
-    journal.on_early = early_ones.update
+    journal.listener = listener = CallbackListener()
+    listener.on_early = early_ones.update
     first: list[Message] = [message(b"1", persistent=True)]
     journal.append(first, [Placement(1, 0, 1, 1)])
     with journal.group():

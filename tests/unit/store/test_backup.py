@@ -117,7 +117,7 @@ def test_nothing_of_later_batches_is_done_before_the_snapshot(path: Path) -> Non
         kept.declare((1, "q"))
         kept.publish(1, [b"m"])
         waiting: list[Batch] = []
-        kept.journal.submit = waiting.append
+        kept.submit = waiting.append
         kept.publish(1, [b"n"])
         seen: list[list[str]] = []
         kept.journal.seal(lambda segment: seen.append([file.name for file in segments_of(path)]))

@@ -186,7 +186,7 @@ def test_what_is_settled_before_the_writer_is_free_is_never_written() -> None:
     house.publish([1], bytes(LARGE))
     house.turn()
     early: set[int] = set()
-    house.journal.on_early = early.update
+    house.listener.on_early = early.update
     gone = house.publish([1], b"gone".ljust(LARGE))
     kept = house.publish([1], b"kept".ljust(LARGE))
     house.turn()

@@ -64,7 +64,7 @@ def test_nothing_is_granted_before_the_disk_has_it() -> None:
 def test_receipts_are_granted_in_order_and_told_once_per_batch() -> None:
     house = begun()
     told: list[int] = []
-    house.journal.on_granted = told.append
+    house.listener.on_granted = told.append
     first = [house.publish([1], b"%d" % n) for n in range(3)]
     house.turn()
     second = [house.publish([1], b"%d" % n) for n in range(3, 6)]
@@ -125,7 +125,7 @@ def test_os_durability_is_granted_by_the_write_without_a_sync() -> None:
 
 def test_a_store_that_never_syncs_grants_by_the_write() -> None:
     house = begun()
-    house.journal.always_sync = False
+    house.journal.batches.always_sync = False
     before = operations(house, "sync")
     receipt = house.publish([1], b"m")
     house.rest()
@@ -141,7 +141,7 @@ def test_what_was_settled_before_the_turn_ended_is_never_written() -> None:
     """A consumer without acks took it at once; its receipt comes early."""
     house = begun()
     early: list[set[int]] = []
-    house.journal.on_early = early.append
+    house.listener.on_early = early.append
     before = kinds(house)
     receipt = house.publish([1], b"a", b"b")
     house.settle(1, 1, 2)
@@ -156,7 +156,7 @@ def test_what_was_settled_before_the_turn_ended_is_never_written() -> None:
 def test_a_run_that_was_settled_in_part_is_written_and_not_early() -> None:
     house = begun()
     early: list[set[int]] = []
-    house.journal.on_early = early.append
+    house.listener.on_early = early.append
     house.publish([1], b"a", b"b")
     house.settle(1, 1)
     house.rest()
@@ -169,7 +169,7 @@ def test_a_message_of_several_queues_is_early_when_all_are_done_with_it() -> Non
     house.declare()
     house.rest()
     early: list[set[int]] = []
-    house.journal.on_early = early.append
+    house.listener.on_early = early.append
     receipt = house.publish([1, 2], b"m")
     house.settle(1, 1)
     house.turn()
@@ -184,7 +184,7 @@ def test_a_message_of_several_queues_is_early_when_all_are_done_with_it() -> Non
 def test_an_early_receipt_leaves_the_ones_before_it_waiting() -> None:
     house = begun()
     early: list[set[int]] = []
-    house.journal.on_early = early.append
+    house.listener.on_early = early.append
     house.publish([1], b"stays")
     house.turn()
     second = house.publish([1], b"goes")

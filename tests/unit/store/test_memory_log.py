@@ -15,4 +15,4 @@ def test_every_receipt_is_granted_at_once() -> None:
     log.flush()
     assert log.promise() == GRANTED
     assert log.issued == GRANTED
-    log.on_granted(5)
+    log.listener.granted(5)

@@ -264,7 +264,7 @@ def test_a_load_that_is_overtaken_by_reclaim_time_and_again_is_no_failure(
 
     house.disk.fault = overtaken
     loaded: list[list[Loaded]] = []
-    house.journal._written = (1 << 40, 0)
+    house.journal.batches._written = (1 << 40, 0)
     house.pages.load(1, 0, 1, 2, 1 << 20, loaded.append)
     assert [bodies(each) for each in loaded] == [numbered(1)]
     assert "cannot be read" not in caplog.text
@@ -277,7 +277,7 @@ def test_a_load_while_copies_find_no_room_reads_the_originals(house: StoreHouse)
     loaded: list[list[Loaded]] = []
     house.pages.load(1, 0, 1, 13, 1 << 20, loaded.append)
     house.rest()
-    assert house.journal.held is not None
+    assert house.journal.batches.held is not None
     assert [bodies(each) for each in loaded] == [numbered(*range(5, 13))]
     house.disk.capacity = None
     house.journal.space_returned()

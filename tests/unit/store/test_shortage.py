@@ -38,7 +38,7 @@ def fill(house: StoreHouse, room: int = 0) -> None:
 
 def give_room(house: StoreHouse) -> None:
     house.disk.capacity = None
-    if house.journal.held is not None:
+    if house.journal.batches.held is not None:
         house.journal.space_returned()
     house.rest()
 
@@ -61,13 +61,13 @@ def test_nothing_is_granted_while_the_disk_is_full() -> None:
     granted = house.journal.granted
     receipts = [house.publish([1], b"too much" * 9) for _ in range(3)]
     house.rest()
-    assert house.journal.held is not None
-    assert house.journal.waits_for > 3 * 72
+    assert house.journal.batches.held is not None
+    assert house.journal.batches.held_bytes > 3 * 72
     receipts.append(house.publish([2], b"and more" * 9))
     house.rest()
     assert house.journal.granted == granted
     give_room(house)
-    assert house.journal.held is None
+    assert house.journal.batches.held is None
     assert house.journal.granted == receipts[-1]
     found = look(house.disk.copy(), FULL)
     assert found.bodies(1)[-3:] == [b"too much" * 9] * 3
@@ -125,7 +125,7 @@ def test_what_was_settled_while_it_waited_for_room_never_returns() -> None:
 def test_what_was_settled_while_it_waited_is_granted_early() -> None:
     house = begun()
     early: list[set[int]] = []
-    house.journal.on_early = early.append
+    house.listener.on_early = early.append
     fill(house)
     receipt = house.publish([1], b"too much" * 9)
     house.rest()
@@ -166,7 +166,7 @@ def test_a_transaction_that_waits_is_not_obeyed_in_part() -> None:
         house.publish([2], *(b"moved %d" % n * 9 for n in range(1, 5)))
         house.settle(1, *range(3, 9))
     house.rest()
-    assert house.journal.held is not None
+    assert house.journal.batches.held is not None
     house.settle(2, *range(1, 9))  # nothing else keeps the old segments
     house.rest()
     check(house)
@@ -207,7 +207,7 @@ def test_a_shortage_in_which_nothing_gets_through_loses_nothing_either(errno: in
     house.rest()
     house.settle(1, 3)
     house.rest()
-    assert house.journal.is_stuck
+    assert house.journal.batches.is_stuck
     house.settle(1, 4)
     house.rest()
     check(house)
@@ -228,7 +228,7 @@ def test_a_reclaim_that_finds_no_room_leaves_the_old_files() -> None:
     fill(house, 40)
     house.reclaim.consider()
     house.rest()
-    assert house.journal.held is not None
+    assert house.journal.batches.held is not None
     check(house)
     give_room(house)
     house.reclaims = True
@@ -336,7 +336,7 @@ def test_a_failed_write_or_sync_is_the_end_of_writing(kind: str, error: int) -> 
 def test_after_a_failure_nothing_is_written_and_nothing_granted() -> None:
     house = begun()
     granted: list[int] = []
-    house.journal.on_granted = granted.append
+    house.listener.on_granted = granted.append
     house.disk.fault = fail_at(house, "sync", EIO)
     house.publish([1], b"doubtful")
     house.rest()
@@ -369,7 +369,7 @@ def test_what_was_in_flight_with_the_failed_batch_is_lost_too() -> None:
     house.write()
     assert house.losses == 1
     assert granted < house.journal.issued
-    assert not house.journal.in_flight
+    assert not house.journal.batches.in_flight
 
 
 def test_a_failure_of_the_definitions_is_one_of_the_store() -> None:
