@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Literal, Protocol, TypeVar
 
+from leveret.broker.access import in_process_access
 from leveret.broker.local import Delivered, LocalSession
 from leveret.broker.policies import Policies
 from leveret.broker.policy import Policy
@@ -51,7 +52,7 @@ class EmbeddedVhost:
         self._callbacks = callbacks
         self._by_tag: dict[str, Callback] = {}
         self.session = LocalSession(
-            vhost,
+            in_process_access(vhost),
             self._hand_over,
             left=lambda tag: self._by_tag.pop(tag, None),
             max_message_size=broker.settings.max_message_size,
@@ -75,13 +76,12 @@ class EmbeddedVhost:
         internal: bool = False,
         arguments: Mapping[str, object] | None = None,
     ) -> None:
-        vhost = self.session.vhost
+        caller, table = self.session.caller, _as_sent(name, arguments)
         options = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
-        table = _as_sent(name, arguments)
-        self._call(lambda: vhost.declare_exchange(name, type, arguments=table, **options))
+        self._call(lambda: caller.declare_exchange(name, type, arguments=table, **options))
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        self._call(lambda: self.session.vhost.delete_exchange(name, if_unused=if_unused))
+        self._call(lambda: self.session.caller.delete_exchange(name, if_unused=if_unused))
 
     def declare_queue(
         self,
@@ -93,43 +93,27 @@ class EmbeddedVhost:
         arguments: Mapping[str, object] | None = None,
     ) -> str:
         """The queue's name, which is made up for an empty one."""
-        vhost, owner = self.session.vhost, self.session
+        caller, table = self.session.caller, _as_sent(name, arguments)
         options = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
-        table = _as_sent(name, arguments)
-        return self._call(lambda: vhost.declare_queue(name, arguments=table, owner=owner, **options).name)
+        return self._call(lambda: caller.declare_queue(name, arguments=table, **options).name)
 
     def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        vhost, owner = self.session.vhost, self.session
-        return self._call(lambda: vhost.delete_queue(name, if_unused=if_unused, if_empty=if_empty, owner=owner))
+        return self._call(lambda: self.session.caller.delete_queue(name, if_unused=if_unused, if_empty=if_empty))
 
     def purge_queue(self, name: str) -> int:
-        return self._call(lambda: self.session.vhost.purge_queue(name, self.session))
+        return self._call(lambda: self.session.caller.purge_queue(name))
 
     def bind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, object] | None = None
     ) -> None:
         binding = _binding(exchange, queue, routing_key, arguments)
-
-        def bind() -> None:
-            self._refuse_if_locked(queue)
-            self.session.vhost.bind(binding)
-
-        self._call(bind)
+        self._call(lambda: self.session.caller.bind(binding))
 
     def unbind(
         self, queue: str, exchange: str, routing_key: str = "", arguments: Mapping[str, object] | None = None
     ) -> None:
         binding = _binding(exchange, queue, routing_key, arguments)
-
-        def unbind() -> None:
-            self._refuse_if_locked(queue)
-            self.session.vhost.unbind(binding)
-
-        self._call(unbind)
-
-    def _refuse_if_locked(self, queue: str) -> None:
-        if queue in self.session.vhost.queues:
-            self.session.vhost.queue(queue, self.session)
+        self._call(lambda: self.session.caller.unbind(binding))
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
         """Whether the message reached a queue."""
@@ -194,7 +178,7 @@ class EmbeddedVhost:
 
     def _get(self, queue: str, auto_ack: bool, loaded: Future[None]) -> Delivered | Future[None] | None:
         """The message; while the first of the queue is still on disk, something to wait for."""
-        target = self.session.vhost.queue(queue, self.session)
+        target = self.session.caller.queue_to("get", queue)
         pager = target.pager
         if target.needs_load and pager is not None and pager.when_loaded(lambda: loaded.set_result(None)):
             return loaded
@@ -210,7 +194,7 @@ class EmbeddedVhost:
         """Messages that are ready."""
 
         def count() -> int:
-            found = self.session.vhost.queue(queue, self.session)
+            found = self.session.caller.queue_to("look at queue", queue)
             self.session.vhost.settle_down(found)
             return found.ready
 

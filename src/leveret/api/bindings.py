@@ -22,7 +22,7 @@ from leveret.http.amqp_rules import (
     short_text_of,
     table_of,
 )
-from leveret.http.authorization import access_of, entered_vhost, seen_vhost
+from leveret.http.authorization import caller_of, entered_vhost, seen_vhost
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import ObjectNotFound
 from leveret.http.listings import as_it_is, list_response, object_response, viewed
@@ -81,11 +81,8 @@ class _BindingsApi:
         given = await declared(request)  # first: while it comes, anything may happen to the virtual host
         vhost, source, destination = entered_vhost(request), exchange_name(request, "source"), _destination(request)
         binding = Binding(source, destination, short_text_of(given, "routing_key", ""), table_of(given, "arguments"))
-        operation: Operation = "bind queue" if destination.kind == "queue" else "bind exchange"
-        access_of(request, vhost).check(operation, destination.name, source=source, keys=(binding.key,))
         with as_bad_request():
-            _refuse_if_locked(vhost, destination)
-            vhost.bind(binding)
+            caller_of(request, vhost).bind(binding)
         await wait_until_durable(self._context.broker)
         # As RabbitMQ has it: relative to the path, and each part percent-encoded for it.
         where = f"{quote(destination.name, safe='')}/{quote(properties_key(binding), safe='~')}"
@@ -93,14 +90,12 @@ class _BindingsApi:
 
     async def unbind(self, request: Request) -> Response:
         vhost = entered_vhost(request)
-        access, source, destination = access_of(request, vhost), exchange_name(request, "source"), _destination(request)
+        caller, source, destination = caller_of(request, vhost), exchange_name(request, "source"), _destination(request)
         operation: Operation = "unbind queue" if destination.kind == "queue" else "unbind exchange"
-        access.check(operation, destination.name, source=source)  # before looking: a refused user learns of no binding
+        caller.access.check(operation, destination.name, source=source)  # first: a refused user learns of no binding
         binding = _named(request, vhost)
-        access.check(operation, destination.name, source=source, keys=(binding.key,))
         with as_bad_request():
-            _refuse_if_locked(vhost, binding.destination)
-            vhost.unbind(binding)
+            caller.unbind(binding)
         await wait_until_durable(self._context.broker)
         return no_content()
 
@@ -141,9 +136,3 @@ def _named(request: Request, vhost: Vhost) -> Binding:
             f"'{destination.name}' in vhost '{vhost.name}': list them, each has a properties_key"
         )
     return found
-
-
-def _refuse_if_locked(vhost: Vhost, destination: Destination) -> None:
-    """A queue that is exclusive to a connection is bound by that connection alone."""
-    if destination.kind == "queue" and destination.name in vhost.queues:
-        vhost.queue(destination.name)

@@ -19,7 +19,7 @@ from leveret.http.amqp_rules import (
     shown_exchange,
     table_of,
 )
-from leveret.http.authorization import access_of, entered_vhost, seen_vhost
+from leveret.http.authorization import caller_of, entered_vhost, seen_vhost
 from leveret.http.durability import wait_until_durable
 from leveret.http.listings import list_response, object_response
 from leveret.http.responses import json_response, no_content, put_response
@@ -101,19 +101,19 @@ class _Exchanges:
         vhost, name = entered_vhost(request), exchange_name(request)
         kind, arguments = text_of(given, "type", "direct"), table_of(given, "arguments")
         options = {option: boolean_of(given, option) for option in ("durable", "auto_delete", "internal")}
-        access_of(request, vhost).check("declare exchange", name, arguments=arguments)
         is_new = name not in vhost.exchanges
         with as_bad_request():
-            vhost.declare_exchange(name, kind, arguments=arguments, **options)
+            caller_of(request, vhost).declare_exchange(name, kind, arguments=arguments, **options)
         await wait_until_durable(self._context.broker)
         return put_response(is_new)
 
     async def delete(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), exchange_name(request)
         if_unused = boolean_of(request.query_params, "if-unused")
-        access_of(request, vhost).check("delete exchange", name)
+        caller = caller_of(request, vhost)
+        caller.access.check("delete exchange", name)
         shown_exchange(vhost, name)
         with as_bad_request():
-            vhost.delete_exchange(name, if_unused=if_unused)
+            caller.delete_exchange(name, if_unused=if_unused)
         await wait_until_durable(self._context.broker)
         return no_content()

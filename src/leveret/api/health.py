@@ -174,7 +174,7 @@ class Checks:
         access.check("get", ALIVENESS)
         if self._broker.alarms:
             return failed(f"publishers are blocked: {', '.join(self._broker.alarms.values())}")
-        session = LocalSession(vhost, lambda tag, delivered: None)
+        session = LocalSession(access, lambda tag, delivered: None)
         try:
             if vhost.queues.get(ALIVENESS) is None:
                 vhost.declare_queue(ALIVENESS)

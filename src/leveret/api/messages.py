@@ -20,7 +20,6 @@ from leveret.api.context import ApiContext
 from leveret.api.published_message import body_from, properties_from, published_object
 from leveret.api.views.message import BASE64, decoded_row, payload_row, properties_row
 from leveret.broker.local import Delivered, LocalSession
-from leveret.broker.publish_rules import further_keys
 from leveret.broker.queue_jobs import Seen, readable_properties
 from leveret.http.amqp_rules import (
     as_bad_request,
@@ -29,7 +28,7 @@ from leveret.http.amqp_rules import (
     short_text_of,
     shown_queue,
 )
-from leveret.http.authorization import access_of, entered_vhost, refuse_while_blocked
+from leveret.http.authorization import access_of, caller_of, entered_vhost, refuse_while_blocked
 from leveret.http.bodies import LARGEST_BODY, read_body, read_json
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest
@@ -73,11 +72,8 @@ class _Messages:
         properties = properties_from(given, user_of(request))
         access = access_of(request, vhost)
         access.check("publish", exchange)
-        with as_bad_request():
-            keys = (key, *further_keys(properties.headers or {}))
-        access.check("publish", exchange, keys=keys)
         refuse_while_blocked(self._context.broker)
-        session = LocalSession(vhost, lambda tag, delivered: None, max_message_size=most)
+        session = LocalSession(access, lambda tag, delivered: None, max_message_size=most)
         with as_bad_request():
             routed = session.publish(exchange, key, payload, properties)
         await wait_until_durable(self._context.broker)
@@ -91,11 +87,10 @@ class _Messages:
         count = integer_of(given, "count", 1, MOST_GOT)
         mode, as_base64 = _ack_mode(given), _encoding(given) == BASE64
         truncate = integer_of(given, "truncate") if "truncate" in given else None
-        access_of(request, vhost).check("get", name)
-        session = LocalSession(vhost, lambda tag, delivered: None)
+        session = LocalSession(access_of(request, vhost), lambda tag, delivered: None)
         try:
             with as_bad_request():
-                got = await self._take(session, vhost.queue(name), count)
+                got = await self._take(session, session.caller.queue_to("get", name), count)
                 _settle(session, mode)
         finally:
             session.close()  # gives back whatever is not settled
@@ -141,10 +136,11 @@ class _Messages:
         query = request.query_params
         limit = integer_of(query, "limit", 1, MOST_SHOWN, default=50)
         truncate = integer_of(query, "truncate", default=SHOWN_BYTES)
-        access_of(request, vhost).check("browse", name)
+        caller = caller_of(request, vhost)
+        caller.access.check("browse", name)
         queue = shown_queue(vhost, name)
         with as_bad_request():
-            vhost.queue(name)
+            caller.queue_to("browse", name)
             sieve = sieve_of(query)
         async with self._context.looks.one(vhost.name):
             look = Look(queue, self._context.broker.errands, sieve, limit)

@@ -20,7 +20,7 @@ from leveret.http.amqp_rules import (
     shown_queue,
     table_of,
 )
-from leveret.http.authorization import access_of, entered_vhost, seen_vhost
+from leveret.http.authorization import access_of, caller_of, entered_vhost, seen_vhost
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest
 from leveret.http.listings import list_response, object_response
@@ -122,11 +122,9 @@ class _Queues:
         vhost, name = entered_vhost(request), path_name(request)
         durable, auto_delete = boolean_of(given, "durable"), boolean_of(given, "auto_delete")
         arguments = table_of(given, "arguments")
-        with as_bad_request():
-            access_of(request, vhost).check("declare queue", name, arguments=arguments)
         is_new = name not in vhost.queues
         with as_bad_request():
-            vhost.declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
+            caller_of(request, vhost).declare_queue(name, durable=durable, auto_delete=auto_delete, arguments=arguments)
         await wait_until_durable(self._context.broker)
         return put_response(is_new)
 
@@ -134,19 +132,21 @@ class _Queues:
         vhost, name = entered_vhost(request), path_name(request)
         if_empty = boolean_of(request.query_params, "if-empty")
         if_unused = boolean_of(request.query_params, "if-unused")
-        access_of(request, vhost).check("delete queue", name)
+        caller = caller_of(request, vhost)
+        caller.access.check("delete queue", name)
         shown_queue(vhost, name)
         with as_bad_request():
-            vhost.delete_queue(name, if_empty=if_empty, if_unused=if_unused)
+            caller.delete_queue(name, if_empty=if_empty, if_unused=if_unused)
         await wait_until_durable(self._context.broker)
         return no_content()
 
     async def purge(self, request: Request) -> Response:
         vhost, name = entered_vhost(request), path_name(request)
-        access_of(request, vhost).check("purge", name)
+        caller = caller_of(request, vhost)
+        caller.access.check("purge", name)
         shown_queue(vhost, name)
         with as_bad_request():
-            vhost.purge_queue(name)
+            caller.purge_queue(name)
         await wait_until_durable(self._context.broker)
         return no_content()
 

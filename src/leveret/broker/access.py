@@ -6,17 +6,24 @@ something (tests/test_architecture.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from leveret.auth.permissions import Kind, Permissions
-from leveret.broker.permission_rules import Need, Operation, Subject, TopicNeed, needs_of
+from leveret.auth.permissions import EVERYTHING, Kind, Permissions
+from leveret.broker.permission_rules import NO_ARGUMENTS, Arguments, Need, Operation, Subject, TopicNeed, needs_of
 from leveret.broker.pools import Pool
 from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused
 
 KINDS: tuple[Kind, ...] = ("configure", "write", "read")
 DEFAULT_EXCHANGE = "amq.default"  # the name under which permissions on the exchange without a name are set
+
+
+def in_process_access(vhost: Vhost) -> UserAccess:
+    """For code in the broker's process, which permissions do not limit."""
+    permissions = Permissions()
+    permissions.set("", vhost.name, EVERYTHING, EVERYTHING, EVERYTHING)
+    return UserAccess(permissions, vhost, "")
 
 
 def may_enter(permissions: Permissions, user: str, vhost: str) -> bool:
@@ -35,7 +42,7 @@ class UserAccess(NamedTuple):
         *,
         source: str = "",
         keys: Sequence[str] = (),
-        arguments: Mapping[str, object] = {},
+        arguments: Arguments = NO_ARGUMENTS,
     ) -> None:
         """AccessRefused unless the user has every permission that the operation needs."""
         if self.permissions.permits_everything(self.user, self.vhost.name):

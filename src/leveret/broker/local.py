@@ -1,7 +1,8 @@
-"""A peer in the same process: the core calls of AMQP without a wire, with the same rules and errors.
+"""Publishing, consuming, getting and settling without AMQP frames: for the HTTP API and code in the process.
 
-A LocalSession is to its caller what a channel is to a client: it numbers deliveries, holds what is unacked and gives it
-back when it is closed. It runs on the broker's loop; ``leveret.embedded`` brings calls from other threads here.
+A LocalSession corresponds to a channel: it numbers deliveries, keeps the unacknowledged messages and requeues them when
+it is closed. It has a Caller for all other operations. It runs on the broker's loop; ``leveret.embedded`` brings calls
+from other threads here.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from leveret.broker.access import UserAccess
+from leveret.broker.caller import Caller
+from leveret.broker.getters import Getters
+from leveret.broker.permission_rules import NO_ARGUMENTS
 from leveret.broker.publish_rules import further_keys, too_large, traits_of
 from leveret.broker.publishes import publish_run
 from leveret.broker.routes import PublishRoute
 from leveret.broker.schedules import until
-from leveret.broker.vhost import Vhost
+from leveret.delivery import unacked
 from leveret.delivery.consumer import UNLIMITED, Consumer, Holder
 from leveret.delivery.selector import compile_selector, selectable
-from leveret.delivery.unacked import Portion, Unacked
-from leveret.errors import AccessRefused, ChannelFault, NotAllowed, PreconditionFailed
+from leveret.delivery.unacked import Unacked
+from leveret.errors import ChannelFault, NotAllowed, PreconditionFailed
 from leveret.message import NEVER, Address, Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.direct_reply import REPLY_TO
@@ -90,33 +95,31 @@ class LocalConsumer(Consumer):
 class LocalSession:
     def __init__(
         self,
-        vhost: Vhost,
+        access: UserAccess,
         deliver: Callable[[str, Delivered], None],
         *,
         left: Callable[[str], object] = lambda tag: None,
         max_message_size: int = MAX_BODY_SIZE,
     ) -> None:
-        self.vhost = vhost
+        self.caller = Caller(access, self)
+        self.vhost = access.vhost
         self.deliver = deliver
         self.left = left  # told the tag of a consumer that is no more
         self.max_message_size = max_message_size
         self.is_open = True
         self.unacked = Unacked()
         self.consumers: dict[str, LocalConsumer] = {}
-        self._getters: dict[str, Holder] = {}
+        self._getters = Getters(self.unacked)
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
         """Whether it reached a queue, or waits for its time."""
         properties = properties or Properties()
         self._check_content(properties, body)
-        vhost = self.vhost
-        source = vhost.exchange(exchange)
-        if source.internal:
-            raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{vhost.name}'")
-        headers = properties.headers or {}
+        vhost, headers = self.vhost, properties.headers or {}
+        keys = (routing_key, *further_keys(headers))
+        source = self.caller.exchange_to_publish(exchange, keys)
         fields = selectable(properties)
         traits = traits_of(properties, vhost.surroundings.now())
-        keys = (routing_key, *further_keys(headers))
         due = vhost.schedules.due(source, headers)
         if "BCC" in headers and due is None:
             properties = replace(properties, headers={key: headers[key] for key in headers if key != "BCC"})
@@ -160,7 +163,7 @@ class LocalSession:
         if tag in self.consumers:
             raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
         tag = tag or f"amq.ctag-{secrets.token_urlsafe(16)}"
-        target = self.vhost.queue(queue, self)
+        target = self.caller.queue_to("consume", queue, arguments or NO_ARGUMENTS)
         consumer = LocalConsumer(self, target, tag, prefetch, auto_ack)
         consumer.exclusive, consumer.priority, consumer.one_shot = exclusive, priority, pull_one
         consumer.arguments = dict(arguments or {})
@@ -176,31 +179,18 @@ class LocalSession:
             self.left(tag)
 
     def get(self, queue: str, *, auto_ack: bool = False) -> Delivered | None:
-        target = self.vhost.queue(queue, self)
-        taken = target.get(auto_ack, self)
-        if taken is None:
+        target = self.caller.queue_to("get", queue)
+        found = self._getters.get(target, self, auto_ack=auto_ack)
+        if found is None:
             return None
-        holder = self._getters.get(queue)
-        if holder is None or holder.queue is not target:
-            holder = self._getters[queue] = Holder(target, 0, self.unacked)
-        kept = None if auto_ack else taken.message
-        tag = self.note(holder, kept, taken.lane, taken.sequence, taken.tries)
-        if not auto_ack and target.ack_timeouts is not None:
-            target.ack_timeouts.opened(self.unacked, 1)
+        tag, taken = found
         return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered, taken.tries)
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
-        for holder, lane, sequence, messages, _ in self._settle(tag, multiple):
-            holder.queue.settle(lane, sequence, messages)
-            holder.restore(len(messages))
+        unacked.acknowledge(self.unacked.claim(tag, multiple))
 
     def nack(self, tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
-        for holder, lane, sequence, messages, count in self._settle(tag, multiple):
-            if requeue:
-                holder.queue.requeue(lane, sequence, messages, count)
-            else:
-                holder.queue.drop(lane, sequence, messages)
-            holder.restore(len(messages))
+        (unacked.requeue if requeue else unacked.drop)(self.unacked.claim(tag, multiple))
 
     def callback_done(self, consumer_tag: str) -> None:
         """The callback of a delivery has returned: another may wait for it."""
@@ -231,17 +221,6 @@ class LocalSession:
             self.unacked.items.append(message)
             self.unacked.opened(holder, lane, sequence, 1, count)
         return tag
-
-    def _settle(self, tag: int, multiple: bool) -> list[Portion]:
-        if multiple and tag == 0:
-            return self.unacked.take_all()
-        is_late = tag in self.unacked.lapsed
-        if not self.unacked.holds(tag) and not is_late:
-            raise PreconditionFailed(f"unknown delivery tag {tag}")
-        if multiple:
-            return self.unacked.take_through(tag)
-        portion = self.unacked.take_one(tag)
-        return [portion] if portion is not None else []
 
 
 def delivered(

@@ -12,6 +12,7 @@ tag policymaker.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from leveret.auth.permissions import Kind, TopicKind
@@ -31,6 +32,7 @@ from leveret.queues.stream_options import PINNED, READER_NAME
 from leveret.routing.direct import IMPLICIT_BINDINGS
 from leveret.routing.exchange import ALTERNATE_EXCHANGE
 
+Arguments = Mapping[str, object]
 What = Literal["queue", "exchange"]
 Operation = Literal[
     "declare queue",
@@ -55,6 +57,7 @@ Operation = Literal[
     "bind exchange",
     "unbind exchange",
 ]
+NO_ARGUMENTS: Arguments = MappingProxyType({})
 GENERATED_NAME = "amq.gen-AAAAAAAAAAAAAAAAAAAAAA"  # stands for any server-generated queue name in permission checks
 
 
@@ -67,7 +70,7 @@ class Subject(NamedTuple):
     name: str
     source: str = ""
     keys: Sequence[str] = ()
-    arguments: Mapping[str, object] = {}
+    arguments: Arguments = NO_ARGUMENTS
 
 
 class Need(NamedTuple):
@@ -165,7 +168,7 @@ def _dead_letters(vhost: Vhost, of: Subject) -> Iterator[Need | TopicNeed]:
             yield Need("configure", "queue", key)
 
 
-def _dead_letter_targets(arguments: Mapping[str, object]) -> Iterator[DeadLetterTo]:
+def _dead_letter_targets(arguments: Arguments) -> Iterator[DeadLetterTo]:
     """Where these arguments can lead dead letters: on their own, or with a strategy that a policy sets now or later."""
     strategy = arguments.get(DEAD_LETTER_STRATEGY)
     if isinstance(arguments.get(DEAD_LETTER_EXCHANGE), str) or strategy in (SHARED, INDIVIDUAL):

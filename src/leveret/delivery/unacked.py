@@ -24,6 +24,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from leveret.delivery.consumer import Holder
+from leveret.errors import PreconditionFailed
 from leveret.message import Message
 
 MOST_LAPSED = 65536  # tags that were taken back and are remembered
@@ -40,6 +41,28 @@ class Portion(NamedTuple):
     tries: int
 
 
+def acknowledge(portions: list[Portion]) -> None:
+    for holder, lane, sequence, messages, _ in portions:
+        holder.queue.settle(lane, sequence, messages)
+        holder.restore(len(messages))
+
+
+def requeue(portions: list[Portion]) -> None:
+    for holder, lane, sequence, messages, count in portions:
+        holder.queue.requeue(lane, sequence, messages, count)
+        holder.restore(len(messages))
+
+
+def drop(portions: list[Portion]) -> None:
+    for holder, lane, sequence, messages, _ in portions:
+        holder.queue.drop(lane, sequence, messages)
+        holder.restore(len(messages))
+
+
+def unknown_tag(tag: int) -> PreconditionFailed:
+    return PreconditionFailed(f"unknown delivery tag {tag}")
+
+
 class Span:
     __slots__ = ("count", "delta", "holder", "lane", "last")
 
@@ -54,7 +77,7 @@ class Span:
 class Unacked:
     """Outstanding deliveries of one channel, by delivery tag."""
 
-    __slots__ = ("base", "holes", "items", "lapsed", "next_tag", "spans", "start", "stragglers")
+    __slots__ = ("base", "holes", "items", "lapsed", "late", "next_tag", "spans", "start", "stragglers")
 
     def __init__(self) -> None:
         self.base = 1  # tag of items[start]
@@ -65,6 +88,7 @@ class Unacked:
         self.spans: deque[Span] = deque()
         self.stragglers: dict[int, Portion] = {}  # by tag, in order, all below base
         self.lapsed: dict[int, None] = {}  # tags that were taken back: an ack that comes late is no error
+        self.late = 0  # settlements of messages that had been taken back
 
     def __len__(self) -> int:
         return len(self.items) - self.start - self.holes + len(self.stragglers)
@@ -125,6 +149,23 @@ class Unacked:
         self._drop_front(tag - self.base + 1)
         return portions
 
+    def claim(self, tag: int, multiple: bool) -> list[Portion]:
+        """Take the messages that basic.ack, nack or reject with this tag settles; with ``multiple``, 0 means all.
+
+        An unknown tag is refused, a tag that was taken back is not.
+        """
+        is_late = tag in self.lapsed
+        if multiple and tag and not is_late and not self.holds(tag):
+            raise unknown_tag(tag)
+        if self.lapsed:
+            self.late += self._forgive(tag or self.next_tag, multiple)
+        if multiple:
+            return self.take_through(tag) if tag else self.take_all()
+        portion = self.take_one(tag)
+        if portion is None and not is_late:
+            raise unknown_tag(tag)
+        return [] if portion is None else [portion]
+
     def take_all(self) -> list[Portion]:
         return self.take_through(self.next_tag - 1)
 
@@ -167,7 +208,7 @@ class Unacked:
             return None
         return self.stragglers[tag].holder if tag < self.base else self._span_of(tag).holder
 
-    def forgive(self, tag: int, multiple: bool) -> int:
+    def _forgive(self, tag: int, multiple: bool) -> int:
         """How many tags that were taken back this settlement is about: they are forgotten now."""
         if not multiple:
             is_late = tag in self.lapsed

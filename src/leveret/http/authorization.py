@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from leveret.broker.access import UserAccess, may_enter
 from leveret.broker.broker import Broker
+from leveret.broker.caller import Caller
 from leveret.broker.vhost import Vhost
 from leveret.http.errors import BadRequest, Blocked, Forbidden, ObjectNotFound
 from leveret.http.login import broker_of, user_of
@@ -95,6 +96,10 @@ def role_to_change(component: str) -> str:
 
 def access_of(request: Request, vhost: Vhost) -> UserAccess:
     return UserAccess(broker_of(request).permissions, vhost, user_of(request).name)
+
+
+def caller_of(request: Request, vhost: Vhost) -> Caller:
+    return Caller(access_of(request, vhost))
 
 
 def refuse_while_blocked(broker: Broker) -> None:

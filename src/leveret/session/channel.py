@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from leveret.broker.getters import Getters
 from leveret.broker.interceptors import InterceptContext
 from leveret.broker.routes import PublishRoute
 from leveret.delivery.confirms import Confirms, Verdict
-from leveret.delivery.consumer import UNLIMITED, Holder
+from leveret.delivery.consumer import UNLIMITED
 from leveret.delivery.receipts import PendingPublish
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import NotFound, PreconditionFailed, ResourceFault, Unsupported
@@ -52,6 +53,7 @@ HANDLERS: dict[tuple[int, int], Handler] = {
 class Channel:
     __slots__ = (
         "ack_start",
+        "caller",
         "confirms",
         "connection",
         "consumers",
@@ -63,7 +65,6 @@ class Channel:
         "idle",
         "largest_whole",
         "last_queue",
-        "late",
         "now",
         "number",
         "pending",
@@ -84,7 +85,7 @@ class Channel:
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
         self.number = number
-        self.vhost = connection.vhost
+        self.vhost, self.caller = connection.vhost, connection.caller
         self.now = connection.broker.clock.now
         self.step = ChannelStep.OPEN
         self.idle = True  # open and not in the middle of a content: what the hot loop asks
@@ -98,7 +99,7 @@ class Channel:
         self.unacked = Unacked()
         self.consumers: dict[str, consuming.AmqpConsumer | pooled.PooledConsumer] = {}
         self.held_cancels: list[str] | None = None  # consumer tags, while this channel deletes a queue
-        self.getters: dict[str, Holder] = {}
+        self.getters = Getters(self.unacked)
         self.reply: consuming.ReplyConsumer | None = None
         self.prefetch = 0  # of consumers to come; 0 is unlimited
         self.shared_limit = UNLIMITED
@@ -109,7 +110,6 @@ class Channel:
         self.last_queue: str | None = None
         self.published = 0
         self.returned = 0
-        self.late = 0  # settlements of messages that had been taken back
         self.deferred: deque[tuple[int, bytes]] = deque()  # (receipt, frames): answers that wait for the disk
 
     # ---- methods

@@ -42,6 +42,7 @@ from leveret.wire.methods import (
 )
 
 if TYPE_CHECKING:
+    from leveret.broker.caller import Caller
     from leveret.broker.vhost import Vhost
 
 LATE = frozenset((ChannelCloseOk.id, BasicAck.id, BasicNack.id, BasicReject.id))
@@ -98,6 +99,7 @@ class Connection:
         self.capabilities: Table = {}
         self.user = User("")
         self.vhost: Vhost = None  # type: ignore[assignment]  # given by connection.open, before any channel
+        self.caller: Caller = None  # type: ignore[assignment]  # with it
         self.step = Step.AWAIT_HEADER
         self.frame_max = limits.frame_max
         self.channel_max = limits.channel_max
@@ -278,7 +280,7 @@ class Connection:
             channel.leave()
         vhost: Vhost | None = self.vhost
         if vhost is not None:
-            self.vhost = None  # type: ignore[assignment]
+            self.vhost = self.caller = None  # type: ignore[assignment]
             vhost.drop_exclusive(self)
             self.broker.registry.leave(self.user.name, vhost.name)
 

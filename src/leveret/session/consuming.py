@@ -13,12 +13,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from leveret.broker.errands import NextTick
-from leveret.delivery.consumer import UNLIMITED, Consumer, Holder, Source
+from leveret.delivery.consumer import UNLIMITED, Consumer, Source
 from leveret.delivery.selector import selector_of
 from leveret.errors import AmqpError, FrameError, NotAllowed, PreconditionFailed, Unsupported
 from leveret.message import Address, Message
 from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
-from leveret.session.access import access_of
 from leveret.wire.content import refit
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import ENVELOPE
@@ -219,8 +218,7 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
         _consume_replies(channel, method)
     else:
         name = channel.named_queue(method.queue)
-        access_of(channel.connection).check("consume", name, arguments=method.arguments)
-        queue = channel.vhost.queue(name, channel.connection)
+        queue = channel.caller.queue_to("consume", name, method.arguments)
         consumer = AmqpConsumer(channel, queue, method, consumer_priority(method))
         channel.vhost.footprint.refuse(f"consumer '{consumer.tag}' of queue '{name}'", consumer.memory)
         queue.add_consumer(consumer)
@@ -276,8 +274,7 @@ def _get(channel: Channel, method: BasicGet) -> None:
 def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
     """False if the first message has to be read from disk; the answer follows when it is."""
     name = channel.named_queue(method.queue)
-    access_of(channel.connection).check("get", name)
-    queue = channel.vhost.queue(name, channel.connection)
+    queue = channel.caller.queue_to("get", name)
     connection = channel.connection
     errands = connection.broker.errands
     if not queue.settle_down(errands.new_slice()):
@@ -288,22 +285,11 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
     if pager is not None and pager.when_loaded(lambda: _get_loaded(channel, method)):
         connection.halt(LOADING)
         return False
-    taken = queue.get(method.no_ack, channel)
-    if taken is None:
+    found = channel.getters.get(queue, channel, auto_ack=method.no_ack)
+    if found is None:
         channel.send(BasicGetEmpty())
         return True
-    unacked = channel.unacked
-    tag = unacked.next_tag
-    if method.no_ack:
-        unacked.skip(1)
-    else:
-        holder = channel.getters.get(name)
-        if holder is None or holder.queue is not queue:
-            holder = channel.getters[name] = Holder(queue, 0, unacked)
-        unacked.items.append(taken.message)
-        unacked.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
-        if queue.ack_timeouts is not None:
-            queue.ack_timeouts.opened(unacked, 1)
+    tag, taken = found
     content, address, _ = taken.message
     if taken.redelivered and queue.counts_deliveries:
         content = with_count(content, taken.tries)

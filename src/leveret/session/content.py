@@ -15,7 +15,6 @@ from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.direct_reply import REPLY_TO
-from leveret.session.access import access_of
 from leveret.session.extending import extend
 from leveret.session.inspection import inspect
 from leveret.session.publishing import publish
@@ -153,7 +152,7 @@ def _look_closely(channel: Channel, route: PublishRoute, content: bytes) -> tupl
     traits = traits_of(properties, channel.now())
     copies = further_keys(headers)
     if copies:
-        access_of(channel.connection).check("publish", route.exchange.name, keys=copies)
+        channel.caller.access.check("publish", route.exchange.name, keys=copies)
     due = channel.vhost.schedules.due(route.exchange, headers)
     if "BCC" in headers and due is None:
         content = spliced(content, {}, without=BLIND)

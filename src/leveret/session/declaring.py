@@ -1,15 +1,13 @@
-"""Methods that make, join and delete exchanges, queues and bindings: permissions here, rules in broker/vhost.py."""
+"""Methods that declare, bind, purge and delete exchanges and queues: frames of AMQP around broker/caller.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from leveret.broker.permission_rules import GENERATED_NAME, Operation
-from leveret.errors import AccessRefused, NotFound
+from leveret.errors import NotFound
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.routing.bindings import Binding, Destination
-from leveret.session.access import access_of
 from leveret.wire.methods import (
     BasicCancel,
     ExchangeBind,
@@ -49,13 +47,9 @@ def _known_safe(channel: Channel, lasting: bool) -> int:
 def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
     issued = _known_safe(channel, method.durable)
     if method.passive:
-        if not method.exchange:
-            raise AccessRefused("operation not permitted on the default exchange")
-        access_of(channel.connection).check("look at exchange", method.exchange)
-        channel.vhost.exchange(method.exchange)
+        channel.caller.existing_exchange(method.exchange)
     else:
-        access_of(channel.connection).check("declare exchange", method.exchange, arguments=method.arguments)
-        channel.vhost.declare_exchange(
+        channel.caller.declare_exchange(
             method.exchange,
             method.type,
             durable=method.durable,
@@ -69,8 +63,7 @@ def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
 
 def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
     issued = channel.connection.broker.log.issued
-    access_of(channel.connection).check("delete exchange", method.exchange)
-    channel.vhost.delete_exchange(method.exchange, if_unused=method.if_unused)
+    channel.caller.delete_exchange(method.exchange, if_unused=method.if_unused)
     if not method.nowait:
         channel.answer(ExchangeDeleteOk(), issued)
 
@@ -78,8 +71,7 @@ def _delete_exchange(channel: Channel, method: ExchangeDelete) -> None:
 def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
     issued = channel.connection.broker.log.issued
     binding = _exchange_binding(method)
-    _check_binding(channel, "bind exchange", binding)
-    if not channel.vhost.bind(binding):
+    if not channel.caller.bind(binding):
         issued = _known_safe(channel, channel.vhost.lasts(binding))
     if not method.nowait:
         channel.answer(ExchangeBindOk(), issued)
@@ -87,9 +79,7 @@ def _bind_exchange(channel: Channel, method: ExchangeBind) -> None:
 
 def _unbind_exchange(channel: Channel, method: ExchangeUnbind) -> None:
     issued = channel.connection.broker.log.issued
-    binding = _exchange_binding(method)
-    _check_binding(channel, "unbind exchange", binding)
-    channel.vhost.unbind(binding)
+    channel.caller.unbind(_exchange_binding(method))
     if not method.nowait:
         channel.answer(ExchangeUnbindOk(), issued)
 
@@ -98,36 +88,26 @@ def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
     return Binding(method.source, Destination("exchange", method.destination), method.routing_key, method.arguments)
 
 
-def _check_binding(channel: Channel, operation: Operation, binding: Binding) -> None:
-    access = access_of(channel.connection)
-    access.check(operation, binding.destination.name, source=binding.source, keys=(binding.key,))
-
-
 def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
     issued = _known_safe(channel, method.durable and not method.exclusive)
-    vhost, connection = channel.vhost, channel.connection
     if method.queue.startswith(REPLY_TO):
         _declare_replies(channel, method)
         return
     if method.passive:
         name = channel.named_queue(method.queue)
-        access_of(connection).check("look at queue", name)
-        queue = vhost.queue(name, connection)
+        queue = channel.caller.queue_to("look at queue", name)
         queue.note_use()
     else:
-        name = method.queue or GENERATED_NAME
-        access_of(connection).check("declare queue", name, arguments=method.arguments)
-        queue = vhost.declare_queue(
+        queue = channel.caller.declare_queue(
             method.queue,
             durable=method.durable,
             exclusive=method.exclusive,
             auto_delete=method.auto_delete,
             arguments=method.arguments,
-            owner=connection,
         )
     channel.last_queue = queue.name
     if not method.nowait:
-        vhost.settle_down(queue)
+        channel.vhost.settle_down(queue)
         channel.answer(QueueDeclareOk(queue.name, queue.ready, len(queue.consumers)), issued)
 
 
@@ -143,13 +123,10 @@ def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
 def _delete_queue(channel: Channel, method: QueueDelete) -> None:
     issued = channel.connection.broker.log.issued
     name = channel.named_queue(method.queue)
-    access_of(channel.connection).check("delete queue", name)
     # As in RabbitMQ, delete-ok precedes the cancel: py-amqp raises ConsumerCancelled from delete() otherwise.
     cancelled = channel.held_cancels = []
     try:
-        number = channel.vhost.delete_queue(
-            name, if_unused=method.if_unused, if_empty=method.if_empty, owner=channel.connection
-        )
+        number = channel.caller.delete_queue(name, if_unused=method.if_unused, if_empty=method.if_empty)
     finally:
         channel.held_cancels = None
     if not method.nowait:
@@ -160,9 +137,7 @@ def _delete_queue(channel: Channel, method: QueueDelete) -> None:
 
 def _purge_queue(channel: Channel, method: QueuePurge) -> None:
     issued = channel.connection.broker.log.issued
-    name = channel.named_queue(method.queue)
-    access_of(channel.connection).check("purge", name)
-    number = channel.vhost.purge_queue(name, channel.connection)
+    number = channel.caller.purge_queue(channel.named_queue(method.queue))
     if not method.nowait:
         channel.answer(QueuePurgeOk(number), issued)
 
@@ -172,17 +147,13 @@ def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding
     key = method.routing_key
     if not key and not method.queue:
         key = name  # the shorthand for "my last queue, by its name"
-    binding = Binding(method.exchange, Destination("queue", name), key, method.arguments)
-    _check_binding(channel, "bind queue", binding)
-    if name in channel.vhost.queues:
-        channel.vhost.queue(name, channel.connection)  # refuses another connection's exclusive queue
-    return binding
+    return Binding(method.exchange, Destination("queue", name), key, method.arguments)
 
 
 def _bind_queue(channel: Channel, method: QueueBind) -> None:
     issued = channel.connection.broker.log.issued
     binding = _queue_binding(channel, method)
-    if not channel.vhost.bind(binding):
+    if not channel.caller.bind(binding):
         issued = _known_safe(channel, channel.vhost.lasts(binding))
     if not method.nowait:
         channel.answer(QueueBindOk(), issued)
@@ -190,7 +161,7 @@ def _bind_queue(channel: Channel, method: QueueBind) -> None:
 
 def _unbind_queue(channel: Channel, method: QueueUnbind) -> None:
     issued = channel.connection.broker.log.issued
-    channel.vhost.unbind(_queue_binding(channel, method))
+    channel.caller.unbind(_queue_binding(channel, method))
     channel.answer(QueueUnbindOk(), issued)
 
 

@@ -30,7 +30,7 @@ def extend(channel: Channel, content: bytes) -> None:
     if timeout is not None and (type(timeout) is not int or not 0 < timeout <= LONGEST_MS):
         raise refused(f"header 'timeout' is {timeout!r}, not a number of milliseconds within 1..{LONGEST_MS}")
     if tag in channel.unacked.lapsed:
-        channel.late += 1  # a moment too late: as harmless as a late ack
+        channel.unacked.late += 1  # a moment too late: as harmless as a late ack
     else:
         _extend(channel, tag, timeout)
     if channel.confirms is not None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from leveret.auth.loopback import is_loopback
 from leveret.auth.mechanisms import offered, parse
 from leveret.auth.users import User
-from leveret.broker.access import may_enter
+from leveret.broker.access import UserAccess, may_enter
+from leveret.broker.caller import Caller
 from leveret.errors import LoginRefused, NotAllowed
 from leveret.version import VERSION
 from leveret.wire.constants import MIN_FRAME_MAX
@@ -123,6 +124,7 @@ def _open(connection: Connection, method: ConnectionOpen) -> None:
         raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
     broker.registry.enter(user.name, user.max_connections, vhost.name, vhost.max_connections)
     connection.vhost = vhost
+    connection.caller = Caller(UserAccess(broker.permissions, vhost, user.name), connection)
     connection.opened()
     connection.send_method(ConnectionOpenOk())
 

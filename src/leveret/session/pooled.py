@@ -16,7 +16,6 @@ from leveret.errors import AmqpError
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.session import consuming, declaring
-from leveret.session.access import access_of
 from leveret.session.consuming import AmqpConsumer, choose_tag, consumer_flag, consumer_priority
 from leveret.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
 
@@ -91,7 +90,7 @@ class PooledConsumer:
     def _join(self, queue: ClassicQueue) -> None:
         connection = self.channel.connection
         try:
-            access_of(connection).check("consume", queue.name, arguments=self.method.arguments)
+            self.channel.caller.access.check("consume", queue.name, arguments=self.method.arguments)
             member = Member(self, queue, self._priority)
             self.channel.vhost.footprint.refuse(f"consumer '{member.tag}' of queue '{queue.name}'", member.memory)
             queue.add_consumer(member)
@@ -124,7 +123,7 @@ class PooledConsumer:
 
 
 def _consume(channel: Channel, method: BasicConsume) -> None:
-    pool = access_of(channel.connection).pool(method.queue)
+    pool = channel.caller.access.pool(method.queue)
     if pool is None:
         consuming.HANDLERS[BasicConsume.id](channel, method)
         return
@@ -139,12 +138,12 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
 def _declare(channel: Channel, method: QueueDeclare) -> None:
     """A pool is there already, whatever is asked for: the answer counts what is in its first queue, and has the name
     that was asked for, since some clients wait for just that."""
-    pool = access_of(channel.connection).pool(method.queue)
+    pool = channel.caller.access.pool(method.queue)
     if pool is None:
         declaring.HANDLERS[QueueDeclare.id](channel, method)
         return
     queue = pool.first()
-    access_of(channel.connection).check("look at queue", queue.name)
+    channel.caller.access.check("look at queue", queue.name)
     queue.note_use()
     channel.last_queue = queue.name
     if not method.nowait:

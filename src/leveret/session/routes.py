@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leveret.broker.routes import NO_EPOCH, PublishRoute, RouteCache
-from leveret.errors import AccessRefused, Unsupported
+from leveret.errors import Unsupported
 from leveret.message import Address
-from leveret.session.access import access_of
 from leveret.session.extending import EXTEND
 from leveret.wire.methods import BasicPublish
 
@@ -67,10 +66,7 @@ class Routes(RouteCache[bytes, PublishRoute]):
         connection = channel.connection
         if method.immediate:
             raise Unsupported("immediate=true", method=BasicPublish.id)
-        access_of(connection).check("publish", method.exchange, keys=(method.routing_key,))
-        exchange = vhost.exchange(method.exchange)
-        if exchange.internal:
-            raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{vhost.name}'")
+        exchange = channel.caller.exchange_to_publish(method.exchange, (method.routing_key,))
         address = Address(method.exchange, method.routing_key, channel.number, connection.frame_max)
         tracer, counters = vhost.trace_points.tracer, vhost.counters_of(exchange.name)
         route = PublishRoute(address, exchange, counters, mandatory=method.mandatory, tracer=tracer)

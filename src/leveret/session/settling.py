@@ -10,8 +10,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from leveret.delivery.unacked import Portion
-from leveret.errors import PreconditionFailed, Unsupported
+from leveret.delivery.unacked import Portion, acknowledge, drop, requeue
+from leveret.errors import Unsupported
 from leveret.session.settlement import FEW, Settle, Settlement
 from leveret.wire.constants import FRAME_END
 from leveret.wire.methods import BasicAck, BasicNack, BasicRecover, BasicRecoverAsync, BasicRecoverOk, BasicReject
@@ -46,59 +46,32 @@ def ack_run(channel: Channel, data: bytes, pos: int) -> int:
         if upto >= first:
             portions = unacked.take_through(upto, also_stragglers=False)  # no frame of this run was about them
             if upto - first < FEW:
-                settle(portions)
+                acknowledge(portions)
             else:
-                _settle_many(channel, portions, settle)
+                _settle_many(channel, portions, acknowledge)
     if pos == start:
         length = int.from_bytes(data[pos + 3 : pos + 7], "big")
         pos += length + 8
-        acknowledge(channel, BasicAck.decode(data, start + 11, pos - 1))
+        _ack(channel, BasicAck.decode(data, start + 11, pos - 1))
     return pos
 
 
-def acknowledge(channel: Channel, method: BasicAck) -> None:
+def _ack(channel: Channel, method: BasicAck) -> None:
     method_ = channel.intercept(method)
     assert isinstance(method_, BasicAck)
-    _decide(channel, method_.delivery_tag, method_.multiple, settle)
-
-
-def settle(portions: list[Portion]) -> None:
-    for holder, lane, sequence, messages, _ in portions:
-        holder.queue.settle(lane, sequence, messages)
-        holder.restore(len(messages))
-
-
-def give_back(portions: list[Portion]) -> None:
-    for holder, lane, sequence, messages, count in portions:
-        holder.queue.requeue(lane, sequence, messages, count)
-        holder.restore(len(messages))
-
-
-def drop(portions: list[Portion]) -> None:
-    for holder, lane, sequence, messages, _ in portions:
-        holder.queue.drop(lane, sequence, messages)
-        holder.restore(len(messages))
+    _decide(channel, method_.delivery_tag, method_.multiple, acknowledge)
 
 
 def _decide(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
-    """Find the deliveries that a tag means and do ``action`` with them, at once or at commit."""
+    """Settle the deliveries of a tag by ``action``, now or at commit."""
     if channel.tx is not None:
         channel.tx.settle(channel.unacked, tag, multiple, action)
         return
-    unacked = channel.unacked
-    is_late = tag in unacked.lapsed
-    if multiple and tag and not is_late and not unacked.holds(tag):
-        raise unknown_tag(tag)
-    if unacked.lapsed:
-        channel.late += unacked.forgive(tag or unacked.next_tag, multiple)
+    portions = channel.unacked.claim(tag, multiple)
     if multiple:
-        _settle_many(channel, unacked.take_through(tag) if tag else unacked.take_all(), action)
-        return
-    portion = unacked.take_one(tag)
-    if portion is not None:
-        action([portion])
-    elif not is_late:
-        raise unknown_tag(tag)
+        _settle_many(channel, portions, action)
+    else:
+        action(portions)
 
 
 def _settle_many(channel: Channel, portions: list[Portion], action: Settle) -> None:
@@ -106,19 +79,15 @@ def _settle_many(channel: Channel, portions: list[Portion], action: Settle) -> N
         action(portions)
     else:
         errands = channel.connection.broker.errands
-        errands.begin(Settlement(errands, portions, action, returns=action is give_back))
-
-
-def unknown_tag(tag: int) -> PreconditionFailed:
-    return PreconditionFailed(f"unknown delivery tag {tag}")
+        errands.begin(Settlement(errands, portions, action, returns=action is requeue))
 
 
 def _nack(channel: Channel, method: BasicNack) -> None:
-    _decide(channel, method.delivery_tag, method.multiple, give_back if method.requeue else drop)
+    _decide(channel, method.delivery_tag, method.multiple, requeue if method.requeue else drop)
 
 
 def _reject(channel: Channel, method: BasicReject) -> None:
-    _decide(channel, method.delivery_tag, False, give_back if method.requeue else drop)
+    _decide(channel, method.delivery_tag, False, requeue if method.requeue else drop)
 
 
 def _recover(channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None:
@@ -129,7 +98,7 @@ def _recover(channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None
         portions = unacked.take_each([tag for tag in unacked.tags(unacked.next_tag) if tag not in tx.settled])
     else:
         portions = unacked.take_all()
-    _settle_many(channel, portions, give_back)
+    _settle_many(channel, portions, requeue)
     if isinstance(method, BasicRecover):
         channel.send(BasicRecoverOk())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.broker.routes import PublishRoute
 from leveret.delivery.confirms import Confirms
-from leveret.delivery.unacked import Portion, Unacked
+from leveret.delivery.unacked import Portion, Unacked, unknown_tag
 from leveret.errors import PreconditionFailed
 from leveret.message import Message
 from leveret.queues.admission import without_room
@@ -86,7 +86,7 @@ class Transaction:
         elif tag in unacked.lapsed:
             wanted = unacked.tags(tag) if multiple else []
         elif not unacked.holds(tag) or tag in self.settled:
-            raise PreconditionFailed(f"unknown delivery tag {tag}")
+            raise unknown_tag(tag)
         else:
             wanted = unacked.tags(tag) if multiple else [tag]
         tags = [each for each in wanted if each not in self.settled]

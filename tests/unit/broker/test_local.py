@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.broker.access import in_process_access
 from leveret.broker.local import MOST_WAITING, Delivered, LocalSession
 from leveret.errors import AccessRefused, ChannelFault, NotAllowed, NotFound, PreconditionFailed, ResourceLocked
 from leveret.routing.bindings import Binding, Destination
@@ -20,7 +21,7 @@ class Desk:
         self.house = house
         self.given: list[Delivered] = []
         self.left: list[str] = []
-        self.session = LocalSession(house.vhost, self._take, left=self.left.append, **more)  # type: ignore[arg-type]
+        self.session = LocalSession(in_process_access(house.vhost), self._take, left=self.left.append, **more)  # type: ignore[arg-type]
 
     def _take(self, tag: str, delivered: Delivered) -> None:
         self.given.append(delivered)
@@ -108,7 +109,7 @@ def test_a_message_is_unacked_before_its_callback_runs(house: House) -> None:
         seen.append(len(session.unacked))
         session.ack(delivered.delivery_tag)
 
-    session = LocalSession(house.vhost, callback)
+    session = LocalSession(in_process_access(house.vhost), callback)
     session.consume("q")
     session.publish("", "q", b"a")
     house.turn()

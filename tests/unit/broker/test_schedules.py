@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from leveret.broker.access import in_process_access
 from leveret.broker.local import LocalSession
 from leveret.broker.schedules import Page, Scheduled
 from leveret.wire.methods import (
@@ -322,7 +323,7 @@ def test_a_scheduled_message_is_confirmed(client: Client) -> None:
 
 
 def test_callers_in_the_process_schedule_too(house: House, client: Client) -> None:
-    session = LocalSession(house.vhost, lambda tag, delivered: None)
+    session = LocalSession(in_process_access(house.vhost), lambda tag, delivered: None)
     at_wall = in_ms(house, 1)
     assert session.publish("", "q", b"m", Properties(headers={"x-deliver-at": at_wall, "BCC": ["q"]}))
     assert session.publish("later", "k", b"n", Properties(headers={"x-delay": 1000}))

@@ -55,7 +55,7 @@ def test_a_late_answer_is_ignored_and_counted(house: House, client: Client, requ
         client.nack(1, requeue=requeue)
     assert client.heard() == []
     assert (house.queue("q").unacked, house.queue("q").ready) == (1, 0)
-    assert client.session.channels[1].late == 1
+    assert client.session.channels[1].unacked.late == 1
     assert lives(client)
 
 
@@ -68,7 +68,7 @@ def test_a_late_answer_to_several_settles_those_that_are_still_held(house: House
     house.advance(5)
     client.ack(3, multiple=True)
     assert client.heard() == []
-    assert client.session.channels[1].late == 2
+    assert client.session.channels[1].unacked.late == 2
     assert (house.queue("q").ready, house.queue("q").unacked) == (2, 0)
     assert lives(client)
 

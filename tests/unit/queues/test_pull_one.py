@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.broker.access import in_process_access
 from leveret.broker.local import Delivered, LocalSession
 from leveret.wire.methods import BasicCancel, BasicConsume, BasicConsumeOk
 from tests.support.choices import consumer_of, given
@@ -157,7 +158,7 @@ def test_an_auto_delete_queue_goes_with_its_last_pull() -> None:
 def test_the_same_in_the_process(house: House) -> None:
     got: list[Delivered] = []
     gone: list[str] = []
-    session = LocalSession(house.vhost, lambda _, delivered: got.append(delivered), left=gone.append)
+    session = LocalSession(in_process_access(house.vhost), lambda _, delivered: got.append(delivered), left=gone.append)
     house.vhost.declare_queue("q")
     for body in (b"1", b"2", b"3"):
         session.publish("", "q", body)
@@ -173,7 +174,7 @@ def test_the_same_in_the_process(house: House) -> None:
 
 def test_selectors_and_exclusive_consumers_in_the_process(house: House) -> None:
     got: list[bytes] = []
-    session = LocalSession(house.vhost, lambda _, delivered: got.append(delivered.body))
+    session = LocalSession(in_process_access(house.vhost), lambda _, delivered: got.append(delivered.body))
     house.vhost.declare_queue("q")
     session.publish("", "q", b"1")
     session.consume("q", "mine", selector="JMSPriority > 4", exclusive=True)

@@ -85,7 +85,7 @@ def test_a_moment_too_late_does_no_harm_and_no_good(house: House, client: Client
     assert again(client) == [b"1", b"2"]
     client.publish(EXTEND, b"", headers={"delivery-tag": 1, "timeout": 60_000})
     assert client.heard() == []
-    assert client.session.channels[1].late == 1
+    assert client.session.channels[1].unacked.late == 1
     house.advance(10)
     assert again(client) == [b"1", b"2"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.broker.access import in_process_access
 from leveret.broker.local import LocalSession
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.methods import (
@@ -151,7 +152,7 @@ def test_bad_selector_is_refused_and_binds_nothing(house: House, client: Client)
 
 def test_calls_in_the_process_are_selected_alike(house: House, client: Client) -> None:
     house.vhost.bind(Binding("amq.fanout", Destination("queue", "q"), "", {"x-selector": "JMSMessageID LIKE 'a%'"}))
-    session = LocalSession(house.vhost, lambda tag, delivered: None)
+    session = LocalSession(in_process_access(house.vhost), lambda tag, delivered: None)
     assert session.publish("amq.fanout", "", b"1", Properties(message_id="ab"))
     assert not session.publish("amq.fanout", "", b"2", Properties(message_id="ba"))
     assert bodies(client) == [b"1"]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from leveret.broker.access import in_process_access
 from leveret.broker.broker import Broker
 from leveret.broker.local import LocalSession
 from leveret.clock import FrozenClock
@@ -25,7 +26,7 @@ class House:
     def __init__(self) -> None:
         self.broker = Broker(node_name="house", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=1 << 30)
         self.vhost = self.broker.add_vhost("/")
-        self.session = LocalSession(self.vhost, lambda tag, delivered: None)
+        self.session = LocalSession(in_process_access(self.vhost), lambda tag, delivered: None)
         self.stats = Stats(self.broker)
 
     def queue(self, name: str) -> ClassicQueue:
@@ -218,7 +219,7 @@ def test_sums_do_not_shrink_when_what_was_counted_goes(house: House) -> None:
         house.session.get(name, auto_ack=True)
     other = house.broker.add_vhost("other")
     other.declare_queue("c")
-    LocalSession(other, lambda tag, delivered: None).publish("", "c", b"x")
+    LocalSession(in_process_access(other), lambda tag, delivered: None).publish("", "c", b"x")
     house.vhost.declare_exchange("e", "fanout")
     house.session.publish("e", "", b"x")
     house.pass_by(INTERVAL)
@@ -248,7 +249,7 @@ def test_virtual_hosts_are_counted_apart_and_together(house: House) -> None:
     house.publish("a", 10)
     other = house.broker.add_vhost("other")
     other.declare_queue("c")
-    LocalSession(other, lambda tag, delivered: None).publish("", "c", b"x")
+    LocalSession(in_process_access(other), lambda tag, delivered: None).publish("", "c", b"x")
     house.broker.turn()
     house.pass_by(INTERVAL)
     one, both = house.stats.of_vhosts(["other"]), house.stats.of_vhosts(["/", "other", "no such"])

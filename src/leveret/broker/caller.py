@@ -1,0 +1,120 @@
+"""An authorised caller: a user in a virtual host, and the operations that every protocol offers.
+
+Each operation checks the permissions that it needs (broker/permission_rules.py), then does it. AMQP, STOMP, the HTTP
+API and in-process use are adapters over a Caller: they add frames or JSON, and decide when to answer.
+
+Messages are published, fetched and settled by a channel (session/) or a LocalSession (broker/local.py), which have a
+Caller and ask it for the exchange or queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leveret.broker.access import UserAccess
+from leveret.broker.permission_rules import GENERATED_NAME, NO_ARGUMENTS, Arguments, Operation
+from leveret.broker.vhost import Vhost
+from leveret.errors import AccessRefused
+from leveret.queues.classic import ClassicQueue
+from leveret.routing.bindings import Binding
+from leveret.routing.exchange import Exchange
+
+
+class Caller:
+    __slots__ = ("access", "owner", "vhost")
+
+    def __init__(self, access: UserAccess, owner: object | None = None) -> None:
+        """``owner``: the connection or session that exclusive queues belong to. Without one, all of them are locked."""
+        self.access = access
+        self.owner = owner
+        self.vhost: Vhost = access.vhost
+
+    # ---- exchanges
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str = "direct",
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Arguments = NO_ARGUMENTS,
+    ) -> Exchange:
+        self.access.check("declare exchange", name, arguments=arguments)
+        return self.vhost.declare_exchange(
+            name, kind, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
+        )
+
+    def existing_exchange(self, name: str) -> Exchange:
+        """The exchange, as a passive declare finds it."""
+        if not name:
+            raise AccessRefused("operation not permitted on the default exchange")
+        self.access.check("look at exchange", name)
+        return self.vhost.exchange(name)
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        self.access.check("delete exchange", name)
+        self.vhost.delete_exchange(name, if_unused=if_unused)
+
+    def exchange_to_publish(self, name: str, keys: Sequence[str]) -> Exchange:
+        """``keys``: the routing key, and those in CC and BCC. Checked once per route by AMQP channels."""
+        self.access.check("publish", name, keys=keys)
+        exchange = self.vhost.exchange(name)
+        if exchange.internal:
+            raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{self.vhost.name}'")
+        return exchange
+
+    # ---- queues
+
+    def declare_queue(
+        self,
+        name: str = "",
+        *,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: Arguments = NO_ARGUMENTS,
+    ) -> ClassicQueue:
+        """Without a name the queue gets a generated one."""
+        self.access.check("declare queue", name or GENERATED_NAME, arguments=arguments)
+        return self.vhost.declare_queue(
+            name,
+            durable=durable,
+            exclusive=exclusive,
+            auto_delete=auto_delete,
+            arguments=arguments,
+            owner=self.owner,
+        )
+
+    def queue_to(self, operation: Operation, name: str, arguments: Arguments = NO_ARGUMENTS) -> ClassicQueue:
+        """An existing queue, to consume, get, browse or another operation that this user may do."""
+        self.access.check(operation, name, arguments=arguments)
+        return self.vhost.queue(name, self.owner)
+
+    def delete_queue(self, name: str, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        """The number of messages that were deleted with it."""
+        self.access.check("delete queue", name)
+        return self.vhost.delete_queue(name, if_unused=if_unused, if_empty=if_empty, owner=self.owner)
+
+    def purge_queue(self, name: str) -> int:
+        self.access.check("purge", name)
+        return self.vhost.purge_queue(name, self.owner)
+
+    # ---- bindings
+
+    def bind(self, binding: Binding) -> bool:
+        """False if the binding exists already."""
+        self._check_binding("bind queue" if binding.destination.kind == "queue" else "bind exchange", binding)
+        return self.vhost.bind(binding)
+
+    def unbind(self, binding: Binding) -> bool:
+        """False if there is no such binding."""
+        self._check_binding("unbind queue" if binding.destination.kind == "queue" else "unbind exchange", binding)
+        return self.vhost.unbind(binding)
+
+    def _check_binding(self, operation: Operation, binding: Binding) -> None:
+        destination = binding.destination
+        self.access.check(operation, destination.name, source=binding.source, keys=(binding.key,))
+        if destination.kind == "queue" and destination.name in self.vhost.queues:
+            self.vhost.queue(destination.name, self.owner)  # refuses another connection's exclusive queue
