@@ -122,7 +122,7 @@ def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool,
     is_rejected = False
     owed = GRANTED  # where a duplicate came so early that the first one is not safe yet
     for queue in queues:
-        if not queue.choosy:
+        if not queue.can_reject:
             accepting.append(queue)
             continue
         assert isinstance(queue, ClassicQueue)

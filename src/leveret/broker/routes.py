@@ -37,7 +37,7 @@ class Route:
     def lead_to(self, queues: Sequence[Queue]) -> None:
         self.queues = queues
         self.durable = any(queue.stored for queue in queues)  # the log must write
-        self.can_reject = any(queue.choosy for queue in queues)
+        self.can_reject = any(queue.can_reject for queue in queues)
         self.answers_later = any(queue.remote_log is not None for queue in queues)
         self.uniform = bool(queues) and not self.can_reject and not self.answers_later  # a run has one outcome
         self.plain = self.uniform and not self.durable  # and every queue takes it by a mere call

@@ -160,7 +160,7 @@ class Tracer:
 
     def _tell_untaken(self, story: Story, message: Message, queues: Sequence[Queue]) -> None:
         for queue in queues:
-            if isinstance(queue, ClassicQueue) and queue.choosy and queue.name not in story.queues and queue.alive:
+            if isinstance(queue, ClassicQueue) and queue.can_reject and queue.name not in story.queues and queue.alive:
                 is_seen = queue.duplicates is not None and queue.duplicates.has_seen(message)
                 self._tell(story, "not taken", queue=queue.name, reason="duplicate" if is_seen else "queue is full")
 

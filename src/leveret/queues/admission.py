@@ -37,7 +37,7 @@ def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> 
     wanted: dict[ClassicQueue, list[Message]] = {}
     for queues, messages in parts:
         for queue in queues:
-            if queue.choosy and isinstance(queue, ClassicQueue) and queue.limits is not None:
+            if queue.can_reject and isinstance(queue, ClassicQueue) and queue.limits is not None:
                 seen = queue.duplicates
                 fresh = [message for message in messages if seen is None or not seen.has_seen(message)]
                 wanted.setdefault(queue, []).extend(fresh)

@@ -64,7 +64,7 @@ class ClassicQueue(Backlog):
         "ack_timeouts",
         "arguments",
         "auto_delete",
-        "choosy",
+        "can_reject",
         "consumers",
         "counts_deliveries",
         "duplicates",
@@ -115,7 +115,7 @@ class ClassicQueue(Backlog):
         self.ack_timeouts: AckTimeouts | None = None
         self.selection: Selection | None = None
         self.duplicates: Duplicates | None = None
-        self.choosy = self.counts_deliveries = False
+        self.can_reject = self.counts_deliveries = False
         self.returning = 0  # settlements that are returning messages: no other message overtakes these
         self.expiry_timer: tuple[float, Cancellable] | None = None
         self.idle_timer: IdleTimer | None = None
@@ -142,7 +142,7 @@ class ClassicQueue(Backlog):
         self._apply_ack_timeout(options.ack_timeout)
         self._apply_deduplication()
         self.counts_deliveries = options.delivery_limit is not None or options.retry is not None
-        self.choosy = self.duplicates is not None or (has_limits and options.overflow != DROP_HEAD)
+        self.can_reject = self.duplicates is not None or (has_limits and options.overflow != DROP_HEAD)
         if self.ready:
             self.touch()
 

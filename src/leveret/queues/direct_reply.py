@@ -24,7 +24,7 @@ class ReplyQueue:
     def __init__(self, name: str, gauge: MemoryGauge, dirty: list[Drainable]) -> None:
         self.name = name
         self.alive = True
-        self.stored = self.synced = self.keeps_all = self.choosy = self.counts_deliveries = False
+        self.stored = self.synced = self.keeps_all = self.can_reject = self.counts_deliveries = False
         self.returning = 0
         self.dirty = False
         self.consumer: Consumer | None = None

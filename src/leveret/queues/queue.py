@@ -18,7 +18,7 @@ class Queue(Protocol):
     stored: bool  # its persistent messages outlive the process
     synced: bool  # and the machine
     keeps_all: bool  # stored, and that goes for transient messages too
-    choosy: bool  # it may reject messages, or drop duplicates (queues/admission.py)
+    can_reject: bool  # it may reject messages, or drop duplicates (queues/admission.py)
     dirty: bool
     remote_log: RemoteLog | None  # of a queue that answers later, which gets its messages by this log only
 
