@@ -91,7 +91,7 @@ class Traces:
 
 
 def book_of(vhost: Vhost) -> Biographies | None:
-    tracer = vhost.trace_points.tracer
+    tracer = vhost.tracer
     return None if tracer is None else tracer.book
 
 

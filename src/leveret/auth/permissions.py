@@ -8,16 +8,16 @@ The rules of this file:
 - Patterns are checked when they are set. While they run they have a time limit, and running out of time refuses.
 - A brace that is no repetition is a plain character, as in PCRE: the ``regex`` module would read ``q{e}`` as "q with
   any number of errors", which matches everything.
-- Every answer is remembered until the rules change: ``epoch`` counts those changes and ``on_change`` tells of them, for
+- Every answer is remembered until the rules change: ``epoch`` counts those changes, and a listener is called, for
   callers that keep answers too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from leveret.errors import ConfigError
 
@@ -64,16 +64,28 @@ def compile_pattern(text: str) -> Any:
         raise ConfigError(f"pattern {text!r} is not a regular expression: {problem}") from None
 
 
+AnyPermission = Permission | TopicPermission
+
+
+class PermissionListener(Protocol):
+    def rule_saved(self, rule: AnyPermission) -> None:
+        """Called before the change is made."""
+
+    def rule_dropped(self, rule: AnyPermission) -> None:
+        """Called before the change is made."""
+
+    def rules_changed(self) -> None:
+        """Called after the change was made."""
+
+
 class Permissions:
     """The rules of all users and virtual hosts, and the remembered answers. Used on the loop only."""
 
-    __slots__ = ("_answers", "_compiled", "_rules", "_topic_rules", "epoch", "on_change", "on_dropped", "on_saved")
+    __slots__ = ("_answers", "_compiled", "_listener", "_rules", "_topic_rules", "epoch")
 
-    def __init__(self) -> None:
+    def __init__(self, listener: PermissionListener | None = None) -> None:
         self.epoch = 0
-        self.on_change: Callable[[], None] = lambda: None
-        self.on_saved: Callable[[Permission | TopicPermission], None] = lambda rule: None  # told before the change
-        self.on_dropped: Callable[[Permission | TopicPermission], None] = lambda rule: None
+        self._listener = listener
         self._rules: dict[tuple[str, str], Permission] = {}
         self._topic_rules: dict[tuple[str, str, str], TopicPermission] = {}
         self._answers: dict[tuple[str | None, ...], bool] = {}
@@ -83,7 +95,7 @@ class Permissions:
         for pattern in {configure, write, read} - {EVERYTHING}:
             compile_pattern(pattern)
         rule = Permission(user, vhost, configure, write, read)
-        self.on_saved(rule)
+        self._save(rule)
         self._rules[user, vhost] = rule
         self._changed()
 
@@ -95,7 +107,7 @@ class Permissions:
         for pattern in (write, read):
             compile_pattern(pattern)
         rule = TopicPermission(user, vhost, exchange, write, read)
-        self.on_saved(rule)
+        self._save(rule)
         self._topic_rules[user, vhost, exchange] = rule
         self._changed()
 
@@ -197,10 +209,10 @@ class Permissions:
 
     def _drop(self, rules: Sequence[tuple[str, str]], topic_rules: Sequence[tuple[str, str, str]]) -> None:
         for pair in rules:
-            self.on_dropped(self._rules[pair])
+            self._record_drop(self._rules[pair])
             del self._rules[pair]
         for triple in topic_rules:
-            self.on_dropped(self._topic_rules[triple])
+            self._record_drop(self._topic_rules[triple])
             del self._topic_rules[triple]
         if rules or topic_rules:
             self._changed()
@@ -209,7 +221,16 @@ class Permissions:
         self.epoch += 1
         self._answers.clear()
         self._compiled.clear()
-        self.on_change()
+        if self._listener is not None:
+            self._listener.rules_changed()
+
+    def _save(self, rule: AnyPermission) -> None:
+        if self._listener is not None:
+            self._listener.rule_saved(rule)
+
+    def _record_drop(self, rule: AnyPermission) -> None:
+        if self._listener is not None:
+            self._listener.rule_dropped(rule)
 
 
 def _expanded(pattern: str, user: str, vhost: str, client_id: str | None) -> str:

@@ -7,9 +7,10 @@ is made at the first login, because making it takes longer than the whole start 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from hmac import compare_digest
+from typing import Protocol
 
 from leveret.auth.passwords import (
     VerifiedLogins,
@@ -78,14 +79,21 @@ class User:
         return self.secret.pending
 
 
+class UserListener(Protocol):
+    """Called before a change is made."""
+
+    def user_saved(self, user: User) -> None: ...
+
+    def user_deleted(self, name: str) -> None: ...
+
+
 class Users:
     """All users of the node. Changed and listed on the loop; ``authenticate`` alone may run in a worker thread."""
 
-    __slots__ = ("_users", "_verified", "on_deleted", "on_saved")
+    __slots__ = ("_listener", "_users", "_verified")
 
-    def __init__(self, verified: VerifiedLogins | None = None) -> None:
-        self.on_saved: Callable[[User], None] = lambda user: None  # told before the change is made
-        self.on_deleted: Callable[[str], None] = lambda name: None
+    def __init__(self, listener: UserListener | None = None, verified: VerifiedLogins | None = None) -> None:
+        self._listener = listener
         self._users: dict[str, User] = {}
         self._verified = VerifiedLogins() if verified is None else verified
 
@@ -104,10 +112,14 @@ class Users:
         user = User(
             name, tuple(dict.fromkeys(tags)), max_connections, max_channels, _secret(name, password, password_hash)
         )
-        self.on_saved(user)
+        self._save(user)
         self._users[name] = user
         self._verified.forget_user(name)
         return user
+
+    def _save(self, user: User) -> None:
+        if self._listener is not None:
+            self._listener.user_saved(user)
 
     def note_login(self, user: User) -> None:
         """Back on the loop after ``authenticate``: a hash made by this login is worth keeping.
@@ -116,7 +128,7 @@ class Users:
         current = self._users.get(user.name)
         if current is not None and current.secret is user.secret and current.secret.is_fresh:
             current.secret.is_fresh = False
-            self.on_saved(current)
+            self._save(current)
 
     def restore(self, user: User) -> str | None:
         """Put back a user as it was stored; returns what is wrong with its hash. A hash that is refused today does not
@@ -131,7 +143,8 @@ class Users:
     def delete(self, name: str) -> None:
         if name not in self._users:
             raise NotFound(f"no user {name!r}")
-        self.on_deleted(name)
+        if self._listener is not None:
+            self._listener.user_deleted(name)
         del self._users[name]
         self._verified.forget_user(name)
 
@@ -187,7 +200,7 @@ class Users:
         if user is None:
             raise NotFound(f"no user {name!r}")
         changed = replace(user, **changes)  # type: ignore[arg-type]
-        self.on_saved(changed)
+        self._save(changed)
         self._users[name] = changed
         return changed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 
@@ -18,6 +18,7 @@ from leveret.auth.users import Users
 from leveret.backlog.context import Drainable, MemoryGauge
 from leveret.broker.afterwards import Afterwards
 from leveret.broker.alarms import MemoryAlarm
+from leveret.broker.auth_records import AuthRecords
 from leveret.broker.dead_letters import DeadLetters
 from leveret.broker.errands import Errands
 from leveret.broker.events import Events
@@ -30,7 +31,6 @@ from leveret.broker.plugins import Plugins
 from leveret.broker.policies import Policies
 from leveret.broker.queue_removal import QueueRemoval
 from leveret.broker.registry import AwaitsReceipt, AwaitsTick, Outgoing, Registry
-from leveret.broker.rows import rule_dropped, rule_saved, user_row
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
@@ -40,8 +40,9 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import Surroundings, at_once
 from leveret.routing.bounds import Bounds, RoutingWork
+from leveret.routing.exchange import Exchange
 from leveret.routing.types import ExchangeTypes
-from leveret.store.definitions import Change, Drop, Put, UserRow, VhostRow
+from leveret.store.definitions import Change, Drop, Put, VhostRow
 from leveret.store.disk import Disk
 from leveret.store.log import GRANTED, Log
 from leveret.store.memory_disk import MemoryDisk
@@ -83,14 +84,10 @@ class Broker:
             pages.listener = self
         self.memory = MemoryAlarm(self.gauge, memory_high_watermark, resident, baseline)
         self.memory_users = MemoryUsers(self.gauge, lambda: self.memory.high_watermark)
-        self.users = Users()
-        self.permissions = Permissions()
-        self.interceptors = Interceptors()
-        self.permissions.on_change = self.interceptors.on_change = self._forget_routes
-        self.users.on_saved = lambda user: self.record(Put(user_row(user)))
-        self.users.on_deleted = lambda name: self.record(Drop(UserRow, (name,)))
-        self.permissions.on_saved = lambda rule: self.record(rule_saved(rule))
-        self.permissions.on_dropped = lambda rule: self.record(rule_dropped(rule))
+        auth_records = AuthRecords(self.record, self._forget_routes)
+        self.users = Users(auth_records)
+        self.permissions = Permissions(auth_records)
+        self.interceptors = Interceptors(self._forget_routes)
         self.bounds = bounds or Bounds()
         self.routing_work = RoutingWork(self.bounds.steps)
         self.awaiting_tick: deque[AwaitsTick] = deque()
@@ -101,9 +98,8 @@ class Broker:
         self.parameters = GlobalParameters(self.record)
         self.errands = Errands(lambda: self.wake(), clock.work_time)
         self._under_way = self.errands.under_way
-        self.policies = Policies(self.vhost, self.record, self.errands)
         self.plugins = Plugins(self.record)
-        self.policies.refuse = self.plugins.refuse_policy
+        self.policies = Policies(self.vhost, self.record, self.errands, self.plugins)
         self.dirty: list[Drainable] = []
         self._unsynced: dict[Drainable, None] = {}
         self.outgoing: list[Outgoing] = []  # those with something to write
@@ -124,6 +120,7 @@ class Broker:
     def add_vhost(self, name: str, *, max_queues: int | None = None, max_connections: int | None = None) -> Vhost:
         if name in self.vhosts:
             return self.vhosts[name]
+        footprint = Footprint(self.memory_users.definitions, name)
         surroundings = Surroundings(
             now=self.clock.now,
             schedule=self.timers.at,
@@ -140,25 +137,22 @@ class Broker:
             alarm=lambda name, reason: self.set_alarm(name, reason),
             when_granted=self.when_granted,
             errands=self.errands,
+            count_memory=footprint.count,
+            retire=self._retire,
+            chance=chance,
         )
         vhost = Vhost(
             name,
+            self,
             surroundings,
             self.exchange_types,
-            lambda: next(self._ids),
-            Footprint(self.memory_users.definitions, name),
+            footprint,
             max_queues=max_queues,
             max_connections=max_connections,
             bounds=self.bounds,
             work=self.routing_work,
         )
-        surroundings.count_memory = vhost.footprint.count
-        surroundings.retire = lambda queue: self._retire(vhost, queue)
         surroundings.dead_letter = DeadLetters(vhost, self.clock).send
-        surroundings.chance = lambda: secrets.randbelow(CHANCES) / CHANCES
-        vhost.record = self.record
-        vhost.refuse_exchange = self.plugins.refuse_exchange
-        self.policies.attend(vhost)
         self.record(Put(VhostRow(name, max_queues, max_connections)))
         self.vhosts[name] = vhost
         return vhost
@@ -188,11 +182,11 @@ class Broker:
         del self.vhosts[name]
         self.permissions.clear_vhost(name)
 
-    def _retire(self, vhost: Vhost, queue: Queue) -> None:
-        if not isinstance(queue, ClassicQueue) or (self.is_stopping and queue.stored):
+    def _retire(self, queue: Queue) -> None:
+        if not isinstance(queue, ClassicQueue) or (self.is_stopping and queue.stored) or queue.vhost not in self.vhosts:
             return
         try:
-            vhost.remove_queue(queue)
+            self.vhosts[queue.vhost].remove_queue(queue)
         except ResourceFault as refusal:  # nobody asked, so nobody is answered: it stays
             self._events.warning("queue cannot be deleted", queue=queue.name, reason=refusal.text)
 
@@ -216,6 +210,15 @@ class Broker:
             yield
         finally:
             self._records = self.memory_users.definitions.is_bounded = True
+
+    def refuse_exchange(self, exchange: Exchange, vhost: str) -> None:
+        self.plugins.refuse_exchange(exchange, vhost)
+
+    def exchange_policies_changed(self, vhost: Vhost, exchange: str, definition: Mapping[str, object]) -> None:
+        self.policies.exchange_changed(vhost, exchange, definition)
+
+    def next_id(self) -> int:
+        return next(self._ids)
 
     def reserve_ids(self, upto: int) -> None:
         """No queue ever gets an id that another had."""
@@ -362,3 +365,8 @@ class Broker:
         self.events.tell("alarm raised" if reason else "alarm over", alarm=name, reason=reason, **facts)
         if self.has_work:
             self.wake()
+
+
+def chance() -> float:
+    """Within 0..1."""
+    return secrets.randbelow(CHANCES) / CHANCES

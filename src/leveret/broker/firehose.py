@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from leveret.broker.predeclared import TRACE_EXCHANGE
 from leveret.broker.publish_rules import carbon_copies
 from leveret.broker.publishes import Origin, deliver
 from leveret.broker.routes import Route
-from leveret.broker.trace_points import TRACE_EXCHANGE
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.logs import get_log

@@ -26,10 +26,10 @@ Interceptor = Callable[[InterceptContext, Method], Method]
 
 
 class Interceptors:
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self._by_method: dict[tuple[int, int], list[Interceptor]] = {}
         self._last: dict[tuple[int, int], int] = {}  # how many of them were registered as last
-        self.on_change: Callable[[], None] = lambda: None
+        self._on_change = on_change
 
     def register(self, method: type[Method], interceptor: Interceptor, *, last: bool = False) -> Callable[[], None]:
         """Call ``interceptor`` for every ``method``; the result unregisters it."""
@@ -37,13 +37,13 @@ class Interceptors:
         kept_back = self._last.get(method.id, 0)
         chain.insert(len(chain) if last else len(chain) - kept_back, interceptor)
         self._last[method.id] = kept_back + last
-        self.on_change()
+        self._on_change()
 
         def unregister() -> None:
             if interceptor in chain:
                 chain.remove(interceptor)
                 self._last[method.id] -= last
-                self.on_change()
+                self._on_change()
 
         return unregister
 

@@ -125,7 +125,7 @@ class LocalSession:
             properties = replace(properties, headers={key: headers[key] for key in headers if key != "BCC"})
         content = make_content(properties, body)
         address = Address(exchange, routing_key, 1, DEFAULT_FRAME_MAX)
-        counters, tracer = vhost.counters_of(exchange), vhost.trace_points.tracer
+        counters, tracer = vhost.counters_of(exchange), vhost.tracer
         route = PublishRoute(address, source, counters, tracer=tracer)
         counters.published += 1
         if due is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from leveret.broker.errands import Errands
+from leveret.broker.plugins import Plugins
 from leveret.broker.policy import EXCHANGE, Policy, make_policy
 from leveret.broker.policy_merge import Explanation
 from leveret.broker.rows import POLICY_COMPONENTS, policy_row
@@ -31,12 +32,18 @@ SECONDS_PER_NAME = 20e-6  # in addition: with very many names even a simple patt
 
 
 class Policies:
-    def __init__(self, vhost: Callable[[str], Vhost], record: Callable[[Change], None], errands: Errands) -> None:
+    def __init__(
+        self,
+        vhost: Callable[[str], Vhost],
+        record: Callable[[Change], None],
+        errands: Errands,
+        plugins: Plugins,
+    ) -> None:
         self._vhost = vhost
         self._record = record
         self._errands = errands
         self.on_exchange_changed: list[ExchangeHook] = []
-        self.refuse: Callable[[Policy, Policy | None], None] = lambda policy, before: None  # its plugin may be off
+        self._plugins = plugins
 
     def set(
         self,
@@ -53,7 +60,7 @@ class Policies:
         home = self._vhost(vhost)
         policy = make_policy(vhost, name, pattern, definition, apply_to, priority, operator)
         before = home.policies.get(name, operator)
-        self.refuse(policy, before)
+        self._plugins.refuse_policy(policy, before)
         touched = _touched_by_new(home, policy)
         if before is not None and (before.pattern, before.apply_to) != (pattern, apply_to):
             touched = _both(touched, _touched_by_known(home, before))
@@ -92,11 +99,7 @@ class Policies:
             for exchange, definition in [*vhost.policies.definitions.items()]:
                 hook(vhost, exchange, definition)
 
-    def attend(self, vhost: Vhost) -> None:
-        """Call the hooks for changes in this virtual host from now on."""
-        vhost.policies.tell = lambda exchange, definition: self._tell(vhost, exchange, definition)
-
-    def _tell(self, vhost: Vhost, exchange: str, definition: Mapping[str, object]) -> None:
+    def exchange_changed(self, vhost: Vhost, exchange: str, definition: Mapping[str, object]) -> None:
         for hook in [*self.on_exchange_changed]:
             try:
                 hook(vhost, exchange, definition)

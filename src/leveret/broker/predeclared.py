@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from leveret.broker.trace_points import TRACE_EXCHANGE
 from leveret.routing.direct import DefaultExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.types import ExchangeTypes
 
+TRACE_EXCHANGE = "amq.rabbitmq.trace"
 PREDECLARED = (
     ("amq.direct", "direct"),
     ("amq.fanout", "fanout"),

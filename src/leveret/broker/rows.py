@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from leveret.auth.permissions import Permission, TopicPermission
+from leveret.auth.permissions import AnyPermission, Permission
 from leveret.auth.users import User
 from leveret.broker.policy import Policy
 from leveret.errors import StoreError
@@ -73,13 +73,13 @@ def policy_facts(row: ParameterRow) -> dict[str, Any]:
         raise StoreError(f"its value is not a policy: {problem!r}") from None
 
 
-def rule_saved(rule: Permission | TopicPermission) -> Put:
+def rule_saved(rule: AnyPermission) -> Put:
     if isinstance(rule, Permission):
         return Put(PermissionRow(rule.user, rule.vhost, rule.configure, rule.write, rule.read))
     return Put(TopicPermissionRow(rule.user, rule.vhost, rule.exchange, rule.write, rule.read))
 
 
-def rule_dropped(rule: Permission | TopicPermission) -> Drop:
+def rule_dropped(rule: AnyPermission) -> Drop:
     if isinstance(rule, Permission):
         return Drop(PermissionRow, (rule.user, rule.vhost))
     return Drop(TopicPermissionRow, (rule.user, rule.vhost, rule.exchange))

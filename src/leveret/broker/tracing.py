@@ -23,8 +23,8 @@ from leveret.broker.biographies import Biographies, Story, Where
 from leveret.broker.broker import Broker
 from leveret.broker.firehose import Firehose, Peer
 from leveret.broker.internal_queues import SCHEDULE
+from leveret.broker.predeclared import TRACE_EXCHANGE
 from leveret.broker.publish_rules import carbon_copies
-from leveret.broker.trace_points import TRACE_EXCHANGE, TracePoints
 from leveret.broker.traced_facts import departure, message_facts, readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
@@ -72,12 +72,11 @@ class Tracer:
         schedule = self._vhost.internal.queues.get(SCHEDULE)
         if schedule is not None:
             self.attend(schedule)
-        points = self._vhost.trace_points
-        points.tracer, points.attend = self, self.attend
+        self._vhost.tracer = self
         self._vhost.epoch += 1  # cached routes are discarded; new ones find the tracer
 
     def stop(self) -> None:
-        self._vhost.trace_points = TracePoints()
+        self._vhost.tracer = None
         for queue in self._vhost.every_queue():
             unwatch(queue)
         for surroundings, send in self._senders:
@@ -337,7 +336,7 @@ def place_name(where: Where) -> str:
 
 
 def is_traced(vhost: Vhost) -> bool:
-    return vhost.trace_points.tracer is not None
+    return vhost.tracer is not None
 
 
 def set_tracing(broker: Broker, vhost: Vhost, on: bool) -> None:
@@ -346,7 +345,7 @@ def set_tracing(broker: Broker, vhost: Vhost, on: bool) -> None:
         vhost.parameters.put(COMPONENT, NAME, b"true")
     else:
         vhost.parameters.drop(COMPONENT, NAME)
-    tracer = vhost.trace_points.tracer
+    tracer = vhost.tracer
     if on and tracer is None:
         Tracer(broker, vhost).start()
     elif not on and tracer is not None:

@@ -11,8 +11,10 @@ Length: the rules belong together, and all of them change the same tables.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING, Protocol
 
 from leveret.broker.counters import ExchangeCounters, VhostCounters
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, locked, refuse_reserved
@@ -25,7 +27,6 @@ from leveret.broker.queue_removal import QueueRemoval
 from leveret.broker.rows import binding_row, exchange_row, queue_row
 from leveret.broker.schedules import Schedules
 from leveret.broker.stream_offsets import StreamOffsets
-from leveret.broker.trace_points import TracePoints
 from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
@@ -41,18 +42,37 @@ from leveret.routing.router import Routed, route
 from leveret.routing.types import ExchangeTypes
 from leveret.store.definitions import BindingRow, Change, Drop, ExchangeRow, Put, QueueRow
 
+if TYPE_CHECKING:
+    from leveret.broker.tracing import Tracer
+
 MADE_UP = "amq.gen-"  # prefix of server-named queues
 PAUSED = "paused"  # the component of the parameters that name paused queues
 Owner = object  # the connection that an exclusive queue belongs to
+
+
+class VhostContext(Protocol):
+    """What a virtual host needs of its broker."""
+
+    def next_id(self) -> int:
+        """Of a queue. No two queues ever have the same."""
+
+    def record(self, change: Change) -> None:
+        """Write a change of the definitions, before it is made."""
+
+    def refuse_exchange(self, exchange: Exchange, vhost: str) -> None:
+        """PreconditionFailed if the plugin of its type is disabled."""
+
+    def exchange_policies_changed(self, vhost: Vhost, exchange: str, definition: Mapping[str, object]) -> None:
+        """Policies now define this for the exchange; nothing for one that was deleted."""
 
 
 class Vhost:
     def __init__(
         self,
         name: str,
+        context: VhostContext,
         surroundings: Surroundings,
         types: ExchangeTypes,
-        next_id: Callable[[], int],
         footprint: Footprint,
         *,
         max_queues: int | None = None,
@@ -64,17 +84,16 @@ class Vhost:
         self.bounds, self.work = bounds or Bounds(), work or RoutingWork()
         self.surroundings = surroundings
         self.types = types
-        self.next_id, self.footprint = next_id, footprint
+        self.footprint = footprint
+        self.next_id, self.record, self._refuse_exchange = context.next_id, context.record, context.refuse_exchange
         self.max_queues, self.max_connections = max_queues, max_connections
-        self.record: Callable[[Change], None] = lambda change: None  # to disk, before the change takes effect
-        self.refuse_exchange: Callable[[Exchange, str], None] = lambda exchange, vhost: None  # its plugin may be off
-        self.parameters = Parameters(name, lambda change: self.record(change))
+        self.parameters = Parameters(name, self.record)
         self.epoch = 0
         self.deaths = 0  # deleted queues; routes to one of them are out of date
         self.exchanges = predeclared(types)
         self.queues: dict[str, ClassicQueue] = {}
         self.bindings = Bindings()
-        self.policies = VhostPolicies()
+        self.policies = VhostPolicies(partial(context.exchange_policies_changed, self))
         self.internal = InternalQueues(self)
         self.schedules = Schedules(self)
         self.stream_offsets = surroundings.stream_offsets = StreamOffsets(self.parameters)
@@ -84,7 +103,8 @@ class Vhost:
         self.hidden: dict[str, ClassicQueue] = {}  # internal queues that exchanges route to, by unguessable names
         self.moves = False  # routes may change between a method frame and its content
         self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by pseudo-queue name
-        self.trace_points, self.counters = TracePoints(), VhostCounters()
+        self.tracer: Tracer | None = None  # while the virtual host is traced (broker/tracing.py)
+        self.counters = VhostCounters()
         self.exchange_counters: dict[str, ExchangeCounters] = {}  # of exchanges that were published to
         self._names_queues = False  # whether declaring a queue can turn a cached miss into a route
 
@@ -117,7 +137,7 @@ class Vhost:
             check_same_exchange(current, wanted, self.name)
             return current
         refuse_reserved(name, "exchange", self.name)
-        self.refuse_exchange(wanted, self.name)
+        self._refuse_exchange(wanted, self.name)
         self.footprint.add(f"exchange '{name}'", exchange_size(wanted))
         if durable:
             self.record(Put(exchange_row(self.name, wanted)))
@@ -223,7 +243,8 @@ class Vhost:
     def enter(self, queue: ClassicQueue) -> None:
         self.queues[queue.name] = queue
         self.footprint.count(queue_size(queue.options, queue.arguments))
-        self.trace_points.attend(queue)
+        if self.tracer is not None:
+            self.tracer.attend(queue)
         queue.consumers.paused = self.parameters.get(PAUSED, queue.name) is not None
         if queue.owner is not None:
             self._exclusive.setdefault(queue.owner, {})[queue] = None

@@ -20,15 +20,15 @@ KnownOptions = dict[object, tuple[QueueOptions, frozenset[str]]]
 
 
 class VhostPolicies:
-    __slots__ = ("_all", "_operators", "_ordinary", "changes", "definitions", "tell")
+    __slots__ = ("_all", "_on_change", "_operators", "_ordinary", "changes", "definitions")
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[str, Mapping[str, object]], None]) -> None:
         self._all: dict[tuple[bool, str], Policy] = {}
         self.changes = 0
         self._ordinary: list[Policy] = []
         self._operators: list[Policy] = []
         self.definitions: dict[str, Mapping[str, object]] = {}  # of exchanges that a policy applies to
-        self.tell: Callable[[str, Mapping[str, object]], None] = lambda exchange, definition: None
+        self._on_change = on_change
 
     def get(self, name: str, operator: bool) -> Policy | None:
         return self._all.get((operator, name))
@@ -103,7 +103,7 @@ class VhostPolicies:
         return True
 
     def tell_of(self, exchange: str) -> None:
-        self.tell(exchange, self.definitions.get(exchange, {}))
+        self._on_change(exchange, self.definitions.get(exchange, {}))
 
     def forget_exchange(self, name: str) -> None:
         """The exchange is deleted; hooks are called with an empty definition."""

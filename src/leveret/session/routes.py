@@ -68,7 +68,7 @@ class Routes(RouteCache[bytes, PublishRoute]):
             raise Unsupported("immediate=true", method=BasicPublish.id)
         exchange = channel.caller.exchange_to_publish(method.exchange, (method.routing_key,))
         address = Address(method.exchange, method.routing_key, channel.number, connection.frame_max)
-        tracer, counters = vhost.trace_points.tracer, vhost.counters_of(exchange.name)
+        tracer, counters = vhost.tracer, vhost.counters_of(exchange.name)
         route = PublishRoute(address, exchange, counters, mandatory=method.mandatory, tracer=tracer)
         if not method.exchange and method.routing_key == EXTEND:
             route.special = route.extends = True

@@ -8,10 +8,10 @@ from collections.abc import Callable
 class Membership:
     """Begins with the node itself, which cannot leave. ``on_change`` is called after each change."""
 
-    def __init__(self, own: str) -> None:
+    def __init__(self, own: str, on_change: Callable[[], None]) -> None:
         self.own = own
         self._names: dict[str, None] = {own: None}
-        self.on_change: Callable[[], None] = lambda: None
+        self._on_change = on_change
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -24,7 +24,7 @@ class Membership:
             raise ValueError("a node without a name cannot join: give it one")
         if name not in self._names:
             self._names[name] = None
-            self.on_change()
+            self._on_change()
 
     def leave(self, name: str) -> None:
         """Leaving twice is no error."""
@@ -32,4 +32,4 @@ class Membership:
             raise ValueError(f"node '{name}' cannot leave itself: stop it instead")
         if name in self._names:
             del self._names[name]
-            self.on_change()
+            self._on_change()

@@ -25,8 +25,7 @@ class Sharding:
         self._nodes: set[str] = set()
         self._names = PseudoQueues(self.find, broker)
         self._log = get_log("sharding")
-        self.membership = Membership(broker.node_name)
-        self.membership.on_change = self._follow_members
+        self.membership = Membership(broker.node_name, self._follow_members)
 
     def start(self) -> None:
         self._nodes = {*self.membership.names}

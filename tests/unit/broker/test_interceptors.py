@@ -23,7 +23,7 @@ CONTEXT = InterceptContext("/", "guest", "here", 1)
 
 
 def test_interceptors_of_a_method_run_in_the_order_of_their_registration() -> None:
-    interceptors = Interceptors()
+    interceptors = Interceptors(lambda: None)
     for letter in "ab":
         interceptors.register(QueueDeclare, lambda _, method, letter=letter: QueueDeclare(method.queue + letter))
     assert interceptors.apply(CONTEXT, QueueDeclare("q")) == QueueDeclare("qab")
@@ -34,7 +34,7 @@ def test_interceptors_of_a_method_run_in_the_order_of_their_registration() -> No
 
 @pytest.mark.feature("S2-25")
 def test_those_registered_as_last_run_after_all_others() -> None:
-    interceptors = Interceptors()
+    interceptors = Interceptors(lambda: None)
     out = {}
     for letter, last in (("y", True), ("a", False), ("z", True), ("b", False)):
         out[letter] = interceptors.register(
@@ -48,9 +48,8 @@ def test_those_registered_as_last_run_after_all_others() -> None:
 
 
 def test_an_interceptor_can_be_taken_out_again() -> None:
-    interceptors = Interceptors()
     changes: list[int] = []
-    interceptors.on_change = lambda: changes.append(1)
+    interceptors = Interceptors(lambda: changes.append(1))
     unregister = interceptors.register(QueueDeclare, lambda context, method: QueueDeclare("other"))
     unregister()
     unregister()

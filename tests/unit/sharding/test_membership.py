@@ -10,8 +10,7 @@ from leveret.sharding.membership import Membership
 @pytest.mark.feature("S2-11")
 def test_nodes_join_in_order_and_each_once() -> None:
     changes: list[tuple[str, ...]] = []
-    membership = Membership("a")
-    membership.on_change = lambda: changes.append(membership.names)
+    membership = Membership("a", lambda: changes.append(membership.names))
     membership.join("c")
     membership.join("b")
     membership.join("c")
@@ -21,9 +20,9 @@ def test_nodes_join_in_order_and_each_once() -> None:
 @pytest.mark.feature("S2-13")
 def test_nodes_leave_once_and_the_own_node_stays() -> None:
     changes: list[tuple[str, ...]] = []
-    membership = Membership("a")
+    membership = Membership("a", lambda: changes.append(membership.names))
     membership.join("b")
-    membership.on_change = lambda: changes.append(membership.names)
+    changes.clear()
     membership.leave("b")
     membership.leave("b")
     assert changes == [("a",)]
@@ -33,4 +32,4 @@ def test_nodes_leave_once_and_the_own_node_stays() -> None:
 
 def test_a_node_needs_a_name() -> None:
     with pytest.raises(ValueError, match="without a name"):
-        Membership("a").join("")
+        Membership("a", lambda: None).join("")
