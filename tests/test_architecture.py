@@ -122,6 +122,7 @@ PERMISSION_LOOKUPS = {"permits", "permits_topic", "permits_every_topic", "permit
 LOOKS_PERMISSIONS_UP = {"auth/permissions.py", "broker/access.py"}
 LANE_STATE = {"attempted", "fresh", "head", "holes", "in_turn", "incoming", "page_stop", "paged", "ready"}
 LANE_STATE |= {"redelivered_below", "returned"}
+QUEUE_FACTORY, QUEUE_TYPES = "queues/kinds.py", {"ClassicQueue", "StreamQueue"}
 REMOVALS = {"clear", "pop", "popleft", "remove", "rotate"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
 GENERATED = re.compile("Generated (by|from) tools/")
@@ -267,6 +268,18 @@ def is_lane(node: ast.expr) -> bool:
     return False
 
 
+def queue_type_checks(src: Path) -> Iterator[str]:
+    """Code asks a queue for its capabilities (queues/declared_queue.py), not for its class."""
+    for relative, _, text in modules(src):
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Call(ast.Name("isinstance"), [_, classes]) if relative != QUEUE_FACTORY and any(
+                    isinstance(part, ast.Name | ast.Attribute) and ast.unparse(part).split(".")[-1] in QUEUE_TYPES
+                    for part in ast.walk(classes)
+                ):
+                    yield f"{relative}:{node.lineno}: {ast.unparse(node)}: use a capability of DeclaredQueue"
+
+
 def vague_names(root: Path) -> Iterator[str]:
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)
@@ -315,6 +328,7 @@ CHECKS: list[Check] = [
     too_long_functions,
     wide_contracts,
     lane_changes,
+    queue_type_checks,
     vague_names,
     full_inits,
 ]
@@ -373,6 +387,8 @@ BAD = [
     (lane_changes, "queues/a.py", "def f(queue):\n    queue.lane.head += 1"),
     (lane_changes, "pipeline/a.py", "def f(lane):\n    first, lane.head = lane.head, 2"),
     (lane_changes, "sharding/a.py", "def f(queue):\n    queue.lanes[0].ready.popleft()"),
+    (queue_type_checks, "api/a.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
+    (queue_type_checks, "stats/a.py", "def f(queue):\n    return isinstance(queue, Pool | stream.StreamQueue)"),
     (vague_names, "cli/utils.py", ""),
     (vague_names, "cli/queue_manager.py", ""),
     (full_inits, "cli/__init__.py", "import os"),
@@ -400,6 +416,8 @@ GOOD = [
         "queues/a.py",
         "def f(lane, run):\n    lane.incoming.extend(run)\n    return lane.take(2)",
     ),
+    (queue_type_checks, "api/a.py", "def f(queue):\n    return queue.has_offsets or isinstance(queue, Pool)"),
+    (queue_type_checks, "queues/kinds.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
     (full_inits, "cli/__init__.py", '"""The command line."""'),
 ]
 

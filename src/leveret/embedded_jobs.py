@@ -12,7 +12,7 @@ from leveret.broker.local import Delivered, delivered
 from leveret.broker.pausing import pause, resume
 from leveret.broker.queue_jobs import Browse, Delete, Filter, Forward, Job, Redrive, Scope, matching
 from leveret.broker.vhost import Vhost
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 JobT = TypeVar("JobT", bound=Job)
 
@@ -63,7 +63,7 @@ class QueueJobs:
     ) -> JobResult:
         """Publish them by the exchange; without a routing key by the one they came with."""
 
-        def make(target: ClassicQueue, scope: Scope) -> Forward:
+        def make(target: DeclaredQueue, scope: Scope) -> Forward:
             return Forward(self._vhost, target, self._broker.errands, exchange, routing_key, scope, keeps=copy)
 
         return _told(self._run(make, queue, limit, selector))
@@ -79,7 +79,7 @@ class QueueJobs:
     ) -> RedriveResult:
         """Dead letters go back to the queue in which they died first, ``rate`` a second."""
 
-        def make(target: ClassicQueue, scope: Scope) -> Redrive:
+        def make(target: DeclaredQueue, scope: Scope) -> Redrive:
             broker = self._broker
             return Redrive(self._vhost, target, broker.errands, broker.timers, scope, rate=rate, dry_run=dry_run)
 
@@ -93,7 +93,7 @@ class QueueJobs:
         self._call(lambda: resume(self._vhost, self._vhost.queue(queue)))
 
     def _run(
-        self, make: Callable[[ClassicQueue, Scope], JobT], queue: str, limit: int | None, selector: str | None
+        self, make: Callable[[DeclaredQueue, Scope], JobT], queue: str, limit: int | None, selector: str | None
     ) -> JobT:
         over: Future[None] = Future()
         only: Filter | None = None if selector is None else matching(selector)

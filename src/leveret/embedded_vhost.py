@@ -179,8 +179,7 @@ class EmbeddedVhost:
     def _get(self, queue: str, auto_ack: bool, loaded: Future[None]) -> Delivered | Future[None] | None:
         """The message; while the first of the queue is still on disk, something to wait for."""
         target = self.session.caller.queue_to("get", queue)
-        pager = target.pager
-        if target.needs_load and pager is not None and pager.when_loaded(lambda: loaded.set_result(None)):
+        if target.when_loaded(lambda: loaded.set_result(None)):
             return loaded
         return self.session.get(queue, auto_ack=auto_ack)
 

@@ -164,12 +164,12 @@ class StoredHouse(House):
     def waiting_on_disk(self, name: str) -> list[bytes]:
         """Bodies of the live messages that the journal knows of a queue, lane by lane, highest first."""
         queue, found = self.queue(name), []
-        for lane in reversed(queue.lanes):
+        for lane in reversed(range(1 if queue.backlog is None else len(queue.backlog.lanes))):
             loaded: list[bytes] = []
             at = 1
-            while (first := self.store.pages.next_sequence(queue.id, lane.number, at)) is not None:
+            while (first := self.store.pages.next_sequence(queue.id, lane, at)) is not None:
                 answers = []
-                self.store.pages.load(queue.id, lane.number, first, 1 << 60, 1 << 20, answers.append)
+                self.store.pages.load(queue.id, lane, first, 1 << 60, 1 << 20, answers.append)
                 job, done = self.store.jobs.pop()
                 done(job())
                 at = answers[0][-1].sequence + 1

@@ -29,7 +29,7 @@ from leveret.broker.queue_jobs import Browse, Filter, Scope, matching
 from leveret.http.errors import BadRequest
 from leveret.http.values import text_of
 from leveret.message import Message
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.wire.content import body_of
 
 TEXTS = ("selector", "contains", "json")
@@ -199,7 +199,7 @@ def _shown(value: object) -> str:
 class Look(Browse):
     """``await look.until_over()``, then ``found`` has the messages. ``is_complete``: it came to the queue's end."""
 
-    def __init__(self, queue: ClassicQueue, errands: Errands, sieve: Sieve | None, limit: int) -> None:
+    def __init__(self, queue: DeclaredQueue, errands: Errands, sieve: Sieve | None, limit: int) -> None:
         self._sieve = None if sieve is None else TimedSieve(sieve)
         self._shown_bytes = self._seen_bytes = 0
         self._ending = JobEnd()

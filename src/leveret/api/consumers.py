@@ -20,7 +20,7 @@ from leveret.http.authorization import seen_vhost
 from leveret.http.listings import Row, list_response, viewed
 from leveret.http.login import user_of
 from leveret.http.roles import MANAGEMENT, MONITORING, has_role, refuse_unless_role, visible_vhosts
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.consuming import AmqpConsumer
 
 
@@ -36,13 +36,13 @@ def routes(context: ApiContext) -> list[Route]:
 
 
 async def _listed(context: ApiContext, request: Request, vhosts: Iterable[Vhost]) -> Response:
-    consumers: list[tuple[ClassicQueue, Consumer]] = []
+    consumers: list[tuple[DeclaredQueue, Consumer]] = []
     user = user_of(request)
 
-    def gather(queue: ClassicQueue) -> None:
+    def gather(queue: DeclaredQueue) -> None:
         consumers.extend((queue, consumer) for consumer in queue.consumers if _is_seen_by(user, consumer))
 
-    def view(pair: tuple[ClassicQueue, Consumer]) -> Row:
+    def view(pair: tuple[DeclaredQueue, Consumer]) -> Row:
         return consumer_view(context.broker.node_name, *pair)
 
     await viewed([queue for vhost in vhosts for queue in vhost.queues.values()], gather)

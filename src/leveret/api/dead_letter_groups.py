@@ -17,7 +17,7 @@ from leveret.backlog.counters import QueueCounters
 from leveret.backlog.lane import Waiting
 from leveret.broker.errands import Errands
 from leveret.broker.queue_jobs import Job, Scope
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 Row = dict[str, Any]
 Cause = tuple[str, str, str]  # reason, queue, exchange
@@ -121,7 +121,7 @@ class Tally(Job):
 
     takes = False
 
-    def __init__(self, queue: ClassicQueue, errands: Errands, most: int) -> None:
+    def __init__(self, queue: DeclaredQueue, errands: Errands, most: int) -> None:
         self.groups = Groups()
         self._ending = JobEnd()
         super().__init__(queue, errands, Scope(limit=most, on_done=self._ending.tell))
@@ -154,7 +154,7 @@ class Tallies:
         self._errands = errands
         self._kept: dict[int, tuple[tuple[int, ...], Tally]] = {}  # by the queue's id, with what it had counted then
 
-    async def of(self, queue: ClassicQueue, most: int) -> Tally:
+    async def of(self, queue: DeclaredQueue, most: int) -> Tally:
         known = self._kept.pop(queue.id, None)
         if known is None or known[0] != _seen(queue, most):
             seen = _seen(queue, most)
@@ -167,6 +167,6 @@ class Tallies:
         return known[1]
 
 
-def _seen(queue: ClassicQueue, most: int) -> tuple[int, ...]:
+def _seen(queue: DeclaredQueue, most: int) -> tuple[int, ...]:
     counters = queue.counters
     return most, queue.ready, queue.unacked, *(getattr(counters, name) for name in QueueCounters.__slots__)

@@ -12,8 +12,7 @@ from itertools import islice
 from leveret.broker.dead_letter_paths import reached_by
 from leveret.broker.vhost import Vhost
 from leveret.http.time_slice import TimeSlice
-from leveret.queues.classic import ClassicQueue
-from leveret.queues.stream import StreamQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 Way = tuple[str, str | None]  # exchange and key
 
@@ -52,7 +51,7 @@ async def dead_letter_queues(vhost: Vhost) -> dict[str, Senders]:
     found: dict[str, Senders] = {}
     for way, names in senders.items():
         for reached in reached_by(vhost, *way):
-            if reached in vhost.queues and not isinstance(vhost.queues[reached], StreamQueue):
+            if reached in vhost.queues and not vhost.queues[reached].has_offsets:
                 known = found.get(reached) or found.setdefault(reached, Senders(reached))
                 known.add(names, with_itself=ways.get(reached) == way)
             await time_slice.pause_if_over()
@@ -60,7 +59,7 @@ async def dead_letter_queues(vhost: Vhost) -> dict[str, Senders]:
     return found
 
 
-def _way_of(queue: ClassicQueue) -> Way | None:
+def _way_of(queue: DeclaredQueue) -> Way | None:
     target = queue.options.dead_letter
     if target is None:
         return None

@@ -22,7 +22,7 @@ from leveret.http.authorization import access_of, seen_vhost
 from leveret.http.responses import encoded, json_bytes_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.http.values import integer_of
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 Row = dict[str, Any]
 
@@ -76,7 +76,7 @@ class _Answer:
         }
         return json_bytes_response(await self._context.in_worker(lambda: encoded(answer)))
 
-    async def _look_into(self, vhost: Vhost, queue: ClassicQueue, sources: Senders) -> None:
+    async def _look_into(self, vhost: Vhost, queue: DeclaredQueue, sources: Senders) -> None:
         row: Row = {
             "vhost": vhost.name,
             "name": queue.name,
@@ -97,5 +97,5 @@ class _Answer:
         row |= {"looked_at": tally.looked_at, "others": tally.groups.others, "is_complete": tally.is_complete}
         self._groups += [{"vhost": vhost.name, "queue": queue.name, **group} for group in tally.groups.rows()]
 
-    def _may_read(self, vhost: Vhost, queue: ClassicQueue) -> bool:
+    def _may_read(self, vhost: Vhost, queue: DeclaredQueue) -> bool:
         return access_of(self._request, vhost).has("read", queue.name)

@@ -19,7 +19,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.predeclared import PREDECLARED
 from leveret.broker.vhost import Vhost
 from leveret.http.listings import Row, viewed
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 from leveret.version import VERSION
@@ -91,7 +91,7 @@ def _vhost_row(vhost: Vhost) -> Row:
     return {"name": vhost.name, "description": facts["description"], "tags": facts["tags"], "metadata": facts}
 
 
-def queue_row(queue: ClassicQueue) -> Row | None:
+def queue_row(queue: DeclaredQueue) -> Row | None:
     if queue.owner is not None:
         return None
     return {

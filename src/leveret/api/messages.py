@@ -36,8 +36,7 @@ from leveret.http.login import user_of
 from leveret.http.responses import encoded, json_bytes_response, json_response
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import integer_of, text_of
-from leveret.queues.classic import ClassicQueue
-from leveret.queues.stream import StreamQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.wire.content import body_of
 
 Row = dict[str, Any]
@@ -106,7 +105,7 @@ class _Messages:
 
         return json_bytes_response(await self._context.in_worker(made))
 
-    async def _take(self, session: LocalSession, queue: ClassicQueue, count: int) -> list[tuple[Delivered, int]]:
+    async def _take(self, session: LocalSession, queue: DeclaredQueue, count: int) -> list[tuple[Delivered, int]]:
         """Each with the number of messages that were ready behind it."""
         got: list[tuple[Delivered, int]] = []
         size, time_slice = 0, TimeSlice()
@@ -120,11 +119,11 @@ class _Messages:
             await time_slice.pause_if_over()
         return got
 
-    async def _loaded(self, queue: ClassicQueue) -> None:
+    async def _loaded(self, queue: DeclaredQueue) -> None:
         """Until the first message is in memory, if there is one."""
-        while queue.alive and queue.needs_load and queue.pager is not None:
+        while queue.alive:
             loaded = asyncio.Event()
-            if not queue.pager.when_loaded(loaded.set):
+            if not queue.when_loaded(loaded.set):
                 return
             self._context.broker.wake()
             await loaded.wait()
@@ -197,7 +196,7 @@ def _got_row(message: Delivered, left: int) -> Row:
     }
 
 
-def _seen_row(queue: ClassicQueue, seen: Seen) -> Row:
+def _seen_row(queue: DeclaredQueue, seen: Seen) -> Row:
     address = seen.message[1]
     row: Row = {
         "id": f"{queue.id}-{seen.lane}-{seen.sequence}",
@@ -207,6 +206,6 @@ def _seen_row(queue: ClassicQueue, seen: Seen) -> Row:
         "delivery_count": seen.tries,
         "properties": properties_row(readable_properties(seen.message)),
     }
-    if isinstance(queue, StreamQueue):
+    if queue.has_offsets:
         row["offset"] = seen.sequence - 1
     return row

@@ -29,7 +29,7 @@ from leveret.broker.broker import Broker
 from leveret.http.login import USER
 from leveret.http.roles import MONITORING, refuse_unless_role
 from leveret.http.time_slice import TimeSlice
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.lag_metrics import (
@@ -224,7 +224,7 @@ class Exposition:
         ]
 
 
-def _queues(broker: Broker, vhosts: frozenset[str] | None) -> Iterator[tuple[ClassicQueue, Labels]]:
+def _queues(broker: Broker, vhosts: frozenset[str] | None) -> Iterator[tuple[DeclaredQueue, Labels]]:
     """While we walk some may come and go: those that were there when we came to their virtual host are shown."""
     for vhost in list(broker.vhosts.values()):
         if vhosts is None or vhost.name in vhosts:

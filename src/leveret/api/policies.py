@@ -23,7 +23,7 @@ from leveret.http.listings import Row, list_response, object_response
 from leveret.http.responses import no_content, put_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.http.values import text_of
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.exchange import Exchange
 
 
@@ -147,8 +147,8 @@ def _value_row(each: Explained) -> Row:
     return {"key": each.key, "value": each.value, "source": each.source, "is_effective": each.is_effective}
 
 
-def _thing(vhost: Vhost, kind: str, name: str) -> ClassicQueue | Exchange:
-    found: ClassicQueue | Exchange | None
+def _thing(vhost: Vhost, kind: str, name: str) -> DeclaredQueue | Exchange:
+    found: DeclaredQueue | Exchange | None
     if kind == "queue":
         found = vhost.queues.get(name)
     elif kind == "exchange":

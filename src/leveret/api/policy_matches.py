@@ -12,7 +12,7 @@ from time import perf_counter
 from leveret.broker.policy import Policy
 from leveret.broker.vhost import Vhost
 from leveret.broker.vhost_policies import Matching
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 SLOW = 0.001  # seconds
 MOST = 10_000  # answers
@@ -27,7 +27,7 @@ class PolicyMatches:
     def __len__(self) -> int:
         return len(self._slow)
 
-    def of(self, vhost: Vhost, queue: ClassicQueue) -> Matching:
+    def of(self, vhost: Vhost, queue: DeclaredQueue) -> Matching:
         policies = vhost.policies.in_order()
         if not policies:
             return [], []

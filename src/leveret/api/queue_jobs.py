@@ -41,7 +41,7 @@ from leveret.http.listings import list_response
 from leveret.http.responses import json_response, no_content
 from leveret.http.roles import MANAGEMENT, may_see, refuse_unless_role
 from leveret.http.values import boolean_of, integer_of, text_of
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 Row = dict[str, Any]
 
@@ -187,7 +187,7 @@ class _QueueJobs:
         broker.wake()
         return json_response({"id": begun.id}, 202)
 
-    def _make(self, kind: str, access: UserAccess, queue: ClassicQueue, given: Mapping[str, object]) -> Begun:
+    def _make(self, kind: str, access: UserAccess, queue: DeclaredQueue, given: Mapping[str, object]) -> Begun:
         """Everything is checked before anything begins."""
         vhost = access.vhost
         dry_run, rate, destination = boolean_of(given, "dry_run"), _rate(kind, given), _destination(kind, queue, given)
@@ -254,7 +254,7 @@ class _QueueJobs:
     async def resume(self, request: Request) -> Response:
         return await self._change(request, resume)
 
-    async def _change(self, request: Request, change: Callable[[Vhost, ClassicQueue], None]) -> Response:
+    async def _change(self, request: Request, change: Callable[[Vhost, DeclaredQueue], None]) -> Response:
         await declared(request)
         vhost, name = entered_vhost(request), path_name(request)
         access_of(request, vhost).check("pause queue", name)
@@ -279,7 +279,7 @@ def _limit(given: Mapping[str, object]) -> int | None:
     return integer_of(given, "limit", 1) if given.get("limit") is not None else None
 
 
-def _places(queue: ClassicQueue, given: Mapping[str, object]) -> frozenset[tuple[int, int]] | None:
+def _places(queue: DeclaredQueue, given: Mapping[str, object]) -> frozenset[tuple[int, int]] | None:
     ids = given.get("ids")
     if ids is None:
         return None
@@ -288,7 +288,7 @@ def _places(queue: ClassicQueue, given: Mapping[str, object]) -> frozenset[tuple
     return frozenset(_place(queue, id_) for id_ in ids)
 
 
-def _place(queue: ClassicQueue, id_: object) -> tuple[int, int]:
+def _place(queue: DeclaredQueue, id_: object) -> tuple[int, int]:
     """An id names the queue as well: it has not been deleted and declared again in between."""
     parts = id_.split("-") if isinstance(id_, str) else []
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 20 for part in parts):
@@ -309,7 +309,7 @@ def _rate(kind: str, given: Mapping[str, object]) -> float | None:
     return float(rate)
 
 
-def _destination(kind: str, queue: ClassicQueue, given: Mapping[str, object]) -> str | None:
+def _destination(kind: str, queue: DeclaredQueue, given: Mapping[str, object]) -> str | None:
     if kind not in ("move", "copy"):
         return None
     destination = short_text_of(given, "destination")

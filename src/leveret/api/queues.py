@@ -27,12 +27,12 @@ from leveret.http.listings import list_response, object_response
 from leveret.http.responses import no_content, put_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.http.values import boolean_of, text_of
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Destination
 from leveret.stats.samples import NO_WINDOWS, windows_of
 
 ONE = "/api/queues/{vhost}/{name}"
-Found = tuple[Vhost, ClassicQueue]
+Found = tuple[Vhost, DeclaredQueue]
 AT_HAND: dict[str, Callable[[Found], object]] = {
     "name": lambda found: found[1].name,
     "vhost": lambda found: found[0].name,

@@ -31,7 +31,7 @@ from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import LARGEST, integer_of
 from leveret.message import Address, Message
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream import StreamQueue
 from leveret.stats.samples import NO_WINDOWS, Windows, windows_of
 from leveret.store.stream_chunk import AddressKey, StreamRun
@@ -88,10 +88,11 @@ class _Streams:
             rows.append(await view.partitioned(found))
             await time_slice.pause_if_over()
 
-        def of_queue(queue: ClassicQueue) -> Row | None:
-            if not isinstance(queue, StreamQueue) or not queue.alive or queue.name in partitions:
+        def of_queue(queue: DeclaredQueue) -> Row | None:
+            stream = queue.stream
+            if stream is None or not stream.alive or stream.name in partitions:
                 return None
-            return view.stream(queue)
+            return view.stream(stream)
 
         return rows + await viewed(vhost.queues.values(), of_queue)
 
@@ -101,9 +102,9 @@ class _Streams:
     async def show(self, request: Request) -> Response:
         vhost, name = seen_vhost(request), path_name(request)
         found, view = _found(vhost, name), self._view(vhost, windows_of(request.query_params))
-        if isinstance(found, StreamQueue):
-            return object_response(request, await view.stream_detail(found))
-        return object_response(request, await view.partitioned_detail(found))
+        if isinstance(found, Partitioned):
+            return object_response(request, await view.partitioned_detail(found))
+        return object_response(request, await view.stream_detail(found))
 
     # ---- looking into one
 
@@ -112,8 +113,8 @@ class _Streams:
         limit = integer_of(query, "limit", 1, MOST_SHOWN, default=50)
         truncate = integer_of(query, "truncate", default=SHOWN_BYTES)
         access_of(request, vhost).check("browse", name)
-        queue = vhost.queues.get(name)
-        if not isinstance(queue, StreamQueue):
+        queue = _stream(vhost, name)
+        if queue is None:
             raise ObjectNotFound(
                 f"no stream '{name}' in vhost '{vhost.name}': name one stream, or one partition of a super stream"
             )
@@ -129,15 +130,20 @@ class _Streams:
 
 
 def _found(vhost: Vhost, name: str) -> Partitioned | StreamQueue:
-    found = find_partitioned(vhost, name) or vhost.queues.get(name)
-    if isinstance(found, Partitioned | StreamQueue):
+    found = find_partitioned(vhost, name) or _stream(vhost, name)
+    if found is not None:
         return found
-    cause = "queue" if isinstance(found, ClassicQueue) else "exchange" if name in vhost.exchanges else ""
+    cause = "queue" if name in vhost.queues else "exchange" if name in vhost.exchanges else ""
     told = f", only {'an' if cause == 'exchange' else 'a'} {cause} of that name" if cause else ""
     raise ObjectNotFound(
         f"no stream '{name}' in vhost '{vhost.name}'{told}: declare one with x-queue-type "
         "stream, or look into /api/streams"
     )
+
+
+def _stream(vhost: Vhost, name: str) -> StreamQueue | None:
+    queue = vhost.queues.get(name)
+    return None if queue is None else queue.stream
 
 
 def _start(text: str, queue: StreamQueue, limit: int) -> int:

@@ -16,6 +16,7 @@ lease_release.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from leveret.backlog.context import PER_MESSAGE, BacklogContext
 from leveret.backlog.counters import QueueCounters
@@ -27,9 +28,28 @@ from leveret.backlog.removal import Removal
 from leveret.backlog.scattered_read import ScatteredRead
 from leveret.backlog.watermarks import Watermarks
 from leveret.message import NEVER, Message
+from leveret.store.left_deadlines import LeftDeadlines
 from leveret.store.pages import Loaded
 
+Observer = Callable[[Any], None]  # gets the queue after each drain
 TakeRead = Callable[[int, list[tuple[int, Message]]], None]  # lane, (sequence, message) of each
+
+
+class LeftLane(Protocol):
+    """What the journal found of a lane (store/recovery.py)."""
+
+    queue: int
+    lane: int
+    tail: int
+    deadlines: LeftDeadlines
+    redelivered_below: int
+
+    def first(self) -> int | None:
+        """The sequence of the first live message."""
+
+    def number(self) -> int: ...
+
+    def size(self) -> int: ...
 
 
 class Backlog:
@@ -46,7 +66,9 @@ class Backlog:
         "lane",
         "lanes",
         "name",
+        "observers",
         "pager",
+        "plain",
         "stored",
         "surroundings",
         "ttl",
@@ -63,7 +85,9 @@ class Backlog:
         self.surroundings = surroundings
         self.lanes = [Lane(number) for number in range(lanes)]
         self.lane = self.lanes[0]
+        self.plain = lanes == 1  # runs are appended as they are
         self.counters = QueueCounters()
+        self.observers: list[Observer] = []
         self.unacked = 0
         self.bytes = 0  # of content, ready and unacknowledged
         self.held = 0  # of these, unacknowledged
@@ -160,7 +184,38 @@ class Backlog:
     def drain(self) -> None:
         raise NotImplementedError
 
+    def when_gone(self, call: Callable[[], None]) -> None:
+        """Call back once all messages that are in the queue now have left it."""
+        if not self.alive:
+            call()
+            return
+        if self.watermarks is None:
+            self.watermarks = Watermarks(self)
+            self.observers.append(self.watermarks.look)
+        self.watermarks.add(call)
+
     # ---- in
+
+    def watch_deadlines(self) -> None:
+        """From now on messages of this queue may expire."""
+        if self.deadlines is None:
+            self.deadlines = Deadlines(self.lanes, self.surroundings.watches_all)
+            self.plain = False
+
+    def restore_lane(self, left: LeftLane, redelivered_below: int, ahead: float) -> None:
+        """Set up a lane whose messages were on disk before the start. ``ahead``: from message time to wall time."""
+        pager = self.pager
+        assert pager is not None
+        lane = self.lanes[min(left.lane, len(self.lanes) - 1)]
+        pager.restore(lane, left.first() or left.tail, left.tail, left.number(), left.size(), redelivered_below)
+        self.bytes += left.size()
+        if left.deadlines:
+            self.watch_deadlines()
+        for deadline, sequence in left.deadlines:
+            assert self.deadlines is not None
+            self.deadlines.watch(lane.number, sequence, deadline - ahead)
+        left.deadlines.clear()
+        self.touch()
 
     def put_back(self, lane: int, sequence: int, count: int, message: Message) -> None:
         """Make a message that was delivered ``count`` times ready again, in its old place."""

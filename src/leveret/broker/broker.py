@@ -36,7 +36,7 @@ from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
 from leveret.errors import NotFound, ResourceFault
 from leveret.logs import get_log
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import Queue
 from leveret.queues.surroundings import Surroundings, at_once
 from leveret.routing.bounds import Bounds, RoutingWork
@@ -183,7 +183,11 @@ class Broker:
         self.permissions.clear_vhost(name)
 
     def _retire(self, queue: Queue) -> None:
-        if not isinstance(queue, ClassicQueue) or (self.is_stopping and queue.stored) or queue.vhost not in self.vhosts:
+        if (
+            not isinstance(queue, DeclaredQueue)
+            or (self.is_stopping and queue.stored)
+            or queue.vhost not in self.vhosts
+        ):
             return
         try:
             self.vhosts[queue.vhost].remove_queue(queue)
@@ -228,8 +232,9 @@ class Broker:
         """A clean stop is near: what was delivered in an earlier life stays marked in the next."""
         for vhost in self.vhosts.values():
             for queue in vhost.every_queue():
-                if queue.stored and queue.pager is not None:
-                    queue.note_redelivered()
+                backlog = queue.backlog
+                if queue.stored and backlog is not None and backlog.pager is not None:
+                    backlog.note_redelivered()
 
     # ---- receipts
 
@@ -280,8 +285,8 @@ class Broker:
             each.lost()
         for vhost in self.vhosts.values():
             for queue in vhost.every_queue():
-                if queue.pager is not None:
-                    queue.pager.tell_waiting()
+                if queue.backlog is not None and queue.backlog.pager is not None:
+                    queue.backlog.pager.tell_waiting()
 
     @property
     def has_work(self) -> bool:

@@ -15,7 +15,7 @@ from leveret.broker.access import UserAccess
 from leveret.broker.permission_rules import GENERATED_NAME, NO_ARGUMENTS, Arguments, Operation
 from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 
@@ -75,7 +75,7 @@ class Caller:
         exclusive: bool = False,
         auto_delete: bool = False,
         arguments: Arguments = NO_ARGUMENTS,
-    ) -> ClassicQueue:
+    ) -> DeclaredQueue:
         """Without a name the queue gets a generated one."""
         self.access.check("declare queue", name or GENERATED_NAME, arguments=arguments)
         return self.vhost.declare_queue(
@@ -87,7 +87,7 @@ class Caller:
             owner=self.owner,
         )
 
-    def queue_to(self, operation: Operation, name: str, arguments: Arguments = NO_ARGUMENTS) -> ClassicQueue:
+    def queue_to(self, operation: Operation, name: str, arguments: Arguments = NO_ARGUMENTS) -> DeclaredQueue:
         """An existing queue, to consume, get, browse or another operation that this user may do."""
         self.access.check(operation, name, arguments=arguments)
         return self.vhost.queue(name, self.owner)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from leveret.errors import AccessRefused, PreconditionFailed, ResourceLocked
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import differing_argument
 from leveret.routing.delayed import DELAYED_TYPE
 from leveret.routing.exchange import ALTERNATE_EXCHANGE, Exchange
@@ -25,7 +25,7 @@ def check_same_exchange(current: Exchange, wanted: Exchange, vhost: str) -> None
 
 
 def check_same_queue(
-    current: ClassicQueue,
+    current: DeclaredQueue,
     vhost: str,
     durable: bool,
     exclusive: bool,

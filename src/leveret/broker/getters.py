@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leveret.delivery.consumer import Holder
 from leveret.delivery.unacked import Unacked
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.taken import Taken
 
 
@@ -17,7 +17,7 @@ class Getters:
         self._unacked = unacked
         self._holders: dict[str, Holder] = {}
 
-    def get(self, queue: ClassicQueue, getter: object, *, auto_ack: bool) -> tuple[int, Taken] | None:
+    def get(self, queue: DeclaredQueue, getter: object, *, auto_ack: bool) -> tuple[int, Taken] | None:
         """The first message with its delivery tag; None if the queue is empty. ``getter``: for the trace."""
         taken = queue.get(auto_ack, getter)
         if taken is None:

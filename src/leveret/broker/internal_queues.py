@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from leveret.errors import StoreError
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.surroundings import Surroundings
 from leveret.queues.trace import Trace
@@ -59,7 +60,7 @@ class InternalQueues:
 
     # ---- traces
 
-    def trace(self, queue: ClassicQueue) -> Trace:
+    def trace(self, queue: DeclaredQueue) -> Trace:
         found = self._traces.get(queue.id)
         if found is None:
             name = f"{SEEN}{queue.id}"
@@ -70,7 +71,7 @@ class InternalQueues:
         surroundings = self._vhost.surroundings
         return Trace(id_, name, surroundings.log, surroundings.pages)
 
-    def forget_trace(self, queue: ClassicQueue) -> None:
+    def forget_trace(self, queue: DeclaredQueue) -> None:
         """The queue is deleted."""
         trace = self._traces.get(queue.id)
         if trace is not None:
@@ -81,7 +82,7 @@ class InternalQueues:
     def traces(self) -> Iterable[Trace]:
         return self._traces.values()
 
-    def traced(self) -> Iterator[tuple[ClassicQueue, Trace]]:
+    def traced(self) -> Iterator[tuple[DeclaredQueue, Trace]]:
         for queue in self._vhost.queues.values():
             trace = self._traces.get(queue.id)
             if trace is not None:

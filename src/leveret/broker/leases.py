@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from leveret.backlog.backlog import Backlog
 from leveret.backlog.lease_builder import LeaseBuilder, LeasedRun
 from leveret.backlog.lease_release import LeaseReturn, LeaseSettlement, restore_lease
 from leveret.broker.lease_rows import (
@@ -37,12 +38,11 @@ from leveret.broker.lease_rows import (
 )
 from leveret.errors import LeveretError, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
-from leveret.queues.stream_options import STREAM
 
 if TYPE_CHECKING:
     from leveret.broker.broker import Broker
     from leveret.broker.parameters import Parameters
-    from leveret.queues.classic import ClassicQueue
+    from leveret.queues.declared_queue import DeclaredQueue
 
 NOTHING = Committed(0, 0)
 MOST_CONSUMERS = 1_000  # of a queue: each has a row until it is released
@@ -51,7 +51,9 @@ MOST_CONSUMERS = 1_000  # of a queue: each has a row until it is released
 class Lease:
     __slots__ = ("bytes", "consumer", "held", "held_bytes", "messages", "number", "queue", "runs", "since")
 
-    def __init__(self, consumer: str, queue: ClassicQueue, number: int, messages: int, size: int, since: float) -> None:
+    def __init__(
+        self, consumer: str, queue: DeclaredQueue, number: int, messages: int, size: int, since: float
+    ) -> None:
         self.consumer = consumer
         self.queue = queue
         self.number = number
@@ -65,7 +67,7 @@ class Lease:
 
 class Standing(NamedTuple):
     consumer: str
-    queue: ClassicQueue
+    queue: DeclaredQueue
     committed: int
 
 
@@ -84,17 +86,18 @@ class LeaseBook:
         self._broker = broker
         self._readers: dict[int, dict[str, _Reader]] = {}  # by queue and consumer
         self._going: dict[int, set[str]] = {}  # by queue: rows of leases that are committed
-        self._settled: deque[tuple[int, ClassicQueue, list[str]]] = (
+        self._settled: deque[tuple[int, DeclaredQueue, list[str]]] = (
             deque()
         )  # such rows, deleted once the receipt is granted
 
     # ---- checks and lists
 
-    def refuse_unleasable(self, queue: ClassicQueue) -> None:
+    def leasable(self, queue: DeclaredQueue) -> Backlog:
+        """The backlog to lease from; PreconditionFailed if the queue has no leases."""
         which = f"queue '{queue.name}' in vhost '{queue.vhost}'"
-        if queue.options.kind == STREAM:
+        if queue.has_offsets:
             raise PreconditionFailed(f"{which} is a stream and has no leases: read it by offsets")
-        if self._broker.pages is None or queue.pager is None:
+        if self._broker.pages is None or not _can_lease(queue):
             raise PreconditionFailed(f"{which} cannot be leased, nothing is on disk: start the broker with --data-dir")
         if not queue.stored:
             raise PreconditionFailed(f"{which} cannot be leased, it is not durable: declare it durable, not exclusive")
@@ -103,8 +106,9 @@ class LeaseBook:
         holder = next(iter(queue.consumers), None)
         if holder is not None and (holder.exclusive or queue.options.single_active):
             raise PreconditionFailed(f"{which} in exclusive use: cancel its consumer to lease from it")
+        return _backlog(queue)
 
-    def refuse_too_many(self, queue: ClassicQueue, consumer: str) -> None:
+    def refuse_too_many(self, queue: DeclaredQueue, consumer: str) -> None:
         """Refuse a new consumer if there are too many."""
         consumers = self._readers.get(queue.id, {})
         if consumer not in consumers and len(consumers) >= MOST_CONSUMERS:
@@ -113,11 +117,11 @@ class LeaseBook:
                 f"at most {MOST_CONSUMERS} are kept; release those that are not needed (leveret leases release)"
             )
 
-    def find(self, queue: ClassicQueue, consumer: str, number: int) -> Lease | None:
+    def find(self, queue: DeclaredQueue, consumer: str, number: int) -> Lease | None:
         reader = self._reader(queue, consumer)
         return None if reader is None else reader.leases.get(number)
 
-    def refuse_committed(self, queue: ClassicQueue, consumer: str, after: int) -> None:
+    def refuse_committed(self, queue: DeclaredQueue, consumer: str, after: int) -> None:
         reader = self._reader(queue, consumer)
         if reader is not None and after < reader.committed.number:
             raise PreconditionFailed(
@@ -133,20 +137,20 @@ class LeaseBook:
         for queue, consumer, reader in self._all(vhost):
             yield Standing(consumer, queue, reader.committed.number)
 
-    def _all(self, vhost: str) -> Iterator[tuple[ClassicQueue, str, _Reader]]:
+    def _all(self, vhost: str) -> Iterator[tuple[DeclaredQueue, str, _Reader]]:
         for queue in self._broker.vhost(vhost).queues.values():
             for consumer, reader in self._readers.get(queue.id, {}).items():
                 yield queue, consumer, reader
 
-    def _reader(self, queue: ClassicQueue, consumer: str) -> _Reader | None:
+    def _reader(self, queue: DeclaredQueue, consumer: str) -> _Reader | None:
         return self._readers.get(queue.id, {}).get(consumer)
 
-    def _rows(self, queue: ClassicQueue) -> Parameters:
+    def _rows(self, queue: DeclaredQueue) -> Parameters:
         return self._broker.vhost(queue.vhost).parameters
 
     # ---- taking
 
-    def open(self, queue: ClassicQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease:
+    def open(self, queue: DeclaredQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease:
         """Make a lease of the taken messages; it is durable with the log's ``issued``."""
         lease = Lease(consumer, queue, number, taking.number, taking.size, self._broker.clock.wall())
         lease.runs = tuple(taking.runs)
@@ -163,21 +167,22 @@ class LeaseBook:
         self._broker.wake()
         return lease
 
-    def give_up(self, queue: ClassicQueue, taking: LeaseBuilder) -> None:
+    def give_up(self, queue: DeclaredQueue, taking: LeaseBuilder) -> None:
         """Return taken messages that cannot become a lease."""
         if queue.alive and taking.number:
             self._broker.errands.send(
-                LeaseReturn(queue, taking.runs, taking.number, taking.size, self._send, lambda number: None)
+                LeaseReturn(_backlog(queue), taking.runs, taking.number, taking.size, self._send, lambda number: None)
             )
 
-    def _enter(self, queue: ClassicQueue, consumer: str, reader: _Reader) -> None:
+    def _enter(self, queue: DeclaredQueue, consumer: str, reader: _Reader) -> None:
         self._readers.setdefault(queue.id, {})[consumer] = reader
-        assert queue.pager is not None
-        queue.pager.lease_ranges().queue_deleted = partial(self._forget, queue)
+        pager = _backlog(queue).pager
+        assert pager is not None
+        pager.lease_ranges().queue_deleted = partial(self._forget, queue)
 
     # ---- committing
 
-    def commit(self, queue: ClassicQueue, consumer: str, through: int, over: Callable[[], None]) -> Committed:
+    def commit(self, queue: DeclaredQueue, consumer: str, through: int, over: Callable[[], None]) -> Committed:
         """Ack all leases up to ``through``; ``over`` is called when their messages are settled. Idempotent."""
         reader = self._reader(queue, consumer)
         committed = NOTHING if reader is None else reader.committed
@@ -198,13 +203,13 @@ class LeaseBook:
         self._settle(queue, leases, over)
         return committed
 
-    def _not_given(self, queue: ClassicQueue, consumer: str, number: int) -> PreconditionFailed:
+    def _not_given(self, queue: DeclaredQueue, consumer: str, number: int) -> PreconditionFailed:
         return PreconditionFailed(
             f"lease {number} of consumer '{consumer}' on queue '{queue.name}' in vhost '{queue.vhost}' does not exist "
             "or was released: its messages are in the queue and will be leased again"
         )
 
-    def _settle(self, queue: ClassicQueue, leases: list[Lease], over: Callable[[], None]) -> None:
+    def _settle(self, queue: DeclaredQueue, leases: list[Lease], over: Callable[[], None]) -> None:
         names = [str(LeaseName(queue.id, lease.number, lease.consumer)) for lease in leases]
         self._going.setdefault(queue.id, set()).update(names)
 
@@ -215,7 +220,7 @@ class LeaseBook:
             over()
 
         number, size = _held(leases)
-        self._send(LeaseSettlement(queue, _runs(leases), number, size, settled))
+        self._send(LeaseSettlement(_backlog(queue), _runs(leases), number, size, settled))
 
     def _send(self, errand: LeaseSettlement | LeaseReturn) -> None:
         self._broker.errands.send(errand)
@@ -235,7 +240,7 @@ class LeaseBook:
     def lost(self) -> None:
         self._settled.clear()  # settled again after a restart
 
-    def _drop_rows(self, queue: ClassicQueue, names: Iterable[str]) -> None:
+    def _drop_rows(self, queue: DeclaredQueue, names: Iterable[str]) -> None:
         rows, going = self._rows(queue), self._going.get(queue.id, set())
         try:
             for name in names:
@@ -247,7 +252,7 @@ class LeaseBook:
 
     # ---- releasing
 
-    def release(self, queue: ClassicQueue, consumer: str, number: int | None, over: Callable[[int], None]) -> None:
+    def release(self, queue: DeclaredQueue, consumer: str, number: int | None, over: Callable[[int], None]) -> None:
         """Return one lease, or all leases of the consumer, to the queue; ``over`` gets the number of messages. Without
         a number the consumer is removed as well."""
         reader = self._reader(queue, consumer)
@@ -264,9 +269,9 @@ class LeaseBook:
             over(0)
             return
         held, size = _held(leases)
-        self._send(LeaseReturn(queue, _runs(leases), held, size, self._send, over))
+        self._send(LeaseReturn(_backlog(queue), _runs(leases), held, size, self._send, over))
 
-    def _forget(self, queue: ClassicQueue) -> None:
+    def _forget(self, queue: DeclaredQueue) -> None:
         """The queue is deleted, and its leases with it."""
         rows = self._rows(queue)
         for name in self._going.pop(queue.id, ()):
@@ -281,7 +286,7 @@ class LeaseBook:
     def restore(self) -> None:
         """Take messages leased in the previous run out of the lanes, before anything is delivered."""
         for vhost in self._broker.vhosts.values():
-            queues = {queue.id: queue for queue in vhost.queues.values() if queue.pager is not None}
+            queues = {queue.id: queue for queue in vhost.queues.values() if _can_lease(queue)}
             for text in vhost.parameters.names(CONSUMER):
                 self._restoring(vhost.parameters, CONSUMER, text, queues, self._restore_consumer)
             for text in sorted(vhost.parameters.names(LEASE), key=_number_in):
@@ -292,8 +297,8 @@ class LeaseBook:
         rows: Parameters,
         component: str,
         text: str,
-        queues: dict[int, ClassicQueue],
-        restore: Callable[[ClassicQueue, str, bytes], None],
+        queues: dict[int, DeclaredQueue],
+        restore: Callable[[DeclaredQueue, str, bytes], None],
     ) -> None:
         """A row that cannot be used, or whose queue does not exist, is skipped and logged."""
         try:
@@ -304,21 +309,31 @@ class LeaseBook:
         except (LeveretError, ValueError) as problem:
             get_log("broker").error(f"{component} cannot be restored", name=text, reason=str(problem))
 
-    def _restore_consumer(self, queue: ClassicQueue, text: str, value: bytes) -> None:
+    def _restore_consumer(self, queue: DeclaredQueue, text: str, value: bytes) -> None:
         self._enter(queue, consumer_name(text).consumer, _Reader(unpack_committed(value)))
 
-    def _restore_lease(self, queue: ClassicQueue, text: str, value: bytes) -> None:
+    def _restore_lease(self, queue: DeclaredQueue, text: str, value: bytes) -> None:
         _, number, consumer = lease_name(text)
         facts = unpack_lease(value)
         reader = self._reader(queue, consumer) or _Reader(Committed(number - 1, 0))
         lease = Lease(consumer, queue, number, facts.messages, facts.bytes, facts.since)
         lease.runs = facts.runs
-        lease.held, lease.held_bytes = restore_lease(queue, lease.runs)
+        lease.held, lease.held_bytes = restore_lease(_backlog(queue), lease.runs)
         self._enter(queue, consumer, reader)
         if number <= reader.committed.number:
             self._settle(queue, [lease], lambda: None)
         else:
             reader.leases[number] = lease
+
+
+def _can_lease(queue: DeclaredQueue) -> bool:
+    return queue.backlog is not None and queue.backlog.pager is not None
+
+
+def _backlog(queue: DeclaredQueue) -> Backlog:
+    """Of a queue that has leases."""
+    assert queue.backlog is not None
+    return queue.backlog
 
 
 def _runs(leases: list[Lease]) -> list[LeasedRun]:

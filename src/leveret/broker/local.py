@@ -26,7 +26,7 @@ from leveret.delivery.selector import compile_selector, selectable
 from leveret.delivery.unacked import Unacked
 from leveret.errors import ChannelFault, NotAllowed, PreconditionFailed
 from leveret.message import NEVER, Address, Message
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.wire.constants import DEFAULT_FRAME_MAX, MAX_BODY_SIZE
 from leveret.wire.content import body_of, make_content, properties_of
@@ -52,7 +52,7 @@ class Delivered:
 class LocalConsumer(Consumer):
     __slots__ = ("_session", "target", "waiting")
 
-    def __init__(self, session: LocalSession, target: ClassicQueue, tag: str, prefetch: int, no_ack: bool) -> None:
+    def __init__(self, session: LocalSession, target: DeclaredQueue, tag: str, prefetch: int, no_ack: bool) -> None:
         credit = UNLIMITED if no_ack else prefetch or UNLIMITED
         super().__init__(tag, target, credit, no_ack=no_ack, unacked=session.unacked)
         self._session = session
@@ -224,7 +224,7 @@ class LocalSession:
 
 
 def delivered(
-    queue: ClassicQueue,
+    queue: DeclaredQueue,
     consumer_tag: str,
     tag: int,
     message: Message,

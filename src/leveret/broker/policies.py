@@ -18,14 +18,14 @@ from leveret.broker.vhost import Vhost
 from leveret.broker.vhost_policies import KnownOptions
 from leveret.errors import NotFound, PreconditionFailed
 from leveret.logs import get_log
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.routing.exchange import Exchange
 from leveret.store.definitions import Change, Drop, ParameterRow, Put
 
 # Called with the effective policy keys of an exchange whenever they change; they are empty for a deleted exchange.
 ExchangeHook = Callable[[Vhost, str, Mapping[str, object]], None]
-Touched = tuple[dict[ClassicQueue, None], dict[Exchange, None]]
+Touched = tuple[dict[DeclaredQueue, None], dict[Exchange, None]]
 
 SECONDS = 0.5  # for a pattern over all names: the event loop waits meanwhile
 SECONDS_PER_NAME = 20e-6  # in addition: with very many names even a simple pattern takes time
@@ -83,7 +83,7 @@ class Policies:
         """By precedence; operator policies last."""
         return self._vhost(vhost).policies.in_order()
 
-    def explain(self, vhost: str, thing: ClassicQueue | Exchange) -> Explanation:
+    def explain(self, vhost: str, thing: DeclaredQueue | Exchange) -> Explanation:
         """The source of each effective value of a queue or exchange."""
         return self._vhost(vhost).policies.explain(thing)
 
@@ -144,7 +144,7 @@ class Following:
         return bool(self._queues or self._exchanges)
 
 
-def _apply(queue: ClassicQueue, options: QueueOptions) -> None:
+def _apply(queue: DeclaredQueue, options: QueueOptions) -> None:
     try:
         queue.apply(options)
     except Exception:  # noqa: BLE001 - an error in one queue must not keep the policy from the others

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 
 class Follower(Protocol):
     """One consumer of a pool."""
 
-    def follow(self, queues: Sequence[ClassicQueue]) -> None:
+    def follow(self, queues: Sequence[DeclaredQueue]) -> None:
         """Consume from exactly these queues from now on."""
 
 
@@ -25,11 +25,11 @@ class Pool(Protocol):
 
     def leave(self, follower: Follower) -> None: ...
 
-    def local(self) -> list[ClassicQueue]:
+    def local(self) -> list[DeclaredQueue]:
         """The queues of this node, in order."""
 
-    def draining(self) -> list[ClassicQueue]:
+    def draining(self) -> list[DeclaredQueue]:
         """Queues that receive no more messages and still hold some."""
 
-    def first(self) -> ClassicQueue:
+    def first(self) -> DeclaredQueue:
         """The queue that a declare of the pool's name refers to; NotFound if there is none."""

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from leveret.broker.routes import PublishRoute, Route
 from leveret.delivery.receipts import PendingPublish, Unattended
 from leveret.message import NEVER, Message
-from leveret.queues.admission import has_room, reject
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.admission import has_room
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.queue import Queue
 from leveret.store.log import GRANTED, Log, Placement
@@ -125,7 +125,7 @@ def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool,
         if not queue.can_reject:
             accepting.append(queue)
             continue
-        assert isinstance(queue, ClassicQueue)
+        assert isinstance(queue, DeclaredQueue)
         duplicates = queue.duplicates
         if duplicates is not None and duplicates.has_seen(message):
             queue.counters.duplicates += 1
@@ -136,7 +136,8 @@ def _offer(queues: Sequence[Queue], log: Log, message: Message, may_drain: bool,
                 noting.append(duplicates)
         else:
             is_rejected = True
-            reject(queue, message)
+            assert queue.limits is not None
+            queue.limits.reject(message)
     size, timed = len(message[0]), message[2].deadline != NEVER
     if not noting:
         receipt = write_run(accepting, log, [message], size, timed) if accepting else GRANTED

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from leveret.backlog.lane import Waiting
-from leveret.backlog.walk import STEP, Walk
+from leveret.backlog.walk import STEP
 from leveret.broker.dead_letter_paths import DeadLetterPaths
 from leveret.broker.errands import Errands
 from leveret.broker.publishes import Origin, deliver
@@ -22,10 +22,7 @@ from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import compile_selector, selectable
 from leveret.errors import FrameError, PreconditionFailed
 from leveret.message import NEVER, Address, Message, Traits
-from leveret.queues.classic import ClassicQueue
-from leveret.queues.dead_messages import DeadMessage
-from leveret.queues.stream import StreamQueue
-from leveret.queues.stream_walking import StreamWalk
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.traced import Place
 from leveret.routing.bounds import RoutingRefused
 from leveret.wire.content import properties_of
@@ -84,7 +81,7 @@ class Job:
 
     takes = True  # messages may leave their queue
 
-    def __init__(self, queue: ClassicQueue, errands: Errands, scope: Scope | None = None) -> None:
+    def __init__(self, queue: DeclaredQueue, errands: Errands, scope: Scope | None = None) -> None:
         self.queue = queue
         self.looked_at = 0
         self.done = 0
@@ -93,15 +90,12 @@ class Job:
         self._bytes = 0  # of what this step has looked at
         self._only, self._limit, self._on_done, self._places, self._step_bytes, self._is_tired = scope or Scope()
         self._errands = errands
-        if isinstance(queue, StreamQueue):
-            if self.takes:
-                raise PreconditionFailed(
-                    f"messages of stream '{queue.name}' in vhost '{queue.vhost}' cannot be moved or deleted: copy "
-                    "them, and let retention remove them"
-                )
-            self._walk: Walk | StreamWalk = StreamWalk(queue, self._meet, lambda: errands.send(self))
-        else:
-            self._walk = Walk(queue, self._meet, lambda: errands.send(self))
+        if queue.has_offsets and self.takes:
+            raise PreconditionFailed(
+                f"messages of stream '{queue.name}' in vhost '{queue.vhost}' cannot be moved or deleted: copy "
+                "them, and let retention remove them"
+            )
+        self._walk = queue.walk(self._meet, lambda: errands.send(self))
 
     def start(self) -> None:
         self.queue.settle_down()
@@ -122,6 +116,11 @@ class Job:
             self._end()
             return False
         return goes_on
+
+    def release(self, lane: int, sequence: int, message: Message) -> None:
+        """A message that the walk took leaves the queue."""
+        assert self.queue.backlog is not None
+        self.queue.backlog.release(lane, sequence, 1, len(message[0]))
 
     def pace(self) -> int:
         """How many messages this step may look at."""
@@ -166,7 +165,7 @@ class Browse(Job):
 
     takes = False
 
-    def __init__(self, queue: ClassicQueue, errands: Errands, scope: Scope | None = None) -> None:
+    def __init__(self, queue: DeclaredQueue, errands: Errands, scope: Scope | None = None) -> None:
         super().__init__(queue, errands, scope)
         self.found: list[Seen] = []
 
@@ -179,7 +178,7 @@ class Browse(Job):
 
 class Delete(Job):
     def meet(self, lane: int, waiting: Waiting) -> bool:
-        self.queue.release_dead(DeadMessage(lane, waiting[0], waiting[2]))
+        self.release(lane, waiting[0], waiting[2])
         self.done += 1
         return True
 
@@ -190,7 +189,7 @@ class Forward(Job):
     def __init__(
         self,
         vhost: Vhost,
-        queue: ClassicQueue,
+        queue: DeclaredQueue,
         errands: Errands,
         exchange: str,
         key: str | None,
@@ -216,7 +215,7 @@ class Forward(Job):
             return False
         self.done += 1
         if not self._keeps:
-            self.queue.release_dead(DeadMessage(lane, waiting[0], message))
+            self.release(lane, waiting[0], message)
         return not self._keeps
 
 
@@ -232,7 +231,7 @@ class Redrive(Job):
     def __init__(
         self,
         vhost: Vhost,
-        queue: ClassicQueue,
+        queue: DeclaredQueue,
         errands: Errands,
         timers: Timers,
         scope: Scope | None = None,
@@ -252,6 +251,11 @@ class Redrive(Job):
         self._rate = rate
         self._began = vhost.surroundings.now()
         self._dry_run = dry_run
+
+    def release(self, lane: int, sequence: int, message: Message) -> None:
+        """A message that the walk took leaves the queue."""
+        assert self.queue.backlog is not None
+        self.queue.backlog.release(lane, sequence, 1, len(message[0]))
 
     def pace(self) -> int:
         if self._rate is None or self._dry_run:
@@ -283,7 +287,7 @@ class Redrive(Job):
                 self.origins[origin] -= 1
                 self.skipped += 1
                 return False
-            self.queue.release_dead(DeadMessage(lane, sequence, message))
+            self.release(lane, sequence, message)
         self.done += 1
         return not self._dry_run
 
@@ -298,7 +302,7 @@ class Redrive(Job):
         return True
 
 
-def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, away_from: ClassicQueue) -> bool:
+def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, away_from: DeclaredQueue) -> bool:
     """As if published now, with its priority and persistence; False if no queue but ``away_from`` would take it, or if
     it takes too many routing steps to find out."""
     content, address, traits = message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 if TYPE_CHECKING:
     from leveret.broker.vhost import Vhost
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class QueueRemoval:
     """An errand: queues that are not gone after its first step go in later ticks."""
 
-    def __init__(self, vhost: Vhost, queues: list[ClassicQueue]) -> None:
+    def __init__(self, vhost: Vhost, queues: list[DeclaredQueue]) -> None:
         self._vhost = vhost
         self._queues = queues[::-1]
 

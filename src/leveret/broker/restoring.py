@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
 
 from leveret.auth.users import Secret, User
+from leveret.backlog.backlog import LeftLane
 from leveret.broker.broker import Broker
 from leveret.broker.global_parameters import COMPONENT as GLOBAL
 from leveret.broker.global_parameters import NO_VHOST
@@ -21,29 +21,11 @@ from leveret.broker.tracing import resume_tracing
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.kinds import make_queue
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ParameterRow, UserRow
-from leveret.store.left_deadlines import LeftDeadlines
 from leveret.wire.fields import Table, decode_table
-
-
-class LeftLane(Protocol):
-    """A lane as found in the journal (store/recovery.py)."""
-
-    queue: int
-    lane: int
-    tail: int
-    deadlines: LeftDeadlines
-    redelivered_below: int
-
-    def first(self) -> int | None:
-        """The sequence of the first live message."""
-
-    def number(self) -> int: ...
-
-    def size(self) -> int: ...
 
 
 def restore_definitions(broker: Broker, rows: Definitions, default_user: str, default_password: str) -> None:
@@ -154,21 +136,11 @@ def restore_messages(broker: Broker, lanes: Iterable[LeftLane]) -> int:
             traces[left.queue].restore(left.first() or left.tail, left.tail)
             continue
         queue = queues.get(left.queue)
-        if queue is None or queue.pager is None:
-            continue
-        lane = queue.lanes[min(left.lane, len(queue.lanes) - 1)]
-        first = left.first() or left.tail
-        delivered_below = 0 if queue.name.startswith(INTERNAL) else left.redelivered_below
-        queue.pager.restore(lane, first, left.tail, left.number(), left.size(), delivered_below)
-        queue.bytes += left.size()
-        total += left.number()
-        if left.deadlines:
-            queue.watch_deadlines()
-        for deadline, sequence in left.deadlines:
-            assert queue.deadlines is not None
-            queue.deadlines.watch(lane.number, sequence, deadline - ahead)
-        left.deadlines.clear()
-        queue.touch()
+        backlog = None if queue is None else queue.backlog
+        if backlog is not None and backlog.pager is not None:
+            redelivered_below = 0 if backlog.name.startswith(INTERNAL) else left.redelivered_below
+            backlog.restore_lane(left, redelivered_below, ahead)
+            total += left.number()
     broker.leases.restore()
     return total
 
@@ -180,7 +152,7 @@ def load_seen(broker: Broker, done: Callable[[], None]) -> None:
     if not left:
         done()
 
-    def loaded(queue: ClassicQueue) -> None:
+    def loaded(queue: DeclaredQueue) -> None:
         left.remove(queue)
         if not left:
             done()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
+from leveret.backlog.backlog import LeftLane
 from leveret.broker.broker import Broker
-from leveret.broker.restoring import LeftLane
 from leveret.errors import StoreError
 from leveret.logs import get_log
 from leveret.queues.stream import StreamQueue
@@ -24,7 +24,7 @@ READ_BYTES = 4 << 20
 
 def streams_of(broker: Broker) -> list[StreamQueue]:
     queues = [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
-    return [queue for queue in queues if isinstance(queue, StreamQueue)]
+    return [stream for queue in queues if (stream := queue.stream) is not None]
 
 
 def open_streams(broker: Broker) -> None:

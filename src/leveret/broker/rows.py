@@ -9,7 +9,7 @@ from leveret.auth.permissions import AnyPermission, Permission
 from leveret.auth.users import User
 from leveret.broker.policy import Policy
 from leveret.errors import StoreError
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 from leveret.store.definitions import (
@@ -28,7 +28,7 @@ from leveret.wire.fields import encode_table
 POLICY_COMPONENTS = {False: "policy", True: "operator_policy"}  # by whether it is an operator policy
 
 
-def queue_row(queue: ClassicQueue) -> QueueRow:
+def queue_row(queue: DeclaredQueue) -> QueueRow:
     return QueueRow(queue.id, queue.vhost, queue.name, queue.auto_delete, encode_table(queue.arguments))
 
 

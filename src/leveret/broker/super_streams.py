@@ -27,9 +27,9 @@ def partitions_of(vhost: Vhost, name: str) -> list[StreamQueue]:
         queues = [vhost.queues[each] for each in names]
     if not queues:
         raise NotFound(f"super stream '{name}' in vhost '{vhost.name}' has no partitions: bind streams to it")
-    streams = [queue for queue in queues if isinstance(queue, StreamQueue)]
+    streams = [stream for queue in queues if (stream := queue.stream) is not None]
     if len(streams) < len(queues):
-        other = next(queue.name for queue in queues if not isinstance(queue, StreamQueue))
+        other = next(queue.name for queue in queues if not queue.has_offsets)
         raise PreconditionFailed(
             f"exchange '{name}' in vhost '{vhost.name}' is not a super stream: queue '{other}' is not a stream; "
             "shard it with shard-queue-type stream, or read the queue by its name"

@@ -7,7 +7,7 @@ from typing import Any
 from leveret.broker.firehose import property_table
 from leveret.errors import FrameError
 from leveret.message import Message
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.traced import ACKED, DELIVERY_LIMIT, PURGED, QUEUE_DELETED, REJECTED
 from leveret.wire.content import body_at, body_size, properties_of
 from leveret.wire.properties import Properties
@@ -64,12 +64,13 @@ DEPARTURES: dict[str, tuple[str, Facts]] = {
 }
 
 
-def departure(queue: ClassicQueue, cause: str | None) -> tuple[str, Facts]:
+def departure(queue: DeclaredQueue, cause: str | None) -> tuple[str, Facts]:
     """Why a message left the queue for good, other than by expiry. Without a known cause, the options tell."""
     if cause is not None:
         return DEPARTURES[cause]
     if queue.limits is not None:
         return "dropped", {"reason": "maxlen"}
-    if queue.pager is not None and queue.pager.leases is not None:
+    backlog = queue.backlog
+    if backlog is not None and backlog.pager is not None and backlog.pager.leases is not None:
         return "acked", {"lease": True}
     return "dropped", {}

@@ -32,8 +32,8 @@ from leveret.errors import LeveretError
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.dead_messages import EXPIRED, NOWHERE, DeadMessage
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import Queue
-from leveret.queues.stream import StreamQueue
 from leveret.queues.surroundings import Surroundings
 from leveret.queues.traced import ALL_LANES, TOLD, Handing, Place, because, is_watched, unwatch, watch
 from leveret.wire.properties import Properties
@@ -83,7 +83,7 @@ class Tracer:
             surroundings.dead_letter, surroundings.witness = send, None
         self._vhost.epoch += 1
 
-    def attend(self, queue: ClassicQueue) -> None:
+    def attend(self, queue: DeclaredQueue) -> None:
         self._expired[queue.id] = queue.counters.expired
         if queue.surroundings is not self._vhost.surroundings:
             self._replace_sender(queue.surroundings)
@@ -121,7 +121,7 @@ class Tracer:
     def _attend_schedule(self, queues: Sequence[Queue]) -> None:
         """The schedule queue is created when first needed."""
         for queue in queues:
-            if queue.name == SCHEDULE and isinstance(queue, ClassicQueue) and not is_watched(queue):
+            if queue.name == SCHEDULE and isinstance(queue, DeclaredQueue) and not is_watched(queue):
                 self.attend(queue)
 
     def _received(self, peer: Peer, message: Message, properties: Properties) -> Story:
@@ -159,13 +159,13 @@ class Tracer:
 
     def _tell_untaken(self, story: Story, message: Message, queues: Sequence[Queue]) -> None:
         for queue in queues:
-            if isinstance(queue, ClassicQueue) and queue.can_reject and queue.name not in story.queues and queue.alive:
+            if isinstance(queue, DeclaredQueue) and queue.can_reject and queue.name not in story.queues and queue.alive:
                 is_seen = queue.duplicates is not None and queue.duplicates.has_seen(message)
                 self._tell(story, "not taken", queue=queue.name, reason="duplicate" if is_seen else "queue is full")
 
     # ---- calls from queues
 
-    def entered(self, queue: ClassicQueue, places: Sequence[Place]) -> None:
+    def entered(self, queue: DeclaredQueue, places: Sequence[Place]) -> None:
         for lane, sequence, message in places:
             content, address, traits = message
             if address.exchange == TRACE_EXCHANGE:
@@ -184,7 +184,7 @@ class Tracer:
             if self._keeps and queue.stored and (traits.persistent or queue.keeps_all):
                 self._unstored[where] = story
 
-    def drained(self, queue: ClassicQueue) -> None:
+    def drained(self, queue: DeclaredQueue) -> None:
         if self._unstored:
             written, self._unstored = self._unstored, {}
             self._unsynced |= written
@@ -196,7 +196,7 @@ class Tracer:
             if story is not None:
                 self._tell(story, "stored", queue=story.places.get(where, ""))
 
-    def handed(self, queue: ClassicQueue, handing: Handing) -> None:
+    def handed(self, queue: DeclaredQueue, handing: Handing) -> None:
         peer = peer_of(handing.taker)
         tag = getattr(handing.taker, "tag", None)
         facts = {} if tag is None else {"consumer_tag": tag}
@@ -213,7 +213,7 @@ class Tracer:
                 said = readable_properties(place.message[0])
                 self._firehose.delivered(peer, place.message, said, queue.name, handing.redelivered)
 
-    def came_back(self, queue: ClassicQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
+    def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
         plan = queue.options.retry
         waits = plan is not None and (plan.failed if tried else plan.left) and not plan.is_over(tries)
         reason = "nacked" if tried else "its consumer is gone"
@@ -222,7 +222,7 @@ class Tracer:
             if story is not None:
                 self._tell(story, "waiting" if waits else "requeued", queue=queue.name, tries=tries, reason=reason)
 
-    def left(self, queue: ClassicQueue, lane: int, sequence: int, number: int) -> None:
+    def left(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> None:
         if self.cause == TOLD:
             return
         for where in self._places(queue, lane, sequence, number):
@@ -230,18 +230,18 @@ class Tracer:
             if story is None or where not in story.places:
                 continue
             what, facts = self._departure(queue, story)
-            if not isinstance(queue, StreamQueue) or lane == ALL_LANES:
+            if not queue.has_offsets or lane == ALL_LANES:
                 self._gone(queue, where)
             self._tell(story, what, queue=queue.name, **facts)
 
-    def _places(self, queue: ClassicQueue, lane: int, sequence: int, number: int) -> list[Where]:
+    def _places(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> list[Where]:
         if lane == ALL_LANES or number > len(self.book):
             known = self.book.in_queue(queue.id)
             stop = sequence + number
             return known if lane == ALL_LANES else [at for at in known if at[1] == lane and sequence <= at[2] < stop]
         return [(queue.id, lane, place) for place in range(sequence, sequence + number)]
 
-    def _departure(self, queue: ClassicQueue, story: Story) -> tuple[str, dict[str, Any]]:
+    def _departure(self, queue: DeclaredQueue, story: Story) -> tuple[str, dict[str, Any]]:
         if self.cause is None:
             if story is self._carried:
                 return ("moved" if self._has_entered else "deleted"), {}
@@ -250,13 +250,13 @@ class Tracer:
                 return "expired", {}
         return departure(queue, self.cause)
 
-    def _count_expired(self, queue: ClassicQueue) -> None:
+    def _count_expired(self, queue: DeclaredQueue) -> None:
         self._expired[queue.id] = self._expired.get(queue.id, 0) + 1
 
     # ---- from one queue to another
 
     @contextmanager
-    def carrying(self, queue: ClassicQueue, place: Place) -> Iterator[None]:
+    def carrying(self, queue: DeclaredQueue, place: Place) -> Iterator[None]:
         with self._carrying(self._story_of(queue, place)):
             yield
 
@@ -287,14 +287,14 @@ class Tracer:
                     if not is_taken:
                         self._tell(story, "dropped", queue=queue.name, reason="no route")
 
-    def _story_of_dead(self, queue: ClassicQueue, dead: DeadMessage) -> Story | None:
+    def _story_of_dead(self, queue: DeclaredQueue, dead: DeadMessage) -> Story | None:
         if dead.sequence == NOWHERE:  # rejected before it had a place
             return self._arriving.get(id(dead.message[0]))
         return self._story_of(queue, Place(*dead))
 
     # ---- traces
 
-    def _story_of(self, queue: ClassicQueue, place: Place) -> Story | None:
+    def _story_of(self, queue: DeclaredQueue, place: Place) -> Story | None:
         """The trace of a message in a queue; it starts now if the message arrived before tracing was enabled."""
         lane, sequence, message = place
         where = (queue.id, lane, sequence)
@@ -309,7 +309,7 @@ class Tracer:
         facts, size = message_facts(message, properties)
         return self.book.begin(facts, size)
 
-    def _gone(self, queue: ClassicQueue, where: Where) -> None:
+    def _gone(self, queue: DeclaredQueue, where: Where) -> None:
         self._unstored.pop(where, None)
         self._unsynced.pop(where, None)
         self.book.leave(where)

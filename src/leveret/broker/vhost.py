@@ -30,7 +30,7 @@ from leveret.broker.stream_offsets import StreamOffsets
 from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.direct_reply import ReplyQueue
 from leveret.queues.kinds import make_queue, refuse_kind
 from leveret.queues.queue import Queue
@@ -91,16 +91,16 @@ class Vhost:
         self.epoch = 0
         self.deaths = 0  # deleted queues; routes to one of them are out of date
         self.exchanges = predeclared(types)
-        self.queues: dict[str, ClassicQueue] = {}
+        self.queues: dict[str, DeclaredQueue] = {}
         self.bindings = Bindings()
         self.policies = VhostPolicies(partial(context.exchange_policies_changed, self))
         self.internal = InternalQueues(self)
         self.schedules = Schedules(self)
         self.stream_offsets = surroundings.stream_offsets = StreamOffsets(self.parameters)
         surroundings.trace = self.internal.trace
-        self._exclusive: dict[Owner | None, dict[ClassicQueue, None]] = {}  # by owner, with which they are deleted
+        self._exclusive: dict[Owner | None, dict[DeclaredQueue, None]] = {}  # by owner, with which they are deleted
         self.reply_queues: dict[str, ReplyQueue] = {}
-        self.hidden: dict[str, ClassicQueue] = {}  # internal queues that exchanges route to, by unguessable names
+        self.hidden: dict[str, DeclaredQueue] = {}  # internal queues that exchanges route to, by unguessable names
         self.moves = False  # routes may change between a method frame and its content
         self.pools: dict[str, Pool] = {}  # queues that consumers see as one, by pseudo-queue name
         self.tracer: Tracer | None = None  # while the virtual host is traced (broker/tracing.py)
@@ -184,7 +184,7 @@ class Vhost:
 
     # ---- queues
 
-    def queue(self, name: str, owner: Owner | None = None) -> ClassicQueue:
+    def queue(self, name: str, owner: Owner | None = None) -> DeclaredQueue:
         """The queue; ResourceLocked if it is exclusive to another owner."""
         found = self.queues.get(name)
         if found is None:
@@ -203,7 +203,7 @@ class Vhost:
         arguments: Mapping[str, object] | None = None,
         owner: Owner | None = None,
         is_made_up: bool = False,
-    ) -> ClassicQueue:
+    ) -> DeclaredQueue:
         """Create it, or return the existing one if it is equivalent. A missing name is generated, or ``is_made_up``."""
         self.counters.queues_declared += 1
         arguments, is_named = arguments or {}, bool(name)
@@ -234,13 +234,13 @@ class Vhost:
         self._add_queue(made)
         return made
 
-    def _add_queue(self, queue: ClassicQueue) -> None:
+    def _add_queue(self, queue: DeclaredQueue) -> None:
         if queue.stored:
             self.record(Put(queue_row(queue)))
         self.enter(queue)
         self.counters.queues_created += 1
 
-    def enter(self, queue: ClassicQueue) -> None:
+    def enter(self, queue: DeclaredQueue) -> None:
         self.queues[queue.name] = queue
         self.footprint.count(queue_size(queue.options, queue.arguments))
         if self.tracer is not None:
@@ -272,7 +272,7 @@ class Vhost:
             raise PreconditionFailed(f"queue '{name}' in vhost '{self.name}' is not empty")
         return self.remove_queue(queue)
 
-    def remove_queue(self, queue: ClassicQueue) -> int:
+    def remove_queue(self, queue: DeclaredQueue) -> int:
         if self.queues.get(queue.name) is not queue:
             return 0
         own = Destination("queue", queue.name)
@@ -291,7 +291,7 @@ class Vhost:
         self.counters.queue_gone(queue.counters)
         return queue.die()
 
-    def _disown(self, queue: ClassicQueue) -> None:
+    def _disown(self, queue: DeclaredQueue) -> None:
         owned = self._exclusive.get(queue.owner)
         if owned is not None:
             owned.pop(queue, None)
@@ -306,7 +306,7 @@ class Vhost:
             self.surroundings.log.promise()
         return number
 
-    def settle_down(self, queue: ClassicQueue) -> None:
+    def settle_down(self, queue: DeclaredQueue) -> None:
         """Do pending deliveries first, so that messages about to be delivered are not counted as ready."""
         if queue.dirty:
             queue.catch_up()
@@ -405,7 +405,7 @@ class Vhost:
         self.work.left = min(self.work.allowed, UNATTENDED_STEPS - self.work.spent)
         return route(exchange, keys, headers, self.exchanges.get, self.has_queue, self.work)
 
-    def every_queue(self) -> Iterator[ClassicQueue]:
+    def every_queue(self) -> Iterator[DeclaredQueue]:
         """Also those that clients cannot see."""
         return chain(self.queues.values(), self.internal.queues.values())
 

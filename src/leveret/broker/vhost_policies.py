@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from leveret.broker.policy import EXCHANGE, Policy
 from leveret.broker.policy_merge import Explanation, exchange_definition, explain, fitting_options, merged
 from leveret.logs import get_log
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.routing.exchange import ALTERNATE_EXCHANGE, Exchange
 
@@ -70,7 +70,7 @@ class VhostPolicies:
         _say_left_out(name, left_out)
         return options
 
-    def options_now(self, queue: ClassicQueue, known: KnownOptions) -> QueueOptions:
+    def options_now(self, queue: DeclaredQueue, known: KnownOptions) -> QueueOptions:
         """The effective options of an existing queue. ``known`` caches those of queues with the same arguments and
         policies: of thousands of queues few differ in them."""
         policies, operators = self.matching(queue.options.kind, queue.name)
@@ -116,7 +116,7 @@ class VhostPolicies:
 
     # ---- reasons
 
-    def explain(self, thing: ClassicQueue | Exchange) -> Explanation:
+    def explain(self, thing: DeclaredQueue | Exchange) -> Explanation:
         """The source of each effective value of a queue or exchange."""
         if isinstance(thing, Exchange):
             policies, operators = self.matching(EXCHANGE, thing.name) if thing.name else ([], [])

@@ -17,7 +17,7 @@ from leveret.errors import FrameError, PreconditionFailed, ResourceLocked
 from leveret.http.bodies import read_json
 from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.values import text_of
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.exchange import Exchange
 from leveret.wire.constants import MAX_SHORT_STRING
 from leveret.wire.fields import Table, decode_table, encode_short, encode_table
@@ -42,7 +42,7 @@ def exchange_name(request: Request, part: str = "name") -> str:
     return "" if name == DEFAULT_EXCHANGE else name
 
 
-def shown_queue(vhost: Vhost, name: str) -> ClassicQueue:
+def shown_queue(vhost: Vhost, name: str) -> DeclaredQueue:
     """Also one that is exclusive to a connection: looking does no harm."""
     queue = vhost.queues.get(name)
     if queue is None:

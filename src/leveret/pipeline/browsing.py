@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Sequence
 from itertools import compress
 from typing import NamedTuple
 
+from leveret.backlog.backlog import Backlog
 from leveret.backlog.lane import Waiting
 from leveret.backlog.walk import STEP, Walk
 from leveret.message import Message
 from leveret.pipeline.arrow_batches import Rows
 from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS
 from leveret.pipeline.topics import TopicFilter
-from leveret.queues.classic import ClassicQueue
 
 
 class Asked(NamedTuple):
@@ -75,7 +75,7 @@ class _Portion:
         return rows
 
 
-async def rows_of(queue: ClassicQueue, asked: Asked) -> AsyncGenerator[Rows]:
+async def rows_of(queue: Backlog, asked: Asked) -> AsyncGenerator[Rows]:
     """What is ready, in the order in which it would be delivered."""
     queue.settle_down()
     progress = asyncio.Event()

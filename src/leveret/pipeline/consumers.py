@@ -13,7 +13,6 @@ from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.responses import json_response
 from leveret.http.values import boolean_of, integer_of, query_parameter, text_of
 from leveret.pipeline.house import House
-from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import PINNED, READER_NAME
 
 LONGEST_NAME = 255
@@ -47,7 +46,7 @@ class ConsumersEndpoints:
         access_of(request, vhost).check("consume", name, arguments={READER_NAME: consumer, PINNED: pinned})
         if not consumer or len(consumer) > LONGEST_NAME:
             raise BadRequest(f"'consumer' must be a name of 1 to {LONGEST_NAME} characters")
-        if not isinstance(vhost.queue(name), StreamQueue):
+        if not vhost.queue(name).has_offsets:
             raise BadRequest(
                 f"queue '{name}' in vhost '{vhost.name}' is no stream: only streams have offsets of readers"
             )

@@ -11,7 +11,7 @@ from leveret.backlog.lease_builder import LeasedRun
 from leveret.broker.leases import Lease
 from leveret.http.errors import Gone
 from leveret.pipeline.arrow_batches import Job
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.store.pages import LoadedRun
 
 READ_BYTES = 2 << 20
@@ -84,8 +84,9 @@ def _leased(left: deque[LeasedRun], lane: int, loaded: Sequence[LoadedRun]) -> I
                 left.appendleft(run._replace(sequence=end, number=run.sequence + run.number - end))
 
 
-async def _read(queue: ClassicQueue, lane: int, first: int, stop: int) -> list[LoadedRun]:
-    if not queue.alive or queue.pager is None:
+async def _read(queue: DeclaredQueue, lane: int, first: int, stop: int) -> list[LoadedRun]:
+    pager = None if queue.backlog is None else queue.backlog.pager
+    if not queue.alive or pager is None:
         return []
     answer: asyncio.Future[list[LoadedRun]] = asyncio.get_running_loop().create_future()
 
@@ -93,7 +94,7 @@ async def _read(queue: ClassicQueue, lane: int, first: int, stop: int) -> list[L
         if not answer.done():
             answer.set_result(loaded)
 
-    queue.pager.pages.load_runs(queue.id, lane, first, stop, READ_BYTES, done)
+    pager.pages.load_runs(queue.id, lane, first, stop, READ_BYTES, done)
     return await answer
 
 

@@ -17,7 +17,7 @@ from leveret.broker.leases import Lease
 from leveret.errors import PreconditionFailed, ResourceFault
 from leveret.http.durability import wait_until_durable
 from leveret.pipeline.house import House
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 PATIENCE = 3  # waits in vain for messages that are on their way from or to the disk
 
@@ -30,19 +30,19 @@ class Leases:
         self._book = house.broker.leases
         self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # with how many use it
 
-    async def take(self, queue: ClassicQueue, consumer: str, after: int, most: int, most_bytes: int) -> Lease | None:
+    async def take(self, queue: DeclaredQueue, consumer: str, after: int, most: int, most_bytes: int) -> Lease | None:
         """Lease ``after`` + 1: as it was given before, or a new one; None if there is nothing to lease."""
         async with self._one_at_a_time(queue, consumer):
             self._book.refuse_committed(queue, consumer, after)
             lease = self._book.find(queue, consumer, after + 1)
             if lease is None:
-                self._book.refuse_unleasable(queue)
+                backlog = self._book.leasable(queue)
                 self._book.refuse_too_many(queue, consumer)
-                lease = await self._take(queue, consumer, after + 1, LeaseBuilder(queue, most, most_bytes))
+                lease = await self._take(queue, consumer, after + 1, LeaseBuilder(backlog, most, most_bytes))
         await wait_until_durable(self._broker)
         return lease
 
-    async def _take(self, queue: ClassicQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease | None:
+    async def _take(self, queue: DeclaredQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease | None:
         lease: Lease | None = None
         try:
             await self._fill(queue, taking)
@@ -51,14 +51,14 @@ class Leases:
                 lease = self._opened(queue, consumer, number, taking)
         return lease
 
-    def _opened(self, queue: ClassicQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease:
+    def _opened(self, queue: DeclaredQueue, consumer: str, number: int, taking: LeaseBuilder) -> Lease:
         try:
             return self._book.open(queue, consumer, number, taking)
         except ResourceFault:
             self._book.give_up(queue, taking)
             raise
 
-    async def _fill(self, queue: ClassicQueue, taking: LeaseBuilder) -> None:
+    async def _fill(self, queue: DeclaredQueue, taking: LeaseBuilder) -> None:
         in_vain = 0
         while in_vain < PATIENCE:
             before = (taking.number, queue.ready)
@@ -79,13 +79,13 @@ class Leases:
             else:
                 return
 
-    async def commit(self, queue: ClassicQueue, consumer: str, through: int) -> Committed:
+    async def commit(self, queue: DeclaredQueue, consumer: str, through: int) -> Committed:
         committed, over = self._begin(lambda done: self._book.commit(queue, consumer, through, lambda: done(None)))
         await over
         await wait_until_durable(self._broker)
         return committed
 
-    async def release(self, queue: ClassicQueue, consumer: str, number: int | None) -> int:
+    async def release(self, queue: DeclaredQueue, consumer: str, number: int | None) -> int:
         """How many messages are back in the queue."""
         _, released = self._begin(lambda done: self._book.release(queue, consumer, number, done))
         messages = await released
@@ -103,7 +103,7 @@ class Leases:
         return job(over), answer
 
     @asynccontextmanager
-    async def _one_at_a_time(self, queue: ClassicQueue, consumer: str) -> AsyncIterator[None]:
+    async def _one_at_a_time(self, queue: DeclaredQueue, consumer: str) -> AsyncIterator[None]:
         """A second request for the same lease gets the first one's."""
         key = (queue.id, consumer)
         lock, users = self._locks.get(key, (asyncio.Lock(), 0))
@@ -119,7 +119,7 @@ class Leases:
                 del self._locks[key]
 
 
-async def _loaded(queue: ClassicQueue) -> bool:
+async def _loaded(queue: DeclaredQueue) -> bool:
     """When the next messages are in memory; False if there are none to wait for."""
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -127,7 +127,9 @@ async def _loaded(queue: ClassicQueue) -> bool:
         if not answer.done():
             answer.set_result(None)
 
-    if queue.pager is None or not queue.pager.when_loaded(told):
-        return not queue.highest_lane().is_empty_here
+    backlog = queue.backlog
+    assert backlog is not None
+    if backlog.pager is None or not backlog.pager.when_loaded(told):
+        return not backlog.highest_lane().is_empty_here
     await answer
     return True

@@ -17,7 +17,7 @@ from leveret.pipeline.arrow_schema import chosen_columns
 from leveret.pipeline.house import House
 from leveret.pipeline.lease_reading import jobs_of_lease, slice_of
 from leveret.pipeline.leases import Leases
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 LONGEST_CONSUMER = 255  # characters
 MOST_MESSAGES = 10_000_000  # of one lease
@@ -98,7 +98,7 @@ class LeasesEndpoints:
         return json_response({"released": await self._leases.release(queue, consumer, number)})
 
 
-def _queue_of(request: Request, name: str) -> ClassicQueue:
+def _queue_of(request: Request, name: str) -> DeclaredQueue:
     vhost = vhost_of(request)
     access_of(request, vhost).check("consume", name)
     return vhost.queue(name)

@@ -26,7 +26,7 @@ from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
 from leveret.pipeline.browsing import Asked, rows_of
 from leveret.pipeline.house import House
 from leveret.pipeline.topics import TopicFilter
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream import StreamQueue
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class SourcesEndpoints:
         await all_visible(queues)
         return json_response({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
 
-    async def _matching(self, access: UserAccess, pattern: str) -> list[ClassicQueue]:
+    async def _matching(self, access: UserAccess, pattern: str) -> list[DeclaredQueue]:
         """Queues whose whole name matches, by name. Queues that the user may not read are not matched: the time it
         takes would reveal them."""
         vhost = access.vhost
@@ -92,10 +92,11 @@ class SourcesEndpoints:
                 view["at"] = await self._at(queue, moment)
         return json_response({"offsets": views})
 
-    async def _at(self, queue: ClassicQueue, moment: int) -> int:
-        if not isinstance(queue, StreamQueue):
+    async def _at(self, queue: DeclaredQueue, moment: int) -> int:
+        stream = queue.stream
+        if stream is None:
             raise BadRequest(f"queue '{queue.name}' is no stream: messages are found by time in streams only")
-        files, first, stop = queue.files, queue.first_offset, queue.next_offset
+        files, first, stop = stream.files, stream.first_offset, stream.next_offset
         found = await self._house.in_worker(lambda: files.offset_at(moment))
         return max(first, min(found, stop))
 
@@ -110,13 +111,15 @@ class SourcesEndpoints:
         if given.get("missing", "fail") not in ("skip", "fail"):
             raise BadRequest("'missing' must be skip or fail: what to do when messages of the range are gone")
         await self._house.in_worker(need_arrow)
-        if not isinstance(queue, StreamQueue):
+        stream, backlog = queue.stream, queue.backlog
+        if backlog is not None:
             start, stop = integer_of(given, "from", default=0), integer_of(given, "to", default=LARGEST)
-            rows = rows_of(queue, Asked(partition, start, stop, only))
+            rows = rows_of(backlog, Asked(partition, start, stop, only))
             return await stream_of(self._house, jobs_of(rows, columns), columns)
+        assert stream is not None
         await all_visible([queue])
-        wanted = wanted_of(request, queue, partition, columns, only)
-        return await stream_of(self._house, fetch_jobs(queue, wanted), columns)
+        wanted = wanted_of(request, stream, partition, columns, only)
+        return await stream_of(self._house, fetch_jobs(stream, wanted), columns)
 
 
 def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
@@ -131,14 +134,14 @@ def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
     return found
 
 
-async def all_visible(queues: Sequence[ClassicQueue]) -> None:
+async def all_visible(queues: Sequence[DeclaredQueue]) -> None:
     """What is confirmed by now is part of the answer: the files of a stream are written a little behind the confirm."""
     loop = asyncio.get_running_loop()
     waits: list[asyncio.Future[None]] = []
     for queue in queues:
-        if isinstance(queue, StreamQueue):
+        if (stream := queue.stream) is not None:
             seen: asyncio.Future[None] = loop.create_future()
-            queue.when_visible(partial(_done, seen))
+            stream.when_visible(partial(_done, seen))
             waits.append(seen)
     if waits:
         await asyncio.wait(waits, timeout=VISIBLE_WITHIN)  # a disk that hangs: then the answer is what is there
@@ -176,12 +179,11 @@ def named(names: list[str], compiled: Any, pattern: str) -> list[str]:
 # ---- what they have
 
 
-def source_view(queue: ClassicQueue, partition: int) -> dict[str, object]:
-    is_stream = isinstance(queue, StreamQueue)
+def source_view(queue: DeclaredQueue, partition: int) -> dict[str, object]:
     view = offsets_view(queue)
     return {
         "queue": queue.name,
-        "kind": "stream" if is_stream else "classic",
+        "kind": "stream" if queue.has_offsets else "classic",
         "partition": partition,
         "first": view["first"],
         "next": view["next"],
@@ -191,15 +193,17 @@ def source_view(queue: ClassicQueue, partition: int) -> dict[str, object]:
     }
 
 
-def offsets_view(queue: ClassicQueue) -> dict[str, object]:
+def offsets_view(queue: DeclaredQueue) -> dict[str, object]:
     queue.settle_down()
-    if isinstance(queue, StreamQueue):
-        first, stop, size = queue.first_offset, queue.next_offset, queue.files.bytes
-    else:
+    stream, backlog = queue.stream, queue.backlog
+    first = stop = size = 0
+    if stream is not None:
+        first, stop, size = stream.first_offset, stream.next_offset, stream.files.bytes
+    elif backlog is not None:
         firsts = [
-            min((waiting[0] for waiting in lane.returned), default=lane.head) for lane in queue.lanes if len(lane)
+            min((waiting[0] for waiting in lane.returned), default=lane.head) for lane in backlog.lanes if len(lane)
         ]
-        stop = max(lane.tail for lane in queue.lanes)
+        stop = max(lane.tail for lane in backlog.lanes)
         first, size = min(firsts, default=stop), queue.bytes - queue.held
     return {"queue": queue.name, "first": first, "next": stop, "bytes": size}
 

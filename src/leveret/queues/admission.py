@@ -5,27 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from leveret.message import Message
-from leveret.queues.classic import ClassicQueue
-from leveret.queues.dead_messages import MAXLEN, NOWHERE, DeadMessage
-from leveret.queues.options import REJECT_DLX
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import Queue
 
 
-def has_room(queue: ClassicQueue, message: Message, may_drain: bool, must_accept: bool) -> bool:
+def has_room(queue: DeclaredQueue, message: Message, may_drain: bool, must_accept: bool) -> bool:
     """``may_drain``: a full queue may first deliver what it has. ``must_accept``: a full queue has room all the same,
     unless it dead-letters what it rejects."""
     limits = queue.limits
-    return limits is None or limits.has_room((message,), may_drain) or (must_accept and not _dead_letters(queue))
-
-
-def reject(queue: ClassicQueue, message: Message) -> None:
-    queue.counters.refused += 1
-    if _dead_letters(queue):
-        queue.discard(MAXLEN, [DeadMessage(0, NOWHERE, message)])
-
-
-def _dead_letters(queue: ClassicQueue) -> bool:
-    return queue.options.overflow == REJECT_DLX and queue.options.dead_letter is not None
+    return limits is None or limits.has_room((message,), may_drain) or (must_accept and not limits.dead_letters)
 
 
 def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> Queue | None:
@@ -34,10 +22,10 @@ def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> 
     Cautious: consumers are given what waits, not what would come; and a duplicate of a message in ``parts`` itself is
     counted, though it would need no room.
     """
-    wanted: dict[ClassicQueue, list[Message]] = {}
+    wanted: dict[DeclaredQueue, list[Message]] = {}
     for queues, messages in parts:
         for queue in queues:
-            if queue.can_reject and isinstance(queue, ClassicQueue) and queue.limits is not None:
+            if queue.can_reject and isinstance(queue, DeclaredQueue) and queue.limits is not None:
                 seen = queue.duplicates
                 fresh = [message for message in messages if seen is None or not seen.has_seen(message)]
                 wanted.setdefault(queue, []).extend(fresh)

@@ -22,16 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from leveret.backlog.backlog import Backlog
 from leveret.backlog.context import Cancellable
-from leveret.backlog.deadlines import ON_DISK_AT_ONCE, Deadlines
+from leveret.backlog.deadlines import ON_DISK_AT_ONCE
 from leveret.backlog.delayed import DelayedMessages
 from leveret.backlog.lane import Lane
-from leveret.backlog.watermarks import Watermarks
+from leveret.backlog.walk import Visitor, Walk
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
-from leveret.delivery.receipts import RemoteLog
 from leveret.delivery.single_active import SingleActive
-from leveret.errors import AccessRefused
 from leveret.message import NEVER, Message
 from leveret.queues.ack_timeouts import AckTimeouts
 from leveret.queues.dead_messages import (
@@ -44,6 +42,7 @@ from leveret.queues.dead_messages import (
     DeadMessage,
     dead_messages,
 )
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.idle_timer import IdleTimer
 from leveret.queues.limits import Limits
@@ -56,10 +55,8 @@ from leveret.store.returns import pack_return
 
 BURST = 4096  # messages one queue may deliver before others get their turn
 
-Observer = Callable[["ClassicQueue"], None]
 
-
-class ClassicQueue(Backlog):
+class ClassicQueue(Backlog, DeclaredQueue):
     __slots__ = (
         "ack_timeouts",
         "arguments",
@@ -72,10 +69,8 @@ class ClassicQueue(Backlog):
         "expiry_timer",
         "idle_timer",
         "limits",
-        "observers",
         "options",
         "owner",
-        "plain",
         "returning",
         "selection",
         "synced",
@@ -83,8 +78,6 @@ class ClassicQueue(Backlog):
     )
 
     surroundings: Surroundings
-    keeps_all = False  # only persistent messages go to the log
-    remote_log: RemoteLog | None = None
 
     def __init__(
         self,
@@ -109,8 +102,6 @@ class ClassicQueue(Backlog):
         self.arguments = dict(arguments or {})
         self.synced = stored
         self.consumers = ConsumerRing()
-        self.observers: list[Observer] = []
-        self.plain = len(self.lanes) == 1  # runs are appended as they are
         self.limits: Limits | None = None
         self.ack_timeouts: AckTimeouts | None = None
         self.selection: Selection | None = None
@@ -171,6 +162,20 @@ class ClassicQueue(Backlog):
             self.duplicates = Duplicates(self, window)
         else:
             self.duplicates.resize(window)
+
+    # ---- counting
+
+    @property
+    def backlog(self) -> Backlog:
+        return self
+
+    @property
+    def delayed_messages(self) -> int:
+        return 0 if self.delayed is None else len(self.delayed)
+
+    @property
+    def ready_bytes(self) -> int:
+        return self.bytes - self.held - (0 if self.delayed is None else self.delayed.bytes)
 
     # ---- messages in
 
@@ -260,7 +265,6 @@ class ClassicQueue(Backlog):
                 observer(self)
 
     def catch_up(self) -> None:
-        """Drain now, before the tick ends, as far as possible in a time slice."""
         time_slice = self.surroundings.errands.new_slice()
         while self.dirty:  # one burst may not be all that the consumers have room for
             self.drain()
@@ -296,7 +300,6 @@ class ClassicQueue(Backlog):
         return number
 
     def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
-        """Take the first ready message for ``by`` (basic.get); check ``needs_load`` first."""
         self.note_use()
         self.settle_down()
         lane = self.highest_lane()
@@ -322,14 +325,22 @@ class ClassicQueue(Backlog):
 
     @property
     def needs_load(self) -> bool:
-        """There are messages, but the first one is on disk: ``pager.when_loaded`` calls back when it was loaded."""
+        """There are messages, but the first one is on disk."""
         self.settle_down()
         lane = self.highest_lane()
         return lane.paged > 0 and lane.is_empty_here and not self.is_paused
 
+    def when_loaded(self, call: Callable[[], None]) -> bool:
+        return self.needs_load and self.pager is not None and self.pager.when_loaded(call)
+
+    def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> Walk:
+        return Walk(self, visit, on_progress)
+
+    def first_message(self) -> Message | None:
+        waiting = self.highest_lane().first()
+        return None if waiting is None else waiting[2]
+
     def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
-        """Do the deliveries and expiries that are due, before the front is read. False if the time slice was over
-        first: an expired message may be in front."""
         if self.dirty:
             self.drain()
         while self.deadlines is not None and not self._remove_expired():
@@ -340,7 +351,6 @@ class ClassicQueue(Backlog):
         return True
 
     def purge(self) -> int:
-        """Remove what is ready; unacknowledged messages stay with their holders."""
         number = self.remove_ready(releases=self.surroundings.witness is not None)
         self.counters.purged += number
         return number
@@ -425,15 +435,8 @@ class ClassicQueue(Backlog):
         return self.selection is not None
 
     def note_use(self) -> None:
-        """The queue was declared, consumed from or read by basic.get: the time of x-expires starts again."""
         if self.idle_timer is not None:
             self.idle_timer.note_use()
-
-    def refuse_second(self, consumer: Consumer) -> None:
-        """Refuse a second consumer if one of the two is exclusive."""
-        holder = next(iter(self.consumers), None)
-        if (consumer.exclusive and (holder or self.options.single_active)) or (holder and holder.exclusive):
-            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.refuse_second(consumer)
@@ -453,11 +456,6 @@ class ClassicQueue(Backlog):
         if not self.selection.is_needed:
             self.selection = None
 
-    def dismiss(self, consumer: Consumer) -> None:
-        """Cancel a consumer that takes a single message and has it."""
-        self.remove_consumer(consumer)
-        consumer.cancelled_by_queue()
-
     def remove_consumer(self, consumer: Consumer) -> None:
         if not self.consumers.remove(consumer):
             return
@@ -472,12 +470,6 @@ class ClassicQueue(Backlog):
             self.surroundings.retire(self)
 
     # ---- expiry
-
-    def watch_deadlines(self) -> None:
-        """From now on messages of this queue may expire."""
-        if self.deadlines is None:
-            self.deadlines = Deadlines(self.lanes, self.surroundings.watches_all)
-            self.plain = False
 
     def _remove_expired(self) -> bool:
         """Remove expired messages for one time slice, at most ``deaths_at_once``; False if there are more.
@@ -556,16 +548,6 @@ class ClassicQueue(Backlog):
         for dead in messages:
             self.release_dead(dead)
 
-    def when_gone(self, call: Callable[[], None]) -> None:
-        """Call back once all messages that are in the queue now have left it."""
-        if not self.alive:
-            call()
-            return
-        if self.watermarks is None:
-            self.watermarks = Watermarks(self)
-            self.observers.append(self.watermarks.look)
-        self.watermarks.add(call)
-
     def release_dead(self, dead: DeadMessage) -> None:
         """The message gives up its place in this queue."""
         if dead.sequence != NOWHERE:
@@ -574,7 +556,6 @@ class ClassicQueue(Backlog):
     # ---- deletion
 
     def die(self) -> int:
-        """Delete the queue; returns the number of ready messages that were deleted with it."""
         self.alive = self.plain = False
         number = self.ready
         self.close_backlog()
@@ -583,10 +564,7 @@ class ClassicQueue(Backlog):
         for part in (self.idle_timer, self.ack_timeouts):
             if part is not None:
                 part.stop()
-        for consumer in list(self.consumers):
-            self.consumers.remove(consumer)
-            self.surroundings.count_memory(-consumer.memory)
-            consumer.cancelled_by_queue()
+        self.cancel_consumers()
         if self.watermarks is not None:
             self.watermarks.queue_deleted()
         return number

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from leveret.errors import PreconditionFailed
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import STREAM, unfit
@@ -23,7 +24,7 @@ def make_queue(
     auto_delete: bool = False,
     owner: object | None = None,
     arguments: Mapping[str, object] | None = None,
-) -> ClassicQueue:
+) -> DeclaredQueue:
     if options.kind == STREAM:
         return StreamQueue(id_, name, vhost, options, surroundings, arguments=arguments)
     return ClassicQueue(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from leveret.backlog.body_sizes import bodies_of, count_bodies
 from leveret.message import Message
-from leveret.queues.dead_messages import BATCH, MAXLEN, DeadMessage
-from leveret.queues.options import DROP_HEAD
+from leveret.queues.dead_messages import BATCH, MAXLEN, NOWHERE, DeadMessage
+from leveret.queues.options import DROP_HEAD, REJECT_DLX
 from leveret.wire.content import body_size
 
 if TYPE_CHECKING:
@@ -60,6 +60,19 @@ class Limits:
         if most is None or queue.bytes - queue.held + size <= most:
             return True
         return bodies_of(queue) + size <= most
+
+    @property
+    def dead_letters(self) -> bool:
+        """Rejected messages are dead-lettered."""
+        options = self._queue.options
+        return options.overflow == REJECT_DLX and options.dead_letter is not None
+
+    def reject(self, message: Message) -> None:
+        """Count a publish that was rejected; with reject-publish-dlx, dead-letter the message."""
+        queue = self._queue
+        queue.counters.refused += 1
+        if self.dead_letters:
+            queue.discard(MAXLEN, [DeadMessage(0, NOWHERE, message)])
 
     def enforce(self) -> None:
         if not self._drops:

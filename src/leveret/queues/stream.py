@@ -18,36 +18,66 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 
+from leveret.backlog.backlog import Observer
 from leveret.backlog.context import PER_MESSAGE
+from leveret.backlog.counters import QueueCounters
+from leveret.backlog.walk import Visitor
 from leveret.clock import TimeSlice
 from leveret.delivery.consumer import Consumer
+from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.errors import PreconditionFailed, Unsupported
 from leveret.message import Message
-from leveret.queues.classic import ClassicQueue, Taken
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream_options import SEGMENT_BYTES, Retention, reader_options
 from leveret.queues.stream_readers import StreamReaders
+from leveret.queues.stream_walking import StreamWalk
 from leveret.queues.stream_writing import StreamWriting
 from leveret.queues.surroundings import Surroundings
+from leveret.queues.taken import Taken
 from leveret.store.log import Placement
 from leveret.store.stream_files import StreamFiles, StreamRun
 
 
-class StreamQueue(ClassicQueue):
+class StreamQueue(DeclaredQueue):
     __slots__ = (
         "_arrival",
         "_latest",
         "_pending",
         "_watchers",
+        "accounted",
+        "alive",
+        "arguments",
+        "auto_delete",
+        "bytes",
+        "can_reject",
+        "consumers",
+        "counters",
+        "counts_deliveries",
+        "dirty",
+        "durable",
         "files",
+        "held",
+        "id",
+        "name",
         "next_offset",
+        "observers",
+        "options",
+        "owner",
         "readers",
         "retention",
+        "returning",
+        "stored",
+        "surroundings",
+        "synced",
         "tail",
+        "unacked",
+        "vhost",
         "writing",
     )
 
     keeps_all = True
+    has_offsets = True
 
     def __init__(
         self,
@@ -60,6 +90,20 @@ class StreamQueue(ClassicQueue):
         arguments: Mapping[str, object] | None = None,
     ) -> None:
         assert surroundings.stream_disk is not None
+        self.id = id_
+        self.name = name
+        self.vhost = vhost
+        self.options = options
+        self.surroundings = surroundings
+        self.arguments = dict(arguments or {})
+        self.durable = self.stored = self.synced = self.alive = True
+        self.auto_delete = self.dirty = self.can_reject = self.counts_deliveries = False
+        self.owner: object | None = None
+        self.returning = 0
+        self.consumers = ConsumerRing()
+        self.counters = QueueCounters()
+        self.observers: list[Observer] = []
+        self.unacked = self.bytes = self.held = self.accounted = 0
         self.files = StreamFiles(surroundings.stream_disk, id_, options.segment_bytes or SEGMENT_BYTES)
         self.retention = Retention()
         self.tail = 0  # the offset of the next message to come
@@ -70,9 +114,7 @@ class StreamQueue(ClassicQueue):
         self._watchers: list[tuple[int, Callable[[], None]]] = []  # who waits for an offset to be visible
         self.readers = StreamReaders(self)
         self.writing = StreamWriting(self)
-        super().__init__(id_, name, vhost, options, surroundings, durable=True, arguments=arguments)
-        self.pager = None
-        self.plain = False
+        self.apply(options)
 
     def apply(self, options: QueueOptions) -> None:
         self.options = options
@@ -82,6 +124,27 @@ class StreamQueue(ClassicQueue):
         self.writing.watch_age()
 
     # ---- counting
+
+    @property
+    def stream(self) -> StreamQueue:
+        return self
+
+    @property
+    def total_bytes(self) -> int:
+        return self.bytes + self.files.bytes + self.held
+
+    def first_message(self) -> Message | None:
+        run = self._first_run()
+        return None if run is None else run.messages[0]
+
+    def first_age(self) -> float | None:
+        """Seconds since the first message arrived, if it is in memory."""
+        run = self._first_run()
+        return None if run is None else max(0.0, (self.wall_time() - run.time) / 1_000_000)
+
+    def _first_run(self) -> StreamRun | None:
+        recent, first = self.readers.recent, self.first_offset
+        return recent.since(first, 1)[0] if self.ready and recent.covers(first) else None
 
     @property
     def first_offset(self) -> int:
@@ -102,10 +165,6 @@ class StreamQueue(ClassicQueue):
         """Below this offset the journal has all that the files have not."""
         pages = self.surroundings.pages
         return self.tail if pages is None else pages.synced(self.id, 0) - 1
-
-    @property
-    def arrived(self) -> int:
-        return self.tail - self.counters.received
 
     def wall_time(self) -> int:
         """In microseconds since 1970."""
@@ -189,6 +248,11 @@ class StreamQueue(ClassicQueue):
 
     # ---- messages out
 
+    def touch(self) -> None:
+        if not self.dirty and self.alive:
+            self.dirty = True
+            self.surroundings.dirty.append(self)
+
     def drain(self) -> None:
         self.dirty = False
         if not self.alive:
@@ -226,10 +290,6 @@ class StreamQueue(ClassicQueue):
         gauge.used += held - self.accounted
         self.accounted = held
         self.counters.received = self.tail
-
-    @property
-    def needs_load(self) -> bool:
-        return False
 
     def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
         raise Unsupported(f"basic.get not supported by stream queues {self._title}: consume it with a prefetch")
@@ -283,7 +343,12 @@ class StreamQueue(ClassicQueue):
 
     def remove_consumer(self, consumer: Consumer) -> None:
         self.readers.remove(consumer)
-        super().remove_consumer(consumer)
+        if self.consumers.remove(consumer):
+            self.surroundings.count_memory(-consumer.memory)
+            self.touch()
+
+    def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> StreamWalk:
+        return StreamWalk(self, visit, on_progress)
 
     # ---- the end
 
@@ -294,7 +359,12 @@ class StreamQueue(ClassicQueue):
         self.writing.stop()
 
     def die(self) -> int:
-        number = super().die()
+        self.alive = False
+        number = self.ready
+        self.surroundings.gauge.used -= self.accounted
+        self.unacked = self.bytes = self.held = self.accounted = 0
+        self.surroundings.log.forget(self.id)
+        self.cancel_consumers()
         self.writing.stop()
         self.readers.stop()
         self._tell_watchers(all_of_them=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from leveret.backlog.walk import READ_BYTES, STEP, Visitor
 from leveret.message import Message
-from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_marking import marked
+
+if TYPE_CHECKING:
+    from leveret.queues.stream import StreamQueue
 
 
 class StreamWalk:

@@ -13,7 +13,7 @@ from leveret.store.spill import InWorker
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.dead_messages import DeadMessage
-    from leveret.queues.queue import Queue
+    from leveret.queues.declared_queue import DeclaredQueue
     from leveret.queues.trace import Trace
     from leveret.queues.traced import Witness
 
@@ -61,4 +61,6 @@ class Surroundings(BacklogContext):
     when_granted: Callable[[Callable[[], None]], None] = lambda call: call()  # once all so far is durable
     alarm: Callable[[str, str | None], None] = lambda name, reason: None  # raises one, or calms it
     witness: Witness | None = None  # is told of every message, while the virtual host is traced (queues/traced.py)
-    retire: Callable[[Queue], None] = lambda queue: None  # the queue asks to be deleted (auto-delete, x-expires)
+    retire: Callable[[DeclaredQueue], None] = lambda queue: (
+        None
+    )  # the queue asks to be deleted (auto-delete, x-expires)

@@ -20,6 +20,7 @@ from leveret.backlog.lane import Lane
 from leveret.delivery.consumer import Consumer
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream import StreamQueue
 from leveret.queues.taken import Taken
 from leveret.store.log import Placement
@@ -51,23 +52,23 @@ class Witness(Protocol):
 
     cause: str | None  # why messages that are released now leave
 
-    def entered(self, queue: ClassicQueue, places: Sequence[Place]) -> None: ...
+    def entered(self, queue: DeclaredQueue, places: Sequence[Place]) -> None: ...
 
-    def handed(self, queue: ClassicQueue, handing: Handing) -> None: ...
+    def handed(self, queue: DeclaredQueue, handing: Handing) -> None: ...
 
-    def came_back(self, queue: ClassicQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
+    def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
         """``tries``: deliveries so far. Not ``tried``: the holder went before it could decide."""
 
-    def left(self, queue: ClassicQueue, lane: int, sequence: int, number: int) -> None:
+    def left(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> None:
         """These are gone for good, or read by a reader of a stream; ``cause`` says why. ALL_LANES: all there was."""
 
-    def drained(self, queue: ClassicQueue) -> None: ...
+    def drained(self, queue: DeclaredQueue) -> None: ...
 
-    def carrying(self, queue: ClassicQueue, place: Place) -> AbstractContextManager[None]:
+    def carrying(self, queue: DeclaredQueue, place: Place) -> AbstractContextManager[None]:
         """While inside: what enters a queue is this message, and it may leave its own."""
 
 
-def witness_of(queue: ClassicQueue) -> Witness:
+def witness_of(queue: DeclaredQueue) -> Witness:
     witness = queue.surroundings.witness
     assert witness is not None
     return witness
@@ -201,19 +202,19 @@ def numbered(lane: int, sequence: int, messages: Sequence[Message]) -> list[Plac
     return [Place(lane, place, message) for place, message in enumerate(messages, sequence)]
 
 
-TRACED: dict[type[ClassicQueue], type[ClassicQueue]] = {ClassicQueue: TracedQueue, StreamQueue: TracedStream}
+TRACED: dict[type[DeclaredQueue], type[DeclaredQueue]] = {ClassicQueue: TracedQueue, StreamQueue: TracedStream}
 PLAIN = {traced: plain for plain, traced in TRACED.items()}
 
 
-def watch(queue: ClassicQueue, witness: Witness) -> None:
+def watch(queue: DeclaredQueue, witness: Witness) -> None:
     """From now on ``witness`` is told of the messages of this queue."""
     queue.surroundings.witness = witness
     queue.__class__ = TRACED.get(queue.__class__, queue.__class__)
 
 
-def is_watched(queue: ClassicQueue) -> bool:
+def is_watched(queue: DeclaredQueue) -> bool:
     return queue.__class__ in PLAIN
 
 
-def unwatch(queue: ClassicQueue) -> None:
+def unwatch(queue: DeclaredQueue) -> None:
     queue.__class__ = PLAIN.get(queue.__class__, queue.__class__)

@@ -281,8 +281,7 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
         connection.halt(LOADING)
         errands.send(NextTick(lambda: _get_loaded(channel, method)))
         return False
-    pager = queue.pager if queue.needs_load else None
-    if pager is not None and pager.when_loaded(lambda: _get_loaded(channel, method)):
+    if queue.when_loaded(lambda: _get_loaded(channel, method)):
         connection.halt(LOADING)
         return False
     found = channel.getters.get(queue, channel, auto_ack=method.no_ack)

@@ -14,7 +14,7 @@ from leveret.broker.pools import Pool
 from leveret.delivery.consumer import UNLIMITED
 from leveret.errors import AmqpError
 from leveret.message import Message
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session import consuming, declaring
 from leveret.session.consuming import AmqpConsumer, choose_tag, consumer_flag, consumer_priority
 from leveret.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
@@ -30,7 +30,7 @@ class Member(AmqpConsumer):
 
     __slots__ = ("_whole",)
 
-    def __init__(self, whole: PooledConsumer, queue: ClassicQueue, priority: int) -> None:
+    def __init__(self, whole: PooledConsumer, queue: DeclaredQueue, priority: int) -> None:
         super().__init__(whole.channel, queue, whole.method, priority)
         self.credit = UNLIMITED
         self._whole = whole
@@ -68,7 +68,7 @@ class PooledConsumer:
         self.queue = self
         self._pool = pool
         self._priority = consumer_priority(method)
-        self._members: dict[ClassicQueue, Member] = {}
+        self._members: dict[DeclaredQueue, Member] = {}
         self._is_in = False
 
     def enter(self) -> None:
@@ -80,14 +80,14 @@ class PooledConsumer:
             raise
         self._is_in = True
 
-    def follow(self, queues: Sequence[ClassicQueue]) -> None:
+    def follow(self, queues: Sequence[DeclaredQueue]) -> None:
         for queue in [each for each in self._members if each not in queues]:
             queue.remove_consumer(self._members.pop(queue))
         for queue in queues:
             if queue not in self._members:
                 self._join(queue)
 
-    def _join(self, queue: ClassicQueue) -> None:
+    def _join(self, queue: DeclaredQueue) -> None:
         connection = self.channel.connection
         try:
             self.channel.caller.access.check("consume", queue.name, arguments=self.method.arguments)

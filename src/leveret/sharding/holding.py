@@ -26,6 +26,7 @@ from leveret.delivery.consumer import Consumer
 from leveret.errors import ResourceFault
 from leveret.message import NEVER, Message
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import stretches
 from leveret.sharding.slots import slot_of
 
@@ -51,7 +52,7 @@ class Mover(Consumer):
 
     __slots__ = ("_hold", "taken")
 
-    def __init__(self, hold: Hold, queue: ClassicQueue) -> None:
+    def __init__(self, hold: Hold, queue: DeclaredQueue) -> None:
         super().__init__("mover", queue, 0)
         self._hold = hold
         self.taken: list[Stretch] = []
@@ -82,7 +83,7 @@ class SlotOwners(Protocol):
     def is_homeless(self) -> bool:
         """There is no shard at all."""
 
-    def target(self, slot: int) -> ClassicQueue: ...
+    def target(self, slot: int) -> DeclaredQueue: ...
 
     def record(self) -> None:
         """Which holds there are, and which of them move: called before it comes true."""
@@ -111,14 +112,15 @@ class Hold:
 
     # ---- waiting for the old shard
 
-    def wait_for(self, shard: ClassicQueue | None) -> None:
+    def wait_for(self, shard: DeclaredQueue | None) -> None:
         """Until all that is in the shard now has left it. An earlier, weaker mark does not count any more."""
         self._marks += 1
         mark = self._marks
-        if shard is None:
+        backlog = None if shard is None else shard.backlog
+        if backlog is None:
             self.release()
         else:
-            shard.when_gone(lambda: self.release() if mark == self._marks else None)
+            backlog.when_gone(lambda: self.release() if mark == self._marks else None)
 
     def release(self) -> None:
         """Nothing is to be waited for. May be called in the middle of another queue's work: it moves in its turn."""
@@ -164,7 +166,7 @@ class Hold:
         return sum(len(stretch.messages) for stretch in taken)
 
     def _hand_over(self, messages: list[Message]) -> None:
-        by_shard: dict[ClassicQueue, list[Message]] = {}
+        by_shard: dict[DeclaredQueue, list[Message]] = {}
         for message in messages:
             by_shard.setdefault(self._owners.target(slot_of(message[1].key)), []).append(message)
         for shard, run in by_shard.items():

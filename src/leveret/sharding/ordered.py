@@ -24,6 +24,7 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import ResourceFault
 from leveret.logs import get_log
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Destination
 from leveret.routing.choosing import ModulusHashExchange
@@ -141,9 +142,8 @@ class OrderedSlots:
 
     def _is_busy(self, shard: str) -> bool:
         queue = self._vhost.queues.get(shard)
-        if queue is None or queue.keeps_all:  # a stream never runs dry
-            return False
-        return queue.outstanding > 0 or queue.reads_expired
+        backlog = None if queue is None else queue.backlog
+        return backlog is not None and (backlog.outstanding > 0 or backlog.reads_expired)
 
     def _hold_for(self, shard: str) -> Hold:
         hold = self._holds.get(shard)
@@ -179,7 +179,7 @@ class OrderedSlots:
     def is_homeless(self) -> bool:
         return not any(shard in self._vhost.queues for shard in self._shards)
 
-    def target(self, slot: int) -> ClassicQueue:
+    def target(self, slot: int) -> DeclaredQueue:
         queues = self._vhost.queues
         found = queues.get(self._owners[slot])  # none if it was deleted after the policy was
         return found or next(queues[shard] for shard in self._shards if shard in queues)

@@ -16,7 +16,7 @@ from leveret.broker.pools import Follower
 from leveret.broker.vhost import Vhost
 from leveret.errors import AmqpError, NotFound
 from leveret.logs import get_log
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream_options import STREAM
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.choosing import ModulusHashExchange
@@ -163,15 +163,15 @@ class ShardedExchange:
                     break
                 index += 1
 
-    def _queues(self, nodes: tuple[str, ...]) -> list[ClassicQueue]:
+    def _queues(self, nodes: tuple[str, ...]) -> list[DeclaredQueue]:
         most = self._plan.per_node if self._slots is not None else None
         return [self._vhost.queues[name] for name in self._shards_of(nodes, most)]
 
-    def local(self) -> list[ClassicQueue]:
+    def local(self) -> list[DeclaredQueue]:
         """The shards of this node, in order."""
         return self._queues((self._membership.own,))
 
-    def draining(self) -> list[ClassicQueue]:
+    def draining(self) -> list[DeclaredQueue]:
         """Shards that are no more, and still have messages."""
         names = [] if self._slots is None else self._slots.draining
         return [self._vhost.queues[name] for name in names if name in self._vhost.queues]
@@ -183,11 +183,11 @@ class ShardedExchange:
         """Whether its consumers are told anew when the shards change."""
         return self._slots is not None
 
-    def least_consumed(self) -> ClassicQueue | None:
+    def least_consumed(self) -> DeclaredQueue | None:
         """Of the shards of this node, and of those that are draining, which come first among equals."""
         return min([*self.draining(), *self.local()], key=lambda queue: len(queue.consumers), default=None)
 
-    def first(self) -> ClassicQueue:
+    def first(self) -> DeclaredQueue:
         shards = self.local()
         if not shards:
             raise NotFound(f"no queue '{self._exchange.name}' in vhost '{self._vhost.name}'")

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Sequence
 
 from leveret.broker.pools import Follower
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 
 
 class Sharing:
     def __init__(self) -> None:
         self._everything: dict[Follower, None] = {}
-        self._own: dict[Follower, ClassicQueue | None] = {}
+        self._own: dict[Follower, DeclaredQueue | None] = {}
 
     def enter(self, follower: Follower, everything: bool) -> None:
         if everything:
@@ -30,9 +30,9 @@ class Sharing:
 
     def share(
         self,
-        shards: Sequence[ClassicQueue],
-        local: Sequence[ClassicQueue],
-        draining: Sequence[ClassicQueue],
+        shards: Sequence[DeclaredQueue],
+        local: Sequence[DeclaredQueue],
+        draining: Sequence[DeclaredQueue],
         only: Follower | None,
     ) -> None:
         """Tell all, or one that has just come, what to follow now."""
@@ -44,10 +44,10 @@ class Sharing:
             if only in (None, follower):
                 follower.follow([*([] if own is None else [own]), *draining])
 
-    def _assign(self, local: Sequence[ClassicQueue], may_move: bool) -> None:
+    def _assign(self, local: Sequence[DeclaredQueue], may_move: bool) -> None:
         if not local:
             return
-        counts: Counter[ClassicQueue] = Counter(dict.fromkeys(local, 0))
+        counts: Counter[DeclaredQueue] = Counter(dict.fromkeys(local, 0))
         for follower, own in self._own.items():
             if own is not None and own in counts:
                 counts[own] += 1
@@ -61,7 +61,7 @@ class Sharing:
         if may_move:
             self._even_out(local, counts)
 
-    def _even_out(self, local: Sequence[ClassicQueue], counts: Counter[ClassicQueue]) -> None:
+    def _even_out(self, local: Sequence[DeclaredQueue], counts: Counter[DeclaredQueue]) -> None:
         for follower, own in [*self._own.items()]:
             fewest = min(local, key=lambda queue: counts[queue])
             if own is not None and counts[own] - counts[fewest] > 1:

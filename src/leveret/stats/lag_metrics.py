@@ -59,8 +59,9 @@ def _read_streams(broker: Broker, vhosts: Vhosts) -> Iterator[tuple[StreamQueue,
             continue
         kept = kept_offsets(vhost)
         for queue in list(vhost.queues.values()):
-            if isinstance(queue, StreamQueue) and (len(queue.readers) or queue.name in kept):
-                yield queue, (("vhost", vhost.name), ("queue", queue.name)), list(readers_of(queue, kept))
+            stream = queue.stream
+            if stream is not None and (len(stream.readers) or queue.name in kept):
+                yield stream, (("vhost", vhost.name), ("queue", queue.name)), list(readers_of(stream, kept))
 
 
 def lags_of_queries(broker: Broker, queries: SparkQueries, vhosts: Vhosts) -> Iterator[tuple[SparkQuery, Labels]]:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from leveret.delivery.consumer import UNLIMITED
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.metric_help import HELP
-from leveret.stats.queue_bytes import ready_bytes, total_bytes
 from leveret.stats.totals import CHANNEL_COUNTS, channel_row
 
 T = TypeVar("T")
@@ -57,15 +56,15 @@ def object_families(group: str, readers: Mapping[str, Callable[[T], Value]]) -> 
     return [ObjectFamily(group, family_of(name), read) for name, read in readers.items()]
 
 
-def _paged(queue: ClassicQueue) -> int:
-    return sum([lane.paged for lane in queue.lanes])
+def _paged(queue: DeclaredQueue) -> int:
+    return 0 if queue.backlog is None else sum([lane.paged for lane in queue.backlog.lanes])
 
 
-def _paged_bytes(queue: ClassicQueue) -> int:
-    return 0 if queue.pager is None else queue.pager.bytes
+def _paged_bytes(queue: DeclaredQueue) -> int:
+    return 0 if queue.backlog is None or queue.backlog.pager is None else queue.backlog.pager.bytes
 
 
-OF_QUEUES: list[ObjectFamily[ClassicQueue]] = [
+OF_QUEUES: list[ObjectFamily[DeclaredQueue]] = [
     *object_families(
         "queue_coarse_metrics",
         {
@@ -79,8 +78,8 @@ OF_QUEUES: list[ObjectFamily[ClassicQueue]] = [
         "queue_metrics",
         {
             "queue_process_memory_bytes": lambda queue: queue.accounted,
-            "queue_messages_bytes": total_bytes,
-            "queue_messages_ready_bytes": ready_bytes,
+            "queue_messages_bytes": lambda queue: queue.total_bytes,
+            "queue_messages_ready_bytes": lambda queue: queue.ready_bytes,
             "queue_messages_unacked_bytes": lambda queue: queue.held,
             "queue_messages_paged_out": _paged,
             "queue_messages_paged_out_bytes": _paged_bytes,

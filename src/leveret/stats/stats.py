@@ -24,7 +24,7 @@ from leveret.broker.counters import ExchangeCounters
 from leveret.broker.timers import Timer
 from leveret.broker.vhost import Vhost
 from leveret.machine import resident_memory
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.samples import (
@@ -233,7 +233,7 @@ class Stats:
         """By the names of NODE."""
         return dict(zip(NODE, self._node_row(totals), strict=True))
 
-    def of_queue(self, queue: ClassicQueue, windows: Windows = NO_WINDOWS) -> Told:
+    def of_queue(self, queue: DeclaredQueue, windows: Windows = NO_WINDOWS) -> Told:
         """`message_stats`, and `messages_details`, `messages_ready_details`, `messages_unacknowledged_details`."""
         samples = self._samples.get(queue)
         row_at = None if samples is None else samples.at
@@ -242,18 +242,18 @@ class Stats:
             **details(LENGTHS, row_at, self._past(windows.lengths)),
         }
 
-    def is_still(self, queue: ClassicQueue) -> bool:
+    def is_still(self, queue: DeclaredQueue) -> bool:
         """Whether all rates of the queue are zero, unless something has happened since the last tick."""
         samples = self._samples.get(queue)
         return samples is None or samples.changed_at <= self._before
 
-    def waiting_since(self, queue: ClassicQueue, lane: Lane, number: int) -> float:
+    def waiting_since(self, queue: DeclaredQueue, lane: Lane, number: int) -> float:
         """Seconds since this many messages had come to the lane: at least so many, and to within a tick.
 
         Who came before we began to look, or longer ago than samples reach, counts from the first sample on.
         """
         samples = self._samples.get(queue)
-        column = RECEIVED if len(queue.lanes) == 1 else len(QUEUE) + lane.number
+        column = RECEIVED if queue.backlog is None or len(queue.backlog.lanes) == 1 else len(QUEUE) + lane.number
         tick = None if samples is None else samples.first_reaching(column, number)
         if tick is None:
             return 0.0  # since the last tick

@@ -14,7 +14,7 @@ from leveret.backlog.counters import QueueCounters
 from leveret.broker.broker import Broker
 from leveret.broker.counters import ExchangeCounters
 from leveret.broker.vhost import Vhost
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.samples import Column, Row
@@ -66,7 +66,7 @@ CHANNEL_COUNTS: tuple[Column, ...] = (
 TRAFFIC: tuple[Column, ...] = (("recv_oct", (0,)), ("send_oct", (1,)))
 EXCHANGE_COUNTS: tuple[Column, ...] = (("publish_in", (0,)), ("publish_out", (1,)))
 
-Sampled = ClassicQueue | ExchangeCounters | Connection | Channel
+Sampled = DeclaredQueue | ExchangeCounters | Connection | Channel
 Met = Callable[[Sampled, Row], None]
 T = TypeVar("T")
 
@@ -94,11 +94,12 @@ class Totals(NamedTuple):
         return sum(getattr(vhost, field) for vhost in self.vhosts.values())
 
 
-def queue_row(queue: ClassicQueue) -> Row:
+def queue_row(queue: DeclaredQueue) -> Row:
     """As QUEUE names it; of a queue with priorities, also how many messages each of its lanes has received."""
     counters = queue.counters
     no_ack, got_no_ack = counters.delivered_no_ack, counters.got_no_ack
-    received = () if len(queue.lanes) == 1 else [lane.tail - 1 for lane in queue.lanes]
+    backlog = queue.backlog
+    received = () if backlog is None or len(backlog.lanes) == 1 else [lane.tail - 1 for lane in backlog.lanes]
     return (
         counters.received,
         counters.delivered - no_ack,

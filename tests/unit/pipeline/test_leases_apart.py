@@ -73,7 +73,7 @@ def test_a_broker_without_a_disk_has_no_leases() -> None:
     house = House()
     house.client().declare("q", durable=True)
     with pytest.raises(PreconditionFailed, match="--data-dir"):
-        house.broker.leases.refuse_unleasable(house.queue("q"))
+        house.broker.leases.leasable(house.queue("q"))
 
 
 def test_a_queue_in_exclusive_use_is_refused_until_its_consumer_leaves(house: StoredHouse) -> None:

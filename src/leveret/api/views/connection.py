@@ -13,7 +13,7 @@ from leveret.delivery.consumer import UNLIMITED, Consumer
 from leveret.delivery.single_active import SingleActive
 from leveret.errors import AmqpError
 from leveret.logs import without_secrets
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.session.consuming import AmqpConsumer
@@ -157,7 +157,7 @@ def channel_view(stats: Stats, channel: Channel, windows: Windows = NO_WINDOWS) 
 # ---- consumers
 
 
-def consumer_view(node: str, queue: ClassicQueue, consumer: Consumer) -> Told:
+def consumer_view(node: str, queue: DeclaredQueue, consumer: Consumer) -> Told:
     """A consumer in the broker's own process has no channel, and says so by an empty one."""
     ring = queue.consumers
     active = ring.active is consumer if isinstance(ring, SingleActive) else True

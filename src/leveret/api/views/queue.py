@@ -27,10 +27,8 @@ from leveret.broker.queue_jobs import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.delivery.single_active import SingleActive
 from leveret.message import Message
-from leveret.queues.classic import ClassicQueue
-from leveret.queues.stream import StreamQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.connection import Connection
-from leveret.stats.queue_bytes import ready_bytes, total_bytes
 from leveret.stats.samples import NO_WINDOWS, Windows
 from leveret.stats.stats import Stats
 from leveret.wire.content import PROPERTIES_AT, body_at
@@ -52,10 +50,10 @@ class QueueView:
         self._windows = windows
         self._definitions: dict[tuple[int, ...], Row] = {}
 
-    def row(self, vhost: Vhost, queue: ClassicQueue) -> Row:
+    def row(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
         """For a list: thousands of them are made in one go."""
         ready, unacked = queue.ready, queue.unacked
-        first = first_message(queue)
+        first = queue.first_message()
         row: Row = {
             "name": queue.name,
             "vhost": vhost.name,
@@ -70,7 +68,7 @@ class QueueView:
             "messages": ready + unacked,
             "messages_ready": ready,
             "messages_unacknowledged": unacked,
-            "messages_delayed": 0 if queue.delayed is None else len(queue.delayed),
+            "messages_delayed": queue.delayed_messages,
             "memory": queue.accounted,
             "head_message_timestamp": _timestamp(first),
             AGE: self.oldest_age(queue, first),
@@ -84,15 +82,17 @@ class QueueView:
         row["drain_estimate"] = drain_estimate(ready + unacked, row.get("messages_details"))
         return row
 
-    def oldest_age(self, queue: ClassicQueue, first: Message | None) -> float | None:
+    def oldest_age(self, queue: DeclaredQueue, first: Message | None) -> float | None:
         """Of a stream what the message tells; else of the lane whose first message is the oldest."""
-        if isinstance(queue, StreamQueue):
-            return None if first is None else _told_age(queue, first)
-        lanes = queue.lanes if len(queue.lanes) == 1 else [lane for lane in queue.lanes if lane]
+        if queue.stream is not None:
+            return queue.stream.first_age()
+        backlog = queue.backlog
+        assert backlog is not None
+        lanes = backlog.lanes if len(backlog.lanes) == 1 else [lane for lane in backlog.lanes if lane]
         ages = [self._age_in(queue, lane) for lane in lanes]
         return max([age for age in ages if age is not None], default=None)
 
-    def _age_in(self, queue: ClassicQueue, lane: Lane) -> float | None:
+    def _age_in(self, queue: DeclaredQueue, lane: Lane) -> float | None:
         """What the lane's first message tells, or else when its number was counted."""
         waiting = lane.first()
         told = None if waiting is None else _told_age(queue, waiting[2])
@@ -101,16 +101,16 @@ class QueueView:
         number = _first_number(lane)
         return None if number is None else self._stats.waiting_since(queue, lane, number)
 
-    def detail(self, vhost: Vhost, queue: ClassicQueue) -> Row:
+    def detail(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
         row = self.row(vhost, queue)
         row["consumer_details"] = [consumer_view(self._node, queue, consumer) for consumer in queue.consumers]
         row["deliveries"] = row["incoming"] = []
         row["backing_queue_status"] = {"mode": "default", "len": row["messages_ready"]}
-        if isinstance(queue, StreamQueue):
-            row["first_offset"], row["next_offset"] = queue.first_offset, queue.end_offset
+        if (stream := queue.stream) is not None:
+            row["first_offset"], row["next_offset"] = stream.first_offset, stream.end_offset
         return row
 
-    def _policies(self, vhost: Vhost, queue: ClassicQueue) -> Row:
+    def _policies(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
         """The names of those that come first; the definition is what all that match come to."""
         policies, operators = self._matches.of(vhost, queue)
         key = tuple(map(id, (*policies, None, *operators)))
@@ -127,16 +127,17 @@ class QueueView:
 # ---- parts
 
 
-def _sizes(queue: ClassicQueue) -> Row:
+def _sizes(queue: DeclaredQueue) -> Row:
     sizes = {
-        "message_bytes": total_bytes(queue),
-        "message_bytes_ready": ready_bytes(queue),
+        "message_bytes": queue.total_bytes,
+        "message_bytes_ready": queue.ready_bytes,
         "message_bytes_unacknowledged": queue.held,
     }
-    if isinstance(queue, StreamQueue):
+    backlog = queue.backlog
+    if backlog is None:
         return {**sizes, "message_bytes_ram": min(queue.accounted, sizes["message_bytes"])}
-    paged = 0 if queue.pager is None else queue.pager.bytes
-    on_disk = sum([lane.paged for lane in queue.lanes])
+    paged = 0 if backlog.pager is None else backlog.pager.bytes
+    on_disk = sum([lane.paged for lane in backlog.lanes])
     return {
         **sizes,
         "message_bytes_ram": queue.bytes - paged,
@@ -148,7 +149,7 @@ def _sizes(queue: ClassicQueue) -> Row:
     }
 
 
-def _consumer_tags(queue: ClassicQueue) -> Row:
+def _consumer_tags(queue: DeclaredQueue) -> Row:
     consumers = queue.consumers
     first = next(iter(consumers), None)
     active = consumers.active if isinstance(consumers, SingleActive) else None
@@ -158,7 +159,7 @@ def _consumer_tags(queue: ClassicQueue) -> Row:
     }
 
 
-def _owner(queue: ClassicQueue) -> Row:
+def _owner(queue: DeclaredQueue) -> Row:
     """Of an exclusive queue, unless it belongs to somebody in the broker's own process."""
     if not isinstance(queue.owner, Connection):
         return {}
@@ -183,20 +184,11 @@ def drain_estimate(messages: int, details: Mapping[str, float] | None) -> float 
 # ---- the first message
 
 
-def first_message(queue: ClassicQueue) -> Message | None:
-    """The one that would be delivered next, if it is in memory."""
-    if isinstance(queue, StreamQueue):
-        recent, first = queue.readers.recent, queue.first_offset
-        return recent.since(first, 1)[0].messages[0] if queue.ready and recent.covers(first) else None
-    waiting = queue.highest_lane().first()
-    return None if waiting is None else waiting[2]
-
-
 def _flags(message: Message) -> int:
     return int.from_bytes(message[0][PROPERTIES_AT : PROPERTIES_AT + 2], "big")
 
 
-def state_of(queue: ClassicQueue) -> str:
+def state_of(queue: DeclaredQueue) -> str:
     return "paused" if queue.consumers.paused else "running"
 
 
@@ -218,12 +210,9 @@ def _first_number(lane: Lane) -> int | None:
     return lane.page_stop if lane.fresh else None
 
 
-def _told_age(queue: ClassicQueue, first: Message) -> float | None:
-    """From the time of arrival in a stream, or what is left of the queue's TTL; else by the publisher's timestamp."""
+def _told_age(queue: DeclaredQueue, first: Message) -> float | None:
+    """By what is left of the queue's TTL, else by the publisher's timestamp."""
     surroundings = queue.surroundings
-    if isinstance(queue, StreamQueue):
-        arrival = queue.readers.recent.since(queue.first_offset, 1)[0].time
-        return max(0.0, (queue.wall_time() - arrival) / 1_000_000)
     ttl = queue.options.ttl
     if ttl is not None and not _flags(first) & FLAG_EXPIRATION and first[2].deadline < float("inf"):
         return max(0.0, surroundings.now() - (first[2].deadline - ttl))

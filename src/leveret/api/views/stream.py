@@ -16,7 +16,7 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import AmqpError
 from leveret.http.listings import viewed
 from leveret.http.time_slice import TimeSlice
-from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import SEGMENT_BYTES
 from leveret.stats.samples import NO_WINDOWS, Windows
@@ -34,13 +34,13 @@ class Partitioned(NamedTuple):
     """The queues behind one exchange. ``problem``: why it has none."""
 
     name: str
-    queues: Sequence[ClassicQueue]
-    draining: Sequence[ClassicQueue] = ()
+    queues: Sequence[DeclaredQueue]
+    draining: Sequence[DeclaredQueue] = ()
     problem: str | None = None
 
     @property
     def kind(self) -> str:
-        is_sharded = any(not isinstance(queue, StreamQueue) for queue in self.queues)
+        is_sharded = any(not queue.has_offsets for queue in self.queues)
         return SHARDS if is_sharded else SUPER_STREAM
 
 
@@ -99,7 +99,7 @@ class StreamView:
         partitions, readers = await self._partitions(found), await self._readers(found)
         return self._summed(found, partitions, readers) | await self._told(found)
 
-    def _shard(self, queue: ClassicQueue) -> Row:
+    def _shard(self, queue: DeclaredQueue) -> Row:
         return {
             "name": queue.name,
             "vhost": self._vhost.name,
@@ -126,7 +126,7 @@ class StreamView:
         published = sum(queue.counters.received for queue in queues)
         rows: list[Row] = []
         for place, queue in enumerate(queues):
-            row = self._stream(queue) if isinstance(queue, StreamQueue) else self._shard(queue)
+            row = self._shard(queue) if queue.stream is None else self._stream(queue.stream)
             row |= self._stats.of_queue(queue)
             row["partition"] = place
             row["is_draining"] = place >= len(found.queues)
@@ -138,8 +138,8 @@ class StreamView:
     async def _readers(self, found: Partitioned) -> list[tuple[StreamQueue, Reader]]:
         readers: list[tuple[StreamQueue, Reader]] = []
         for queue in found.queues:
-            if isinstance(queue, StreamQueue):
-                readers += [(queue, each) for each in readers_of(queue, self._kept)]
+            if (stream := queue.stream) is not None:
+                readers += [(stream, each) for each in readers_of(stream, self._kept)]
                 await self._turn.pause_if_over()
         return readers
 
@@ -155,8 +155,7 @@ class StreamView:
             "largest_share": max((each["share"] for each in partitions if each["share"] is not None), default=None),
             "problem": found.problem,
         }
-        first = next(iter(found.queues), None)
-        if isinstance(first, StreamQueue):
+        if found.queues and (first := found.queues[0].stream) is not None:
             row["retention"] = _retention(first)
         return row
 
@@ -200,7 +199,7 @@ class StreamView:
 # ---- parts
 
 
-def _state(queue: ClassicQueue) -> str:
+def _state(queue: DeclaredQueue) -> str:
     return "paused" if queue.consumers.paused else "running"
 
 

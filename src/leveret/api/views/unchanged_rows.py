@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from operator import attrgetter
 
-from leveret.api.views.queue import AGE, QueueView, first_message
+from leveret.api.views.queue import AGE, QueueView
 from leveret.backlog.counters import QueueCounters
 from leveret.broker.vhost import Vhost
 from leveret.http.responses import encoded
-from leveret.queues.classic import ClassicQueue
-from leveret.queues.stream import StreamQueue
+from leveret.queues.declared_queue import DeclaredQueue
 from leveret.stats.stats import Stats
 
 FORGET_SECONDS = 60.0
@@ -28,12 +27,12 @@ sizes = attrgetter("accounted", "bytes", "held", "unacked")
 class StillRows:
     def __init__(self, stats: Stats) -> None:
         self._stats = stats
-        self._known: dict[ClassicQueue, tuple[object, bytes]] = {}
+        self._known: dict[DeclaredQueue, tuple[object, bytes]] = {}
         self._forgetting: asyncio.TimerHandle | None = None
 
-    def written(self, view: QueueView, vhost: Vhost, queue: ClassicQueue) -> bytes:
+    def written(self, view: QueueView, vhost: Vhost, queue: DeclaredQueue) -> bytes:
         ready = queue.ready
-        if queue.delayed or not self._stats.is_still(queue) or (ready and isinstance(queue, StreamQueue)):
+        if queue.delayed_messages or not self._stats.is_still(queue) or (ready and queue.has_offsets):
             return encoded(view.row(vhost, queue))
         marks = (ready, counts(queue.counters), sizes(queue), _seen_of(queue), vhost.policies.in_order())
         known = self._known.get(queue)
@@ -43,7 +42,7 @@ class StillRows:
             known = self._known[queue] = (marks, encoded(row)[:-1])
         if not ready:
             return known[1] + NO_AGE
-        age = view.oldest_age(queue, first_message(queue))
+        age = view.oldest_age(queue, queue.first_message())
         return b'%b,"%b":%b}' % (known[1], AGE.encode(), encoded(age))
 
     def asked(self) -> None:
@@ -57,9 +56,9 @@ class StillRows:
         self._known = {}
 
 
-def _seen_of(queue: ClassicQueue) -> tuple[object, ...]:
+def _seen_of(queue: DeclaredQueue) -> tuple[object, ...]:
     """What a row tells of consumers, and of messages on disk; of most queues it is the same nothing."""
-    consumers, pager = queue.consumers, queue.pager
+    consumers, pager = queue.consumers, None if queue.backlog is None else queue.backlog.pager
     paged = 0 if pager is None else pager.bytes
     if not consumers:
         return paged, consumers.paused

@@ -1,0 +1,213 @@
+"""The contract of a queue that clients declare: what virtual hosts, sessions, the HTTP API and statistics need of it.
+
+A queue type implements it as a subclass: ClassicQueue, StreamQueue. What only some types can do is a capability, so
+that no other module has to know the classes:
+
+    backlog       messages wait in lanes and leave when they are settled; None otherwise
+    stream        messages have offsets and stay; None otherwise
+    has_offsets   whether ``stream`` is there
+    can_reject    may refuse single messages
+
+The class has no slots of its own, since Python allows only one base with slots: each type lists the attributes below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from leveret.backlog.backlog import Backlog, Observer
+from leveret.backlog.counters import QueueCounters
+from leveret.backlog.walk import STEP, Visitor
+from leveret.clock import TimeSlice
+from leveret.delivery.consumer import Consumer
+from leveret.delivery.consumer_ring import ConsumerRing
+from leveret.delivery.receipts import RemoteLog
+from leveret.errors import AccessRefused
+from leveret.message import Message
+from leveret.queues.options import QueueOptions
+from leveret.queues.surroundings import Surroundings
+from leveret.queues.taken import Taken
+from leveret.store.log import Placement
+
+if TYPE_CHECKING:
+    from leveret.queues.ack_timeouts import AckTimeouts
+    from leveret.queues.duplicates import Duplicates
+    from leveret.queues.limits import Limits
+    from leveret.queues.stream import StreamQueue
+
+
+class MessageWalk(Protocol):
+    """A walk through the messages of a queue (backlog/walk.py)."""
+
+    is_over: bool
+    enough: bool  # set by the visitor: no more messages in this step
+
+    def step(self, most: int = STEP) -> bool:
+        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at all."""
+
+
+class DeclaredQueue:
+    __slots__ = ()
+
+    id: int
+    name: str
+    vhost: str
+    options: QueueOptions
+    surroundings: Surroundings
+    arguments: dict[str, object]  # as declared
+    durable: bool
+    auto_delete: bool
+    owner: object | None  # the connection of an exclusive queue
+    stored: bool  # its persistent messages outlive the process
+    synced: bool  # and a crash of the machine
+    alive: bool  # False once deleted
+    dirty: bool  # to be drained before this tick ends
+    can_reject: bool  # it may reject single messages
+    counts_deliveries: bool  # consumers get the delivery count of each message
+    returning: int  # settlements that are returning messages: no other message overtakes these
+    consumers: ConsumerRing
+    counters: QueueCounters
+    observers: list[Observer]
+    unacked: int
+    bytes: int  # of content that is not in files of a stream
+    held: int  # of content that is delivered and not settled
+    accounted: int  # bytes of memory that the gauge was told of
+
+    keeps_all: bool = False  # transient messages go to the log, too
+    has_offsets: bool = False
+    remote_log: RemoteLog | None = None
+    # Parts for options that not every type has.
+    ack_timeouts: AckTimeouts | None = None
+    duplicates: Duplicates | None = None
+    limits: Limits | None = None
+
+    # ---- capabilities
+
+    @property
+    def backlog(self) -> Backlog | None:
+        """The lanes in which messages wait."""
+        return None
+
+    @property
+    def stream(self) -> StreamQueue | None:
+        """Offsets, files and readers."""
+        return None
+
+    # ---- counting
+
+    @property
+    def ready(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def delayed_messages(self) -> int:
+        """Messages that wait for a delayed retry."""
+        return 0
+
+    @property
+    def total_bytes(self) -> int:
+        """Of content, in memory and on disk, ready and unacknowledged."""
+        return self.bytes
+
+    @property
+    def ready_bytes(self) -> int:
+        """Of content that is ready."""
+        return self.total_bytes - self.held
+
+    def first_message(self) -> Message | None:
+        """The message that would be delivered next, if it is in memory."""
+        raise NotImplementedError
+
+    def account(self) -> None:
+        """Update the memory gauge and the counters."""
+        raise NotImplementedError
+
+    # ---- messages
+
+    def publish(self, run: list[Message], size: int, timed: bool) -> None:
+        raise NotImplementedError
+
+    def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
+        raise NotImplementedError
+
+    def touch(self) -> None:
+        raise NotImplementedError
+
+    def drain(self) -> None:
+        raise NotImplementedError
+
+    def catch_up(self) -> None:
+        """Drain now, before the tick ends, as far as possible in a time slice."""
+        raise NotImplementedError
+
+    def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
+        """Do the deliveries and expiries that are due, before the queue is read. False if the time slice was over
+        first."""
+        raise NotImplementedError
+
+    def when_loaded(self, call: Callable[[], None]) -> bool:
+        """Call back when the first message was loaded from disk; False if ``get`` need not wait."""
+        return False
+
+    def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
+        """Take the first ready message for ``by`` (basic.get); check ``when_loaded`` first."""
+        raise NotImplementedError
+
+    def purge(self) -> int:
+        """Remove what is ready: how many. Unacknowledged messages stay with their holders."""
+        raise NotImplementedError
+
+    def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> MessageWalk:
+        """Visit all messages without consuming them."""
+        raise NotImplementedError
+
+    # ---- settling
+
+    def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        raise NotImplementedError
+
+    def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
+        raise NotImplementedError
+
+    def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
+        raise NotImplementedError
+
+    # ---- consumers
+
+    def refuse_second(self, consumer: Consumer) -> None:
+        """Refuse a second consumer if one of the two is exclusive."""
+        holder = next(iter(self.consumers), None)
+        if (consumer.exclusive and (holder or self.options.single_active)) or (holder and holder.exclusive):
+            raise AccessRefused(f"queue '{self.name}' in vhost '{self.vhost}' in exclusive use")
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        raise NotImplementedError
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        raise NotImplementedError
+
+    def dismiss(self, consumer: Consumer) -> None:
+        """Cancel a consumer that takes a single message and has it."""
+        self.remove_consumer(consumer)
+        consumer.cancelled_by_queue()
+
+    def cancel_consumers(self) -> None:
+        """The queue is deleted."""
+        for consumer in list(self.consumers):
+            self.consumers.remove(consumer)
+            self.surroundings.count_memory(-consumer.memory)
+            consumer.cancelled_by_queue()
+
+    def note_use(self) -> None:
+        """The queue was declared, consumed from or read by basic.get: the time of x-expires starts again."""
+
+    # ---- options and deletion
+
+    def apply(self, options: QueueOptions) -> None:
+        """Follow these options from now on."""
+        raise NotImplementedError
+
+    def die(self) -> int:
+        """Delete the queue; returns the number of ready messages that were deleted with it."""
+        raise NotImplementedError
