@@ -7,13 +7,16 @@ something (tests/test_architecture.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.auth.permissions import EVERYTHING, Kind, Permissions
 from leveret.broker.permission_rules import NO_ARGUMENTS, Arguments, Need, Operation, Subject, TopicNeed, needs_of
 from leveret.broker.pools import Pool
 from leveret.broker.vhost import Vhost
-from leveret.errors import AccessRefused
+from leveret.errors import AccessRefused, NotAllowed
+
+if TYPE_CHECKING:
+    from leveret.broker.broker import Broker
 
 KINDS: tuple[Kind, ...] = ("configure", "write", "read")
 DEFAULT_EXCHANGE = "amq.default"  # the name under which permissions on the exchange without a name are set
@@ -24,6 +27,16 @@ def in_process_access(vhost: Vhost) -> UserAccess:
     permissions = Permissions()
     permissions.set("", vhost.name, EVERYTHING, EVERYTHING, EVERYTHING)
     return UserAccess(permissions, vhost, "")
+
+
+def access_to(broker: Broker, vhost: str, user: str) -> UserAccess:
+    """For a client that opens a connection to a virtual host; NotAllowed unless the user has permissions there."""
+    found = broker.vhosts.get(vhost)
+    if found is None:
+        raise NotAllowed(f"vhost {vhost} not found")
+    if not may_enter(broker.permissions, user, vhost):
+        raise NotAllowed(f"access to vhost '{vhost}' refused for user '{user}'")
+    return UserAccess(broker.permissions, found, user)
 
 
 def may_enter(permissions: Permissions, user: str, vhost: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from leveret.auth.loopback import is_loopback
 from leveret.auth.mechanisms import offered, parse
 from leveret.auth.users import User
-from leveret.broker.access import UserAccess, may_enter
+from leveret.broker.access import access_to
 from leveret.broker.caller import Caller
 from leveret.errors import LoginRefused, NotAllowed
 from leveret.version import VERSION
@@ -117,14 +117,11 @@ def _tuned(name: str, wanted: int, offered_: int) -> int:
 
 def _open(connection: Connection, method: ConnectionOpen) -> None:
     broker, user = connection.broker, connection.user
-    vhost = broker.vhosts.get(method.virtual_host)
-    if vhost is None:
-        raise NotAllowed(f"vhost {method.virtual_host} not found")
-    if not may_enter(broker.permissions, user.name, vhost.name):
-        raise NotAllowed(f"access to vhost '{vhost.name}' refused for user '{user.name}'")
+    access = access_to(broker, method.virtual_host, user.name)
+    vhost = access.vhost
     broker.registry.enter(user.name, user.max_connections, vhost.name, vhost.max_connections)
     connection.vhost = vhost
-    connection.caller = Caller(UserAccess(broker.permissions, vhost, user.name), connection)
+    connection.caller = Caller(access, connection)
     connection.opened()
     connection.send_method(ConnectionOpenOk())
 
