@@ -92,7 +92,7 @@ def definitions(page: Page, shop: Shop) -> None:
     page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
 
 
-def biography(page: Page, shop: Shop) -> None:
+def message_trace(page: Page, shop: Shop) -> None:
     page.goto("/#/traces/%2F")
     page.get_by_role("button", name="Enable tracing").click()
     page.get_by_text("Tracing is enabled:").wait_for()
@@ -108,7 +108,7 @@ PICTURES: dict[str, tuple[Callable[[Page, Shop], None], int]] = {
     "dead-letters": (dead_letters, 430),
     "exchange": (exchange, 820),
     "import": (definitions, 760),
-    "biography": (biography, 760),
+    "message-trace": (message_trace, 760),
 }
 
 

@@ -67,14 +67,14 @@ def test_a_policy_is_written_and_explained(
 
     page.get_by_role("link", name="Policies").click()
     expect(page.get_by_role("region", name="policies", exact=True)).to_contain_text("max-length=20")
-    explainer = page.locator(".explainer")
-    fill(explainer, Name="orders.eu")
-    press(explainer, "Show effective policy")
-    expect(explainer.locator(".holds").first).to_contain_text("20")
-    expect(explainer.locator(".lost")).to_contain_text("operator policy cap")
+    effective = page.locator(".effective-policy")
+    fill(effective, Name="orders.eu")
+    press(effective, "Show effective policy")
+    expect(effective.locator(".holds").first).to_contain_text("20")
+    expect(effective.locator(".lost")).to_contain_text("operator policy cap")
     without_notices(page)
     picture("admin-policies")
-    explainer.locator(".lost").get_by_role("link", name="operator policy cap").click()
+    effective.locator(".lost").get_by_role("link", name="operator policy cap").click()
     expect(page.get_by_label(re.compile("^Pattern"))).to_have_value(".*")
 
 

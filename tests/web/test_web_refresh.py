@@ -14,7 +14,7 @@ from tests.support.web_page import Complaints, LogIn, stand_still
 INTERVAL = 5_000  # milliseconds between two questions of the page
 SHOP = "shop"
 STREAM = {"x-queue-type": "stream"}
-SETTLED = "async () => (await import('/web/live.js')).atRest(() => {})"
+SETTLED = "async () => (await import('/web/poll.js')).withoutPolling(() => {})"
 
 SHOWN_BY = """async () => {
     const { Table, rowsSource } = await import("/web/table.js");

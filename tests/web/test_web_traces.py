@@ -69,7 +69,7 @@ def test_a_message_is_followed_through_its_life(broker: leveret.Broker, log_in: 
     expect(steps.nth(5)).to_contain_text(re.compile(r"\+3 s.*consumer ctag.*redelivered", re.DOTALL))
     expect(steps.nth(6)).to_contain_text("from orders: rejected")
     expect(page.get_by_text("none")).to_be_visible()
-    picture("biography")
+    picture("message-trace")
     page.set_viewport_size({"width": 360, "height": 740})
     assert not does_not_fit(page)
     page.set_viewport_size({"width": 1600, "height": 900})
@@ -109,7 +109,7 @@ def test_a_canary_in_a_story_shows_as_text(broker: leveret.Broker, log_in: LogIn
     expect(page.get_by_role("heading", name=CANARY)).to_be_visible()
     expect(page.locator(".timeline > li").nth(1)).to_contain_text(CANARY)
     expect(page.locator(".timeline")).to_contain_text(f"consumer {CANARY}")
-    expect(page.locator(".biography dl").last).to_contain_text(CANARY)
+    expect(page.locator(".message-trace dl").last).to_contain_text(CANARY)
     assert page.evaluate(FOUND) == 0
     assert complaints == []
 

@@ -1,8 +1,8 @@
-// A number with a bar under it that tells how large it is beside the others.
+// A number with a bar below it that shows its share.
 
 import { h } from "./dom.js";
 
-/** `part` of 1 is filled; `isMuch` colours it as something to look at. */
+/** A `part` of 1 fills the bar; `isMuch` highlights it. */
 export function amount(part, text, isMuch = false) {
   const filled = h("i", {});
   filled.style.width = `${(Math.min(Math.max(part || 0, 0), 1) * 100).toFixed(1)}%`;

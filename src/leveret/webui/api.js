@@ -1,6 +1,19 @@
-// Calls of the broker. Whatever goes wrong is one kind of error, with what it was about, the cause and the remedy.
+// Calls the HTTP API of the broker. Every failure is an ApiError with a title and a reason.
+
+/**
+ * @typedef {Record<string, string | number | boolean | null | undefined>} Query
+ * @typedef {{ signal?: AbortSignal, isLogin?: boolean, headers?: Record<string, string> }} Options
+ *
+ * An error to show: an ApiError, an input error of a form, or any other error.
+ * @typedef {{ title?: string, reason?: string, status?: number, name?: string }} Problem
+ */
 
 export class ApiError extends Error {
+  /**
+   * @param {number} status 0 if there was no response
+   * @param {string} title
+   * @param {string} reason
+   */
   constructor(status, title, reason) {
     super(reason);
     this.status = status;
@@ -9,6 +22,7 @@ export class ApiError extends Error {
   }
 }
 
+/** @type {Record<number, string>} */
 const TITLES = {
   0: "No response from the broker",
   400: "Invalid request",
@@ -22,28 +36,50 @@ const TITLES = {
 };
 
 let whenLoggedOut = () => {};
+/** @type {(problem: ApiError | null) => void} */
 let whenHealthChanges = () => {};
 
-/** Called when a session has ended. */
+/**
+ * `call()` is called when the session has expired.
+ * @param {() => void} call
+ */
 export function onLoggedOut(call) {
   whenLoggedOut = call;
 }
 
-/** Told null when the broker answers, else the error. */
+/**
+ * `call(error)` is called after each request; the error is null if the broker responded.
+ * @param {(problem: ApiError | null) => void} call
+ */
 export function onHealth(call) {
   whenHealthChanges = call;
 }
 
+/** @type {(path: string, query?: Query, options?: Options) => Promise<any>} */
 export const get = (path, query, options) => call("GET", path, query, undefined, options);
+/** @type {(path: string, body?: unknown, options?: Options) => Promise<any>} */
 export const post = (path, body, options) => call("POST", path, undefined, body ?? {}, options);
+/** @type {(path: string, body?: unknown, options?: Options) => Promise<any>} */
 export const put = (path, body, options) => call("PUT", path, undefined, body ?? {}, options);
+/** @type {(path: string, options?: Options) => Promise<any>} */
 export const remove = (path, options) => call("DELETE", path, undefined, undefined, options);
 
-/** path`/api/queues/${vhost}/${name}` with each part encoded. */
+/**
+ * path`/api/queues/${vhost}/${name}` with each part encoded.
+ * @param {TemplateStringsArray} texts
+ * @param {...(string | number)} parts
+ */
 export function path(texts, ...parts) {
   return texts.reduce((all, text, at) => all + encodeURIComponent(parts[at - 1]) + text);
 }
 
+/**
+ * @param {string} method
+ * @param {string} address
+ * @param {Query | undefined} query
+ * @param {unknown} body
+ * @param {Options} [options]
+ */
 async function call(method, address, query, body, { signal, isLogin = false, headers = {} } = {}) {
   const { response, text } = await sent(method, located(address, query), body, signal, headers);
   const answer = readable(text);
@@ -55,7 +91,15 @@ async function call(method, address, query, body, { signal, isLogin = false, hea
   throw new ApiError(response.status, title, String(reason));
 }
 
+/**
+ * @param {string} method
+ * @param {string} address
+ * @param {unknown} body
+ * @param {AbortSignal | undefined} signal
+ * @param {Record<string, string>} further
+ */
 async function sent(method, address, body, signal, further) {
+  /** @type {Record<string, string>} */
   const headers = { "X-Requested-With": "leveret", Accept: "application/json", ...further };
   if (body !== undefined) headers["Content-Type"] = "application/json";
   try {
@@ -67,7 +111,7 @@ async function sent(method, address, body, signal, further) {
       credentials: "same-origin",
       cache: "no-store",
     });
-    const text = await response.text(); // may be cut off in the middle
+    const text = await response.text(); // may be interrupted
     whenHealthChanges(null);
     return { response, text };
   } catch (problem) {
@@ -82,17 +126,22 @@ async function sent(method, address, body, signal, further) {
   }
 }
 
+/** @param {string} text */
 function readable(text) {
   if (!text) return null;
   try {
     return JSON.parse(text);
   } catch {
-    return null; // from something between us and the broker
+    return null; // not from the broker but from a proxy
   }
 }
 
-/** An empty text is something to ask for as well: the name of the default exchange, or no routing key. */
+/**
+ * Empty strings are sent: they can name the default exchange, or be an empty routing key.
+ * @param {string} address
+ * @param {Query} [query]
+ */
 function located(address, query) {
-  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null);
+  const given = Object.entries(query ?? {}).flatMap(([name, value]) => (value == null ? [] : [[name, String(value)]]));
   return given.length ? `${address}?${new URLSearchParams(given)}` : address;
 }

@@ -1,25 +1,40 @@
-// Line charts and sparklines as SVG. A series is {label, points: [[milliseconds, value], ...], now}, oldest first; `now`
-// is a value that is newer than the last point, if somebody knows it.
+// Line charts and sparklines as SVG.
 
 import { fill, h, s } from "./dom.js";
 import { clockTime, short } from "./format.js";
 
-const USUAL = 640; // pixels, until the width is known
+const USUAL = 640; // width in pixels until it can be measured
 const HEIGHT = 180;
-const LEFT = 44; // at least: labels of the axis may need more
-const LETTER = 6.4; // pixels of one of them
+const LEFT = 44; // minimum; long axis labels need more
+const LETTER = 6.4; // width of a character of a label
 const BOTTOM = 20;
 const TOP = 8;
-const LONG = 1_800_000; // milliseconds from which on nobody asks for seconds
+const LONG = 1_800_000; // time span in milliseconds from which axis labels omit seconds
 
-/** A chart that can be drawn again: {element, draw(series, show)}. `show` writes a value. */
+/**
+ * `now` is a value newer than the last point, if known. Points are [milliseconds, value], the oldest first.
+ * @typedef {[number, number]} Point
+ * @typedef {{ label: string, points: Point[], now?: number }} Series
+ * @typedef {(value: number | undefined) => string} Format
+ */
+
+/**
+ * A chart that can be redrawn.
+ * @param {string} title
+ */
 export function lineChart(title) {
   const legend = h("div", { class: "legend" });
   const drawing = s("svg", { class: "chart", role: "img", "aria-label": title });
   const element = h("figure", { class: "card chart-card" }, h("figcaption", {}, h("h2", {}, title), legend), drawing);
+  /** @type {{ series: Series[], show: Format, scale: ReturnType<typeof scaleOf> } | null} */
   let drawn = null;
-  let pointed = null; // where the pointer is, in pixels of the window
+  /** @type {number | null} */
+  let pointed = null; // x coordinate of the pointer in the window
 
+  /**
+   * @param {Series[]} series
+   * @param {Format} show
+   */
   function draw(series, show = short) {
     const width = drawing.clientWidth || USUAL;
     const scale = scaleOf(series, width, show);
@@ -44,20 +59,21 @@ export function lineChart(title) {
         ),
       );
     }
-    if (pointed !== null) point(); // somebody reads there
+    if (pointed !== null) point(); // keep the values at the pointer
   }
 
   function point() {
-    if (!drawn?.scale) return;
+    if (!drawn?.scale || pointed === null) return;
+    const { series, show, scale } = drawn;
     const x = pointed - drawing.getBoundingClientRect().left;
-    const time = drawn.scale.timeAt(x);
+    const time = scale.timeAt(x);
     const cursor = drawing.querySelector(".cursor");
-    cursor?.setAttribute("x1", x);
-    cursor?.setAttribute("x2", x);
-    cursor?.setAttribute("visibility", x < drawn.scale.left ? "hidden" : "visible");
+    cursor?.setAttribute("x1", String(x));
+    cursor?.setAttribute("x2", String(x));
+    cursor?.setAttribute("visibility", x < scale.left ? "hidden" : "visible");
     fill(
       legend,
-      drawn.series.map((one, at) => legendItem(one, at, drawn.show, one.points[nearest(one.points, time)]?.[1])),
+      series.map((one, at) => legendItem(one, at, show, one.points[nearest(one.points, time)]?.[1])),
       h("span", { class: "at" }, clockTime(time)),
     );
   }
@@ -116,11 +132,12 @@ function scaleOf(series, width, show) {
   };
 }
 
-/** The next of 1, 2, 4, 6, 8, 10, 20, ...; where things are counted, 2 at least: half a message is none. */
+/** Rounds up to 1, 2, 4, 6, 8, 10, 20, ...; counts to at least 2, so that the middle is a whole number. */
 function roundUp(value, isCount) {
   if (value <= (isCount ? 2 : 0)) return isCount ? 2 : 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 4, 6, 8, 10].find((step) => step * power >= value * (1 - 1e-9)) * power;
+  const step = [1, 2, 4, 6, 8].find((one) => one * power >= value * (1 - 1e-9)) ?? 10;
+  return step * power;
 }
 
 function axes(scale, show) {
@@ -152,7 +169,7 @@ function curve(series, at, scale) {
   return s("path", { class: `line line-${at}`, d: path });
 }
 
-/** A small line without axes; values only. */
+/** A small line without axes. */
 export function sparkline(values, label) {
   const known = values.filter((value) => typeof value === "number");
   if (known.length < 2) return h("span", { class: "faint" }, "–");
@@ -168,14 +185,19 @@ export function sparkline(values, label) {
   );
 }
 
-/** RabbitMQ's samples, newest first, as points. */
+/**
+ * Samples of the API, newest first, as points or as rates between them.
+ * @returns {Point[]}
+ */
 export function pointsOf(details, isRate) {
   const samples = [...(details?.samples ?? [])].reverse();
+  /** @type {Point[]} */
   const points = samples.map((one) => [one.timestamp, one.sample]);
   if (!isRate) return points;
+  /** @type {Point[]} */
   const rates = points.slice(1).map(([time, value], at) => {
     const seconds = (time - points[at][0]) / 1000;
     return [time, seconds > 0 ? Math.max(value - points[at][1], 0) / seconds : 0];
   });
-  return rates.slice(1); // the first sample may be older than what the broker remembers, and a copy of the second
+  return rates.slice(1); // the first sample may predate the broker's history and repeat the second
 }

@@ -1,19 +1,19 @@
-// Text for somewhere else.
+// A button that copies text.
 
 import { h } from "./dom.js";
-import { tell, tellError } from "./notices.js";
+import { notify, notifyError } from "./notices.js";
 
 const REFUSED = {
   title: "Not copied",
   reason: "The browser blocked clipboard access: select the text and copy it.",
 };
 
-/** A button that copies the text; nothing where the browser offers no clipboard, as on pages without TLS. */
+/** Undefined if the browser has no clipboard API, as without TLS. */
 export function copyButton(text) {
   const copy = () =>
     navigator.clipboard.writeText(text).then(
-      () => tell("Copied to clipboard."),
-      () => tellError(REFUSED),
+      () => notify("Copied to clipboard."),
+      () => notifyError(REFUSED),
     );
   return navigator.clipboard && h("button", { type: "button", onclick: copy }, "Copy");
 }

@@ -1,22 +1,48 @@
-// Elements. The one way text gets into the page is as text: nothing here takes HTML.
+// Creates DOM elements. Text is always inserted as text; no function accepts HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** h("a", {class: "name", href: "#/", onclick: f}, "text", child, [more]) */
+/**
+ * Text or an element; null, undefined and false are skipped.
+ * @typedef {string | number | boolean | Node | null | undefined | Child[]} Child
+ *
+ * Attributes, the property `value`, and event listeners such as `onclick`.
+ * @typedef {Record<string, any>} Properties
+ */
+
+/**
+ * h("a", {class: "name", href: "#/", onclick: f}, "text", child, [more])
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Properties} properties
+ * @param {...Child} children
+ */
 export function h(tag, properties = {}, ...children) {
-  return equipped(document.createElement(tag), properties, children);
+  return initialize(document.createElement(tag), properties, children);
 }
 
-/** The same for SVG. */
+/**
+ * The same for SVG elements.
+ * @template {keyof SVGElementTagNameMap} T
+ * @param {T} tag
+ * @param {Properties} properties
+ * @param {...Child} children
+ */
 export function s(tag, properties = {}, ...children) {
-  return equipped(document.createElementNS(SVG, tag), properties, children);
+  return initialize(document.createElementNS(SVG, tag), properties, children);
 }
 
-function equipped(element, properties, children) {
+/**
+ * @template {Element} E
+ * @param {E} element
+ * @param {Properties} properties
+ * @param {Child[]} children
+ */
+function initialize(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name === "value") element.value = value;
+    else if (name === "value") Object.assign(element, { value });
     else if (name === "href") element.setAttribute("href", ownLink(value));
     else element.setAttribute(name, value === true ? "" : value);
   }
@@ -24,21 +50,33 @@ function equipped(element, properties, children) {
   return element;
 }
 
-/** A name that somebody chose must not become a `javascript:` address: links stay within the page. */
+/**
+ * Links stay within the UI: a user-chosen name must not become a `javascript:` URL.
+ * @param {string} address
+ */
 function ownLink(address) {
   return address.startsWith("#") || address.startsWith("/") ? address : "#/";
 }
 
+/**
+ * @param {Element} element
+ * @param {Child[]} children
+ */
 function append(element, children) {
-  for (const child of children.flat(Infinity)) {
+  for (const child of children) {
     if (child === undefined || child === null || child === false) continue;
-    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+    if (Array.isArray(child)) append(element, child);
+    else element.append(child instanceof Node ? child : String(child));
   }
 }
 
-const shownFor = new WeakMap(); // what elements were filled for
+const shownFor = new WeakMap(); // element -> JSON of the value it was last filled for
 
-/** Puts these children in the place of all there are. */
+/**
+ * Replaces all children.
+ * @param {Element} element
+ * @param {...Child} children
+ */
 export function fill(element, ...children) {
   shownFor.delete(element);
   element.replaceChildren();
@@ -46,7 +84,12 @@ export function fill(element, ...children) {
   return element;
 }
 
-/** Fills an element with `build()` only where it was filled for another `value`: focus and selection survive a refresh. */
+/**
+ * Fills the element with `build()` if `value` has changed; otherwise focus and selection are kept.
+ * @param {Element} element
+ * @param {unknown} value
+ * @param {() => Child} build
+ */
 export function fillFor(element, value, build) {
   const key = JSON.stringify([value]);
   if (shownFor.get(element) === key) return;
@@ -54,7 +97,11 @@ export function fillFor(element, value, build) {
   shownFor.set(element, key);
 }
 
-/** Changes text only where it differs, so that a selection survives a refresh. */
+/**
+ * Changes the text only if it differs, so that a selection survives a refresh.
+ * @param {Node} element
+ * @param {unknown} text
+ */
 export function setText(element, text) {
   const shown = String(text);
   if (element.textContent !== shown) element.textContent = shown;

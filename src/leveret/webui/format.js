@@ -1,4 +1,4 @@
-// Numbers, sizes and times as people read them. What is not known is a dash.
+// Formats numbers, sizes and times. Unknown values are a dash.
 
 export const NONE = "–";
 
@@ -13,19 +13,16 @@ export function number(value) {
   return isNumber(value) ? WHOLE.format(Math.round(value)) : NONE;
 }
 
-/** 950, 4,321, 12.3 k, 4.6 M: for charts and tight places. */
+/** 950, 4,321, 12.3 k, 4.6 M: for charts and narrow columns. */
 export function short(value) {
   if (!isNumber(value)) return NONE;
   const size = Math.abs(value);
   if (size < 10_000 && Number.isInteger(value)) return WHOLE.format(value);
   if (size < 10 && !Number.isInteger(value)) return value.toFixed(1);
   if (size < 1000) return String(Math.round(value));
-  for (const [limit, unit] of [
-    [1e6, "k"],
-    [1e9, "M"],
-    [1e12, "G"],
-  ]) {
-    if (size < limit) return `${Number((value / (limit / 1000)).toPrecision(3))} ${unit}`;
+  for (const [at, unit] of ["k", "M", "G"].entries()) {
+    const one = 1000 ** (at + 1);
+    if (size < one * 1000) return `${Number((value / one).toPrecision(3))} ${unit}`;
   }
   return `${(value / 1e12).toPrecision(3)} T`;
 }

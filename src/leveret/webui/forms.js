@@ -1,9 +1,16 @@
-// Forms and dialogues.
+// Forms and dialogs.
 
 import { fill, h } from "./dom.js";
-import { openDialogue, problemBox } from "./notices.js";
+import { openDialog, problemBox } from "./notices.js";
 
-/** A field with its label: field("Name", h("input", {name: "name"}), "what it is for"). */
+/**
+ * @typedef {import("./dom.js").Child} Child
+ *
+ * The FormData of a form without files.
+ * @typedef {{ get(name: string): string, has(name: string): boolean }} Given
+ */
+
+/** A field with its label: field("Name", h("input", {name: "name"}), "hint"). */
 export function field(label, control, hint) {
   return h("label", { class: "field" }, h("span", {}, label), control, hint && h("small", { class: "faint" }, hint));
 }
@@ -20,7 +27,12 @@ export function choice(name, options, value) {
   );
 }
 
-/** A form whose errors show in it. `send(values)` gets a FormData; while it waits, the button rests. */
+/**
+ * A form that shows its errors. `send` receives the FormData; the button is disabled until it completes.
+ * @param {Child[]} fields
+ * @param {string} action
+ * @param {(given: Given) => Promise<unknown>} send
+ */
 export function form(fields, action, send) {
   const trouble = h("div", {});
   const button = h("button", { class: "strong", type: "submit" }, action);
@@ -30,7 +42,7 @@ export function form(fields, action, send) {
     button.disabled = true;
     fill(trouble);
     try {
-      await send(new FormData(element));
+      await send(/** @type {Given} */ (/** @type {unknown} */ (new FormData(element))));
     } catch (problem) {
       fill(trouble, problemBox(problem));
     } finally {
@@ -40,12 +52,16 @@ export function form(fields, action, send) {
   return element;
 }
 
-/** A dialogue that is gone when it is closed, or when its page is left. Gives a function that closes it. */
-export function dialogue(title, content) {
+/**
+ * Opens a dialog, which is removed when it is closed or its page is left. Returns a function that closes it.
+ * @param {string} title
+ * @param {Child} content
+ */
+export function dialog(title, content) {
   const close = () => element.close();
   const element = h(
     "dialog",
-    { class: "dialogue", "aria-label": title },
+    { class: "dialog", "aria-label": title },
     h(
       "header",
       {},
@@ -56,10 +72,34 @@ export function dialogue(title, content) {
   );
   window.addEventListener("hashchange", close);
   document.body.append(element);
-  openDialogue(element, () => {
+  openDialog(element, () => {
     window.removeEventListener("hashchange", close);
     element.remove();
   });
-  element.querySelector("form :is(input, select, textarea, [type=submit])")?.focus(); // not the ×
+  const first = element.querySelector("form :is(input, select, textarea, [type=submit])");
+  if (first instanceof HTMLElement) first.focus(); // instead of the close button
   return close;
+}
+
+/**
+ * A dialog that deletes an object for good. With `label`, the user types the name of the object to confirm.
+ * @param {{ kind: string, name: string, text: string, label: string | false, act: () => Promise<void> }} options
+ */
+export function deletionDialog({ kind, name, text, label, act }) {
+  const typed = h("input", { name: "typed", required: true, autocomplete: "off", spellcheck: "false" });
+  const confirmation = label && [
+    h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to confirm."),
+    field(label, typed),
+  ];
+  const element = form([h("p", {}, text, " This cannot be undone."), confirmation], `Delete ${kind}`, async () => {
+    await act();
+    close();
+  });
+  const action = /** @type {HTMLButtonElement} */ (element.querySelector("[type=submit]"));
+  action.classList.add("danger-strong");
+  action.disabled = Boolean(label);
+  typed.addEventListener("input", () => {
+    action.disabled = typed.value !== name;
+  });
+  const close = dialog(`Delete ${kind} ${name}`, element);
 }

@@ -1,13 +1,13 @@
-// Long work on the messages of queues: begun here, counted before it is done, watched and cancelled while it goes on.
+// Jobs on the messages of a queue: dry run, start, progress, cancel.
 
-import { get, path as at, post, remove } from "./api.js";
+import { path as at, get, post, remove } from "./api.js";
 import { h, setText } from "./dom.js";
 import { number, plural } from "./format.js";
-import { live } from "./live.js";
-import { tell, tellError } from "./notices.js";
+import { notify, notifyError } from "./notices.js";
+import { poll } from "./poll.js";
 
-const WATCHING = 500; // milliseconds between two looks while something goes on
-const COUNTING = [30, 60, 120, 250]; // the same while somebody waits for a count
+const WATCHING = 500; // polling interval in milliseconds while a job runs
+const COUNTING = [30, 60, 120, 250]; // the same while a dry run counts
 
 export const WORDS = {
   move: { title: "Move", doing: "Moving", did: "Moved", would: "Would move" },
@@ -24,29 +24,29 @@ export const SKIPPED = {
   redrive: "they are not dead-lettered, their queue no longer exists, or they were retried 10 times already",
 };
 
-/** Begins a job {kind, ...} on the messages of a queue; gives its id. */
+/** Starts a job {kind, ...} on the messages of a queue; returns its ID. */
 export async function begin(vhost, queue, job) {
   return (await post(at`/api/queues/${vhost}/${queue}/jobs`, job)).id;
 }
 
-/** What the job would come to, without doing it. */
+/** Runs the job as a dry run; returns its result. */
 export async function counted(vhost, queue, job) {
   const id = await begin(vhost, queue, { ...job, dry_run: true });
   const address = at`/api/queue-jobs/${id}`;
   for (let look = 0; ; look += 1) {
     const row = await get(address);
     if (row.state !== "running") {
-      await remove(address).catch(() => {}); // it is forgotten by itself later
+      await remove(address).catch(() => {}); // the broker removes finished jobs later anyway
       return row;
     }
     await new Promise((resolve) => setTimeout(resolve, COUNTING[Math.min(look, COUNTING.length - 1)]));
   }
 }
 
-/** A card with the jobs under way, hidden while there are none. `isOurs(row)` chooses them; `whenOver` follows each end. */
+/** A card of running jobs, hidden if there are none. `isOurs(row)` selects jobs; `whenOver` is called as each ends. */
 export class RunningJobs {
   #lines = new Map(); // by id
-  #expected = new Map(); // ids that were begun here, with the number of messages they are about
+  #expected = new Map(); // ID -> number of messages, of jobs started here
   #isOurs;
   #whenOver;
   #timer = 0;
@@ -61,11 +61,11 @@ export class RunningJobs {
       h("h2", {}, "Running jobs"),
       this.list,
     );
-    this.refresh = live(signal, async () => this.#show(await get("/api/queue-jobs", undefined, { signal }), signal));
+    this.refresh = poll(signal, async () => this.#show(await get("/api/queue-jobs", undefined, { signal }), signal));
     signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
-  /** From now on, also if it is over before the next look. */
+  /** Shows the job's end, even if it ends before the next poll. */
   watch(id, expected) {
     this.#expected.set(id, expected);
     this.refresh();
@@ -78,7 +78,7 @@ export class RunningJobs {
       else if (this.#lines.has(row.id) || this.#expected.has(row.id)) this.#end(row);
     }
     for (const [id, line] of this.#lines) {
-      if (!ours.some((row) => row.id === id)) this.#forget(id, line); // somebody else has cleared it away
+      if (!ours.some((row) => row.id === id)) this.#forget(id, line); // removed by another user
     }
     this.element.hidden = this.#lines.size === 0;
     clearTimeout(this.#timer);
@@ -95,13 +95,13 @@ export class RunningJobs {
   }
 
   async #cancel(id) {
-    await remove(at`/api/queue-jobs/${id}`).catch(tellError);
+    await remove(at`/api/queue-jobs/${id}`).catch(notifyError);
     this.refresh();
   }
 
   #end(row) {
     this.#forget(row.id, this.#lines.get(row.id));
-    tellEnd(row);
+    notifyEnd(row);
     this.#whenOver?.(row);
   }
 
@@ -139,20 +139,20 @@ class Line {
   }
 }
 
-function tellEnd(row) {
+function notifyEnd(row) {
   const destination = row.destination ? ` to ${row.destination}` : "";
   const what = `${WORDS[row.kind].did} ${plural(row.done, "message")} from ${row.queue}${destination}`;
   const skipped = row.skipped ? ` ${plural(row.skipped, "message")} skipped: ${SKIPPED[row.kind]}.` : "";
   if (row.state === "lost")
-    tellError({
+    notifyError({
       title: "Write to disk failed",
       reason: `${what}, but the change may not be on disk. Check the broker's log.`,
     });
-  else if (row.state === "cancelled") tell(`Job cancelled. ${what} before it stopped.${skipped}`);
-  else tell(`${what}.${skipped}`);
+  else if (row.state === "cancelled") notify(`Job cancelled. ${what} before it stopped.${skipped}`);
+  else notify(`${what}.${skipped}`);
 }
 
-/** The rate of a form: messages a second, or nothing for all at once. */
+/** The rate field of a form in messages per second; empty for no limit. */
 export function rateOf(given) {
   const text = String(given.get("rate") ?? "").trim();
   return text ? { rate: Number(text) } : {};

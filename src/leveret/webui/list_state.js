@@ -1,15 +1,15 @@
-// How a list is looked at, kept in the address after "?": so Back, a reload and a link that is sent on show the same.
+// Filter and sort order of a list, kept in the URL after "?": they survive Back and reload, and can be shared.
 
 function state() {
   return new URLSearchParams(location.hash.split("?")[1] ?? "");
 }
 
-/** What stands there under this name, or null. */
+/** The value of this name, or null. */
 export function keptState(name) {
   return state().get(name);
 }
 
-/** Writes these values down; an empty one is left out. The address is not left: Back leads to where it led before. */
+/** Sets these values in the URL and removes empty ones, without a new history entry. */
 export function keepState(values) {
   const kept = state();
   for (const [name, value] of Object.entries(values)) {

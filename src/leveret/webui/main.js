@@ -1,11 +1,9 @@
-// The start: who is there, then the page, or the login.
+// Entry point: shows the UI if the user has a session, otherwise the login.
 
 import { get, onLoggedOut } from "./api.js";
 import { fill } from "./dom.js";
 import { problemBox } from "./notices.js";
 import { ADMIN } from "./pages/admin_pages.js";
-import { showLogin } from "./pages/login.js";
-import * as biography from "./pages/biography.js";
 import * as channel from "./pages/channel.js";
 import * as connection from "./pages/connection.js";
 import * as connections from "./pages/connections.js";
@@ -13,11 +11,13 @@ import * as deadLetterGroup from "./pages/dead_letter_group.js";
 import * as deadLetters from "./pages/dead_letters.js";
 import * as exchange from "./pages/exchange.js";
 import * as exchanges from "./pages/exchanges.js";
+import { showLogin } from "./pages/login.js";
+import * as messageTrace from "./pages/message_trace.js";
 import * as overview from "./pages/overview.js";
+import * as pipelines from "./pages/pipelines.js";
 import * as queue from "./pages/queue.js";
 import * as queues from "./pages/queues.js";
 import * as schedules from "./pages/schedules.js";
-import * as pipelines from "./pages/pipelines.js";
 import * as stream from "./pages/stream.js";
 import * as streams from "./pages/streams.js";
 import * as traces from "./pages/traces.js";
@@ -30,7 +30,7 @@ const PAGES = [
   queue,
   traces,
   traces.anywhere,
-  biography,
+  messageTrace,
   exchanges,
   exchange,
   vhostTopology,
@@ -46,7 +46,8 @@ const PAGES = [
   ...ADMIN,
 ];
 
-const app = document.getElementById("app");
+const app = /** @type {HTMLElement} */ (document.getElementById("app"));
+/** @type {Shell | null} */
 let shell = null;
 
 function enter(user) {
@@ -59,7 +60,7 @@ function leave(reason) {
   if (!shell && app.querySelector(".login")) return;
   shell?.stop();
   shell = null;
-  document.querySelectorAll("dialog[open]").forEach((open) => open.close()); // it would lie over the login
+  for (const open of document.querySelectorAll("dialog")) open.close(); // it would cover the login
   showLogin(app, enter, reason);
 }
 

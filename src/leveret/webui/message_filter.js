@@ -1,4 +1,4 @@
-// Which messages of a queue are meant: by a selector over headers, by a piece of the body, by a place in JSON.
+// Filters for messages: a selector over headers, a part of the body, a JSON path.
 
 import { h } from "./dom.js";
 
@@ -8,10 +8,10 @@ export const FILTERS = [
   { name: "selector", label: "Header selector", hint: "Selector: colour = 'red'" },
 ];
 
-// A control that is called "contains" would stand in the place of the form's own method of this name.
+// A prefix, because a control named "contains" would hide the form's method of that name.
 const CONTROL = "filter-";
 
-/** A control for one of them. */
+/** The input of one filter. */
 export function filterInput({ name, label, hint }, value = "") {
   return h("input", {
     type: "search",
@@ -24,7 +24,7 @@ export function filterInput({ name, label, hint }, value = "") {
   });
 }
 
-/** What the controls of a form ask for, under the names of the API. */
+/** The filters of a form as query parameters of the API. */
 export function filterOf(given) {
   const asked = FILTERS.map(({ name }) => [name, given.get(CONTROL + name) ?? ""]);
   return Object.fromEntries(asked.filter(([, text]) => text.trim()));

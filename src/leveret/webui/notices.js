@@ -1,30 +1,36 @@
-// Short messages at the edge of the page: what was done, what went wrong, what can still be undone.
+// Toasts: confirmations, errors, and actions that can still be undone.
 
 import { fill, fillFor, h } from "./dom.js";
+
+/** @typedef {import("./api.js").Problem} Problem */
 
 const SHOWN = 6000;
 const UNDO = 5000;
 
-const all = document.getElementById("notices");
-const dialogues = []; // that are open, the topmost at the end
+const all = /** @type {HTMLElement} */ (document.getElementById("notices"));
+/** @type {HTMLDialogElement[]} */
+const dialogs = []; // open dialogs, the topmost last
 
-/** Opens a dialogue, and takes the notices along: while it is open, nothing outside of it can be pressed. */
-export function openDialogue(dialogue, whenClosed = () => {}) {
-  dialogue.showModal();
-  dialogues.push(dialogue);
+/**
+ * Opens a modal dialog and moves the notices into it: everything outside is inert while it is open.
+ * @param {HTMLDialogElement} dialog
+ */
+export function openDialog(dialog, whenClosed = () => {}) {
+  dialog.showModal();
+  dialogs.push(dialog);
   stand();
   const closed = () => {
-    dialogues.splice(dialogues.indexOf(dialogue), 1);
+    dialogs.splice(dialogs.indexOf(dialog), 1);
     stand();
     whenClosed();
   };
-  dialogue.addEventListener("close", closed, { once: true });
+  dialog.addEventListener("close", closed, { once: true });
 }
 
-/** In the topmost dialogue, and above all that was opened before. */
+/** Moves the notices into the topmost dialog, above everything else. */
 function stand() {
-  const place = dialogues.findLast((one) => one.open) ?? document.body;
-  if (all.parentElement !== place) place.append(all); // which closes it
+  const place = dialogs.findLast((one) => one.open) ?? document.body;
+  if (all.parentElement !== place) place.append(all); // moving it closes the popover
   if (!all.matches(":popover-open")) all.showPopover();
 }
 
@@ -42,17 +48,24 @@ function place(kind, children, seconds) {
   return close;
 }
 
-export function tell(text) {
+export function notify(text) {
   return place("good", [h("p", {}, text)], SHOWN);
 }
 
-/** An error stays until it is dismissed. */
-export function tellError(problem) {
+/**
+ * Shows an error until it is dismissed.
+ * @param {Problem} problem
+ */
+export function notifyError(problem) {
   if (problem.name === "AbortError") return;
   place("bad", [h("div", {}, h("strong", {}, problem.title ?? "Something went wrong"), h("p", {}, reasonOf(problem)))]);
 }
 
-/** Waits before it acts; until then nothing has been sent, and a click takes it back. */
+/**
+ * Calls `act` after a delay, unless the user presses Undo.
+ * @param {string} text
+ * @param {() => void} act
+ */
 export function undoable(text, act) {
   const bar = h("progress", { max: UNDO, value: UNDO, "aria-hidden": "true" });
   const count = h("span", { class: "count" });
@@ -76,14 +89,20 @@ export function undoable(text, act) {
     clearTimeout(timer);
     notice.remove();
     if (isWanted) act();
-    else tell("Undone. Nothing was changed.");
+    else notify("Undone. Nothing was changed.");
   }
 
   show();
   add(notice);
 }
 
-/** The trouble of a page. What is not there leaves nothing to show below, but the way to the `list` at `address`. */
+/**
+ * Shows the error of a page. If its object does not exist, hides the rest and links to the `list` at `address`.
+ * @param {Element} place
+ * @param {Problem} problem
+ * @param {string} [list]
+ * @param {string} [address]
+ */
 export function showTrouble(place, problem, list, address) {
   const isMissing = problem.status === 404;
   place.classList.toggle("alone", isMissing);
@@ -98,12 +117,15 @@ export function endTrouble(place) {
   fill(place);
 }
 
-/** Tells of a problem that may be there for a while: it is read out once. */
+/** Shows an error that may persist over many polls; screen readers announce it once. */
 export function showProblem(place, problem) {
   fillFor(place, ["problem", problem.title, reasonOf(problem)], () => problemBox(problem));
 }
 
-/** What to show in the place of something that could not be loaded. */
+/**
+ * An error box in place of content that could not be loaded.
+ * @param {Problem} problem
+ */
 export function problemBox(problem) {
   return h(
     "div",
@@ -113,6 +135,7 @@ export function problemBox(problem) {
   );
 }
 
+/** @param {Problem} problem */
 function reasonOf(problem) {
   return problem.reason ?? String(problem);
 }

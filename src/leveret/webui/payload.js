@@ -1,12 +1,12 @@
-// Bodies of messages as bytes, and bytes as JSON, text or hex.
+// Message bodies as bytes, and bytes as JSON, text or hex.
 
-/** The bytes of a message as the API tells it. */
+/** The body of a message of the API. */
 export function bytesOf(message) {
   if (message.payload_encoding !== "base64") return new TextEncoder().encode(message.payload ?? "");
   return Uint8Array.from(atob(message.payload), (character) => character.charCodeAt(0));
 }
 
-/** Whether it is text that people wrote: UTF-8 without control characters other than tabs and ends of lines. */
+/** Whether the body is text: UTF-8 without control characters other than tabs and line ends. */
 export function isReadable(body) {
   if (body.some((byte) => byte < 32 && byte !== 9 && byte !== 10 && byte !== 13)) return false;
   try {
@@ -21,19 +21,21 @@ export function asText(body) {
   return new TextDecoder().decode(body);
 }
 
-/** Indented; what is no JSON is told so. Numbers too long for JavaScript are kept as written. */
+/** Indented JSON, or an error text. Numbers that JavaScript cannot represent are kept as written. */
 export function asJson(body) {
   const text = asText(body);
   try {
-    const value = JSON.parse(text, (key, member, context) =>
-      typeof member === "number" && context?.source && String(member) !== context.source && JSON.rawJSON
-        ? JSON.rawJSON(context.source)
-        : member,
-    );
-    return JSON.stringify(value, null, 2);
+    return JSON.stringify(JSON.parse(text, /** @type {(key: string, value: any) => any} */ (exact)), null, 2);
   } catch (problem) {
     return `Not valid JSON: ${problem.message}`;
   }
+}
+
+/** A reviver, which new browsers call with the source text of each value. */
+function exact(_key, value, context) {
+  const { rawJSON } = /** @type {{ rawJSON?: (text: string) => unknown }} */ (/** @type {unknown} */ (JSON));
+  const isInexact = typeof value === "number" && context?.source && String(value) !== context.source;
+  return isInexact && rawJSON ? rawJSON(context.source) : value;
 }
 
 /** 00000000  48 65 6c 6c 6f …  |Hello| */

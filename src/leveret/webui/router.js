@@ -1,10 +1,10 @@
-// Pages by the part of the address after #. A pattern is "/queues/:vhost/:name"; each part is encoded by itself.
+// Selects the page by the URL fragment. A pattern is "/queues/:vhost/:name"; each part is encoded separately.
 
 export class Router {
   #routes = [];
   #show;
 
-  /** `show(page, parameters)` is called for each change of the address. */
+  /** `show(page, parameters)` is called whenever the fragment changes. */
   constructor(pages, show) {
     this.#routes = pages.map((page) => ({ page, parts: page.path.split("/") }));
     this.#show = show;
@@ -40,7 +40,7 @@ function matched(pattern, parts) {
     try {
       parameters[expected.slice(1)] = decodeURIComponent(parts[at]);
     } catch {
-      return null; // a stray % that somebody typed
+      return null; // not a valid percent-encoding
     }
   }
   return parameters;

@@ -1,13 +1,13 @@
-// Ctrl-K: to any page or object. Each page may bring `find(text, signal)`, which gives [{title, hint, address}].
+// Ctrl-K search over all pages and objects. A page can export `find(text, signal)`: [{title, hint, address}].
 
 import { ApiError } from "./api.js";
 import { fill, h } from "./dom.js";
-import { openDialogue } from "./notices.js";
+import { openDialog } from "./notices.js";
 import { go } from "./router.js";
 
 const TYPING = 150;
 
-/** What is called just so, then what begins so, then the rest; as they came otherwise. */
+/** Exact matches first, then prefixes, then the rest; stable within each group. */
 function nearestFirst(found, text) {
   const wanted = text.toLowerCase();
   const distance = ({ title }) => {
@@ -21,7 +21,7 @@ export class Search {
   #pages;
   #found = [];
   #chosen = 0;
-  #isTyped = false; // and not looked for yet
+  #isTyped = false; // typed text that was not searched for yet
   #looking = Promise.resolve(true);
   #asking = new AbortController();
 
@@ -54,37 +54,37 @@ export class Search {
     if (this.element.open) return;
     this.input.value = "";
     this.#chosen = 0;
-    openDialogue(this.element, () => this.#rest());
+    openDialog(this.element, () => this.#cancel());
     this.input.focus();
     this.#look();
   }
 
-  #rest() {
+  #cancel() {
     clearTimeout(this.typing);
     this.#isTyped = false;
     this.#asking.abort();
   }
 
   #typed() {
-    this.#rest(); // what is still on its way answers another question
+    this.#cancel(); // pending responses belong to the previous text
     this.#isTyped = true;
     this.#chosen = 0;
     this.#mark();
     this.typing = setTimeout(() => this.#look(), TYPING);
   }
 
-  /** Gives whether all is found, and nothing else was typed meanwhile. */
+  /** Resolves to whether the search completed without further typing. */
   #look() {
     this.#looking = this.#lookAround();
     return this.#looking;
   }
 
   async #lookAround() {
-    this.#rest();
+    this.#cancel();
     this.#asking = new AbortController();
     const { signal } = this.#asking;
     const text = this.input.value.trim();
-    const pages = this.#pages.filter((page) => page.nav && page.nav.toLowerCase().includes(text.toLowerCase()));
+    const pages = this.#pages.filter((page) => page.nav?.toLowerCase().includes(text.toLowerCase()));
     this.#show(pages.map((page) => ({ title: page.nav, hint: "page", address: page.path })));
     if (!text) return true;
     const finders = this.#pages.filter((page) => page.find);
@@ -134,18 +134,18 @@ export class Search {
   }
 
   #pressed(event) {
-    if (event.target !== this.input && event.key !== "Escape") return; // a notice has buttons of its own
+    if (event.target !== this.input && event.key !== "Escape") return; // notices have their own buttons
     if (event.key === "ArrowDown") this.#chosen = Math.min(this.#chosen + 1, Math.max(this.#found.length - 1, 0));
     else if (event.key === "ArrowUp") this.#chosen = Math.max(this.#chosen - 1, 0);
     else if (event.key === "Enter") this.#enter();
     else if (event.key === "Escape")
-      this.element.close(); // a search field would only be emptied
+      this.element.close(); // by default Escape only clears a search field
     else return;
     event.preventDefault();
     this.#mark();
   }
 
-  /** To what is chosen. Who types faster than we look means what is found by that, not what is still listed. */
+  /** Opens the selected result, after the search for the latest text has completed. */
   async #enter() {
     const isReady = this.#isTyped ? await this.#look() : this.#found.length > 0 || (await this.#looking);
     if (isReady && this.#found[this.#chosen]) this.#go(this.#found[this.#chosen]);

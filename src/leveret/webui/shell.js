@@ -1,24 +1,24 @@
-// What stands around every page: the menu, the search, light and dark, who is logged in.
+// The frame around every page: menu, search, theme switch and current user.
 
 import { onHealth, post } from "./api.js";
 import { fill, fillFor, h, s } from "./dom.js";
 import { problemBox } from "./notices.js";
 import { Router } from "./router.js";
 import { Search } from "./search.js";
-import { THEMES, chooseTheme, chosenTheme } from "./theme.js";
+import { chooseTheme, chosenTheme, THEMES } from "./theme.js";
 
+const EARS = "M11 15C8 9 8 4 10.5 4S14 9 14.5 14h3C18 9 19 4 21.5 4S24 9 21 15";
+const HEAD = "c2.5 1.5 4 4 4 6.5 0 4-4 6.5-9 6.5s-9-2.5-9-6.5c0-2.5 1.5-5 4-6.5z";
 const THEME_NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
 
 export class Shell {
-  #pages;
   #leaving = new AbortController();
-  #isMoving = false; // from one page to another
+  #isMoving = false; // false for the first page after the login
   #router;
   #search;
 
-  /** `whenOut` is called after a logout. */
+  /** `whenOut` is called after the logout. */
   constructor(pages, user, whenOut) {
-    this.#pages = pages;
     this.user = user;
     this.#search = new Search(pages);
     this.main = h("main", { id: "main", tabindex: "-1" });
@@ -42,7 +42,7 @@ export class Shell {
 
   start() {
     document.addEventListener("keydown", this.#pressed);
-    onHealth((problem) => this.#tellHealth(problem));
+    onHealth((problem) => this.#showHealth(problem));
     this.#router.start();
   }
 
@@ -61,13 +61,13 @@ export class Shell {
     });
     name();
     const out = async () => {
-      await post("/api/logout").catch(() => {}); // an ended session is out already
+      await post("/api/logout").catch(() => {}); // an expired session is logged out already
       whenOut();
     };
     return h(
       "header",
       { class: "side" },
-      h("a", { class: "brand", href: "#/" }, mark(), "Leveret"),
+      h("a", { class: "brand", href: "#/" }, logo(), "Leveret"),
       h(
         "button",
         { type: "button", class: "find", onclick: () => this.#search.open() },
@@ -115,11 +115,11 @@ export class Shell {
     }
     fill(this.main);
     page.show(this.main, parameters, this.#leaving.signal, this.user);
-    if (this.#isMoving) this.main.focus({ preventScroll: true }); // Tab goes on in what is new
+    if (this.#isMoving) this.main.focus({ preventScroll: true }); // Tab continues in the new page
     this.#isMoving = true;
   }
 
-  #tellHealth(problem) {
+  #showHealth(problem) {
     this.health.hidden = !problem;
     if (problem)
       fillFor(this.health, [problem.title, problem.reason], () => [
@@ -130,13 +130,7 @@ export class Shell {
   }
 }
 
-/** Two ears and a head. */
-export function mark() {
-  return s(
-    "svg",
-    { viewBox: "0 0 32 32", class: "mark", "aria-hidden": "true" },
-    s("path", {
-      d: "M11 15C8 9 8 4 10.500 4S14 9 14.500 14h3C18 9 19 4 21.500 4S24 9 21 15c2.500 1.500 4 4 4 6.500 0 4-4 6.500-9 6.500s-9-2.500-9-6.500c0-2.500 1.500-5 4-6.500z",
-    }),
-  );
+/** The logo. */
+export function logo() {
+  return s("svg", { viewBox: "0 0 32 32", class: "mark", "aria-hidden": "true" }, s("path", { d: EARS + HEAD }));
 }

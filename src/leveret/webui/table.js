@@ -1,42 +1,67 @@
-// A table of any length. Only the rows that can be seen are in the document, and only the pages around them are asked
-// for; sorting and filtering are the source's work. `source({page, page_size, sort, sort_reverse, name}, signal)` gives
-// {items, filtered_count, total_count}: the API's own shape, or `rowsSource` for rows that are all here.
+// A table of any length. Only visible rows are in the document, and only the API pages around them are requested. The
+// source sorts and filters; it returns the API's own page format (see Page), or is a `rowsSource` over loaded rows.
 //
-// A column is {title, value(row), show?(value), sort?, align?, rank?, width?}. A cell is touched only when its value has
-// changed, so focus and selection survive a refresh. `show` is not given the row: what it needs stands in the value, or
-// the cell would go on telling of the row that was there before. Rank 4, then 3, then 2 give way where the table is narrow.
-//
-// In the same way `empty(reason)` tells what to do while there is no row, and is asked again only when `emptiness()` gives
-// another reason.
-//
-// With `isKept`, filter and order stand in the address: they are there again after Back, and in a link that is sent on.
-// `toolsFrom`: the number of rows from which on there is a filter.
+// A cell is updated only if its value has changed, so that focus and selection survive a refresh. Therefore `show`
+// receives the value and not the row. Columns of rank 4, then 3, then 2 are hidden if the table is narrow.
+// In the same way `empty(reason)` is called again only if `emptiness()` returns another reason.
 
 import { fillFor, h } from "./dom.js";
-import { live } from "./live.js";
 import { number, plural } from "./format.js";
 import { keepState, keptState } from "./list_state.js";
 import { showProblem } from "./notices.js";
+import { poll } from "./poll.js";
 
-const ROW = 36; // pixels, as in app.css
+const ROW = 36; // row height in pixels, as in app.css
 const PAGE = 100;
-const MARGIN = 8; // rows above and below what is seen
+const MARGIN = 8; // rows above and below the visible ones
 const TYPING = 250;
+
+/**
+ * @typedef {Record<string, any>} Row a row of the API
+ * @typedef {{ page: number, page_size: number, sort?: string, sort_reverse?: boolean, name?: string }} Question
+ * @typedef {{ items: Row[], filtered_count: number, total_count: number, page?: number }} Page
+ * @typedef {(question: Question, signal: AbortSignal) => Promise<Page>} Source
+ *
+ * @typedef {object} Column
+ * @property {string} title
+ * @property {(row: any) => any} value
+ * @property {(value: any) => import("./dom.js").Child} [show] shows the value; as text by default
+ * @property {string} [sort] the field to sort by
+ * @property {string} [align] "right" for numbers
+ * @property {number} [rank]
+ * @property {string} [width] a class of app.css without "w-"
+ *
+ * @typedef {object} TableOptions
+ * @property {Column[]} columns
+ * @property {Source} source
+ * @property {AbortSignal} signal
+ * @property {string} [sort]
+ * @property {boolean} [reverse]
+ * @property {string} [noun]
+ * @property {string} [nouns]
+ * @property {(reason: any) => import("./dom.js").Child} [empty] shown instead of an empty table
+ * @property {() => unknown} [emptiness]
+ * @property {boolean} [isKept] keeps filter and order in the URL
+ * @property {number} [toolsFrom] number of rows from which the filter is shown
+ */
 
 export class Table {
   #columns;
   #source;
   #signal;
-  #rows = new Map(); // by their number
+  /** @type {Map<number, Row>} */
+  #rows = new Map(); // by row number
   #total = 0;
-  #filtered = -1; // not known yet
+  #filtered = -1; // -1 before the first response
   #sort;
   #reverse;
   #name = "";
-  #generation = 0; // answers to an older question are dropped
+  #generation = 0; // responses to older questions are discarded
+  /** @type {Line[]} */
   #lines = [];
   #refresh = () => {};
 
+  /** @param {TableOptions} options */
   constructor({
     columns,
     source,
@@ -47,7 +72,6 @@ export class Table {
     nouns = `${noun}s`,
     empty,
     emptiness = () => "",
-    onCount,
     isKept = false,
     toolsFrom = 1,
   }) {
@@ -60,32 +84,9 @@ export class Table {
     this.nouns = nouns;
     this.empty = empty;
     this.emptiness = emptiness;
-    this.onCount = onCount;
     this.isKept = isKept;
     this.toolsFrom = toolsFrom;
     if (isKept) this.#recall();
-    this.#build();
-    this.#refresh = live(
-      signal,
-      () => this.#load(),
-      (problem) => this.#fail(problem),
-    );
-  }
-
-  /** Asks again now. */
-  refresh() {
-    this.#refresh();
-  }
-
-  /** Another question: from the top. */
-  restart() {
-    this.#generation += 1;
-    this.#rows.clear();
-    this.scroller.scrollTop = 0;
-    this.#refresh();
-  }
-
-  #build() {
     this.search = h("input", {
       type: "search",
       value: this.#name,
@@ -96,10 +97,17 @@ export class Table {
     this.count = h("span", { class: "faint count", role: "status" });
     this.tools = h("div", { class: "table-tools", hidden: this.toolsFrom > 1 }, this.search, this.count);
     this.heads = this.#columns.map((column) => this.#head(column));
-    this.above = h("tbody", { "aria-hidden": "true" }, h("tr", { class: "spacer" }, h("td")));
+    this.above = h("tr", { class: "spacer" }, h("td"));
     this.body = h("tbody", { class: "rows" });
-    this.below = h("tbody", { "aria-hidden": "true" }, h("tr", { class: "spacer" }, h("td")));
-    this.table = h("table", {}, h("thead", {}, h("tr", {}, this.heads)), this.above, this.body, this.below);
+    this.below = h("tr", { class: "spacer" }, h("td"));
+    this.table = h(
+      "table",
+      {},
+      h("thead", {}, h("tr", {}, this.heads)),
+      spacer(this.above),
+      this.body,
+      spacer(this.below),
+    );
     this.scroller = h(
       "div",
       { class: "table-scroll", tabindex: "0", role: "region", "aria-label": this.nouns },
@@ -108,10 +116,28 @@ export class Table {
     this.place = h("div", { class: "table-place" }, h("p", { class: "empty late" }, "Loading …"));
     this.element = h("div", { class: "table card" }, this.tools, this.scroller, this.place);
     this.scroller.addEventListener("scroll", () => this.#scrolled(), { passive: true });
-    const growing = new ResizeObserver(() => this.#draw()); // an empty table is lower than a full one, and windows change
+    const growing = new ResizeObserver(() => this.#draw());
     growing.observe(this.scroller);
     this.#signal.addEventListener("abort", () => growing.disconnect());
     this.#markSort();
+    this.#refresh = poll(
+      signal,
+      () => this.#load(),
+      (problem) => this.#fail(problem),
+    );
+  }
+
+  /** Polls immediately. */
+  refresh() {
+    this.#refresh();
+  }
+
+  /** Reloads from the first row, after the question has changed. */
+  restart() {
+    this.#generation += 1;
+    this.#rows.clear();
+    this.scroller.scrollTop = 0;
+    this.#refresh();
   }
 
   #head(column) {
@@ -159,7 +185,7 @@ export class Table {
   #typed() {
     clearTimeout(this.typing);
     this.typing = setTimeout(() => {
-      if (this.#signal.aborted) return; // the address is another page's by now
+      if (this.#signal.aborted) return; // the URL belongs to another page by now
       this.#name = this.search.value.trim();
       this.#remember();
       this.restart();
@@ -193,7 +219,7 @@ export class Table {
     }
     this.#forgetFar(first, last);
     this.#draw();
-    this.#say();
+    this.#showCount();
   }
 
   async #asked(page) {
@@ -208,7 +234,7 @@ export class Table {
       return await this.#source(question, this.#signal);
     } catch (problem) {
       if (page === 1 || problem.status !== 400) throw problem;
-      this.scroller.scrollTop = 0; // there are fewer rows than there were
+      this.scroller.scrollTop = 0; // the list has become shorter
       return await this.#source({ ...question, page: 1 }, this.#signal);
     }
   }
@@ -217,7 +243,7 @@ export class Table {
     const start = ((answer.page ?? page + 1) - 1) * PAGE;
     this.#total = answer.total_count;
     this.#filtered = answer.filtered_count;
-    answer.items.forEach((row, at) => this.#rows.set(start + at, row));
+    for (const [at, row] of answer.items.entries()) this.#rows.set(start + at, row);
     for (const at of this.#rows.keys()) {
       if (at >= this.#filtered) this.#rows.delete(at);
     }
@@ -231,35 +257,34 @@ export class Table {
 
   #draw() {
     const [from, to] = this.#seen();
-    this.above.firstChild.style.height = `${from * ROW}px`;
-    this.below.firstChild.style.height = `${(Math.max(this.#filtered, 0) - to) * ROW}px`;
-    while (this.#lines.length > to - from) this.#lines.pop().element.remove();
+    this.above.style.height = `${from * ROW}px`;
+    this.below.style.height = `${(Math.max(this.#filtered, 0) - to) * ROW}px`;
+    while (this.#lines.length > to - from) this.#lines.pop()?.element.remove();
     while (this.#lines.length < to - from) {
       const line = new Line(this.#columns);
       this.#lines.push(line);
       this.body.append(line.element);
     }
-    this.#lines.forEach((line, at) => line.show(this.#rows.get(from + at), from + at));
-    this.table.setAttribute("aria-rowcount", Math.max(this.#filtered, 0) + 1);
+    for (const [at, line] of this.#lines.entries()) line.show(this.#rows.get(from + at), from + at);
+    this.table.setAttribute("aria-rowcount", String(Math.max(this.#filtered, 0) + 1));
   }
 
-  #say() {
+  #showCount() {
     const all = plural(this.#total, this.noun, this.nouns);
     this.count.textContent = this.#filtered === this.#total ? all : `${number(this.#filtered)} of ${all}`;
-    this.onCount?.(this.#total);
     this.scroller.hidden = this.#filtered === 0;
-    const isNarrowed = this.#name || (this.isKept && keptState("vhost")); // then there must be a way back
+    const isNarrowed = this.#name || (this.isKept && keptState("vhost")); // the user must be able to remove the filter
     this.tools.hidden = this.#total < this.toolsFrom && !isNarrowed;
-    if (this.#total === 0 && this.empty) this.#tellEmpty(this.emptiness());
-    else if (this.#filtered === 0) this.#tellUnfit(this.#name);
+    if (this.#total === 0 && this.empty) this.#showEmpty(this.emptiness());
+    else if (this.#filtered === 0) this.#showUnmatched(this.#name);
     else fillFor(this.place, "full", () => null);
   }
 
-  #tellEmpty(reason) {
-    fillFor(this.place, ["empty", reason], () => this.empty(reason));
+  #showEmpty(reason) {
+    fillFor(this.place, ["empty", reason], () => this.empty?.(reason));
   }
 
-  #tellUnfit(name) {
+  #showUnmatched(name) {
     const text = name ? `No ${this.nouns} match “${name}”.` : `No ${this.nouns} match the filter.`;
     fillFor(this.place, ["unfit", text], () => h("p", { class: "empty" }, text));
   }
@@ -269,7 +294,9 @@ export class Table {
   }
 }
 
-/** One row of the document, which shows one row of the data after another. */
+const spacer = (row) => h("tbody", { "aria-hidden": "true" }, row);
+
+/** A table row of the document, reused for different rows of data. */
 class Line {
   constructor(columns) {
     this.columns = columns;
@@ -278,11 +305,11 @@ class Line {
   }
 
   show(row, number) {
-    this.element.setAttribute("aria-rowindex", number + 2);
+    this.element.setAttribute("aria-rowindex", String(number + 2));
     this.element.classList.toggle("pending", row === undefined);
     for (const [at, column] of this.columns.entries()) {
       if (row === undefined)
-        fillFor(this.cells[at], [], () => null); // nothing is known of it yet
+        fillFor(this.cells[at], [], () => null); // not loaded yet
       else showIn(this.cells[at], column, column.value(row));
     }
   }
@@ -305,7 +332,12 @@ function classesOf(column) {
     .join(" ");
 }
 
-/** A source of rows that are all here: `load(signal)` gives them. `text(row)` is what the filter looks at. */
+/**
+ * A source over the rows that `load(signal)` returns. The filter searches `text(row)`.
+ * @param {(signal: AbortSignal) => Promise<Row[]>} load
+ * @param {(row: any) => string} text
+ * @returns {Source}
+ */
 export function rowsSource(load, text = (row) => row.name ?? "") {
   return async ({ page, page_size, sort, sort_reverse, name }, signal) => {
     const all = await load(signal);

@@ -1,14 +1,13 @@
-// Light or dark: as the system has it, unless somebody chose. Runs before the first paint.
+// Light or dark theme: the system's, unless the user chose one. Runs before the first paint.
 
 const KEY = "leveret.theme";
 export const THEMES = ["auto", "light", "dark"];
 
 export function chosenTheme() {
   try {
-    const kept = localStorage.getItem(KEY);
-    return THEMES.includes(kept) ? kept : "auto";
+    return THEMES.find((theme) => theme === localStorage.getItem(KEY)) ?? "auto";
   } catch {
-    return "auto"; // a browser that keeps nothing
+    return "auto"; // storage is disabled
   }
 }
 
@@ -16,7 +15,7 @@ export function chooseTheme(theme) {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // it holds until the page is left
+    // storage is disabled: the choice lasts until the page is closed
   }
   document.documentElement.dataset.theme = theme;
 }

@@ -1,25 +1,25 @@
-// Virtual hosts to choose from. Where there is but one, nobody is asked.
+// Selection of a virtual host, hidden if there is only one.
 
 import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { keepState, keptState } from "./list_state.js";
 
-/** Those that the user may see, in order; none where the broker does not tell: lists work without. */
+/** Names of the virtual hosts that the user may see, sorted; empty if the request fails. */
 export function vhostNames(signal) {
-  return toldNames(signal).catch(() => []);
+  return loadedNames(signal).catch(() => []);
 }
 
-async function toldNames(signal) {
+async function loadedNames(signal) {
   const vhosts = await get("/api/vhosts", { columns: "name" }, { signal });
   return vhosts.map((one) => one.name).sort();
 }
 
-/** The one that the address names; "" for all of them. */
+/** The virtual host in the URL; "" for all. */
 export function keptVhost() {
   return keptState("vhost") ?? "";
 }
 
-/** A select for the tools of a list; its value is "" for all of them. It begins with what the address names. */
+/** A select for the tools of a list, preset from the URL; its value is "" for all virtual hosts. */
 export function vhostChoice(signal, choose) {
   const select = h("select", { "aria-label": "Virtual host", hidden: true });
   select.addEventListener("change", () => {
@@ -31,8 +31,8 @@ export function vhostChoice(signal, choose) {
     choose("");
   };
   const offer = (names) => {
-    if (signal.aborted) return; // the address is another page's by now
-    if (keptVhost() && !names.includes(keptVhost())) forgetChoice(); // an old address
+    if (signal.aborted) return; // the URL belongs to another page by now
+    if (keptVhost() && !names.includes(keptVhost())) forgetChoice(); // the virtual host no longer exists
     if (names.length < 2) return;
     fill(
       select,
@@ -41,6 +41,6 @@ export function vhostChoice(signal, choose) {
     );
     select.hidden = false;
   };
-  toldNames(signal).then(offer, () => {}); // a choice is not given up because nobody answers
+  loadedNames(signal).then(offer, () => {}); // keep the selection if the request fails
   return select;
 }

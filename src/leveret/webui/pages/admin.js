@@ -1,4 +1,4 @@
-// The entry of the administration in the menu: leads to the first page of it that the user has something to do on.
+// The menu entry of the admin pages: redirects to the first page for the user.
 
 import { get } from "../api.js";
 import { link } from "../router.js";
@@ -11,11 +11,11 @@ export const title = () => "Admin";
 
 const SOME = { page: 1, page_size: 8, sort: "name" };
 
-export function show(place, parameters, signal, user) {
-  location.replace(firstTab(user)); // not by go(): Back would lead here again
+export function show(_place, _parameters, _signal, user) {
+  location.replace(firstTab(user)); // not go(): Back would return here
 }
 
-/** Users are shown to administrators only; to ask all the same would be refused. */
+/** Only administrators may list users. */
 export async function find(text, signal) {
   const user = await get("/api/login", undefined, { signal });
   const asked = [

@@ -1,5 +1,4 @@
-// Definitions: everything but messages as one file, out of the broker and into it. Before a file is taken in, the
-// broker tells what it would change.
+// Export and import of definitions. The import shows a preview of its changes first.
 
 import { path as at } from "../api.js";
 import { h } from "../dom.js";
@@ -14,10 +13,10 @@ export const title = () => "Definitions";
 
 const WHOLE = "";
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   const head = listHead(
     "Definitions",
-    "Virtual hosts, users, permissions, policies, exchanges, queues and bindings in RabbitMQ's format, without messages.",
+    "Virtual hosts, users, permissions, policies, exchanges, queues and bindings, in RabbitMQ's format.",
   );
   if (!isAdministrator(user)) return frame(place, user, "Definitions", head, onlyAdministrators(user, "Definitions"));
   const where = vhostSelect(signal, "Whole broker");

@@ -1,4 +1,4 @@
-// What the pages of the administration share: their tabs, and who may do what in them.
+// Shared by all admin pages: tabs, headings and access rules.
 
 import { fill, h } from "../dom.js";
 
@@ -15,12 +15,12 @@ export function isAdministrator(user) {
   return Boolean(user.tags?.includes("administrator"));
 }
 
-/** Operator policies are the administrators' own. */
+/** Operator policies require an administrator. */
 export function writesPolicies(user) {
   return isAdministrator(user) || Boolean(user.tags?.includes("policymaker"));
 }
 
-/** Where the administration begins for this user. */
+/** The first admin page for this user. */
 export function firstTab(user) {
   if (isAdministrator(user)) return "#/admin/users";
   return writesPolicies(user) ? "#/admin/policies" : "#/admin/access";
@@ -30,7 +30,7 @@ export function tabsFor(user) {
   return TABS.filter((tab) => !tab.isFor || tab.isFor(user));
 }
 
-/** A page of the administration. `current` is the name of its tab, which is shown to whoever came there all the same. */
+/** An admin page. `current` is the name of its tab, which is always shown. */
 export function frame(place, user, current, head, ...content) {
   const allowed = tabsFor(user);
   const tabs = TABS.filter((tab) => allowed.includes(tab) || tab.name === current);
@@ -42,7 +42,7 @@ export function frame(place, user, current, head, ...content) {
   fill(place, row, head, content);
 }
 
-/** The head of a list: its name, what it is about, what can be added. */
+/** The heading of a list: title, description, buttons. */
 export function listHead(title, about, ...buttons) {
   return h(
     "header",
@@ -52,7 +52,7 @@ export function listHead(title, about, ...buttons) {
   );
 }
 
-/** The head of one object. */
+/** The heading of an object. */
 export function objectHead(name, about, ...buttons) {
   return h(
     "header",
@@ -62,7 +62,7 @@ export function objectHead(name, about, ...buttons) {
   );
 }
 
-/** What somebody sees who has no business on a page. */
+/** Shown to users without access to a page. */
 export function onlyAdministrators(user, what) {
   const own = user.tags?.length ? `has the tags ${user.tags.join(", ")}` : "has no tags";
   return h(
@@ -94,7 +94,7 @@ export function button(text, onclick, kind = "") {
   return h("button", { type: "button", class: kind, onclick }, text);
 }
 
-/** Looks like a link, and opens something here. */
+/** A button that looks like a link. */
 export function opener(text, onclick) {
   return h("button", { type: "button", class: "as-link", onclick }, text);
 }

@@ -1,28 +1,30 @@
-// A file of definitions: looked at first, taken in when somebody has seen what it would do.
+// Import of definitions: a preview first, then the import.
 
 import { path as at, post } from "../api.js";
 import { fill, h } from "../dom.js";
-import { field, form } from "../forms.js";
 import { number, plural } from "../format.js";
-import { tell } from "../notices.js";
-import { Table, rowsSource } from "../table.js";
+import { field, form } from "../forms.js";
+import { notify } from "../notices.js";
+import { rowsSource, Table } from "../table.js";
 
 const STATES = { created: "To create", changed: "To change", existing: "Unchanged" };
 
-/** `into` is a select: "" for as the file says, else the virtual host. */
+/** `into` is a select of the target virtual host: "" for the virtual hosts in the file. */
 export function importer(into, signal) {
   const file = h("input", { type: "file", accept: ".json,application/json", "aria-label": "File" });
   const text = h("textarea", { name: "text", rows: "6", spellcheck: "false", placeholder: '{"queues": [ … ]}' });
-  const told = h("div", { role: "status", class: "report" });
-  let looked = null; // at the last report: whatever is changed after it makes it void
+  const result = h("div", { role: "status", class: "report" });
+  /** @type {AbortController | null} */
+  let looked = null; // ends the current preview; any change of the form discards it
   const forget = () => {
     looked?.abort();
     looked = null;
-    fill(told);
+    fill(result);
   };
   file.addEventListener("change", async () => {
     forget();
-    if (file.files[0]) text.value = await file.files[0].text();
+    const chosen = file.files?.[0];
+    if (chosen) text.value = await chosen.text();
   });
   for (const control of [text, into]) control.addEventListener("input", forget);
   const asking = form(
@@ -36,12 +38,12 @@ export function importer(into, signal) {
       looked = new AbortController();
       signal.addEventListener("abort", () => looked?.abort());
       fill(
-        told,
+        result,
         reportOf(report, looked.signal, () => take(address, definitions, forget)),
       );
     },
   );
-  return h("div", { class: "card importer" }, asking, told);
+  return h("div", { class: "card importer" }, asking, result);
 }
 
 function parsed(text) {
@@ -55,7 +57,7 @@ function parsed(text) {
 async function take(address, definitions, forget) {
   await post(address, definitions);
   forget();
-  tell("Definitions imported.");
+  notify("Definitions imported.");
 }
 
 function reportOf(report, signal, take) {

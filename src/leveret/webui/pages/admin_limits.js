@@ -1,16 +1,16 @@
-// All limits that are set, of virtual hosts and of users.
+// All limits of virtual hosts and users.
 
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { dialogue, field } from "../forms.js";
 import { number } from "../format.js";
+import { dialog, field } from "../forms.js";
 import { problemBox } from "../notices.js";
 import { link } from "../router.js";
-import { Table, rowsSource } from "../table.js";
+import { rowsSource, Table } from "../table.js";
 import { vhostNames } from "../vhosts.js";
 import { button, frame, isAdministrator, listHead } from "./admin_frame.js";
 import { LIMITS, limitsForm } from "./admin_limits_form.js";
-import { suggesting } from "./admin_suggestions.js";
+import { suggestionInput } from "./admin_suggestions.js";
 
 export const path = "/admin/limits";
 export const under = "Admin";
@@ -18,7 +18,7 @@ export const title = () => "Limits";
 
 const KINDS = { vhost: "virtual host", user: "user" };
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   const isChanging = isAdministrator(user);
   const table = new Table({
     columns: columns(isChanging),
@@ -92,7 +92,7 @@ function columns(isChanging) {
   ];
 }
 
-/** The form for them, or the reason why they are not known. */
+/** The form with the current limits, or the error if they cannot be loaded. */
 async function knownLimits(kind, name, whenDone, signal) {
   try {
     const found = (await load(signal)).find((row) => row.kind === kind && row.name === name) ?? {};
@@ -124,7 +124,7 @@ async function setLimits(signal, whenDone) {
     {},
     vhosts.map((name) => h("option", { value: name }, name)),
   );
-  const user = suggesting({}, () => "/api/users", signal);
+  const user = suggestionInput({}, () => "/api/users", signal);
   const fields = { vhost: field("Virtual host", vhost), user: field("User", user.element) };
   const done = () => {
     close();
@@ -138,9 +138,9 @@ async function setLimits(signal, whenDone) {
     const name = kind.value === "vhost" ? vhost.value : user.input.value;
     fill(form);
     const shown = name ? await knownLimits(kind.value, name, done, signal) : null;
-    if (number === asked) fill(form, shown); // not of an older choice
+    if (number === asked) fill(form, shown); // unless the selection has changed
   };
   for (const control of [kind, vhost, user.input]) control.addEventListener("change", adapt);
-  const close = dialogue("Set limits", h("div", {}, field("Apply to", kind), fields.vhost, fields.user, form));
+  const close = dialog("Set limits", h("div", {}, field("Apply to", kind), fields.vhost, fields.user, form));
   await adapt();
 }

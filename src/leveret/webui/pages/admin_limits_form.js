@@ -3,14 +3,14 @@
 import { path as at, put, remove } from "../api.js";
 import { h } from "../dom.js";
 import { field, form } from "../forms.js";
-import { tell } from "../notices.js";
+import { notify } from "../notices.js";
 
 export const LIMITS = {
   user: { "max-connections": "Connections", "max-channels": "Channels" },
   vhost: { "max-connections": "Connections", "max-queues": "Queues" },
 };
 
-/** `show(limits)` fills the fields, as long as nobody has begun to change them. */
+/** `show(limits)` fills the fields unless the user has changed them. */
 export function limitsForm(kind, name) {
   let known = {};
   let changed = () => {};
@@ -30,7 +30,7 @@ export function limitsForm(kind, name) {
       Object.fromEntries(Object.keys(inputs).map((limit) => [limit, given.get(limit)])),
     );
     isTouched = false;
-    tell(`Limits of ${name} updated.`);
+    notify(`Limits of ${name} updated.`);
     changed();
   });
   element.addEventListener("input", () => {
@@ -50,7 +50,7 @@ export function limitsForm(kind, name) {
   };
 }
 
-/** Sends what differs. */
+/** Sends the limits that have changed. */
 async function setLimits(kind, name, known, wanted) {
   for (const [limit, text] of Object.entries(wanted)) {
     if (text === String(known[limit] ?? "")) continue;

@@ -6,6 +6,6 @@ export const path = "/admin/operator-policy";
 export const under = "Admin";
 export const title = () => "Add operator policy";
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   showPolicy(place, true, null, signal, user);
 }

@@ -1,9 +1,9 @@
-// Policies and operator policies, and where the values of a queue or an exchange come from.
+// Policies, operator policies, and the effective policy of a queue or exchange.
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
 import { Table } from "../table.js";
-import { explainer } from "./admin_explain.js";
+import { effectivePolicy } from "./admin_effective_policy.js";
 import { frame, isAdministrator, listHead, section, writesPolicies } from "./admin_frame.js";
 import { definitionText, policyAddress } from "./admin_policy_values.js";
 
@@ -16,7 +16,7 @@ const ABOUT =
   "their settings are combined, and the higher priority wins where they differ. An operator policy sets limits that " +
   "other policies cannot exceed.";
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   const adding = (address, text, kind) => h("a", { class: `button ${kind}`, href: address }, text);
   const add = adding("#/admin/policy", "Add policy", "strong");
   const addOperator = adding("#/admin/operator-policy", "Add operator policy", "");
@@ -37,7 +37,7 @@ export function show(place, parameters, signal, user) {
       policyTable(true, signal, "No operator policies. Use them to set limits that other policies cannot exceed."),
       isAdministrator(user) && addOperator,
     ),
-    section("Effective policy", explainer(signal)),
+    section("Effective policy", effectivePolicy(signal)),
   );
 }
 

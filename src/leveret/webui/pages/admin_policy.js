@@ -1,15 +1,15 @@
-// One policy of either kind, or a new one: the form, with what its pattern matches while it is typed.
+// Form for an existing or new policy or operator policy, with a preview of the names that it matches.
 
-import { get, path as at, put } from "../api.js";
+import { path as at, get, put } from "../api.js";
+import { deleteAndLeave } from "../deletion.js";
 import { fill, h } from "../dom.js";
-import { end } from "../ending.js";
-import { choice, field, form } from "../forms.js";
 import { plural } from "../format.js";
-import { problemBox, tell, tellError, undoable } from "../notices.js";
+import { choice, field, form } from "../forms.js";
+import { notify, notifyError, problemBox, undoable } from "../notices.js";
 import { go } from "../router.js";
 import { vhostNames } from "../vhosts.js";
-import { definitionRows } from "./admin_policy_definition.js";
 import { button, frame, isAdministrator, objectHead, section, writesPolicies } from "./admin_frame.js";
+import { definitionRows } from "./admin_policy_definition.js";
 import { policyAddress } from "./admin_policy_values.js";
 
 export const path = "/admin/policies/:kind/:vhost/:name";
@@ -24,7 +24,7 @@ export function show(place, { kind, vhost, name }, signal, user) {
   showPolicy(place, kind === "operator", { vhost, name }, signal, user);
 }
 
-/** `known` is null for a new one. */
+/** `known` is null for a new policy. */
 export function showPolicy(place, isOperator, known, signal, user) {
   const kind = isOperator ? "operator policy" : "policy";
   const mayChange = isOperator ? isAdministrator(user) : writesPolicies(user);
@@ -109,7 +109,7 @@ function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChan
     const made = { vhost: given.get("vhost"), name };
     if (!known) await refuseExisting(isOperator, kind, made);
     await put(addressOf(isOperator, made), body);
-    tell(`${isOperator ? "Operator policy" : "Policy"} ${name} saved.`);
+    notify(`${isOperator ? "Operator policy" : "Policy"} ${name} saved.`);
     if (!known) go(policyAddress(isOperator, made).slice(1));
   });
   if (!mayChange) freeze(sending);
@@ -121,7 +121,7 @@ function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChan
   );
 }
 
-/** A PUT would put the new one in the place of one of that name. */
+/** A PUT would replace the existing policy. */
 async function refuseExisting(isOperator, kind, { vhost, name }) {
   const found = await get(isOperator ? at`/api/operator-policies/${vhost}` : at`/api/policies/${vhost}`, {
     columns: "name",
@@ -141,15 +141,15 @@ function freeze(sending) {
 function deletePolicy(isOperator, kind, known, leaving) {
   undoable(`The ${kind} ${known.name} will be deleted`, async () => {
     try {
-      await end(addressOf(isOperator, known), "/admin/policies", leaving);
-      tell(`The ${kind} ${known.name} was deleted.`);
+      await deleteAndLeave(addressOf(isOperator, known), "/admin/policies", leaving);
+      notify(`The ${kind} ${known.name} was deleted.`);
     } catch (problem) {
-      tellError(problem);
+      notifyError(problem);
     }
   });
 }
 
-/** Counts while somebody types. */
+/** Updates the matches while the user types. */
 function matching({ vhost, applyTo, pattern, signal }) {
   const place = h("div", { class: "card matches", role: "status" });
   let timer = 0;
@@ -158,10 +158,10 @@ function matching({ vhost, applyTo, pattern, signal }) {
     asked += 1;
     const number = asked;
     const question = { pattern: pattern.value, "apply-to": applyTo.value };
-    const told = await get(at`/api/policy-matches/${vhost.value}`, question, { signal }).then(matchText, (problem) =>
+    const result = await get(at`/api/policy-matches/${vhost.value}`, question, { signal }).then(matchText, (problem) =>
       problem.name === "AbortError" ? null : problemBox(problem),
     );
-    if (number === asked && !signal.aborted) fill(place, told); // not the answer to an older question
+    if (number === asked && !signal.aborted) fill(place, result); // discard responses to older input
   };
   const soon = () => {
     clearTimeout(timer);

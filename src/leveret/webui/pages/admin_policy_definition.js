@@ -1,9 +1,9 @@
-// The definition of a policy as rows of a key and a value. The broker tells which keys there are.
+// The definition of a policy as rows of keys and values, with the keys that the broker supports.
 
 import { h } from "../dom.js";
 import { editableValue, typedValue } from "./admin_policy_values.js";
 
-/** `value()` gives the definition as the broker takes it. */
+/** `value()` returns the definition for the API. */
 export function definitionRows(definition, keys) {
   const list = h(
     "datalist",
@@ -24,7 +24,7 @@ export function definitionRows(definition, keys) {
   const more = h("button", { type: "button", onclick: () => add().key.focus() }, "Add key");
   return {
     element: h("fieldset", { class: "definition" }, h("legend", {}, "Definition"), list, rows, more),
-    value: () => valueOf(rows, keys),
+    value: () => definitionOf(rows, keys),
   };
 }
 
@@ -57,7 +57,7 @@ class Row {
   }
 }
 
-function valueOf(rows, keys) {
+function definitionOf(rows, keys) {
   const found = {};
   for (const row of rows.children) {
     const [key, value] = [...row.querySelectorAll("input")].map((input) => input.value);

@@ -1,8 +1,8 @@
-// The definition of a policy between what somebody types and what the broker takes.
+// Converts values of policy definitions between text fields and the API.
 
 import { link } from "../router.js";
 
-/** "#/admin/policies/..." of a policy of either kind. */
+/** The link of a policy or operator policy. */
 export function policyAddress(isOperator, { vhost, name }) {
   return link`/admin/policies/${isOperator ? "operator" : "policy"}/${vhost}/${name}`;
 }
@@ -18,13 +18,13 @@ export function shownValue(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** For a field: what `typedValue` makes the same value of. */
+/** The inverse of `typedValue`. */
 export function editableValue(value, key) {
   if (typeof value !== "string" || typedValue(value, key) === value) return shownValue(value);
   return JSON.stringify(value);
 }
 
-/** A key that takes text has it as it stands; others have numbers, true, false or lists, and words where those fail. */
+/** Text for keys that take text; otherwise JSON, or text if it is not valid JSON. */
 export function typedValue(text, key) {
   if (key?.takes_text) return text;
   try {

@@ -1,4 +1,4 @@
-// Names to choose from while somebody types. What is typed stays free: a name need not exist.
+// Suggestions of existing names while the user types. Any name can be entered.
 
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
@@ -8,8 +8,8 @@ const SHOWN = 20;
 
 let number = 0;
 
-/** An input with suggestions: `source()` gives the address of a list to look in, or null. */
-export function suggesting(properties, source, signal) {
+/** An input with suggestions from the list at the URL that `source()` returns, if any. */
+export function suggestionInput(properties, source, signal) {
   number += 1;
   const list = h("datalist", { id: `suggestions-${number}` });
   const input = h("input", {
@@ -27,7 +27,7 @@ export function suggesting(properties, source, signal) {
       address,
       { page: 1, page_size: SHOWN, sort: "name", columns: "name", name: input.value },
       { signal },
-    ).catch(() => null); // typing works without
+    ).catch(() => null); // suggestions are optional
     return (
       found &&
       fill(
@@ -43,5 +43,5 @@ export function suggesting(properties, source, signal) {
   input.addEventListener("input", soon);
   input.addEventListener("focus", soon);
   signal.addEventListener("abort", () => clearTimeout(timer));
-  return { input, element: h("span", { class: "suggesting" }, input, list) };
+  return { input, element: h("span", { class: "suggestionInput" }, input, list) };
 }

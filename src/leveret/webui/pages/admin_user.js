@@ -1,14 +1,14 @@
-// One user: what it may do in each virtual host, its limits, and whether it may do a certain thing.
+// One user: permissions, topic permissions, permission check, limits.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { live } from "../live.js";
 import { endTrouble, showTrouble } from "../notices.js";
-import { accessTester } from "./admin_access_tester.js";
+import { poll } from "../poll.js";
 import { button, frame, isAdministrator, listHead, objectHead, onlyAdministrators, section } from "./admin_frame.js";
 import { limitsForm } from "./admin_limits_form.js";
-import { permissionTable, topicTable } from "./admin_user_permissions.js";
 import { changePassword, changeTags, deleteUser } from "./admin_user_changes.js";
+import { permissionTable, topicTable } from "./admin_user_permissions.js";
+import { permissionCheck } from "./permission_check.js";
 
 export const path = "/admin/users/:name";
 export const under = "Admin";
@@ -19,7 +19,7 @@ export function show(place, { name }, signal, user) {
   const tags = h("span", { class: "badges" });
   const trouble = h("div", {});
   const limits = limitsForm("user", name);
-  const refresh = live(
+  const refresh = poll(
     signal,
     async () => {
       const found = await get(at`/api/users/${name}`, { columns: "tags,limits" }, { signal });
@@ -36,7 +36,7 @@ export function show(place, { name }, signal, user) {
   const permissions = permissionTable(name, signal);
   const topics = topicTable(name, signal);
   const remove = button("Delete user", () => deleteUser(name, signal), "danger");
-  remove.disabled = name === user.name; // nobody locks the door behind oneself by mistake
+  remove.disabled = name === user.name; // users cannot delete themselves
   return frame(
     place,
     user,
@@ -51,7 +51,7 @@ export function show(place, { name }, signal, user) {
     trouble,
     section("Permissions", permissions.element, button("Set permissions …", permissions.set, "strong")),
     section("Topic permissions", topics.element, button("Set topic permissions …", topics.set)),
-    section("Check permissions", accessTester({ user: name, signal })),
+    section("Check permissions", permissionCheck({ user: name, signal })),
     section("Limits", limits.element),
   );
 }

@@ -1,10 +1,10 @@
-// What is changed about a user itself: its tags, its password, that it is there.
+// Changes of a user: tags, password, deletion.
 
-import { get, path as at, put } from "../api.js";
+import { path as at, get, put } from "../api.js";
+import { deleteAndLeave } from "../deletion.js";
 import { h } from "../dom.js";
-import { end } from "../ending.js";
-import { check, dialogue, field, form } from "../forms.js";
-import { tell, tellError, undoable } from "../notices.js";
+import { check, dialog, field, form } from "../forms.js";
+import { notify, notifyError, undoable } from "../notices.js";
 
 const ROLES = {
   administrator: "administrator: full access",
@@ -13,7 +13,7 @@ const ROLES = {
   management: "management: uses the management UI for its own virtual hosts",
 };
 
-/** Checkboxes for the tags that mean something here, and a field for any others. */
+/** Checkboxes for the tags that the broker uses, and a field for other tags. */
 export function tagFields(tags) {
   const others = tags.filter((tag) => !(tag in ROLES));
   return h(
@@ -38,25 +38,25 @@ export function tagsOf(given) {
   return [...Object.keys(ROLES).filter((role) => given.has(`tag-${role}`)), ...others];
 }
 
-/** A PUT replaces the whole user: what is to stay is sent back as it was. */
+/** A PUT replaces the whole user, so the password hash is sent back unchanged. */
 export async function changeTags(name, whenDone) {
-  const user = await get(at`/api/users/${name}`).catch(tellError);
+  const user = await get(at`/api/users/${name}`).catch(notifyError);
   if (!user) return;
-  const close = dialogue(
+  const close = dialog(
     `Change tags of ${name}`,
     form([tagFields(user.tags)], "Change tags", async (given) => {
       const { password_hash, hashing_algorithm } = await get(at`/api/users/${name}`);
       const secret = password_hash ? { password_hash, hashing_algorithm } : {};
       await put(at`/api/users/${name}`, { ...secret, tags: tagsOf(given) });
       close();
-      tell(`Tags of user ${name} changed.`);
+      notify(`Tags of user ${name} changed.`);
       whenDone();
     }),
   );
 }
 
 export function changePassword(name) {
-  const close = dialogue(
+  const close = dialog(
     `Change password of ${name}`,
     form(
       [
@@ -71,7 +71,7 @@ export function changePassword(name) {
         const { tags } = await get(at`/api/users/${name}`);
         await put(at`/api/users/${name}`, { tags, password: given.get("password") });
         close();
-        tell(`Password of user ${name} changed.`);
+        notify(`Password of user ${name} changed.`);
       },
     ),
   );
@@ -80,10 +80,10 @@ export function changePassword(name) {
 export function deleteUser(name, leaving) {
   undoable(`User ${name} and its permissions will be deleted and its connections closed`, async () => {
     try {
-      await end(at`/api/users/${name}`, "/admin/users", leaving);
-      tell(`User ${name} deleted.`);
+      await deleteAndLeave(at`/api/users/${name}`, "/admin/users", leaving);
+      notify(`User ${name} deleted.`);
     } catch (problem) {
-      tellError(problem);
+      notifyError(problem);
     }
   });
 }

@@ -1,13 +1,13 @@
 // Permissions and topic permissions of one user, by virtual host.
 
-import { get, path as at, put, remove } from "../api.js";
+import { path as at, get, put, remove } from "../api.js";
 import { h } from "../dom.js";
-import { choice, dialogue, field, form } from "../forms.js";
-import { tell, tellError, undoable } from "../notices.js";
-import { Table, rowsSource } from "../table.js";
+import { choice, dialog, field, form } from "../forms.js";
+import { notify, notifyError, undoable } from "../notices.js";
+import { rowsSource, Table } from "../table.js";
 import { vhostNames } from "../vhosts.js";
 import { button, opener } from "./admin_frame.js";
-import { suggesting } from "./admin_suggestions.js";
+import { suggestionInput } from "./admin_suggestions.js";
 
 const ALL = { configure: ".*", write: ".*", read: ".*" };
 const MEANINGS = {
@@ -24,7 +24,7 @@ function pattern(name, value, hint) {
   );
 }
 
-/** `set()` opens the dialogue for a virtual host that is chosen there. */
+/** `set()` opens the dialog, in which the virtual host is selected. */
 export function permissionTable(user, signal) {
   const load = (signal) => get(at`/api/users/${user}/permissions`, undefined, { signal });
   const set = (row) => setPermissions(user, row, () => table.refresh());
@@ -74,7 +74,7 @@ function shownPattern(text) {
 async function setPermissions(user, row, whenDone) {
   const names = row ? [row.vhost] : await vhostNames();
   const given = row ?? ALL;
-  const close = dialogue(
+  const close = dialog(
     `Set permissions for ${user}`,
     form(
       [
@@ -83,8 +83,8 @@ async function setPermissions(user, row, whenDone) {
         h(
           "p",
           { class: "faint" },
-          "Regular expressions, matched anywhere in the name: .* matches everything, ^orders\\. matches names that start " +
-            "with “orders.”, and an empty expression matches nothing.",
+          "Regular expressions, matched anywhere in the name: .* matches everything, ^orders\\. matches names that " +
+            "start with “orders.”, and an empty expression matches nothing.",
         ),
       ],
       "Set permissions",
@@ -95,7 +95,7 @@ async function setPermissions(user, row, whenDone) {
           Object.fromEntries(Object.keys(ALL).map((kind) => [kind, values.get(kind)])),
         );
         close();
-        tell(`Permissions of user ${user} in ${vhost} set.`);
+        notify(`Permissions of user ${user} in ${vhost} set.`);
         whenDone();
       },
     ),
@@ -111,14 +111,14 @@ function clearPermissions(user, vhost, whenDone) {
 async function sent(request, text, whenDone) {
   try {
     await request;
-    tell(text);
+    notify(text);
   } catch (problem) {
-    tellError(problem);
+    notifyError(problem);
   }
   whenDone();
 }
 
-// ---- by routing key
+// ---- topic permissions
 
 export function topicTable(user, signal) {
   const load = (signal) => get(at`/api/users/${user}/topic-permissions`, undefined, { signal });
@@ -156,12 +156,12 @@ export function topicTable(user, signal) {
 async function setTopic(user, row, signal, whenDone) {
   const names = row ? [row.vhost] : await vhostNames();
   const vhost = choice("vhost", names, names[0]);
-  const exchange = suggesting(
+  const exchange = suggestionInput(
     { name: "exchange", required: true, value: row?.exchange ?? "", readonly: Boolean(row) },
     () => at`/api/exchanges/${vhost.value}`,
     signal,
   );
-  const close = dialogue(
+  const close = dialog(
     `Set topic permissions for ${user}`,
     form(
       [
@@ -184,7 +184,7 @@ async function setTopic(user, row, signal, whenDone) {
           read: given.get("read"),
         });
         close();
-        tell(`Topic permissions of user ${user} for exchange ${name} set.`);
+        notify(`Topic permissions of user ${user} for exchange ${name} set.`);
         whenDone();
       },
     ),

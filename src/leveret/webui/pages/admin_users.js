@@ -1,9 +1,9 @@
-// All users. Those without permissions anywhere are flagged: they can log in and do nothing.
+// All users. Users without any permissions are flagged.
 
-import { get, path as at, put } from "../api.js";
+import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
-import { dialogue, field, form } from "../forms.js";
-import { tell } from "../notices.js";
+import { dialog, field, form } from "../forms.js";
+import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
 import { button, frame, isAdministrator, listHead, onlyAdministrators } from "./admin_frame.js";
@@ -13,7 +13,7 @@ export const path = "/admin/users";
 export const under = "Admin";
 export const title = () => "Users";
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   if (!isAdministrator(user)) return frame(place, user, "Users", listHead("Users"), onlyAdministrators(user, "Users"));
   const table = new Table({
     columns: columns(user),
@@ -93,7 +93,7 @@ function columns(user) {
 }
 
 function addUser() {
-  const close = dialogue(
+  const close = dialog(
     "Add user",
     form(
       [
@@ -115,14 +115,14 @@ function addUser() {
         const password = given.get("password");
         await put(at`/api/users/${name}`, { tags: tagsOf(given), ...(password ? { password } : {}) });
         close();
-        tell(`User ${name} created. Set its permissions next.`);
+        notify(`User ${name} created. Set its permissions next.`);
         go(link`/admin/users/${name}`.slice(1));
       },
     ),
   );
 }
 
-/** A PUT would put the new user in the place of one of that name. */
+/** A PUT would replace the existing user. */
 async function refuseExisting(name) {
   const found = await get("/api/users", { columns: "name", name });
   if (found.some((one) => one.name === name))

@@ -1,14 +1,14 @@
-// One virtual host: what is in it, who may enter it, its limits, and its end.
+// One virtual host: totals, permissions, limits, deletion.
 
-import { get, path as at, put } from "../api.js";
+import { path as at, get, put } from "../api.js";
+import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
-import { end } from "../ending.js";
-import { dialogue, field, form } from "../forms.js";
 import { number, rate } from "../format.js";
-import { live } from "../live.js";
-import { endTrouble, showTrouble, tell, tellError } from "../notices.js";
+import { deletionDialog, dialog, field, form } from "../forms.js";
+import { endTrouble, notify, notifyError, showTrouble } from "../notices.js";
+import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { Table, rowsSource } from "../table.js";
+import { rowsSource, Table } from "../table.js";
 import { button, frame, isAdministrator, objectHead, section } from "./admin_frame.js";
 import { limitsForm } from "./admin_limits_form.js";
 
@@ -20,10 +20,10 @@ const TILES = { ready: "Ready", unacked: "Unacked", in: "Publish rate", out: "De
 
 export function show(place, { name }, signal, user) {
   const isChanging = isAdministrator(user);
-  const view = new View(name);
+  const view = new View();
   const limits = limitsForm("vhost", name);
   const address = at`/api/vhosts/${name}`;
-  const refresh = live(
+  const refresh = poll(
     signal,
     async () => {
       const [vhost, found] = await Promise.all([
@@ -107,12 +107,12 @@ function permissions(address, signal) {
   }).element;
 }
 
-/** A PUT replaces all that is noted: the queue type that is not asked for here stays. */
+/** A PUT replaces all metadata, so the default queue type is sent back unchanged. */
 async function describe(address, name, whenDone) {
-  const vhost = await get(address).catch(tellError);
+  const vhost = await get(address).catch(notifyError);
   if (!vhost) return;
   const { metadata } = vhost;
-  const close = dialogue(
+  const close = dialog(
     `Edit virtual host ${name}`,
     form(
       [
@@ -130,39 +130,19 @@ async function describe(address, name, whenDone) {
       async (given) => {
         await put(address, { ...metadata, description: given.get("description"), tags: given.get("tags") });
         close();
-        tell(`Virtual host ${name} updated.`);
+        notify(`Virtual host ${name} updated.`);
         whenDone();
       },
     ),
   );
 }
 
-/** Whoever types the name has read what goes with it. */
 function deleteVhost(address, name, leaving) {
-  const typed = h("input", { name: "typed", required: true, autocomplete: "off", spellcheck: "false" });
-  const sending = form(
-    [
-      h(
-        "p",
-        {},
-        "This deletes its queues with all messages, its exchanges, policies and permissions, and closes its connections. " +
-          "It cannot be undone.",
-      ),
-      h("p", { class: "typed-name" }, "Type ", h("code", {}, name), " to confirm."),
-      field("Virtual host name", typed),
-    ],
-    "Delete virtual host",
-    async () => {
-      await end(address, "/admin/vhosts", leaving);
-      close();
-      tell(`Virtual host ${name} deleted.`);
-    },
-  );
-  const action = sending.querySelector("[type=submit]");
-  action.classList.add("danger-strong");
-  action.disabled = true;
-  typed.addEventListener("input", () => {
-    action.disabled = typed.value !== name;
-  });
-  const close = dialogue(`Delete virtual host ${name}`, sending);
+  const text =
+    "This deletes its queues with all messages, its exchanges, policies and permissions, and closes its connections.";
+  const act = async () => {
+    await deleteAndLeave(address, "/admin/vhosts", leaving);
+    notify(`Virtual host ${name} deleted.`);
+  };
+  deletionDialog({ kind: "virtual host", name, text, label: "Virtual host name", act });
 }

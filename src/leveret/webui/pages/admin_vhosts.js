@@ -1,10 +1,10 @@
 // All virtual hosts.
 
-import { get, path as at, put } from "../api.js";
+import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
-import { dialogue, field, form } from "../forms.js";
 import { number, rate } from "../format.js";
-import { tell } from "../notices.js";
+import { dialog, field, form } from "../forms.js";
+import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
 import { button, frame, isAdministrator, listHead } from "./admin_frame.js";
@@ -14,9 +14,10 @@ export const under = "Admin";
 export const title = () => "Virtual hosts";
 
 const COLUMNS =
-  "name,description,tags,tracing,messages_ready,messages_unacknowledged,message_stats.publish_details,message_stats.deliver_get_details";
+  "name,description,tags,tracing,messages_ready,messages_unacknowledged," +
+  "message_stats.publish_details,message_stats.deliver_get_details";
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   const table = new Table({
     columns: columns(),
     source: (question, signal) => get("/api/vhosts", { ...question, columns: COLUMNS }, { signal }),
@@ -94,7 +95,7 @@ function columns() {
 }
 
 function addVhost() {
-  const close = dialogue(
+  const close = dialog(
     "Add virtual host",
     form(
       [
@@ -116,7 +117,7 @@ function addVhost() {
           };
         await put(at`/api/vhosts/${name}`, { description: given.get("description"), tags: given.get("tags") });
         close();
-        tell(`Virtual host ${name} created. You have full permissions in it.`);
+        notify(`Virtual host ${name} created. You have full permissions in it.`);
         go(link`/admin/vhosts/${name}`.slice(1));
       },
     ),

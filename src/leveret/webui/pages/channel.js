@@ -1,15 +1,15 @@
-// One channel: what is under way in it, and who consumes.
+// One channel: unacked and unconfirmed messages, rates, consumers.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, fillFor, h, setText } from "../dom.js";
 import { number, rate } from "../format.js";
-import { live } from "../live.js";
 import { endTrouble, showTrouble } from "../notices.js";
+import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { Table, rowsSource } from "../table.js";
+import { rowsSource, Table } from "../table.js";
 import { modeOf } from "./channels.js";
-import { connectionLink, prefetch, stateBadge } from "./connection_words.js";
+import { connectionLink, prefetch, stateBadge } from "./connection_format.js";
 
 export const path = "/channels/:name";
 export const under = "Connections";
@@ -21,6 +21,7 @@ const RATES = [
   ["Confirm", "confirm"],
   ["Deliver", "deliver_get"],
 ];
+/** @type {[string, (channel: any) => string][]} */
 const TILES = [
   ["Unacked", (channel) => number(channel.messages_unacknowledged)],
   ["Unconfirmed", (channel) => number(channel.messages_unconfirmed)],
@@ -36,7 +37,7 @@ export function show(place, { name }, signal) {
   const trouble = h("div", {});
   const values = TILES.map(() => h("b", {}, "–"));
   const rates = lineChart("Message rates");
-  live(
+  poll(
     signal,
     async () => {
       const channel = await get(address, WINDOW, { signal });
@@ -50,7 +51,7 @@ export function show(place, { name }, signal) {
         stateBadge(channel.state),
         mode && h("span", { class: "badge" }, mode),
       ]);
-      TILES.forEach(([, told], at) => setText(values[at], told(channel)));
+      for (const [at, [, result]] of TILES.entries()) setText(values[at], result(channel));
       const stats = channel.message_stats ?? {};
       rates.draw(
         RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),

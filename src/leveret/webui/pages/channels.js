@@ -3,8 +3,8 @@
 import { get } from "../api.js";
 import { h } from "../dom.js";
 import { number, rate } from "../format.js";
-import { Table, rowsSource } from "../table.js";
-import { channelLink, prefetch, stateBadge } from "./connection_words.js";
+import { rowsSource, Table } from "../table.js";
+import { channelLink, prefetch, stateBadge } from "./connection_format.js";
 
 export function channelsTable(address, signal) {
   const load = (signal) => get(address, undefined, { signal });
@@ -78,7 +78,7 @@ export function channelsTable(address, signal) {
     empty: () =>
       h("p", { class: "empty" }, "No open channels. A client opens a channel before it publishes or consumes."),
   });
-  table.tools.remove(); // there is nothing but numbers to look for
+  table.tools.remove(); // channels have only numbers
   return table.element;
 }
 

@@ -1,16 +1,16 @@
-// One connection: who it is, what it does, its channels; and the way to end it.
+// One connection: client, data rates, channels; and closing it.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
+import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
-import { end } from "../ending.js";
-import { dialogue, field, form } from "../forms.js";
 import { bytes, number } from "../format.js";
-import { live } from "../live.js";
-import { endTrouble, showTrouble, tell } from "../notices.js";
-import { channelsTable } from "./channels.js";
+import { dialog, field, form } from "../forms.js";
+import { endTrouble, notify, showTrouble } from "../notices.js";
+import { poll } from "../poll.js";
 import { isAdministrator } from "./admin_frame.js";
-import { byteRate, clientOf, moment, stateBadge } from "./connection_words.js";
+import { channelsTable } from "./channels.js";
+import { byteRate, clientOf, moment, stateBadge } from "./connection_format.js";
 
 export const path = "/connections/:name";
 export const under = "Connections";
@@ -26,12 +26,12 @@ const TRAFFIC = [
 export function show(place, { name }, signal, user) {
   const address = at`/api/connections/${name}`;
   const view = new View(name, user);
-  live(
+  poll(
     signal,
     async () => view.show(await get(address, WINDOW, { signal })),
     (problem) => view.fail(problem),
   );
-  view.close.addEventListener("click", () => closeDialogue(name, address, signal));
+  view.close.addEventListener("click", () => closeDialog(name, address, signal));
   fill(
     place,
     view.head,
@@ -88,10 +88,10 @@ class View {
   show(connection) {
     endTrouble(this.trouble);
     this.close.disabled = false;
-    this.close.hidden = !isAdministrator(this.user) && connection.user !== this.user.name; // nobody else may
+    this.close.hidden = !isAdministrator(this.user) && connection.user !== this.user.name;
     setText(this.title, clientOf(connection));
     fill(this.state, stateBadge(connection.state));
-    const told = {
+    const result = {
       user: connection.user,
       vhost: connection.vhost,
       channels: number(connection.channels),
@@ -99,7 +99,7 @@ class View {
       sent: bytes(connection.send_oct),
       unsent: bytes(connection.send_pend),
     };
-    for (const [key, text] of Object.entries(told)) {
+    for (const [key, text] of Object.entries(result)) {
       setText(this.values[key], text);
       this.values[key].title = text;
     }
@@ -150,7 +150,7 @@ function agreedIn(connection) {
   };
 }
 
-function closeDialogue(name, address, leaving) {
+function closeDialog(name, address, leaving) {
   const reason = h("input", {
     name: "reason",
     value: REASON,
@@ -158,7 +158,7 @@ function closeDialogue(name, address, leaving) {
     pattern: "[ -~]*",
     title: "ASCII only (sent as an HTTP header)",
   });
-  const close = dialogue(
+  const close = dialog(
     "Close connection",
     form(
       [
@@ -171,9 +171,11 @@ function closeDialogue(name, address, leaving) {
       ],
       "Close connection",
       async (given) => {
-        await end(address, "/connections", leaving, { headers: { "X-Reason": given.get("reason").trim() || REASON } });
+        await deleteAndLeave(address, "/connections", leaving, {
+          headers: { "X-Reason": given.get("reason").trim() || REASON },
+        });
         close();
-        tell(`Connection ${name} closed.`);
+        notify(`Connection ${name} closed.`);
       },
     ),
   );

@@ -1,12 +1,12 @@
-// Who is connected.
+// All connections.
 
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { fewRowsSource } from "../few_rows.js";
 import { number } from "../format.js";
+import { filteredSource } from "../local_filter.js";
 import { Table } from "../table.js";
 import { keptVhost, vhostChoice } from "../vhosts.js";
-import { byteRate, clientOf, connectionLink, moment, peerOf, stateBadge } from "./connection_words.js";
+import { byteRate, clientOf, connectionLink, moment, peerOf, stateBadge } from "./connection_format.js";
 
 export const path = "/connections";
 export const nav = "Connections";
@@ -31,12 +31,12 @@ const COLUMNS = [
 ].join(",");
 const FOUND = 12;
 
-/** What a filter looks at. */
+/** The text that the filter searches. */
 const textOf = (row) => [clientOf(row), row.name, row.user, row.vhost].join(" ");
 
 export async function find(text, signal) {
   const ask = (question) => get("/api/connections", { ...question, columns: COLUMNS }, { signal });
-  const source = fewRowsSource(ask, textOf);
+  const source = filteredSource(ask, textOf);
   const answer = await source({ page: 1, page_size: FOUND, name: text, sort: "name" }, signal);
   return answer.items.map((one) => ({
     title: clientOf(one),
@@ -45,7 +45,7 @@ export async function find(text, signal) {
   }));
 }
 
-export function show(place, parameters, signal) {
+export function show(place, _parameters, signal) {
   let vhost = keptVhost();
   const ask = (question, signal) =>
     get(
@@ -55,12 +55,12 @@ export function show(place, parameters, signal) {
     );
   const table = new Table({
     columns: columns(),
-    source: fewRowsSource(ask, textOf),
+    source: filteredSource(ask, textOf),
     signal,
     sort: "name",
     noun: "connection",
     isKept: true,
-    empty: () => nobody(signal),
+    empty: () => emptyState(signal),
   });
   table.search.placeholder = "Filter by client, user or address";
   table.tools.append(
@@ -131,15 +131,15 @@ function columns() {
   ];
 }
 
-/** What to do first: where clients find the broker. */
-function nobody(signal) {
+/** Shows the address to connect to. */
+function emptyState(signal) {
   const address = h("code", {}, `amqp://${location.hostname}:5672/`);
   get("/api/overview", { columns: "listeners" }, { signal }).then(
     (overview) => {
       const amqp = (overview.listeners ?? []).find((one) => one.protocol === "amqp");
       if (amqp) address.textContent = `amqp://${location.hostname}:${amqp.port}/`;
     },
-    () => {}, // the usual port stays
+    () => {}, // keep the default port
   );
   return h(
     "p",

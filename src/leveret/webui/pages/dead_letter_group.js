@@ -1,15 +1,15 @@
-// The dead letters of one cause: what they are, and what becomes of them, all together or one by one.
+// The dead letters of one cause: browse, retry or delete all or selected messages.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { plural } from "../format.js";
-import { RunningJobs, begin } from "../jobs.js";
-import { live } from "../live.js";
-import { problemBox, tellError, undoable } from "../notices.js";
+import { begin, RunningJobs } from "../jobs.js";
+import { notifyError, problemBox, undoable } from "../notices.js";
+import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { storyLinks } from "./biography.js";
-import { REASONS, causeOf, filterOf, groupOf, isSameGroup, wayOf } from "./dead_letter_facts.js";
-import { retryDialogue } from "./dead_letter_retry.js";
+import { causeOf, filterOf, groupOf, isSameGroup, REASONS, wayOf } from "./dead_letter_groups.js";
+import { retryDialog } from "./dead_letter_retry.js";
+import { traceLinks } from "./message_trace.js";
 import { MessageBrowser } from "./queue_messages.js";
 
 export const path = "/dead-letters/:group";
@@ -31,7 +31,7 @@ export function show(place, parameters, signal, user) {
     );
     return;
   }
-  const page = new Page(group, signal, storyLinks(user, group.vhost));
+  const page = new Page(group, signal, traceLinks(user, group.vhost));
   fill(place, page.head, page.jobs.element, page.error, page.browser.element);
 }
 
@@ -40,7 +40,7 @@ class Page {
   #messages = 0;
   #chosen = [];
 
-  constructor(group, signal, story) {
+  constructor(group, signal, trace) {
     this.#group = group;
     this.count = h("span", {});
     this.retry = button("Retry all …", "strong", () => this.#retry(causeOf(group), filterOf(group), this.#messages));
@@ -61,11 +61,11 @@ class Page {
     const options = {
       fixed: filterOf(group),
       onChoice: (ids) => this.#choose(ids),
-      story,
+      trace,
       nothing: "No messages with this cause are left.",
     };
     this.browser = new MessageBrowser(at`/api/queues/${group.vhost}/${group.queue}`, signal, options);
-    this.refresh = live(
+    this.refresh = poll(
       signal,
       (signal) => this.#load(signal),
       (problem) => fill(this.count, problem.reason),
@@ -120,7 +120,7 @@ class Page {
   }
 
   #retry(what, job, messages) {
-    retryDialogue(what, [{ vhost: this.#group.vhost, queue: this.#group.queue, job, messages }], this.jobs);
+    retryDialog(what, [{ vhost: this.#group.vhost, queue: this.#group.queue, job, messages }], this.jobs);
   }
 
   #delete(job, messages) {
@@ -129,7 +129,7 @@ class Page {
       try {
         this.jobs.watch(await begin(vhost, queue, { kind: "delete", ...job }), messages);
       } catch (problem) {
-        tellError(problem);
+        notifyError(problem);
       }
     });
   }

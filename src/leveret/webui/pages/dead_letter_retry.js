@@ -1,12 +1,12 @@
-// Dead letters go back to the queues in which they died: at once, or so many a second that nobody is overrun.
+// Dialog that returns dead letters to the queues they were first dead-lettered from, optionally at a limited rate.
 
 import { h } from "../dom.js";
-import { dialogue, field, form } from "../forms.js";
 import { plural } from "../format.js";
+import { dialog, field, form } from "../forms.js";
 import { begin, rateInput, rateOf } from "../jobs.js";
 
-/** `targets` are {vhost, queue, job, messages}: `job` picks the messages. `jobs` watches what is begun. */
-export function retryDialogue(what, targets, jobs) {
+/** `targets` are {vhost, queue, job, messages}: `job` selects the messages. `jobs` shows the progress. */
+export function retryDialog(what, targets, jobs) {
   const messages = targets.reduce((sum, target) => sum + target.messages, 0);
   const content = form(
     [
@@ -32,5 +32,5 @@ export function retryDialogue(what, targets, jobs) {
       close();
     },
   );
-  const close = dialogue(`Retry ${what}`, content);
+  const close = dialog(`Retry ${what}`, content);
 }

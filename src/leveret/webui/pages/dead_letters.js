@@ -1,26 +1,27 @@
-// What died, in groups by cause: how much, of what, since when; and sending it back.
+// Dead letters grouped by cause, and their retry.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, number, plural } from "../format.js";
 import { RunningJobs } from "../jobs.js";
 import { go, link } from "../router.js";
-import { Table, rowsSource } from "../table.js";
+import { rowsSource, Table } from "../table.js";
 import { keptVhost, vhostChoice } from "../vhosts.js";
-import { REASONS, causeOf, filterOf, groupLink, namesOf, wayOf } from "./dead_letter_facts.js";
-import { retryDialogue } from "./dead_letter_retry.js";
+import { causeOf, filterOf, groupLink, namesOf, REASONS, wayOf } from "./dead_letter_groups.js";
+import { retryDialog } from "./dead_letter_retry.js";
 
 export const path = "/dead-letters";
 export const nav = "Dead letters";
 export const title = () => "Dead letters";
 
-export function show(place, parameters, signal) {
+export function show(place, _parameters, signal) {
   const page = new Page(signal);
   fill(place, page.head, page.jobs.element, page.tiles, page.table.element, page.notes);
 }
 
 class Page {
   #vhost = keptVhost();
+  /** @type {{ groups: any[], queues: any[], is_complete: boolean }} */
   #answer = { groups: [], queues: [], is_complete: true };
 
   constructor(signal) {
@@ -55,7 +56,7 @@ class Page {
       noun: "cause",
       isKept: true,
       emptiness: () => this.#answer.queues.map((queue) => queue.name),
-      empty: nothingDied,
+      empty: noDeadLetters,
     });
     this.table.tools.append(vhostChoice(signal, (chosen) => this.#choose(chosen)));
   }
@@ -72,11 +73,11 @@ class Page {
     const { groups } = this.#answer;
     this.most = groups.reduce((most, group) => Math.max(most, group.messages), 1);
     this.retry.disabled = !groups.length;
-    this.#tell();
+    this.#notify();
     return groups.map((group) => ({ ...group, share: group.messages / this.most }));
   }
 
-  #tell() {
+  #notify() {
     const { groups, queues, is_complete: isComplete } = this.#answer;
     const dead = groups.reduce((sum, group) => sum + group.messages, 0);
     this.tiles.hidden = !groups.length;
@@ -150,7 +151,7 @@ class Page {
   }
 
   #retryGroup(row) {
-    retryDialogue(
+    retryDialog(
       causeOf(row),
       [{ vhost: row.vhost, queue: row.queue, job: filterOf(row), messages: row.messages }],
       this.jobs,
@@ -163,7 +164,7 @@ class Page {
       const key = JSON.stringify([vhost, queue]);
       byQueue.set(key, { vhost, queue, job: {}, messages: messages + (byQueue.get(key)?.messages ?? 0) });
     }
-    retryDialogue("all dead letters", [...byQueue.values()], this.jobs);
+    retryDialog("all dead letters", [...byQueue.values()], this.jobs);
   }
 }
 
@@ -194,7 +195,7 @@ function notesOn(queues) {
   const closed = queues.filter((queue) => !queue.may_read);
   if (closed.length)
     notes.push(
-      `Not included: ${closed.map((queue) => queue.name).join(", ")}. You need the read permission to see their messages.`,
+      `Not included: ${closed.map((queue) => queue.name).join(", ")}. Reading their messages requires permission.`,
     );
   const others = queues.filter((queue) => queue.others);
   if (others.length)
@@ -202,7 +203,7 @@ function notesOn(queues) {
   return notes;
 }
 
-function nothingDied(names) {
+function noDeadLetters(names) {
   if (names.length) {
     const shown = names.slice(0, 5).join(", ");
     return h(

@@ -1,16 +1,16 @@
-// One exchange: how it does, where it leads, what leads to it, and where a message would go.
+// One exchange: rates, bindings, topology, route tester.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
+import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
-import { end } from "../ending.js";
 import { number, rate } from "../format.js";
-import { live } from "../live.js";
-import { endTrouble, showTrouble, tell, tellError, undoable } from "../notices.js";
-import { bindingDialogue, bindingsTable } from "./exchange_bindings.js";
+import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
+import { poll } from "../poll.js";
+import { bindingDialog, bindingsTable } from "./exchange_bindings.js";
 import { exchangeInPath, isBuiltIn, shownExchange } from "./exchange_links.js";
 import { featuresOf } from "./exchanges.js";
-import { exchangePublishDialogue } from "./queue_publish.js";
+import { exchangePublishDialog } from "./queue_publish.js";
 import { routeTester } from "./route_tester.js";
 import { topologyPicture } from "./topology.js";
 
@@ -24,7 +24,7 @@ const RATES = [
   ["Publish (out)", "publish_out"],
 ];
 
-/** As the broker calls it. */
+/** The broker's name of the exchange. */
 function nameOf(inAddress) {
   return inAddress === "amq.default" ? "" : inAddress;
 }
@@ -34,7 +34,7 @@ export function show(place, parameters, signal) {
   const name = nameOf(parameters.name);
   const address = at`/api/exchanges/${vhost}/${exchangeInPath(name)}`;
   const view = new View(vhost, name);
-  const refresh = live(
+  const refresh = poll(
     signal,
     async () => view.show(await get(address, WINDOW, { signal })),
     (problem) => view.fail(problem),
@@ -47,7 +47,7 @@ export function show(place, parameters, signal) {
     toHere.refresh();
     fromHere.refresh();
   };
-  view.publish.addEventListener("click", () => exchangePublishDialogue(vhost, exchangeInPath(name), refresh));
+  view.publish.addEventListener("click", () => exchangePublishDialog(vhost, exchangeInPath(name), refresh));
   view.remove.addEventListener("click", () => removeExchange(name, address, signal));
   fill(
     place,
@@ -64,8 +64,8 @@ export function show(place, parameters, signal) {
     h(
       "div",
       { class: "two" },
-      section("Incoming bindings", toHere, name && (() => bindingDialogue(vhost, name, "destination", changed))),
-      section("Outgoing bindings", fromHere, name && (() => bindingDialogue(vhost, name, "source", changed))),
+      section("Incoming bindings", toHere, name && (() => bindingDialog(vhost, name, "destination", changed))),
+      section("Outgoing bindings", fromHere, name && (() => bindingDialog(vhost, name, "source", changed))),
     ),
     view.facts,
   );
@@ -137,13 +137,13 @@ class View {
       [...featuresOf(exchange), ...policy].map((text) => h("span", { class: "badge" }, text)),
     );
     const stats = exchange.message_stats ?? {};
-    const told = {
+    const result = {
       in: rate(stats.publish_in_details?.rate),
       out: rate(stats.publish_out_details?.rate),
       published: number(stats.publish_in),
       routed: number(stats.publish_out),
     };
-    for (const [key, text] of Object.entries(told)) setText(this.values[key], text);
+    for (const [key, text] of Object.entries(result)) setText(this.values[key], text);
     this.rates.draw(
       RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
       rate,
@@ -172,10 +172,10 @@ class View {
 function removeExchange(name, address, leaving) {
   undoable(`Exchange ${name} and its bindings will be deleted`, async () => {
     try {
-      await end(address, "/exchanges", leaving);
-      tell(`Exchange ${name} deleted.`);
+      await deleteAndLeave(address, "/exchanges", leaving);
+      notify(`Exchange ${name} deleted.`);
     } catch (problem) {
-      tellError(problem);
+      notifyError(problem);
     }
   });
 }

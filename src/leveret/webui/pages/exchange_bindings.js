@@ -1,13 +1,13 @@
-// The bindings at one end of an exchange: see them, add one, take one away.
+// Incoming or outgoing bindings of an exchange: list, add, delete.
 //
-// `end` is which end of them the exchange is: their source (from here) or their destination (to here).
+// `end` is the role of the exchange in the bindings: "source" (outgoing) or "destination" (incoming).
 
-import { get, path as at, post, remove } from "../api.js";
+import { path as at, get, post, remove } from "../api.js";
 import { h } from "../dom.js";
-import { fewRowsSource } from "../few_rows.js";
-import { choice, dialogue, field, form } from "../forms.js";
-import { tell, tellError, undoable } from "../notices.js";
-import { objectOf, objectText } from "../object_text.js";
+import { choice, dialog, field, form } from "../forms.js";
+import { objectOf, objectText } from "../json_object.js";
+import { filteredSource } from "../local_filter.js";
+import { notify, notifyError, undoable } from "../notices.js";
 import { link } from "../router.js";
 import { Table } from "../table.js";
 import { exchangeInPath, exchangeLink, shownExchange } from "./exchange_links.js";
@@ -44,11 +44,11 @@ export function bindingsTable(vhost, exchange, end, whenChanged, signal) {
           ]
         : []),
     ],
-    source: fewRowsSource(
+    source: filteredSource(
       ask,
       (row) => `${row[other]} ${row.routing_key} ${objectText(row.arguments)}`,
       () => {
-        table.search.hidden = true; // the broker filters by names, and bindings have none
+        table.search.hidden = true; // the broker filters by name, and bindings have no name
       },
     ),
     signal,
@@ -80,9 +80,9 @@ function unbindButton(binding, whenChanged) {
     undoable(`Binding ${key || NO_KEY} from ${source} to ${destination} will be deleted`, async () => {
       try {
         await remove(`${inPath(binding)}/${encodeURIComponent(binding.properties_key)}`);
-        tell(`Binding ${key || NO_KEY} from ${source} to ${destination} deleted.`);
+        notify(`Binding ${key || NO_KEY} from ${source} to ${destination} deleted.`);
       } catch (problem) {
-        tellError(problem);
+        notifyError(problem);
       }
       whenChanged();
     });
@@ -98,8 +98,8 @@ function unbindButton(binding, whenChanged) {
   );
 }
 
-/** Adds one with the exchange at its `end`. */
-export function bindingDialogue(vhost, exchange, end, whenChanged) {
+/** Adds a binding in which the exchange has the role `end`. */
+export function bindingDialog(vhost, exchange, end, whenChanged) {
   const name = h("input", {
     name: "other",
     required: true,
@@ -111,7 +111,7 @@ export function bindingDialogue(vhost, exchange, end, whenChanged) {
     end === "source"
       ? [field("Destination type", choice("kind", ["queue", "exchange"], "queue")), field("Destination", name)]
       : [field("Source exchange", name)];
-  const close = dialogue(
+  const close = dialog(
     end === "source" ? `Add binding from ${exchange}` : `Add binding to ${exchange}`,
     form(
       [
@@ -144,7 +144,7 @@ export function bindingDialogue(vhost, exchange, end, whenChanged) {
           arguments: objectOf(given.get("arguments"), "Arguments"),
         });
         close();
-        tell(`Binding from ${binding.source} to ${binding.destination} added.`);
+        notify(`Binding from ${binding.source} to ${binding.destination} added.`);
         whenChanged();
       },
     ),

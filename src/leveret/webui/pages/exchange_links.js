@@ -1,4 +1,4 @@
-// Exchanges by name. The default exchange is called "", which is nothing to read and nothing to put in an address.
+// Names and links of exchanges. The name of the default exchange is empty, which cannot be shown or put into a URL.
 
 import { link } from "../router.js";
 
@@ -6,7 +6,7 @@ export function shownExchange(name) {
   return name || "(AMQP default)";
 }
 
-/** As the API takes it in a path. */
+/** The name in a path of the API. */
 export function exchangeInPath(name) {
   return name || "amq.default";
 }
@@ -15,7 +15,7 @@ export function exchangeLink(vhost, name) {
   return link`/exchanges/${vhost}/${exchangeInPath(name)}`;
 }
 
-/** Those the broker brings along are there for ever. */
+/** Predeclared exchanges cannot be deleted. */
 export function isBuiltIn(name) {
   return name === "" || name.startsWith("amq.");
 }

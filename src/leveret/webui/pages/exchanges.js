@@ -1,23 +1,24 @@
 // All exchanges.
 
-import { get, path as at, put } from "../api.js";
+import { path as at, get, put } from "../api.js";
 import { fill, h } from "../dom.js";
-import { check, choice, dialogue, field, form } from "../forms.js";
 import { rate } from "../format.js";
-import { tell } from "../notices.js";
-import { objectOf } from "../object_text.js";
+import { check, choice, dialog, field, form } from "../forms.js";
+import { objectOf } from "../json_object.js";
+import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
-import { whereIf } from "./queue_link.js";
+import { vhostSuffix } from "./queue_link.js";
 
 export const path = "/exchanges";
 export const nav = "Exchanges";
 export const title = () => "Exchanges";
 
 const COLUMNS =
-  "name,vhost,type,durable,internal,auto_delete,policy,message_stats.publish_in_details,message_stats.publish_out_details";
+  "name,vhost,type,durable,internal,auto_delete,policy," +
+  "message_stats.publish_in_details,message_stats.publish_out_details";
 const USUAL_TYPES = ["direct", "topic", "fanout", "headers"];
 
 export async function find(text, signal) {
@@ -33,7 +34,7 @@ export async function find(text, signal) {
   }));
 }
 
-export function show(place, parameters, signal) {
+export function show(place, _parameters, signal) {
   let vhost = keptVhost();
   const table = new Table({
     columns: columns(),
@@ -82,7 +83,7 @@ function columns() {
       value: (row) => [row.vhost, row.name],
       show: ([vhost, name]) => [
         h("a", { href: exchangeLink(vhost, name), title: shownExchange(name) }, shownExchange(name)),
-        whereIf(vhost),
+        vhostSuffix(vhost),
       ],
     },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
@@ -109,7 +110,7 @@ function columns() {
   ];
 }
 
-/** What sets it apart, in words. */
+/** Features as badge texts. */
 export function featuresOf(exchange) {
   return [exchange.durable && "durable", exchange.internal && "internal", exchange.auto_delete && "auto-delete"].filter(
     Boolean,
@@ -128,13 +129,13 @@ async function goToTopology(vhost) {
 async function addExchange(vhost) {
   const [names, types] = await Promise.all([vhostNames(), exchangeTypes()]);
   const vhosts = names.length ? names : ["/"];
-  const close = dialogue(
+  const close = dialog(
     "Add exchange",
     form(fieldsOf(vhosts, vhost, types), "Add exchange", async (given) => {
       const [name, where] = [given.get("name"), given.get("vhost")];
       await put(at`/api/exchanges/${where}/${name}`, declarationOf(given));
       close();
-      tell(`Exchange ${name} created.`);
+      notify(`Exchange ${name} created.`);
       go(exchangeLink(where, name).slice(1));
     }),
   );
@@ -180,9 +181,9 @@ function declarationOf(given) {
   };
 }
 
-/** Those the broker knows, the usual ones first. */
+/** Exchange types of the broker, the standard ones first. */
 async function exchangeTypes() {
-  const overview = await get("/api/overview", { columns: "exchange_types" }).catch(() => null); // the usual ones will do
+  const overview = await get("/api/overview", { columns: "exchange_types" }).catch(() => null);
   const others = (overview?.exchange_types ?? []).map((one) => one.name).filter((name) => !USUAL_TYPES.includes(name));
   return [...USUAL_TYPES, ...others];
 }

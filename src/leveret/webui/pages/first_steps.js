@@ -1,13 +1,14 @@
-// What to do first, where there is nothing yet.
+// First steps, shown while there are no queues.
 
 import { copyButton } from "../clipboard.js";
 import { h } from "../dom.js";
 
-/** `makeQueue`: what the button does. */
+/** `makeQueue` is called by the button. */
 export function firstSteps(user, overview, makeQueue, vhost = "") {
   const amqp = (overview?.listeners ?? []).find((one) => one.protocol === "amqp");
   const login = user.name === "guest" ? "guest:guest" : `${encodeURIComponent(user.name)}:PASSWORD`;
-  const address = `amqp://${login}@${location.hostname || "localhost"}:${amqp?.port ?? 5672}/${encodeURIComponent(vhost === "/" ? "" : vhost)}`;
+  const place = `${location.hostname || "localhost"}:${amqp?.port ?? 5672}`;
+  const address = `amqp://${login}@${place}/${encodeURIComponent(vhost === "/" ? "" : vhost)}`;
   const code = [
     "import pika",
     "",

@@ -1,9 +1,9 @@
-// Log in. The page that was asked for is shown afterwards.
+// Login form. The requested page is shown after the login.
 
 import { post } from "../api.js";
 import { fill, h } from "../dom.js";
 import { field, form } from "../forms.js";
-import { mark } from "../shell.js";
+import { logo } from "../shell.js";
 
 export function showLogin(place, enter, reason) {
   document.title = "Log in · Leveret";
@@ -28,7 +28,7 @@ export function showLogin(place, enter, reason) {
     h(
       "main",
       { class: "login" },
-      h("div", { class: "card" }, h("h1", {}, mark(), "Leveret"), reason && h("p", { class: "faint" }, reason), login),
+      h("div", { class: "card" }, h("h1", {}, logo(), "Leveret"), reason && h("p", { class: "faint" }, reason), login),
       isHere() && h("p", { class: "faint hint" }, "Default login on a new broker: guest / guest (localhost only)."),
     ),
   );

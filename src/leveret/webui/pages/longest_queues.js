@@ -1,16 +1,16 @@
-// The queues in which most messages wait, with the reason: where to look first when something is slow.
+// The queues with the most ready messages, and the reason.
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
 import { duration, number } from "../format.js";
-import { Table, rowsSource } from "../table.js";
-import { queueLink } from "./queue_link.js";
+import { rowsSource, Table } from "../table.js";
 import { findingsOf } from "./queue_findings.js";
+import { queueLink } from "./queue_link.js";
 import { drain } from "./queues.js";
 
 const SHOWN = 5;
-const SOME = 25; // asked for: streams do not count, and are the longest
-const MANY = 500; // the largest page
+const SOME = 25; // requested, because streams are left out and are often the longest
+const MANY = 500; // the API's largest page
 const COLUMNS = [
   "name",
   "vhost",
@@ -72,10 +72,10 @@ export function longestQueues(signal) {
   return h("section", {}, h("h2", {}, "Longest queues"), table.element);
 }
 
-/** A stream keeps its messages, so it is long and nothing waits in it. Where streams fill the page, a larger one is asked for. */
+/** Streams keep their messages and are left out. If they fill the page, a larger page is requested. */
 class Longest {
   #size = SOME;
-  isCut = false; // there may be more than were looked at
+  isCut = false; // there may be more queues than were loaded
 
   async load(signal) {
     const { items } = await get(
@@ -86,7 +86,7 @@ class Longest {
     const waiting = items.filter((row) => row.messages_ready && row.type !== "stream");
     this.isCut = items.length === this.#size && items.at(-1).messages_ready > 0;
     if (waiting.length >= SHOWN || !this.isCut || this.#size === MANY) return waiting.slice(0, SHOWN);
-    this.#size = MANY; // and from now on
+    this.#size = MANY; // also for the next polls
     return this.load(signal);
   }
 }

@@ -1,11 +1,11 @@
-// The whole broker at a glance.
+// Overview of the broker: totals, rates, alarms, longest queues, node.
 
 import { get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
-import { live } from "../live.js";
 import { showProblem } from "../notices.js";
+import { poll } from "../poll.js";
 import { firstSteps } from "./first_steps.js";
 import { longestQueues } from "./longest_queues.js";
 import { addQueue } from "./queues.js";
@@ -25,7 +25,7 @@ const RATES = [
   ["Ack", "ack"],
 ];
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   const maySeeNodes = user.tags.includes("monitoring") || user.tags.includes("administrator");
   const tiles = new Tiles();
   const alarms = h("div", { class: "alarms" });
@@ -35,7 +35,7 @@ export function show(place, parameters, signal, user) {
   const moved = lineChart("Message rates");
   const longest = longestQueues(signal);
   const node = h("div", { class: "card node" });
-  const doors = h("div", { class: "card doors" });
+  const listeners = h("div", { class: "card listeners" });
   let span = SPANS[0];
   const refresh = () => ask();
   const spans = spanButtons((chosen) => {
@@ -51,9 +51,9 @@ export function show(place, parameters, signal, user) {
     start,
     h("div", { class: "charts" }, queued.element, moved.element),
     longest,
-    h("div", { class: "charts" }, node, doors),
+    h("div", { class: "charts" }, node, listeners),
   );
-  const ask = live(
+  const ask = poll(
     signal,
     async () => {
       const [, age, step] = span;
@@ -63,7 +63,7 @@ export function show(place, parameters, signal, user) {
       tiles.show(overview);
       queued.draw(lengthsOf(overview.queue_totals ?? {}));
       moved.draw(ratesOf(overview.message_stats ?? {}), rate);
-      showDoors(doors, overview);
+      showListeners(listeners, overview);
       const isNew = overview.object_totals?.queues === 0;
       longest.hidden = isNew;
       if (isNew !== start.hasChildNodes()) fill(start, isNew && firstSteps(user, overview, () => addQueue("")));
@@ -211,7 +211,7 @@ function fact(label, value) {
   return h("div", { class: "fact" }, h("span", {}, label), h("span", {}, value));
 }
 
-function showDoors(card, overview) {
+function showListeners(card, overview) {
   const listeners = overview.listeners ?? [];
   fill(
     card,

@@ -1,15 +1,15 @@
-// Spark queries that read from the broker, and the messages of classic queues that readers hold.
+// Spark queries that read from the broker, and their leases on messages of classic queues.
 
-import { get, path as at, remove } from "../api.js";
 import { amount } from "../amount.js";
+import { path as at, get, remove } from "../api.js";
 import { sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
-import { dialogue } from "../forms.js";
 import { ago, bytes, duration, isNumber, number, plural, rate } from "../format.js";
-import { live } from "../live.js";
-import { showProblem, tell, tellError, undoable } from "../notices.js";
+import { dialog } from "../forms.js";
+import { notify, notifyError, showProblem, undoable } from "../notices.js";
+import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { Table, rowsSource } from "../table.js";
+import { rowsSource, Table } from "../table.js";
 import { sparkSteps } from "./spark_steps.js";
 
 export const path = "/pipelines";
@@ -17,7 +17,7 @@ export const nav = "Pipelines";
 export const title = () => "Pipelines";
 
 const RUNNING = ["running", "idle", "started"];
-const OLD = 3600; // seconds that a lease is held
+const OLD = 3600; // age of a lease in seconds from which it is highlighted
 
 export async function find(text, signal) {
   const answer = await get(
@@ -28,7 +28,7 @@ export async function find(text, signal) {
   return answer.items.map((one) => ({ title: one.name, hint: `Spark query, ${one.state}`, address: "/pipelines" }));
 }
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   const tiles = new Tiles();
   const trouble = h("div", {});
   const first = h("div", {});
@@ -40,7 +40,7 @@ export function show(place, parameters, signal, user) {
     signal,
     (lease) => release(lease, refresh),
   );
-  const refresh = live(
+  const refresh = poll(
     signal,
     async () => {
       const [found, held] = await Promise.all([
@@ -104,7 +104,7 @@ class Tiles {
       rate(running.reduce((sum, one) => sum + (one.rows_per_second ?? 0), 0)),
       number(leases.reduce((sum, one) => sum + one.messages, 0)),
     ];
-    texts.forEach((text, at) => setText(this.values[at], text));
+    for (const [at, text] of texts.entries()) setText(this.values[at], text);
   }
 }
 
@@ -241,7 +241,7 @@ function details(row) {
     ]),
   );
   const lags = row.recent.map((one) => one.lag);
-  dialogue(
+  dialog(
     row.name,
     h(
       "div",
@@ -298,7 +298,7 @@ function leaseTable(rows, signal, release) {
       },
       {
         title: "",
-        width: "deed",
+        width: "action",
         value: ({ vhost, queue, consumer, lease, messages }) => ({ vhost, queue, consumer, lease, messages }),
         show: (held) =>
           h("button", { type: "button", class: "in-row danger", onclick: () => release(held) }, "Release"),
@@ -324,9 +324,9 @@ function release(lease, changed) {
       const query = new URLSearchParams({ queue: lease.queue, consumer: lease.consumer, lease: lease.lease });
       try {
         const answer = await remove(`${at`/api/pipeline/${lease.vhost}/leases`}?${query}`);
-        tell(`${plural(answer.released, "message")} returned to queue ${lease.queue}.`);
+        notify(`${plural(answer.released, "message")} returned to queue ${lease.queue}.`);
       } catch (problem) {
-        tellError(problem);
+        notifyError(problem);
       }
       changed();
     },

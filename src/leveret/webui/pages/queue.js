@@ -1,35 +1,35 @@
-// One queue: how it does, who takes from it, where its messages come from, what is in it.
+// One queue: rates, consumers, bindings and messages.
 
-import { get, path as at, post, remove } from "../api.js";
+import { path as at, get, post, remove } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, fillFor, h, setText } from "../dom.js";
 import { bytes, duration, number, plural, rate } from "../format.js";
 import { RunningJobs, WORDS } from "../jobs.js";
-import { live } from "../live.js";
-import { endTrouble, showTrouble, tell, tellError, undoable } from "../notices.js";
-import { Table, rowsSource } from "../table.js";
-import { storyLinks } from "./biography.js";
-import { connectionLink, peerIn, prefetch } from "./connection_words.js";
+import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
+import { poll } from "../poll.js";
+import { rowsSource, Table } from "../table.js";
+import { connectionLink, peerIn, prefetch } from "./connection_format.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
-import { deleteDialogue } from "./queue_delete.js";
+import { traceLinks } from "./message_trace.js";
+import { deleteDialog } from "./queue_delete.js";
 import { findingsOf } from "./queue_findings.js";
-import { EXPLAINED, jobDialogue } from "./queue_jobs.js";
+import { EXPLAINED, jobDialog } from "./queue_jobs.js";
 import { MessageBrowser } from "./queue_messages.js";
-import { publishDialogue } from "./queue_publish.js";
+import { publishDialog } from "./queue_publish.js";
 import { drain } from "./queues.js";
 
 export const path = "/queues/:vhost/:name";
 export const under = "Queues";
 export const title = ({ name }) => name;
 
-const SEVERAL = 8; // rows from which on a filter helps
+const SEVERAL = 8; // number of rows from which a filter is shown
 const WINDOW = { lengths_age: 300, lengths_incr: 5, msg_rates_age: 300, msg_rates_incr: 5 };
 
 export function show(place, { vhost, name }, signal, user) {
   const address = at`/api/queues/${vhost}/${name}`;
   const view = new View(vhost, name);
   let queue = null;
-  const refresh = live(
+  const refresh = poll(
     signal,
     async () => {
       queue = await get(address, WINDOW, { signal });
@@ -37,13 +37,13 @@ export function show(place, { vhost, name }, signal, user) {
     },
     (problem) => view.fail(problem),
   );
-  const browser = new MessageBrowser(address, signal, { story: storyLinks(user, vhost) });
+  const browser = new MessageBrowser(address, signal, { trace: traceLinks(user, vhost) });
   const changed = () => {
     refresh();
     browser.refresh();
   };
   const jobs = new RunningJobs(signal, (row) => row.vhost === vhost && row.queue === name, changed);
-  const work = (kind) => jobDialogue(kind, vhost, name, browser.filter, (id, expected) => jobs.watch(id, expected));
+  const work = (kind) => jobDialog(kind, vhost, name, browser.filter, (id, expected) => jobs.watch(id, expected));
   view.work = Object.keys(WORDS).map((kind) =>
     h(
       "button",
@@ -58,9 +58,9 @@ export function show(place, { vhost, name }, signal, user) {
     ),
   );
   view.pause.addEventListener("click", () => togglePause(address, name, queue, refresh));
-  view.publish.addEventListener("click", () => publishDialogue(vhost, name, changed));
+  view.publish.addEventListener("click", () => publishDialog(vhost, name, changed));
   view.purge.addEventListener("click", () => purge(address, name, queue, changed));
-  view.remove.addEventListener("click", () => deleteDialogue(address, name, signal));
+  view.remove.addEventListener("click", () => deleteDialog(address, name, signal));
   fill(
     place,
     view.head,
@@ -110,7 +110,7 @@ class View {
     );
     this.trouble = h("div", {});
     this.findings = h("div", { class: "findings", role: "note" });
-    this.work = []; // buttons for what is done to many messages
+    this.work = []; // buttons for jobs on messages
     this.values = {};
     this.tiles = h(
       "div",
@@ -149,7 +149,7 @@ class View {
     this.purge.disabled = !queue.messages_ready;
     if (queue.type === "stream") this.#isStream();
     const stats = queue.message_stats ?? {};
-    const told = {
+    const result = {
       ready: number(queue.messages_ready),
       unacked: number(queue.messages_unacknowledged),
       in: rate(stats.publish_details?.rate),
@@ -158,7 +158,7 @@ class View {
       drain: drain(queue.drain_estimate, queue.messages),
       size: bytes(queue.message_bytes),
     };
-    for (const [key, text] of Object.entries(told)) setText(this.values[key], text);
+    for (const [key, text] of Object.entries(result)) setText(this.values[key], text);
     this.lengths.draw([
       { label: "Ready", points: pointsOf(queue.messages_ready_details), now: queue.messages_ready },
       { label: "Unacked", points: pointsOf(queue.messages_unacknowledged_details), now: queue.messages_unacknowledged },
@@ -174,7 +174,7 @@ class View {
     this.#showFacts(queue);
   }
 
-  /** Retention takes from streams, nobody else. */
+  /** Messages leave a stream by retention only. */
   #isStream() {
     this.purge.hidden = true;
     for (const button of this.work) button.hidden = button.dataset.kind !== "copy";
@@ -223,9 +223,11 @@ async function togglePause(address, name, queue, refresh) {
   const isPaused = queue.state === "paused";
   try {
     await post(`${address}/${isPaused ? "resume" : "pause"}`);
-    tell(isPaused ? `Queue ${name} resumed.` : `Queue ${name} paused: it accepts messages but does not deliver them.`);
+    notify(
+      isPaused ? `Queue ${name} resumed.` : `Queue ${name} paused: it accepts messages but does not deliver them.`,
+    );
   } catch (problem) {
-    tellError(problem);
+    notifyError(problem);
   }
   refresh();
 }
@@ -234,9 +236,9 @@ function purge(address, name, queue, changed) {
   undoable(`${plural(queue.messages_ready, "message")} in queue ${name} will be deleted`, async () => {
     try {
       await remove(`${address}/contents`);
-      tell(`Queue ${name} purged.`);
+      notify(`Queue ${name} purged.`);
     } catch (problem) {
-      tellError(problem);
+      notifyError(problem);
     }
     changed();
   });

@@ -1,10 +1,15 @@
-// Why messages wait in a queue, in plain words, with what helps: read off the numbers that the API gives.
+// Why messages are waiting in a queue, and what helps, derived from the numbers of the API.
 
 import { isNumber, number, plural, rate } from "../format.js";
 
-/** [{brief, text}] about a row of the list or the whole queue; nothing where all is well. */
+/**
+ * Findings for a queue, or a row of the list of queues; empty if all is well.
+ * @returns {{ brief: string, text: string }[]}
+ */
 export function findingsOf(queue) {
-  return [paused(queue), deserted(queue), withSlowConsumers(queue), growing(queue)].filter(Boolean);
+  return [paused(queue), withoutConsumers(queue), withSlowConsumers(queue), growing(queue)].filter(
+    (finding) => finding !== null,
+  );
 }
 
 function paused(queue) {
@@ -15,15 +20,15 @@ function paused(queue) {
   };
 }
 
-function deserted(queue) {
-  const isTakenFrom = queue.message_stats?.deliver_get_details?.rate > 0; // by basic.get, or by leases
+function withoutConsumers(queue) {
+  const isTakenFrom = queue.message_stats?.deliver_get_details?.rate > 0; // by basic.get or leases
   if (queue.type === "stream" || queue.consumers || !queue.messages_ready || isTakenFrom) return null;
   return { brief: "No consumers.", text: `${plural(queue.messages_ready, "message")} ready.` };
 }
 
 /**
- * All of them hold as much as they may: the queue waits for them, not they for the queue. Where more is held than that,
- * leases and gets have their part in it, and nobody knows how much is left for the consumers.
+ * All consumers have reached their prefetch counts. If there are more unacked messages than that, some of them belong
+ * to leases or basic.get, and the share of the consumers is unknown.
  */
 function withSlowConsumers(queue) {
   const held = queue.messages_unacknowledged;
@@ -36,7 +41,7 @@ function withSlowConsumers(queue) {
   return { brief: "Consumers are busy.", text };
 }
 
-/** How many messages the consumers may hold together; null if nothing limits one of them, or they are not known. */
+/** The sum of the prefetch counts; null if a consumer has none, or the consumers are unknown. */
 function mostHeld(consumers) {
   if (!consumers?.length || !consumers.every((one) => one.ack_required && one.prefetch_count)) return null;
   return consumers.reduce((sum, one) => sum + one.prefetch_count, 0);

@@ -1,12 +1,12 @@
-// Dialogues for what is done to many messages of a queue: first it is counted, then it is done.
+// Dialogs that move, copy, delete or retry messages of a queue, after counting them.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { dialogue, field, form } from "../forms.js";
 import { number, plural } from "../format.js";
-import { SKIPPED, WORDS, begin, counted, rateInput, rateOf } from "../jobs.js";
+import { dialog, field, form } from "../forms.js";
+import { begin, counted, rateInput, rateOf, SKIPPED, WORDS } from "../jobs.js";
 import { FILTERS, filterInput, filterOf } from "../message_filter.js";
-import { tellError, undoable } from "../notices.js";
+import { notifyError, undoable } from "../notices.js";
 
 export const EXPLAINED = {
   move: "Moves messages to the end of another queue.",
@@ -15,8 +15,8 @@ export const EXPLAINED = {
   redrive: "Returns dead letters to the queue they were first dead-lettered from.",
 };
 
-/** `whenBegun(id, expected)` is told of the job. `start`: what the filter is to begin with. */
-export function jobDialogue(kind, vhost, queue, start, whenBegun) {
+/** `whenBegun(id, expected)` is called with the new job. `start` presets the filter. */
+export function jobDialog(kind, vhost, queue, start, whenBegun) {
   const words = WORDS[kind];
   const offer = h("div", { class: "offer", role: "status" });
   const names = h("datalist", { id: "destinations" });
@@ -50,10 +50,10 @@ export function jobDialogue(kind, vhost, queue, start, whenBegun) {
   const content = form(fields, "Count messages", async (given) => {
     const job = jobOf(kind, given);
     const row = await counted(vhost, queue, job);
-    fill(offer, told(row, words), row.done > 0 && action(row, job));
+    fill(offer, result(row, words), row.done > 0 && action(row, job));
   });
-  const close = dialogue(`${words.title} messages from ${queue}`, [content, offer]);
-  content.addEventListener("input", () => fill(offer)); // it was a count of something else
+  const close = dialog(`${words.title} messages from ${queue}`, [content, offer]);
+  content.addEventListener("input", () => fill(offer)); // the count no longer applies
   if (needsPlace) offerQueues(names, vhost, queue);
 
   function action(row, job) {
@@ -71,7 +71,7 @@ export function jobDialogue(kind, vhost, queue, start, whenBegun) {
       try {
         whenBegun(await begin(vhost, queue, job), row.done);
       } catch (problem) {
-        tellError(problem);
+        notifyError(problem);
       }
     };
     if (kind === "delete") undoable(`${plural(row.done, "message")} in queue ${queue} will be deleted`, act);
@@ -79,7 +79,7 @@ export function jobDialogue(kind, vhost, queue, start, whenBegun) {
   }
 }
 
-function told(row, words) {
+function result(row, words) {
   const origins = Object.entries(row.origins ?? {});
   return h(
     "div",
@@ -107,7 +107,7 @@ function jobOf(kind, given) {
 async function offerQueues(list, vhost, queue) {
   const answer = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, sort: "name", columns: "name" }).catch(
     () => null,
-  ); // a name can be typed
+  ); // suggestions are optional
   fill(
     list,
     (answer?.items ?? []).filter((one) => one.name !== queue).map((one) => h("option", { value: one.name })),

@@ -1,38 +1,48 @@
-// What waits in a queue, looked at without taking it; some of it may be chosen.
+// Browser for the messages of a queue, which can be selected. Browsing does not remove messages.
 
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { bytes, number, plural } from "../format.js";
-import { INTERVAL } from "../live.js";
+import { bytes, plural } from "../format.js";
 import { FILTERS, filterInput, filterOf } from "../message_filter.js";
 import { problemBox } from "../notices.js";
 import { asHex, asJson, asText, bytesOf, isReadable } from "../payload.js";
+import { INTERVAL } from "../poll.js";
 import { shownExchange } from "./exchange_links.js";
 
 const FEW = 50;
 const MOST = 1000;
 
 /**
- * `fixed`: what is asked for besides what is typed. `onChoice(ids)`: each message has a box, and this is told.
- * `story(message)`: the link to what became of it.
+ * @typedef {object} MessageBrowserOptions
+ * @property {import("../api.js").Query} [fixed] filters besides the typed ones
+ * @property {((ids: string[]) => void) | null} [onChoice] shows checkboxes; called when the selection changes
+ * @property {((message: any) => HTMLElement) | null} [trace] a link to the trace of the message
+ * @property {string} [nothing] shown if there are no messages
  */
+
 export class MessageBrowser {
   #address;
   #signal;
   #fixed;
   #onChoice;
-  #story;
-  #asked = {}; // what the list shows
+  #trace;
+  #asked = {}; // the filter of the list
   #limit = FEW;
+  /** @type {Set<string>} */
   #chosen = new Set();
 
+  /**
+   * @param {string} address
+   * @param {AbortSignal} signal
+   * @param {MessageBrowserOptions} [options]
+   */
   constructor(
     address,
     signal,
     {
       fixed = {},
       onChoice = null,
-      story = null,
+      trace = null,
       nothing = "No ready messages. Publish a message to see it here.",
     } = {},
   ) {
@@ -40,7 +50,7 @@ export class MessageBrowser {
     this.#signal = signal;
     this.#fixed = fixed;
     this.#onChoice = onChoice;
-    this.#story = story;
+    this.#trace = trace;
     this.nothing = nothing;
     this.list = h("div", { class: "messages" });
     this.all = h("input", {
@@ -64,7 +74,7 @@ export class MessageBrowser {
     this.refresh();
   }
 
-  /** What is typed at the moment. */
+  /** The filter as typed. */
   get filter() {
     return filterOf(new FormData(this.tools));
   }
@@ -82,7 +92,7 @@ export class MessageBrowser {
     } catch (problem) {
       if (problem.name === "AbortError") return;
       fill(this.list, problemBox(problem));
-      if (problem.status === 0) setTimeout(() => this.#signal.aborted || this.refresh(), INTERVAL); // the broker comes back
+      if (problem.status === 0) setTimeout(() => this.#signal.aborted || this.refresh(), INTERVAL);
     }
   }
 
@@ -109,7 +119,7 @@ export class MessageBrowser {
         this.#note(answer, messages.length),
       );
     }
-    this.#tellChoice();
+    this.#reportSelection();
   }
 
   #note(answer, shown) {
@@ -153,7 +163,7 @@ export class MessageBrowser {
       () =>
         element.open &&
         !content.hasChildNodes() &&
-        fill(content, opened(one, body), this.#story && h("p", { class: "note" }, this.#story(one))),
+        fill(content, opened(one, body), this.#trace && h("p", { class: "note" }, this.#trace(one))),
     );
     return element;
   }
@@ -161,16 +171,17 @@ export class MessageBrowser {
   #choose(id, isOn) {
     if (isOn) this.#chosen.add(id);
     else this.#chosen.delete(id);
-    this.#tellChoice();
+    this.#reportSelection();
   }
 
   #chooseAll(isOn) {
-    for (const box of this.list.querySelectorAll("summary input")) box.checked = isOn;
-    this.#chosen = new Set(isOn ? [...this.list.querySelectorAll(".message")].map((one) => one.dataset.id) : []);
-    this.#tellChoice();
+    for (const box of this.list.querySelectorAll("input")) box.checked = isOn;
+    const shown = [...this.list.querySelectorAll("details")].map((one) => one.dataset.id ?? "");
+    this.#chosen = new Set(isOn ? shown : []);
+    this.#reportSelection();
   }
 
-  #tellChoice() {
+  #reportSelection() {
     const shown = this.list.querySelectorAll(".message").length;
     this.all.checked = shown > 0 && this.#chosen.size === shown;
     this.all.indeterminate = this.#chosen.size > 0 && this.#chosen.size < shown;
@@ -195,7 +206,7 @@ export function opened(one, body) {
 
   function choose(name) {
     for (const button of buttons) button.setAttribute("aria-pressed", String(button.textContent === name));
-    shown.classList.toggle("bytes", name === "Hex"); // in columns
+    shown.classList.toggle("bytes", name === "Hex"); // fixed columns
     shown.textContent = views[name]();
   }
 

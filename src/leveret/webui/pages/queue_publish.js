@@ -1,15 +1,15 @@
-// One message, into a queue by the default exchange, or through an exchange by a routing key.
+// Dialog that publishes a message to a queue or an exchange.
 
 import { path as at, post } from "../api.js";
 import { h } from "../dom.js";
-import { check, choice, dialogue, field, form } from "../forms.js";
-import { tell } from "../notices.js";
-import { objectOf } from "../object_text.js";
+import { check, choice, dialog, field, form } from "../forms.js";
+import { objectOf } from "../json_object.js";
+import { notify } from "../notices.js";
 
 const DEFAULT_EXCHANGE = "amq.default";
 
-export function publishDialogue(vhost, queue, whenDone) {
-  openDialogue(
+export function publishDialog(vhost, queue, whenDone) {
+  openDialog(
     `Publish message to ${queue}`,
     at`/api/exchanges/${vhost}/${DEFAULT_EXCHANGE}/publish`,
     () => queue,
@@ -18,10 +18,10 @@ export function publishDialogue(vhost, queue, whenDone) {
   );
 }
 
-/** `exchange` as addresses have it: amq.default for the default one. */
-export function exchangePublishDialogue(vhost, exchange, whenDone) {
+/** `exchange` as in paths of the API: amq.default for the default exchange. */
+export function exchangePublishDialog(vhost, exchange, whenDone) {
   const key = h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" });
-  openDialogue(
+  openDialog(
     `Publish message to ${exchange}`,
     at`/api/exchanges/${vhost}/${exchange}/publish`,
     (given) => given.get("routing_key"),
@@ -30,7 +30,7 @@ export function exchangePublishDialogue(vhost, exchange, whenDone) {
   );
 }
 
-function openDialogue(title, address, keyOf, fields, whenDone) {
+function openDialog(title, address, keyOf, fields, whenDone) {
   const body = h("textarea", { name: "payload", rows: "6", spellcheck: "false" });
   const content = form(
     [
@@ -52,12 +52,11 @@ function openDialogue(title, address, keyOf, fields, whenDone) {
     "Publish message",
     async (given) => {
       const answer = await post(address, messageOf(given, keyOf(given)));
-      tell(answer.routed ? "Message published." : "Message published, but not routed to any queue.");
+      notify(answer.routed ? "Message published." : "Message published, but not routed to any queue.");
       whenDone();
     },
   );
-  dialogue(title, content);
-  content.querySelector("input, textarea").focus();
+  dialog(title, content);
 }
 
 function messageOf(given, key) {

@@ -1,19 +1,19 @@
 // All queues.
 
-import { get, path as at, put } from "../api.js";
+import { path as at, get, put } from "../api.js";
 import { pointsOf, sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
-import { check, choice, dialogue, field, form } from "../forms.js";
 import { duration, isNumber, number, rate } from "../format.js";
-import { tell } from "../notices.js";
-import { rateSpark } from "../rate_spark.js";
-import { Remembered } from "../remembered.js";
+import { check, choice, dialog, field, form } from "../forms.js";
+import { notify } from "../notices.js";
+import { rateSparkline } from "../rate_sparkline.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
+import { ValueHistory } from "../value_history.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { firstSteps } from "./first_steps.js";
 import { queueLink } from "./queue_link.js";
-import { mayReadStories } from "./traces.js";
+import { mayReadTraces } from "./traces.js";
 
 export const path = "/queues";
 export const nav = "Queues";
@@ -53,7 +53,7 @@ export async function find(text, signal) {
   }));
 }
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   let vhost = keptVhost();
   const depths = new Depths();
   const table = new Table({
@@ -81,7 +81,7 @@ export function show(place, parameters, signal, user) {
       h(
         "div",
         { class: "buttons" },
-        mayReadStories(user) && h("a", { class: "button", href: "#/traces" }, "Traces"),
+        mayReadTraces(user) && h("a", { class: "button", href: "#/traces" }, "Traces"),
         h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add queue"),
       ),
     ),
@@ -89,15 +89,15 @@ export function show(place, parameters, signal, user) {
   );
 }
 
-/** The address in the first steps is the broker's own. */
+/** First steps with the address of the broker. */
 function firstIn(vhost, user, signal) {
   const place = h("div", {});
-  const tell = (overview) =>
+  const notify = (overview) =>
     fill(
       place,
       firstSteps(user, overview, () => addQueue(vhost), vhost),
     );
-  get("/api/overview", { columns: "listeners" }, { signal }).then(tell, () => tell());
+  get("/api/overview", { columns: "listeners" }, { signal }).then(notify, () => notify());
   return place;
 }
 
@@ -141,7 +141,7 @@ function columns(depths) {
       rank: 4,
       width: "m",
       value: (row) => [...ratesOf(row), row.name],
-      show: ([incoming, outgoing, name]) => rateSpark(incoming, outgoing, `Publish and deliver rates of ${name}`),
+      show: ([incoming, outgoing, name]) => rateSparkline(incoming, outgoing, `Publish and deliver rates of ${name}`),
     },
     {
       title: "Publish rate",
@@ -191,27 +191,28 @@ function columns(depths) {
   ];
 }
 
-/** What comes in and goes out, a value for each moment; nothing where no samples were asked for. */
+/** Publish and deliver rates over time; empty without samples. */
 function ratesOf(row) {
   return ["publish_details", "deliver_get_details"].map((name) => pointsOf(row.message_stats?.[name], true));
 }
 
-/** Asks for the samples of a few queues; those of thousands would take the broker seconds. */
+/** Requests samples only if there are few queues: those of thousands take the broker seconds. */
 function queueSource(address, depths) {
-  let isFew = null;
+  /** @type {boolean | null} */
+  let isFew = null; // null before the first response
   return async (question, signal) => {
     const ask = (samples) => get(address(), { ...question, columns: COLUMNS, ...samples }, { signal });
     let answer = await ask(isFew ? SAMPLES : {});
     if (isFew === null && answer.total_count <= FEW) answer = await ask(SAMPLES);
     isFew = answer.total_count <= FEW;
-    answer.items.forEach((row) => depths.note(row));
+    for (const row of answer.items) depths.note(row);
     return answer;
   };
 }
 
-/** How many messages each queue had: by the broker's samples, or by what this page has seen itself. */
+/** Recent queue lengths: the broker's samples, or the values seen while the page is open. */
 class Depths {
-  #seen = new Remembered();
+  #seen = new ValueHistory();
 
   note(row) {
     this.#seen.note(keyOf(row), row.messages);
@@ -231,7 +232,7 @@ export function drain(seconds, messages) {
 }
 
 function badges([state, type]) {
-  const isOrdinary = !type || type === "classic"; // of others the type says more than that they run
+  const isOrdinary = !type || type === "classic"; // for other types the type is shown instead of the state
   return [
     (isOrdinary || state !== "running") &&
       h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? "–"),
@@ -239,7 +240,7 @@ function badges([state, type]) {
   ];
 }
 
-/** What is there already would be left as it is, or complained about in words of the protocol. */
+/** A PUT would keep the existing queue, or fail with a protocol error. */
 async function refuseExisting(vhost, name) {
   const found = await get(at`/api/queues/${vhost}`, { page: 1, page_size: 500, columns: "name", name });
   if (found.items.some((one) => one.name === name))
@@ -249,11 +250,11 @@ async function refuseExisting(vhost, name) {
     };
 }
 
-/** Asks for what a new queue is to be; `vhost` is the one to begin with. */
+/** Opens the dialog for a new queue; `vhost` is preselected. */
 export async function addQueue(vhost) {
   const names = await vhostNames();
   const options = names.length ? names : ["/"];
-  const close = dialogue(
+  const close = dialog(
     "Add queue",
     form(
       [
@@ -280,7 +281,7 @@ export async function addQueue(vhost) {
         };
         await put(at`/api/queues/${where}/${name}`, body);
         close();
-        tell(`Queue ${name} created.`);
+        notify(`Queue ${name} created.`);
         go(link`/queues/${where}/${name}`.slice(1));
       },
     ),

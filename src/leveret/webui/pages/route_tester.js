@@ -1,18 +1,18 @@
-// "Route tester": asked of the broker, which walks the bindings without publishing anything.
+// Route tester: the queues that a routing key reaches, without publishing a message.
 
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { field, form } from "../forms.js";
 import { plural } from "../format.js";
-import { objectOf, objectText } from "../object_text.js";
+import { field, form } from "../forms.js";
+import { objectOf, objectText } from "../json_object.js";
 import { link } from "../router.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
 
-const SHOWN = 100; // queues and bindings that are told one by one
+const SHOWN = 100; // maximum queues and bindings listed
 
-/** `whenAnswered(answer)` is told where it would go, and null when that is put away again. */
+/** `whenAnswered(answer)` is called with the route, and with null when the result is cleared. */
 export function routeTester(address, whenAnswered) {
-  const told = h("div", { class: "route-answer", role: "status" });
+  const result = h("div", { class: "route-answer", role: "status" });
   const key = h("input", {
     name: "routing_key",
     placeholder: "order.paid",
@@ -29,7 +29,7 @@ export function routeTester(address, whenAnswered) {
         routing_key: given.get("routing_key"),
         ...queryOf(objectOf(given.get("headers"), "Headers")),
       });
-      fill(told, answerOf(answer));
+      fill(result, answerOf(answer));
       clear.hidden = false;
       whenAnswered(answer);
     },
@@ -40,15 +40,15 @@ export function routeTester(address, whenAnswered) {
       type: "button",
       hidden: true,
       onclick: () => {
-        fill(told);
+        fill(result);
         clear.hidden = true;
         whenAnswered(null);
       },
     },
     "Clear",
   );
-  asking.querySelector(".actions").append(clear);
-  return h("section", { class: "card route-tester" }, h("h2", {}, "Route tester"), asking, told);
+  asking.querySelector(".actions")?.append(clear);
+  return h("section", { class: "card route-tester" }, h("h2", {}, "Route tester"), asking, result);
 }
 
 function queryOf(headers) {

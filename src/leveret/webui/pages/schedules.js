@@ -1,10 +1,10 @@
-// Messages that wait for their time: when they are due, and where they go then.
+// Scheduled messages.
 
-import { get, path as at, remove } from "../api.js";
+import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, number } from "../format.js";
-import { tell, tellError, undoable } from "../notices.js";
-import { Table, rowsSource } from "../table.js";
+import { notify, notifyError, undoable } from "../notices.js";
+import { rowsSource, Table } from "../table.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { shownExchange } from "./exchange_links.js";
 
@@ -12,9 +12,9 @@ export const path = "/schedules";
 export const nav = "Schedules";
 export const title = () => "Schedules";
 
-const MOST = 1000; // of one virtual host
+const MOST = 1000; // messages per virtual host
 
-export function show(place, parameters, signal) {
+export function show(place, _parameters, signal) {
   const schedules = new Schedules();
   let vhost = keptVhost();
   const note = h("p", { class: "faint" });
@@ -51,10 +51,10 @@ export function show(place, parameters, signal) {
   signal.addEventListener("abort", () => clearInterval(ticking));
 }
 
-/** Those of one virtual host, or of all that the user may look into; with the broker's own time. */
+/** Scheduled messages of one or all virtual hosts, and the broker's time. */
 class Schedules {
   #ahead = 0; // seconds that the broker's clock is ahead of ours
-  #closed = new Map(); // virtual hosts that need not be asked again, with what they said
+  #closed = new Map(); // virtual host -> error, for those the user has no access to
   count = 0;
 
   async load(vhost, signal) {
@@ -83,7 +83,7 @@ class Schedules {
     return due - (Date.now() / 1000 + this.#ahead);
   }
 
-  /** The moment by the clock of whoever looks. */
+  /** The due time by the browser's clock. */
   moment(due) {
     return new Date((due - this.#ahead) * 1000);
   }
@@ -141,9 +141,9 @@ function cancel(row, changed) {
   undoable(`The scheduled message for ${where} will be cancelled`, async () => {
     try {
       await remove(at`/api/schedules/${row.vhost}/${row.id}`);
-      tell(`The scheduled message for ${where} was cancelled.`);
+      notify(`The scheduled message for ${where} was cancelled.`);
     } catch (problem) {
-      tellError(problem);
+      notifyError(problem);
     }
     changed();
   });

@@ -1,10 +1,11 @@
-// What to do first, where no Spark query has been seen yet.
+// First steps, shown while no Spark query has reported.
 
 import { copyButton } from "../clipboard.js";
 import { h } from "../dom.js";
 
 export function sparkSteps(user) {
-  const where = `{"endpoint": "${location.origin}"${user.name === "guest" ? "" : `, "username": ${JSON.stringify(user.name)}`}}`;
+  const login = user.name === "guest" ? "" : `, "username": ${JSON.stringify(user.name)}`;
+  const where = `{"endpoint": "${location.origin}"${login}}`;
   const code = [
     `broker = ${where}`,
     "spark.streams.addListener(LeveretListener(broker))",

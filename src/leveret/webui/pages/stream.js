@@ -1,16 +1,16 @@
-// One stream, or the partitions behind one exchange: how fast it grows, how even it is, how far its readers are behind.
+// One stream, super stream or sharded queue: rates, partitions, readers and their lag, messages.
 
-import { get, path as at, remove } from "../api.js";
 import { amount } from "../amount.js";
+import { path as at, get, remove } from "../api.js";
 import { lineChart, pointsOf, sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, rate } from "../format.js";
-import { live } from "../live.js";
-import { endTrouble, showTrouble, tell, tellError, undoable } from "../notices.js";
-import { Remembered } from "../remembered.js";
+import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
+import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { Table, rowsSource } from "../table.js";
-import { connectionLink, peerIn } from "./connection_words.js";
+import { rowsSource, Table } from "../table.js";
+import { ValueHistory } from "../value_history.js";
+import { connectionLink, peerIn } from "./connection_format.js";
 import { streamMessages } from "./stream_messages.js";
 import { isUneven } from "./streams.js";
 
@@ -27,23 +27,25 @@ const RATES = [
 
 export function show(place, { vhost, name }, signal) {
   const view = new View(vhost, name);
-  const lags = new Remembered();
+  const lags = new ValueHistory();
   const below = h("div", { class: "stacked" });
+  /** @type {any} */
   let stream = null;
+  /** @type {{ heading: string, table: Table }[]} */
   const tables = [];
-  const refresh = live(
+  const refresh = poll(
     signal,
     async () => {
       stream = await get(at`/api/streams/${vhost}/${name}`, WINDOW, { signal });
       for (const reader of stream.reader_details) lags.note(keyOf(reader), reader.lag);
       view.show(stream);
       if (!tables.length) open();
-      else tables.forEach((table) => table.refresh());
+      else for (const { table } of tables) table.refresh();
     },
     (problem) => view.fail(problem),
   );
 
-  /** What is shown depends on its kind, which is not known before the first answer. */
+  /** The tables depend on the kind, which is known after the first response. */
   function open() {
     const isSharded = stream.kind === "shards";
     if (stream.partition_details) tables.push(partitions(() => stream, isSharded, signal));
@@ -53,13 +55,13 @@ export function show(place, { vhost, name }, signal) {
           () => stream.reader_details,
           lags,
           signal,
-          (reader) => forget(vhost, reader, refresh),
+          (reader) => deleteOffset(vhost, reader, refresh),
         ),
       );
     const names = stream.partition_details?.map((one) => one.name) ?? [name];
     fill(
       below,
-      tables.map((table) => section(table.heading, table.element)),
+      tables.map(({ heading, table }) => section(heading, table.element)),
       !isSharded && names.length > 0 && section("Messages", streamMessages(vhost, names, signal)),
     );
   }
@@ -202,7 +204,7 @@ function badgesOf(stream) {
     ],
     kept && isNumber(kept.max_bytes) && [`max size ${bytes(kept.max_bytes)}`, ""],
     isUneven(stream.largest_share ?? 0, stream.partitions) && ["uneven", "warn"],
-  ].filter((badge) => badge && badge[0]);
+  ].filter((badge) => badge?.[0]);
 }
 
 function partitions(stream, isSharded, signal) {
@@ -287,8 +289,7 @@ function partitions(stream, isSharded, signal) {
     noun: isSharded ? "shard" : "partition",
     empty: () => h("p", { class: "empty" }, "No partitions. Bind streams to this exchange."),
   });
-  table.heading = isSharded ? "Shards" : "Partitions";
-  return table;
+  return { heading: isSharded ? "Shards" : "Partitions", table };
 }
 
 function partitionName([name, vhost, isDraining], isSharded) {
@@ -296,7 +297,7 @@ function partitionName([name, vhost, isDraining], isSharded) {
   return [isDraining && h("span", { class: "badge warn" }, "draining"), h("a", { href: address }, name)];
 }
 
-function readers(rows, lags, signal, forget) {
+function readers(rows, lags, signal, deleteOffset) {
   const largest = () => rows().reduce((most, row) => Math.max(most, row.lag ?? 0), 1);
   const table = new Table({
     columns: [
@@ -351,14 +352,19 @@ function readers(rows, lags, signal, forget) {
       {
         title: "",
         rank: 2,
-        width: "deed",
+        width: "action",
         value: ({ is_live, queue, name }) => ({ is_live, queue, name }),
         show: (reader) =>
           reader.is_live
             ? ""
             : h(
                 "button",
-                { type: "button", class: "in-row", title: "Delete the stored offset", onclick: () => forget(reader) },
+                {
+                  type: "button",
+                  class: "in-row",
+                  title: "Delete the stored offset",
+                  onclick: () => deleteOffset(reader),
+                },
                 "Delete offset",
               ),
       },
@@ -375,11 +381,10 @@ function readers(rows, lags, signal, forget) {
       h(
         "p",
         { class: "empty" },
-        "No readers. A consumer chooses its start with x-stream-offset; its offset is stored if it sets x-stream-consumer.",
+        "No readers. Consumers choose their start with x-stream-offset, and store their offset with x-stream-consumer.",
       ),
   });
-  table.heading = "Readers";
-  return table;
+  return { heading: "Readers", table };
 }
 
 function readerName([name, tag, isPinned]) {
@@ -391,15 +396,14 @@ function readerName([name, tag, isPinned]) {
   ];
 }
 
-function forget(vhost, reader, changed) {
+function deleteOffset(vhost, reader, changed) {
   undoable(`The stored offset of reader ${reader.name} in ${reader.queue} will be deleted`, async () => {
     try {
-      await remove(
-        `${at`/api/pipeline/${vhost}/consumers`}?${new URLSearchParams({ queue: reader.queue, consumer: reader.name })}`,
-      );
-      tell(`The stored offset of reader ${reader.name} was deleted.`);
+      const query = new URLSearchParams({ queue: reader.queue, consumer: reader.name });
+      await remove(`${at`/api/pipeline/${vhost}/consumers`}?${query}`);
+      notify(`The stored offset of reader ${reader.name} was deleted.`);
     } catch (problem) {
-      tellError(problem);
+      notifyError(problem);
     }
     changed();
   });

@@ -1,6 +1,6 @@
-// What a stream keeps, from any offset on.
+// The messages of a stream, from any offset.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { bytes, clockTime, number } from "../format.js";
 import { problemBox } from "../notices.js";
@@ -9,7 +9,7 @@ import { opened } from "./queue_messages.js";
 
 const SHOWN = 50;
 
-/** `names`: the stream, or those of a super stream, to choose from. */
+/** `names`: the stream, or the partitions of a super stream. */
 export function streamMessages(vhost, names, signal) {
   const which = h(
     "select",
@@ -79,7 +79,8 @@ function listed(answer) {
     h(
       "p",
       { class: "faint note" },
-      `Offsets ${number(messages[0].offset)} to ${number(messages.at(-1).offset)} of ${number(answer.first_offset)} to ${number(answer.next_offset - 1)}. Browsing does not remove messages.`,
+      `Offsets ${number(messages[0].offset)} to ${number(messages.at(-1).offset)} of ` +
+        `${number(answer.first_offset)} to ${number(answer.next_offset - 1)}. Browsing does not remove messages.`,
     ),
   ];
 }

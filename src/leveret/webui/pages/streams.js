@@ -1,16 +1,16 @@
 // All streams, super streams and sharded queues.
 
-import { get, path as at, put } from "../api.js";
+import { path as at, get, put } from "../api.js";
 import { sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
-import { choice, dialogue, field, form } from "../forms.js";
 import { bytes, number, rate } from "../format.js";
-import { tell } from "../notices.js";
-import { Remembered } from "../remembered.js";
+import { choice, dialog, field, form } from "../forms.js";
+import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
+import { ValueHistory } from "../value_history.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
-import { whereIf } from "./queue_link.js";
+import { vhostSuffix } from "./queue_link.js";
 
 export const path = "/streams";
 export const nav = "Streams";
@@ -47,9 +47,9 @@ export async function find(text, signal) {
   }));
 }
 
-export function show(place, parameters, signal) {
+export function show(place, _parameters, signal) {
   let vhost = keptVhost();
-  const lags = new Remembered();
+  const lags = new ValueHistory();
   const table = new Table({
     columns: columns(lags),
     source: async (question, signal) => {
@@ -94,7 +94,10 @@ function columns(lags) {
       sort: "name",
       width: "name",
       value: (row) => [row.vhost, row.name],
-      show: ([vhost, name]) => [h("a", { href: link`/streams/${vhost}/${name}`, title: name }, name), whereIf(vhost)],
+      show: ([vhost, name]) => [
+        h("a", { href: link`/streams/${vhost}/${name}`, title: name }, name),
+        vhostSuffix(vhost),
+      ],
     },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     {
@@ -168,7 +171,7 @@ function share([value, partitions]) {
   return isUneven(value, partitions) ? h("span", { class: "badge warn" }, text) : text;
 }
 
-/** Whether one of so many has much more than its part. */
+/** Whether one of the partitions has much more than its fair share. */
 export function isUneven(value, partitions) {
   return partitions > 1 && value * partitions > UNEVEN;
 }
@@ -187,7 +190,9 @@ function nothingYet() {
     h(
       "pre",
       {},
-      'channel.queue_declare("events", durable=True, arguments={"x-queue-type": "stream"})\nchannel.basic_qos(prefetch_count=100)\nchannel.basic_consume("events", seen, arguments={"x-stream-offset": "first"})',
+      'channel.queue_declare("events", durable=True, arguments={"x-queue-type": "stream"})\n' +
+        "channel.basic_qos(prefetch_count=100)\n" +
+        'channel.basic_consume("events", on_message, arguments={"x-stream-offset": "first"})',
     ),
     h(
       "div",
@@ -202,7 +207,7 @@ const AGES = { "no limit": undefined, "1 day": "1D", "1 week": "7D", "1 month": 
 async function addStream(vhost) {
   const names = await vhostNames();
   const options = names.length ? names : ["/"];
-  const close = dialogue(
+  const close = dialog(
     "Add stream",
     form(
       [
@@ -233,7 +238,7 @@ async function addStream(vhost) {
           arguments: { "x-queue-type": "stream", ...limits },
         });
         close();
-        tell(`Stream ${name} created.`);
+        notify(`Stream ${name} created.`);
         go(link`/streams/${where}/${name}`.slice(1));
       },
     ),

@@ -1,32 +1,32 @@
-// The picture of what surrounds an exchange, or of a virtual host: layers from left to right, each node a link, each edge with its keys.
+// Topology of an exchange or a virtual host as SVG: layers from left to right, nodes as links, edges with routing keys.
 //
-// An edge enters its node flat, on a line of its own, with its keys written above that line: nothing overlaps however
-// many come in. What leads back to an earlier layer goes around below, what stays within one goes out to the right.
+// Each edge enters its node on a horizontal line of its own, below its routing keys, so that edges do not overlap.
+// Edges to an earlier layer run below the picture; edges within a layer bend to the right.
 
 import { fill, h, s } from "../dom.js";
-import { live } from "../live.js";
 import { problemBox } from "../notices.js";
+import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
-import { MOST_NODES, edgeKey, nodeKey, topologyOf, vhostTopologyOf } from "./topology_graph.js";
+import { edgeKey, MOST_NODES, nodeKey, topologyOf, vhostTopologyOf } from "./topology_graph.js";
 
-const WIDTH = 176; // of a node, in pixels as all of these
-const NAME_LETTERS = 18; // of a name in a box
+const WIDTH = 176; // of a node; all sizes are in pixels
+const NAME_LETTERS = 18; // maximum characters of a name in a node
 const HEIGHT = 42;
-const BETWEEN = [150, 196]; // layers: at least and at most
-const BEND = 60; // what an edge needs to turn; the rest is flat, there its keys stand
-const ROOM = 16; // between nodes
-const LINE = 16; // an edge that comes in
-const EDGE = 12; // around all
-const LANE = 26; // an edge that leads back
-const ASIDE = 44; // how far out an edge within a layer goes
-const LETTER = 6.7; // of keys
+const BETWEEN = [150, 196]; // minimum and maximum distance of layers
+const BEND = 60; // width of the curved part of an edge; the rest is horizontal
+const GAP = 16; // between nodes
+const LINE = 16; // distance of incoming edges
+const EDGE = 12; // margin
+const LANE = 26; // distance of edges to an earlier layer
+const ASIDE = 44; // width of an edge within a layer
+const LETTER = 6.7; // width of a character of a routing key
 const TIP = 8;
-const RHYTHM = 6; // turns of the page from one look to the next
+const RHYTHM = 6; // polls between two requests
 
 const STYLES = { binding: "binding", alternate: "alternate exchange", "dead-letter": "dead-letter exchange" };
 
-/** {element, refresh(), mark(answer)}: without an exchange (null) of the whole virtual host; `mark` shows the way of an answer of the tester, or none. */
+/** The whole virtual host if `exchange` is null. `mark` highlights the route of a response of the route tester. */
 export function topologyPicture(vhost, exchange, signal) {
   const place = h("div", { class: "topology-scroll", tabindex: "0", role: "region", "aria-label": "Topology" });
   const legend = h("div", { class: "legend" });
@@ -55,19 +55,19 @@ export function topologyPicture(vhost, exchange, signal) {
     }
   }
 
-  const look = live(
+  const look = poll(
     signal,
     async () => {
       turns += 1;
       if (!isWanted && turns < RHYTHM) return;
       const graph = await asked();
       const signature = `${graph.signature()}${JSON.stringify(route)}`;
-      if (signature === shown) return; // focus and place stay
+      if (signature === shown) return; // keep focus and scroll position
       const isFirst = shown === "";
       shown = signature;
       const drawing = graph.nodes.size ? drawn(graph, vhost, exchange, route, place.clientWidth) : null;
       fill(place, drawing?.element);
-      if (isFirst && drawing?.start + 2 * WIDTH > place.clientWidth) place.scrollLeft = drawing.start - 40;
+      if (isFirst && drawing && drawing.start + 2 * WIDTH > place.clientWidth) place.scrollLeft = drawing.start - 40;
       fill(legend, legendOf(graph));
       fill(note, noteOf(graph));
     },
@@ -111,7 +111,7 @@ function noteOf(graph) {
   ];
 }
 
-// ---- where everything is
+// ---- layout
 
 function laidOut(graph, window) {
   const layers = new Map();
@@ -128,14 +128,14 @@ function laidOut(graph, window) {
   for (const edge of edges) if (edge.to.layer > edge.from.layer) edge.to.entering.push(edge);
   for (const node of nodes.values()) node.height = Math.max(HEIGHT, node.entering.length * LINE + 10);
   const between = betweenLayers(order.length, window);
-  const heights = order.map((layer) => layers.get(layer).reduce((sum, node) => sum + node.height + ROOM, -ROOM));
+  const heights = order.map((layer) => layers.get(layer).reduce((sum, node) => sum + node.height + GAP, -GAP));
   const height = Math.max(...heights);
   order.forEach((layer, column) => {
     let y = EDGE + (height - heights[column]) / 2;
     for (const node of layers.get(layer)) {
       node.x = EDGE + column * (WIDTH + between);
       node.y = y;
-      y += node.height + ROOM;
+      y += node.height + GAP;
     }
   });
   const margin = edges.some((edge) => edge.from.layer === edge.to.layer && edge.to.layer === order.at(-1))
@@ -152,11 +152,11 @@ function laidOut(graph, window) {
   };
 }
 
-/** So wide that all is seen at once if that can be. */
+/** The distance of layers at which the whole picture fits, if possible. */
 function betweenLayers(count, window) {
   const [least, most] = BETWEEN;
-  const room = (window - 2 * EDGE - count * WIDTH) / Math.max(count - 1, 1);
-  return room < least ? most : Math.min(room, most);
+  const distance = (window - 2 * EDGE - count * WIDTH) / Math.max(count - 1, 1);
+  return distance < least ? most : Math.min(distance, most);
 }
 
 // ---- drawing
@@ -185,7 +185,7 @@ function drawn(graph, vhost, exchange, route, window) {
   return { element, start: nodes.get(nodeKey("exchange", exchange))?.x ?? 0 };
 }
 
-/** The keys of the nodes and edges that a message would pass. */
+/** Keys of the nodes and edges on the route. */
 function wayOf(route) {
   const way = new Set();
   if (!route) return way;
@@ -217,7 +217,7 @@ function around(edge, lane) {
   const { from, to } = edge;
   const [x1, y1] = [from.x + WIDTH / 2, from.y + from.height];
   const [x2, y2] = [to.x + WIDTH / 2, to.y + to.height];
-  const deep = (lane - (y1 + y2) / 8) / 0.75; // where the curve is drawn to, so that its middle comes to the lane
+  const deep = (lane - (y1 + y2) / 8) / 0.75; // control point, so that the middle of the curve is on the lane
   return [
     s("path", { class: `edge ${edge.style}`, d: `M${x1} ${y1}C${x1} ${deep} ${x2} ${deep} ${x2} ${y2 + TIP}` }),
     s("path", { class: "tip", d: `M${x2} ${y2}l-4 ${TIP}h8z` }),
@@ -253,7 +253,7 @@ function cut(text, letters) {
   return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
 }
 
-/** Names that begin alike, such as those of shards, differ in their ends. */
+/** Shortens a name in the middle, because names of shards differ at the end. */
 function cutWithin(text, letters) {
   const end = Math.floor(letters / 2) - 1;
   return text.length > letters ? `${text.slice(0, letters - end - 1)}…${text.slice(-end)}` : text;

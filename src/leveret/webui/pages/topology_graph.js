@@ -1,19 +1,18 @@
-// What leads to an exchange and where it leads on, as nodes in layers and edges between them; or the same for all
-// exchanges of a virtual host, one after the other.
+// The graph around an exchange, or of a whole virtual host: nodes in layers, and edges between them.
 //
-// The walk starts at the exchange (layer 0), takes one step back to what feeds it and then goes forward, exchange by
-// exchange, as a message would: by bindings, alternate exchanges and the dead-letter exchanges of queues. It is bounded
-// everywhere, so that a virtual host with ten thousand queues costs a few requests; what is left out is counted.
+// The walk starts at the exchange (layer 0), adds its sources (layer -1), then follows bindings, alternate exchanges
+// and dead-letter exchanges as a message would. It is bounded, so that a virtual host with ten thousand queues costs a
+// few requests; omitted bindings are counted.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { exchangeInPath } from "./exchange_links.js";
 
 export const MOST_NODES = 60;
-const FAN = 12; // destinations of one exchange that are drawn
-const FEEDING = 8; // nodes that lead to the exchange
-const FOLLOWED = 20; // exchanges whose bindings are asked for
-const ASKED = 200; // bindings of one exchange
-const LISTED = 500; // exchanges, and queues, of which we learn where they lead besides their bindings
+const FAN = 12; // maximum destinations per exchange
+const FEEDING = 8; // maximum sources of the exchange
+const FOLLOWED = 20; // maximum exchanges whose bindings are requested
+const ASKED = 200; // maximum bindings requested per exchange
+const LISTED = 500; // maximum exchanges, and queues, whose alternate and dead-letter exchanges are requested
 
 const EXCHANGE_COLUMNS = "name,type,arguments.alternate-exchange,effective_policy_definition.alternate-exchange";
 const QUEUE_COLUMNS = [
@@ -33,7 +32,7 @@ export function edgeKey(from, to) {
   return `${from}\n${to}`;
 }
 
-/** `route` is an answer of the tester: its steps are drawn before all others. */
+/** `route` is a response of the route tester: its steps are drawn first. */
 export async function topologyOf(vhost, exchange, route, signal) {
   const facts = await factsOf(vhost, signal);
   const graph = new Graph(facts);
@@ -43,10 +42,10 @@ export async function topologyOf(vhost, exchange, route, signal) {
   return graph;
 }
 
-/** All that is bound, from the exchanges on to which nothing leads. */
+/** The whole virtual host, starting at the exchanges without sources. */
 export async function vhostTopologyOf(vhost, signal) {
   const graph = new Graph(await factsOf(vhost, signal));
-  // In reverse: what the default exchange leads to, which is every queue, comes last.
+  // In reverse, because the default exchange leads to every queue and must come last.
   const all = await get(
     at`/api/bindings/${vhost}`,
     { page: 1, page_size: LISTED, sort: "source", sort_reverse: true },
@@ -79,7 +78,7 @@ class Graph {
     this.facts = facts;
   }
 
-  /** The node of that name; a new one in that layer if there is room. */
+  /** The node of that name, created in that layer if needed; null if the graph is full. */
   node(kind, name, layer) {
     const key = nodeKey(kind, name);
     if (!this.nodes.has(key)) {
@@ -101,7 +100,7 @@ class Graph {
     this.edges.set(key, edge);
   }
 
-  /** So many bindings beside this node are not drawn. */
+  /** Counts bindings of this node that are not drawn. */
   leftOut(node, count, layer) {
     if (count <= 0) return;
     const more = { key: nodeKey("more", `${layer} ${node.key}`), kind: "more", name: node.name, layer, count };
@@ -110,13 +109,13 @@ class Graph {
     else this.edge(more, node, "binding");
   }
 
-  /** The same text for the same picture. */
+  /** Equal for equal graphs. */
   signature() {
     return JSON.stringify([[...this.nodes.values()], [...this.edges.values()], this.isCut]);
   }
 }
 
-// ---- back
+// ---- sources
 
 function feed(graph, start, bindings) {
   const { facts } = graph;
@@ -143,7 +142,7 @@ function feed(graph, start, bindings) {
   graph.leftOut(start, left, -1);
 }
 
-// ---- forward
+// ---- destinations
 
 async function follow(graph, start, vhost, steps, signal) {
   const walked = [start];
@@ -152,14 +151,14 @@ async function follow(graph, start, vhost, steps, signal) {
     const node = graph.node(kind, name, from.layer + 1);
     if (!node) return false;
     graph.edge(from, node, style, label);
-    if (node.layer < 0) node.layer = from.layer + 1; // a circle: what feeds the exchange is fed by it
+    if (node.layer < 0) node.layer = from.layer + 1; // a cycle: a source of the exchange is also a destination
     if (!graph.walked.has(node)) walked.push(node);
     graph.walked.add(node);
     return true;
   };
   for (const node of walked) {
-    // grows while we walk
-    if (node.isMissing) continue; // an alternate or dead-letter exchange may be named and not exist
+    // the list grows during the loop
+    if (node.isMissing) continue; // an alternate or dead-letter exchange that does not exist
     if (node.kind === "queue") {
       meetDeadLetters(graph, node, meet);
     } else if (graph.followed < FOLLOWED) {
@@ -174,25 +173,26 @@ async function follow(graph, start, vhost, steps, signal) {
 async function meetBindings(graph, node, vhost, steps, meet, signal) {
   const bindings = await askedFor(vhost, node.name, "source", signal);
   const drawn = new Set();
-  const told = new Set(); // a step may be one of the bindings that were asked for
+  const result = new Set(); // a step of the route may also be one of the bindings
   for (const one of [...steps, ...bindings.items]) {
     const key = nodeKey(one.destination_type, one.destination);
     const style = one.by === "alternate-exchange" ? "alternate" : "binding";
     const hasRoom = drawn.has(key) || drawn.size < FAN;
     if (!hasRoom || !meet(node, one.destination_type, one.destination, style, labelOf(one))) continue;
     drawn.add(key);
-    if (one.properties_key) told.add(edgeKey(key, one.properties_key));
+    if (one.properties_key) result.add(edgeKey(key, one.properties_key));
   }
   const { alternate } = graph.facts.exchange.get(node.name) ?? {};
   if (alternate) meet(node, "exchange", alternate, "alternate", "");
-  graph.leftOut(node, bindings.total_count - told.size, node.layer + 1);
+  graph.leftOut(node, bindings.total_count - result.size, node.layer + 1);
 }
 
 function meetDeadLetters(graph, node, meet) {
   const target = graph.facts.queue.get(node.name)?.deadLetters;
   if (!target) return;
   if (target.exchange) meet(node, "exchange", target.exchange, "dead-letter", target.key);
-  else if (graph.facts.queue.has(target.key)) meet(node, "queue", target.key, "dead-letter", ""); // by the default exchange
+  // By the default exchange:
+  else if (graph.facts.queue.has(target.key)) meet(node, "queue", target.key, "dead-letter", "");
 }
 
 function stepsBySource(route) {
@@ -202,24 +202,24 @@ function stepsBySource(route) {
   return found;
 }
 
-/** A routing key, or the arguments where the exchange looks at these. */
+/** The routing key and the arguments of a binding. */
 function labelOf(binding) {
   const table = Object.entries(binding.arguments ?? {});
   if (!table.length) return binding.routing_key ?? "";
-  const told = table
+  const result = table
     .map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`)
     .join(" ");
-  return binding.routing_key ? `${binding.routing_key} ${told}` : told;
+  return binding.routing_key ? `${binding.routing_key} ${result}` : result;
 }
 
-// ---- asking
+// ---- requests
 
 function askedFor(vhost, exchange, end, signal) {
   const address = at`/api/exchanges/${vhost}/${exchangeInPath(exchange)}/bindings/`;
   return get(`${address}${end}`, { page: 1, page_size: ASKED }, { signal });
 }
 
-/** Types, alternate and dead-letter exchanges of those that come first by name. */
+/** Types, alternate and dead-letter exchanges of the first exchanges and queues by name. */
 async function factsOf(vhost, signal) {
   const list = (what, columns) =>
     get(at`/api/${what}/${vhost}`, { page: 1, page_size: LISTED, sort: "name", columns }, { signal });
@@ -245,7 +245,7 @@ function deadLettersOf(queue) {
     : { exchange, key: setFor(queue, "x-dead-letter-routing-key", "dead-letter-routing-key") ?? "" };
 }
 
-/** By its own argument, else by policy. */
+/** The value of the argument, or of the policy. */
 function setFor(object, argument, key) {
   return object.arguments?.[argument] ?? object.effective_policy_definition?.[key];
 }

@@ -1,9 +1,9 @@
-// Messages whose stories are known, where tracing is on; and the switch for it.
+// Traced messages of a virtual host, and the switch for tracing.
 
-import { get, path as at, put, remove } from "../api.js";
+import { path as at, get, put, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, number, plural } from "../format.js";
-import { problemBox, tell, tellError, undoable } from "../notices.js";
+import { notify, notifyError, problemBox, undoable } from "../notices.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
 import { vhostNames } from "../vhosts.js";
@@ -13,29 +13,29 @@ export const path = "/traces/:vhost";
 export const under = "Queues";
 export const title = () => "Traces";
 
-/** Stories tell of messages of all users. */
-export function mayReadStories(user) {
+/** Traces include messages of all users. */
+export function mayReadTraces(user) {
   return ["monitoring", "administrator"].some((tag) => user.tags?.includes(tag));
 }
 
 export async function find(text, signal) {
-  const books = await get("/api/traces", undefined, { signal });
+  const traced = await get("/api/traces", undefined, { signal });
   const pages = "traces tracing messages".includes(text.toLowerCase())
     ? [{ title: "Traces", hint: "message traces", address: "/traces" }]
     : [];
   const found = await Promise.all(
-    books.map((book) =>
+    traced.map((tracing) =>
       get(
-        at`/api/traces/${book.vhost}`,
+        at`/api/traces/${tracing.vhost}`,
         { text, page: 1, page_size: 8, sort: "began", sort_reverse: true },
         { signal },
       ),
     ),
   );
-  const stories = found.flatMap((answer) => answer.items);
+  const traces = found.flatMap((answer) => answer.items);
   return [
     ...pages,
-    ...stories.map((one) => ({
+    ...traces.map((one) => ({
       title: one.name,
       hint: `traced message in ${one.vhost}`,
       address: link`/traces/${one.vhost}/${one.id}`.slice(1),
@@ -43,15 +43,15 @@ export async function find(text, signal) {
   ];
 }
 
-/** Without a virtual host in the address: the first that is traced, or the first there is. */
+/** Without a virtual host in the URL: the first one with tracing, or the first one. */
 export const anywhere = {
   path: "/traces",
   under,
   title,
-  async show(place, parameters, signal) {
+  async show(place, _parameters, signal) {
     try {
-      const [books, names] = await Promise.all([get("/api/traces", undefined, { signal }), vhostNames(signal)]);
-      location.replace(link`/traces/${books[0]?.vhost ?? names[0] ?? "/"}`);
+      const [traced, names] = await Promise.all([get("/api/traces", undefined, { signal }), vhostNames(signal)]);
+      location.replace(link`/traces/${traced[0]?.vhost ?? names[0] ?? "/"}`);
     } catch (problem) {
       if (problem.name !== "AbortError") fill(place, problemBox(problem));
     }
@@ -60,20 +60,21 @@ export const anywhere = {
 
 export function show(place, { vhost }, signal, user) {
   const isAdministrator = Boolean(user.tags?.includes("administrator"));
-  let book = null;
+  /** @type {any} */
+  let tracing = null; // the row of the virtual host in /api/traces, if it is traced
   const state = h("p", { class: "faint" });
-  const forget = h("button", { type: "button", class: "danger", onclick: forgetAll }, "Delete all traces");
+  const clear = h("button", { type: "button", class: "danger", onclick: deleteAll }, "Delete all traces");
   const buttons = h(
     "div",
     { class: "buttons", hidden: true },
-    h("button", { type: "button", onclick: () => turn(false) }, "Disable tracing"),
-    forget,
+    h("button", { type: "button", onclick: () => setTracing(false) }, "Disable tracing"),
+    clear,
   );
   const filters = { queue: filter("queue"), exchange: filter("exchange") };
   const table = new Table({
     columns: columns(vhost),
     source: async ({ name, ...question }, signal) => {
-      book = (await get("/api/traces", undefined, { signal })).find((one) => one.vhost === vhost) ?? null;
+      tracing = (await get("/api/traces", undefined, { signal })).find((one) => one.vhost === vhost) ?? null;
       showState();
       const asked = {
         text: name,
@@ -81,14 +82,14 @@ export function show(place, { vhost }, signal, user) {
         exchange: filters.exchange.value.trim() || undefined,
       };
       const answer = await get(at`/api/traces/${vhost}`, { ...question, ...asked }, { signal });
-      return { ...answer, total_count: Math.max(book?.stories ?? 0, answer.filtered_count) }; // more may have come meanwhile
+      return { ...answer, total_count: Math.max(tracing?.stories ?? 0, answer.filtered_count) }; // may have grown
     },
     signal,
     sort: "began",
     reverse: true,
     noun: "message",
-    emptiness: () => Boolean(book),
-    empty: (isOn) => (isOn ? waiting() : switchedOff(vhost, isAdministrator, () => turn(true))),
+    emptiness: () => Boolean(tracing),
+    empty: (isOn) => (isOn ? waiting() : switchedOff(vhost, isAdministrator, () => setTracing(true))),
   });
 
   function filter(what) {
@@ -101,27 +102,27 @@ export function show(place, { vhost }, signal, user) {
   }
 
   function showState() {
-    setText(state, book ? stateOf(book) : "");
-    buttons.hidden = !isAdministrator || !book;
-    forget.disabled = !book?.stories;
+    setText(state, tracing ? stateOf(tracing) : "");
+    buttons.hidden = !isAdministrator || !tracing;
+    clear.disabled = !tracing?.stories;
   }
 
-  async function turn(isOn) {
+  async function setTracing(isOn) {
     try {
       await put(at`/api/vhosts/${vhost}`, { tracing: isOn });
-      tell(isOn ? `Tracing enabled for ${vhost}.` : `Tracing disabled for ${vhost}; recorded traces were discarded.`);
+      notify(isOn ? `Tracing enabled for ${vhost}.` : `Tracing disabled for ${vhost}; recorded traces were discarded.`);
     } catch (problem) {
-      tellError(problem);
+      notifyError(problem);
     }
     table.restart();
   }
 
-  function forgetAll() {
-    undoable(`Traces of ${plural(book.stories, "message")} will be deleted`, async () => {
+  function deleteAll() {
+    undoable(`Traces of ${plural(tracing.stories, "message")} will be deleted`, async () => {
       try {
         await remove(at`/api/traces/${vhost}`);
       } catch (problem) {
-        tellError(problem);
+        notifyError(problem);
       }
       table.restart();
     });
@@ -149,7 +150,7 @@ export function show(place, { vhost }, signal, user) {
   );
 }
 
-/** Where there are more virtual hosts, the way to theirs. */
+/** A select for the virtual host, hidden if there is only one. */
 function others(vhost, signal) {
   const select = h("select", {
     "aria-label": "Virtual host",
@@ -169,7 +170,8 @@ function others(vhost, signal) {
 
 function stateOf({ stories, forgotten, bytes: used, most_bytes: limit }) {
   const discarded = forgotten ? `, ${plural(forgotten, "older trace")} discarded` : "";
-  return `Tracing is enabled: ${plural(stories, "message")} traced, ${bytes(used)} of ${bytes(limit)} used${discarded}.`;
+  const memory = `${bytes(used)} of ${bytes(limit)} used`;
+  return `Tracing is enabled: ${plural(stories, "message")} traced, ${memory}${discarded}.`;
 }
 
 function columns(vhost) {
@@ -219,7 +221,7 @@ function waiting() {
   );
 }
 
-function switchedOff(vhost, mayChange, turnOn) {
+function switchedOff(vhost, mayChange, enable) {
   const card = h(
     "div",
     { class: "card first" },
@@ -235,7 +237,7 @@ function switchedOff(vhost, mayChange, turnOn) {
       ? h(
           "div",
           { class: "actions" },
-          h("button", { type: "button", class: "strong", onclick: turnOn }, "Enable tracing"),
+          h("button", { type: "button", class: "strong", onclick: enable }, "Enable tracing"),
         )
       : h("p", {}, "Ask an administrator to enable it."),
   );

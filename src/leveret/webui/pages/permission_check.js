@@ -1,16 +1,16 @@
-// A question to the broker: may this user do that? The answer tells each check that was made, and the remedy.
+// Form that asks the broker whether a user may perform an operation; shows each check and the remedy.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { field, form } from "../forms.js";
 import { problemBox } from "../notices.js";
 import { vhostNames } from "../vhosts.js";
-import { suggesting } from "./admin_suggestions.js";
+import { suggestionInput } from "./admin_suggestions.js";
 
 const PLAIN = ["configure", "write", "read"];
 
-/** `user`: whom it is about; null lets one be chosen, `first` to begin with. */
-export function accessTester({ user, first = "", signal }) {
+/** `user` is fixed; null shows a field for it, preset with `first`. */
+export function permissionCheck({ user, first = "", signal }) {
   const place = h("div", { class: "card tester" });
   Promise.all([get("/api/permission-check/actions", undefined, { signal }), vhostNames(signal)]).then(
     ([actions, vhosts]) => signal.aborted || fill(place, question({ user, first, signal, actions, vhosts })),
@@ -20,7 +20,7 @@ export function accessTester({ user, first = "", signal }) {
 }
 
 function question({ user, first, signal, actions, vhosts }) {
-  const told = h("div", { class: "verdict-place", role: "status" });
+  const result = h("div", { class: "check-place", role: "status" });
   const vhost = h(
     "select",
     { name: "vhost" },
@@ -35,9 +35,9 @@ function question({ user, first, signal, actions, vhosts }) {
   );
   const chosen = () => actions.find((one) => one.name === action.value);
   const list = (what) => at`/api/${what === "exchange" ? "exchanges" : "queues"}/${vhost.value}`;
-  const who = suggesting({ name: "user", required: true, value: first }, () => "/api/users", signal);
-  const name = suggesting({ name: "name" }, () => list(chosen().what), signal);
-  const other = suggesting({ name: "exchange" }, () => list("exchange"), signal);
+  const who = suggestionInput({ name: "user", required: true, value: first }, () => "/api/users", signal);
+  const name = suggestionInput({ name: "name" }, () => list(chosen().what), signal);
+  const other = suggestionInput({ name: "exchange" }, () => list("exchange"), signal);
   const fields = {
     name: field("Queue", name.element),
     other: field("Exchange", other.element),
@@ -56,7 +56,7 @@ function question({ user, first, signal, actions, vhosts }) {
     name.input.required = one.what !== "exchange";
     name.input.placeholder = one.what === "exchange" ? "amq.default" : "";
     fields.key.hidden = !one.takes_routing_key;
-    fill(told);
+    fill(result);
   };
   action.addEventListener("change", adapt);
   adapt();
@@ -75,9 +75,9 @@ function question({ user, first, signal, actions, vhosts }) {
     ],
     "Check",
     async (given) =>
-      fill(told, verdict(await get("/api/permission-check", queryOf(given, user, chosen()), { signal }))),
+      fill(result, resultOf(await get("/api/permission-check", queryOf(given, user, chosen()), { signal }))),
   );
-  return [asking, told];
+  return [asking, result];
 }
 
 function relabel(labelled, what) {
@@ -91,14 +91,14 @@ function queryOf(given, user, action) {
     action: action.name,
     name: given.get("name"),
     exchange: (action.exchange && given.get("exchange")) || undefined,
-    routing_key: (action.takes_routing_key && given.get("routing_key")) || undefined, // none: any will do
+    routing_key: (action.takes_routing_key && given.get("routing_key")) || undefined, // omitted: any routing key
   };
 }
 
-function verdict(answer) {
+function resultOf(answer) {
   return h(
     "div",
-    { class: `verdict ${answer.allowed ? "yes" : "no"}` },
+    { class: `check-result ${answer.allowed ? "yes" : "no"}` },
     h("p", {}, h("strong", {}, answer.allowed ? "Allowed." : "Denied."), " ", answer.reason),
     h("ul", { class: "checks" }, answer.checks.map(checkRow)),
     answer.remedy && h("p", {}, h("strong", {}, "Remedy: "), answer.remedy, "."),

@@ -1,37 +1,41 @@
-// Why does a value hold? For one queue or exchange: every value that an argument, a policy or a default gives, and which wins.
+// Effective policy of a queue or exchange: the values of arguments, policies and defaults, and which is in effect.
 
-import { get, path as at } from "../api.js";
+import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { choice, field, form } from "../forms.js";
 import { vhostNames } from "../vhosts.js";
 import { policyAddress, shownValue } from "./admin_policy_values.js";
-import { suggesting } from "./admin_suggestions.js";
+import { suggestionInput } from "./admin_suggestions.js";
 
-export function explainer(signal) {
-  const place = h("div", { class: "card explainer" });
+export function effectivePolicy(signal) {
+  const place = h("div", { class: "card effective-policy" });
   vhostNames(signal).then((vhosts) => signal.aborted || fill(place, question(vhosts, signal)));
   return place;
 }
 
 function question(vhosts, signal) {
-  const told = h("div", { role: "status" });
+  const result = h("div", { role: "status" });
   const vhost = choice("vhost", vhosts, vhosts[0]);
   const kind = choice("kind", ["queue", "exchange"], "queue");
-  const name = suggesting({ name: "name", required: true }, () => at`/api/${`${kind.value}s`}/${vhost.value}`, signal);
+  const name = suggestionInput(
+    { name: "name", required: true },
+    () => at`/api/${`${kind.value}s`}/${vhost.value}`,
+    signal,
+  );
   const asking = form(
     [h("div", { class: "row" }, field("Virtual host", vhost), field("Kind", kind), field("Name", name.element))],
     "Show effective policy",
     async (given) => {
-      fill(told);
+      fill(result);
       const answer = await get(
         at`/api/policies-explained/${given.get("vhost")}/${given.get("kind")}/${given.get("name")}`,
         undefined,
         { signal },
       );
-      fill(told, explanation(answer));
+      fill(result, explanation(answer));
     },
   );
-  return [asking, told];
+  return [asking, result];
 }
 
 function explanation(answer) {
@@ -76,7 +80,7 @@ function sourceOf(source, answer) {
   return policy ? h("a", { href: policy }, source) : source;
 }
 
-/** The broker names a policy as "policy NAME" or "operator policy NAME"; all else is an argument or a default. */
+/** The broker names a policy as "policy NAME" or "operator policy NAME"; other sources are arguments or defaults. */
 function policyOf(source, { vhost }) {
   const found = /^(operator )?policy (.*)$/s.exec(source);
   return found && policyAddress(Boolean(found[1]), { vhost, name: found[2] });

@@ -1,31 +1,32 @@
-// What became of one message, as a line through time.
+// The trace of one message as a timeline.
 
-import { get, path as at, remove } from "../api.js";
+import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, plural } from "../format.js";
-import { live } from "../live.js";
-import { problemBox, tell, tellError } from "../notices.js";
+import { notify, notifyError, problemBox } from "../notices.js";
+import { poll } from "../poll.js";
 import { go, link } from "../router.js";
 import { shownExchange } from "./exchange_links.js";
-import { mayReadStories } from "./traces.js";
+import { mayReadTraces } from "./traces.js";
 
 export const path = "/traces/:vhost/:id";
 export const under = "Queues";
 export const title = ({ id }) => `Message ${id}`;
 
-/** For messages as a look into a queue shows them, the way to the story of each; null for users who may not read it. */
-export function storyLinks(user, vhost) {
-  if (!mayReadStories(user)) return null;
+/** A function that links a browsed message to its trace; null if the user may not read traces. */
+export function traceLinks(user, vhost) {
+  if (!mayReadTraces(user)) return null;
   return (message) => h("a", { href: link`/traces/${vhost}/${message.id}` }, "Message trace");
 }
 
 export function show(place, { vhost, id }, signal, user) {
   const address = at`/api/traces/${vhost}/${id}`;
   const view = new View(vhost, id);
+  /** @type {HTMLElement[]} */
   const buttons = [h("a", { class: "button", href: link`/traces/${vhost}` }, "All traces")];
   if (user.tags?.includes("administrator"))
     buttons.push(
-      h("button", { type: "button", class: "danger", onclick: () => forget(address, vhost, id) }, "Delete trace"),
+      h("button", { type: "button", class: "danger", onclick: () => deleteTrace(address, vhost, id) }, "Delete trace"),
     );
   fill(
     place,
@@ -38,20 +39,20 @@ export function show(place, { vhost, id }, signal, user) {
     view.trouble,
     view.body,
   );
-  live(
+  poll(
     signal,
     async () => view.show(await get(address, undefined, { signal })),
     (problem) => view.fail(problem),
   );
 }
 
-async function forget(address, vhost, id) {
+async function deleteTrace(address, vhost, id) {
   try {
     await remove(address);
-    tell(`Trace of message ${id} deleted. The message itself is not affected.`);
+    notify(`Trace of message ${id} deleted. The message itself is not affected.`);
     go(link`/traces/${vhost}`.slice(1));
   } catch (problem) {
-    tellError(problem);
+    notifyError(problem);
   }
 }
 
@@ -62,19 +63,19 @@ class View {
     this.vhost = vhost;
     this.name = h("h1", { class: "object" }, id);
     this.trouble = h("div", {});
-    this.body = h("div", { class: "biography" });
+    this.body = h("div", { class: "message-trace" });
   }
 
-  show(story) {
+  show(trace) {
     fill(this.trouble);
-    setText(this.name, story.message_id ?? story.id);
-    const now = JSON.stringify(story);
-    if (now === this.#shown) return; // so that what somebody has selected stays selected
+    setText(this.name, trace.message_id ?? trace.id);
+    const now = JSON.stringify(trace);
+    if (now === this.#shown) return; // keep the text selection
     this.#shown = now;
     fill(
       this.body,
-      h("section", { class: "card" }, h("h2", {}, "Events"), timeline(this.vhost, story)),
-      facts(this.vhost, story),
+      h("section", { class: "card" }, h("h2", {}, "Events"), timeline(this.vhost, trace)),
+      facts(this.vhost, trace),
     );
   }
 
@@ -93,11 +94,11 @@ class View {
   }
 }
 
-function timeline(vhost, story) {
-  const began = story.events[0].time;
-  const items = story.events.map((event) => step(vhost, event, began));
-  if (story.events_left_out)
-    items.splice(50, 0, h("li", { class: "gap faint" }, `${story.events_left_out} events omitted`));
+function timeline(vhost, trace) {
+  const began = trace.events[0].time;
+  const items = trace.events.map((event) => step(vhost, event, began));
+  if (trace.events_left_out)
+    items.splice(50, 0, h("li", { class: "gap faint" }, `${trace.events_left_out} events omitted`));
   return h("ol", { class: "timeline" }, items);
 }
 
@@ -118,16 +119,18 @@ function step(vhost, event, began) {
         later > 0 ? ` (+${duration(later)})` : "",
       ),
     ),
-    h("div", { class: "told" }, (WORDS[event.what] ?? usual)(event, vhost)),
+    h("div", { class: "result" }, (WORDS[event.what] ?? usual)(event, vhost)),
     event.what === "routed" && bindings(vhost, event.bindings ?? []),
   );
 }
 
 function clock(moment) {
-  return `${moment.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false })}.${String(moment.getMilliseconds()).padStart(3, "0")}`;
+  const digits = "2-digit";
+  const time = moment.toLocaleTimeString([], { hour: digits, minute: digits, second: digits, hour12: false });
+  return `${time}.${String(moment.getMilliseconds()).padStart(3, "0")}`;
 }
 
-// ---- words
+// ---- texts
 
 const KINDS = {
   acked: "good",
@@ -148,7 +151,7 @@ const KINDS = {
 const inQueue = (vhost, name) => h("a", { href: link`/queues/${vhost}/${name}` }, name);
 const exchangeName = (name) => (name ? h("code", {}, name) : "the default exchange");
 
-function who(event) {
+function clientOf(event) {
   if (!event.connection) return "an in-process client or the HTTP API";
   return [
     h("b", {}, event.user),
@@ -158,7 +161,7 @@ function who(event) {
   ];
 }
 
-const tries = (count) => plural(count, "delivery", "deliveries");
+const deliveries = (count) => plural(count, "delivery", "deliveries");
 
 const usual = (event, vhost) =>
   event.queue ? ["in queue ", inQueue(vhost, event.queue), event.reason && `: ${event.reason}`] : (event.reason ?? "");
@@ -166,7 +169,7 @@ const usual = (event, vhost) =>
 const WORDS = {
   received: (event) => [
     "from ",
-    who(event),
+    clientOf(event),
     ", to ",
     exchangeName(event.exchange),
     " with routing key ",
@@ -190,7 +193,7 @@ const WORDS = {
     "from ",
     inQueue(vhost, event.queue),
     " to ",
-    who(event),
+    clientOf(event),
     event.consumer_tag && [", consumer ", h("code", {}, event.consumer_tag)],
     event.redelivered && h("span", { class: "badge warn" }, "redelivered"),
   ],
@@ -200,11 +203,15 @@ const WORDS = {
     event.automatic && ", automatically on delivery",
     event.lease && ", by a lease",
   ],
-  requeued: (event, vhost) => ["to ", inQueue(vhost, event.queue), `: ${event.reason}, after ${tries(event.tries)}`],
+  requeued: (event, vhost) => [
+    "to ",
+    inQueue(vhost, event.queue),
+    `: ${event.reason}, after ${deliveries(event.tries)}`,
+  ],
   waiting: (event, vhost) => [
     "in ",
     inQueue(vhost, event.queue),
-    ` for redelivery: ${event.reason}, after ${tries(event.tries)}`,
+    ` for redelivery: ${event.reason}, after ${deliveries(event.tries)}`,
   ],
   "dead-lettered": (event, vhost) => ["from ", inQueue(vhost, event.queue), `: ${event.reason}`],
   rejected: (event, vhost) => ["by a consumer of ", inQueue(vhost, event.queue), ", which has no dead-letter exchange"],
@@ -231,16 +238,16 @@ function bindings(vhost, steps) {
 
 // ---- facts
 
-function facts(vhost, story) {
-  const { headers, ...properties } = story.properties ?? {};
+function facts(vhost, trace) {
+  const { headers, ...properties } = trace.properties ?? {};
   const first = {
-    id: story.id,
-    exchange: shownExchange(story.exchange),
-    "routing key": story.routing_key,
-    size: bytes(story.size),
+    id: trace.id,
+    exchange: shownExchange(trace.exchange),
+    "routing key": trace.routing_key,
+    size: bytes(trace.size),
     ...properties,
   };
-  const waits = story.waits_in.map((one) => h("dd", {}, inQueue(vhost, one.queue), ` as ${one.id}`));
+  const waits = trace.waits_in.map((one) => h("dd", {}, inQueue(vhost, one.queue), ` as ${one.id}`));
   return h(
     "section",
     { class: "card" },
@@ -253,7 +260,7 @@ function facts(vhost, story) {
     ),
     headers &&
       Object.keys(headers).length > 0 && [
-        h("h3", {}, story.headers_cut ? "Headers (long values omitted)" : "Headers"),
+        h("h3", {}, trace.headers_cut ? "Headers (long values omitted)" : "Headers"),
         h("dl", {}, pairs(headers)),
       ],
     h("p", { class: "faint" }, "Traces do not include message bodies."),

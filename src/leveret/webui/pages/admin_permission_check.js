@@ -1,13 +1,13 @@
-// "May this user do that?", on a page of its own. Administrators ask about anybody, others about themselves.
+// Permission check. Administrators check any user, other users themselves.
 
-import { accessTester } from "./admin_access_tester.js";
 import { frame, isAdministrator, listHead } from "./admin_frame.js";
+import { permissionCheck } from "./permission_check.js";
 
 export const path = "/admin/access";
 export const under = "Admin";
 export const title = () => "Permission check";
 
-export function show(place, parameters, signal, user) {
+export function show(place, _parameters, signal, user) {
   const isAsking = isAdministrator(user);
   const head = listHead(
     isAsking ? "Check permissions" : "Check my permissions",
@@ -18,6 +18,6 @@ export function show(place, parameters, signal, user) {
     user,
     "Permission check",
     head,
-    accessTester({ user: isAsking ? null : user.name, first: user.name, signal }),
+    permissionCheck({ user: isAsking ? null : user.name, first: user.name, signal }),
   );
 }

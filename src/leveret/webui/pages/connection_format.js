@@ -1,10 +1,10 @@
-// How connections and channels are told: by the name their client gave itself, their rates in bytes, since when.
+// Formats names, states and rates of connections and channels.
 
 import { h } from "../dom.js";
-import { NONE, bytes, isNumber } from "../format.js";
+import { bytes, isNumber, NONE } from "../format.js";
 import { link } from "../router.js";
 
-/** What the client calls itself; else its library; else its address. */
+/** The name that the client provides, or its library, or its address. */
 export function clientOf(connection) {
   const { product, version } = connection.client_properties ?? {};
   const library = [product, version].filter((part) => typeof part === "string").join(" ");
@@ -15,7 +15,7 @@ export function peerOf(connection) {
   return connection.peer_host ? `${connection.peer_host}:${connection.peer_port}` : NONE;
 }
 
-/** Who is at the other end, by the name of a connection: that of the broker's end tells nobody anything. */
+/** The client's address in the name of a connection. */
 export function peerIn(name) {
   return name.split(" -> ")[0];
 }
@@ -24,7 +24,7 @@ export function byteRate(value) {
   return isNumber(value) ? `${bytes(value)}/s` : NONE;
 }
 
-/** Day and time; the year where it is not this one. */
+/** Day and time, with the year if it is not the current one. */
 export function moment(milliseconds) {
   if (!isNumber(milliseconds)) return NONE;
   const then = new Date(milliseconds);
@@ -32,7 +32,7 @@ export function moment(milliseconds) {
   return then.toLocaleString([], { year, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 }
 
-/** Anything but running deserves a look. */
+/** Highlights any state other than running. */
 export function stateBadge(state) {
   return h("span", { class: `badge ${state === "running" ? "" : "warn"}` }, state ?? NONE);
 }

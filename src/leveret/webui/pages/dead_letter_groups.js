@@ -1,4 +1,4 @@
-// How a group of dead letters is named, addressed and asked for.
+// Groups of dead letters: names, links and filters.
 
 import { link } from "../router.js";
 import { shownExchange } from "./exchange_links.js";
@@ -20,12 +20,12 @@ export function wayOf(group) {
   return `${shownExchange(group.exchange)} → ${group.routing_key ?? "several routing keys"}`;
 }
 
-/** What tells a group from others. */
+/** The fields that identify a group. */
 export function namesOf(group) {
   return Object.fromEntries(FIELDS.map((name) => [name, group[name]]));
 }
 
-/** The question by which browsing and jobs find its messages, and no others. */
+/** The filter that selects exactly the messages of the group. */
 export function filterOf(group) {
   const filter = { "death.reason": group.reason, "death.queue": group.origin_queue, "death.exchange": group.exchange };
   if (group.routing_key !== null) filter["death.routing_key"] = group.routing_key;
@@ -36,7 +36,7 @@ export function groupLink(group) {
   return link`/dead-letters/${JSON.stringify(FIELDS.map((name) => group[name]))}`;
 }
 
-/** The group that an address names; null if it names none. */
+/** The group in a link; null if the link is invalid. */
 export function groupOf(text) {
   try {
     const values = JSON.parse(text);

@@ -1,6 +1,6 @@
-// Headers and arguments: tables of AMQP, typed as a JSON object.
+// AMQP tables (headers, arguments) as JSON objects in text fields.
 
-/** The object that the text describes; nothing typed is an empty one. `what` begins the complaint: "Headers". */
+/** Parses the text as a JSON object; empty text is an empty object. `what` names the field in errors: "Headers". */
 export function objectOf(text, what) {
   if (!text.trim()) return {};
   let value = null;
@@ -18,7 +18,7 @@ export function objectOf(text, what) {
   return value;
 }
 
-/** A table in one line; nothing for an empty one. */
+/** The table on one line; an empty string for an empty table. */
 export function objectText(table) {
   return Object.keys(table ?? {}).length ? JSON.stringify(table) : "";
 }

@@ -1,12 +1,12 @@
-// What comes in and what goes out of something lately, as two small lines on one scale.
+// A sparkline of recent publish and deliver rates on one scale.
 
 import { h, s } from "./dom.js";
 
 const WIDTH = 100;
 const HEIGHT = 24;
 
-/** `incoming` and `outgoing` are points as `pointsOf` gives them. */
-export function rateSpark(incoming, outgoing, label) {
+/** `incoming` and `outgoing` are points as returned by `pointsOf`. */
+export function rateSparkline(incoming, outgoing, label) {
   const longest = Math.max(incoming.length, outgoing.length);
   if (longest < 2) return h("span", { class: "faint" }, "–");
   const top = [...incoming, ...outgoing].reduce((highest, [, value]) => Math.max(highest, value), 1);
