@@ -38,6 +38,7 @@ lint: .venv/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/python tools/generate_methods.py --check
 	$(BIN)/python tools/generate_settings_page.py --check
+	@sh tools/check_web.sh
 
 test: lint foreign ## everything, installing what the tests need (ROOM=queues for one room)
 	@test -n "$(PATHS)" || { echo "no tests for the room '$(ROOM)'" >&2; exit 1; }
@@ -101,7 +102,7 @@ foreign: .venv/.installed-dev ## the programs of other languages and the test su
 	@$(BIN)/python -m tests.compat_suites.sources
 
 clean: ## remove everything that make made
-	rm -rf .venv .bench dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov $(NODE_DIR)/node_modules
+	rm -rf .venv .bench dist build .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage htmlcov $(NODE_DIR)/node_modules tools/web/node_modules
 	find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 	-git worktree prune
 
