@@ -112,7 +112,7 @@ NEVER_IMPORT = {"pickle", "cPickle", "marshal", "shelve", "dill", "yaml"}
 NEVER_CALL = {"eval", "exec"}
 
 # Where messages are passed to queues: one module, and the loop over publish frames, which spares a call for each run.
-PASSES_TO_QUEUES = {"broker/publishes.py", "session/publishing.py"}
+PASSES_TO_QUEUES = {"broker/publishes.py", "session/publishes.py"}
 FILE_LINES = 400  # above that the docstring gives the reason, in a line that begins with "Length:"
 MOST_FILE_LINES = 600
 FUNCTION_LINES = 40

@@ -273,7 +273,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     OF_A_CONSUMER: (
         *("x-priority", "x-pull-one", "x-selector", "x-stream-filter", "x-stream-match-unfiltered", "x-stream-offset"),
     ),
-    "spreads a consumer over all shards; read is asked of each (session/pooled.py)": ("x-shard-all",),
+    "spreads a consumer over all shards; read is asked of each (session/pooled_consumer.py)": ("x-shard-all",),
     "of a binding, whose ends have entries of their own": ("x-match", "x-stream-partition-order"),
     "marks an exchange for the lists of streams; reading asks read of each partition": ("x-super-stream",),
     OF_A_MESSAGE: (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.queues.classic import ClassicQueue
-from leveret.sharding.ordered import OrderedSlots
+from leveret.sharding.ordered_slots import OrderedSlots
 from leveret.sharding.shard_names import shard_name
 from leveret.sharding.sharding import Sharding
 from leveret.wire.content import body_of

@@ -21,7 +21,7 @@ from leveret.http.listings import Row, list_response, viewed
 from leveret.http.login import user_of
 from leveret.http.roles import MANAGEMENT, MONITORING, has_role, refuse_unless_role, visible_vhosts
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.session.consuming import AmqpConsumer
+from leveret.session.consumers import AmqpConsumer
 
 
 def routes(context: ApiContext) -> list[Route]:

@@ -4,7 +4,7 @@ Their names have a reserved prefix. They are durable and have rows in the defini
 reclaim, paging and backup include them. They are created when first needed.
 
 - ``amq.leveret.schedule``: scheduled messages that are not due yet (broker/schedules.py)
-- ``amq.leveret.held.<exchange>.<queue>``: messages that wait until a shard is drained (sharding/holding.py)
+- ``amq.leveret.held.<exchange>.<queue>``: messages that wait until a shard is drained (sharding/hold.py)
 - ``amq.leveret.seen.<id>``: the IDs that the deduplication of the queue with that id has recorded (queues/trace.py)
 - ``amq.leveret.stage.<id>``: rows of a Spark batch that is not committed yet (pipeline/stages.py)
 """

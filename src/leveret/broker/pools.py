@@ -1,7 +1,7 @@
 """A pool: several queues that a consumer sees as one, such as the shards behind a pseudo-queue.
 
 A pool assigns queues to its followers and calls them whenever their queues change. The session provides the followers
-(session/pooled.py), the sharding package the pools.
+(session/pooled_consumer.py), the sharding package the pools.
 """
 
 from __future__ import annotations

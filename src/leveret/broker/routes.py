@@ -63,7 +63,9 @@ class PublishRoute(Route):
         self.mandatory = mandatory
         self.tracer = tracer
         self.scheduled = False  # its messages wait for a moment, which is their deadline
-        self.extends = False  # it carries no message, but extends the ack timeout of one (session/extending.py)
+        self.extends = (
+            False  # it carries no message, but extends the ack timeout of one (session/ack_timeout_extension.py)
+        )
         super().__init__()
 
     def lead_to(self, queues: Sequence[Queue]) -> None:

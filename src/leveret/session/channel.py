@@ -15,11 +15,11 @@ from leveret.delivery.receipts import PendingPublish
 from leveret.delivery.unacked import Portion, Unacked
 from leveret.errors import NotFound, PreconditionFailed, ResourceFault, Unsupported
 from leveret.message import Message
-from leveret.session import consuming, declaring, pooled, settling, transactions
+from leveret.session import acknowledgements, consumers, declarations, pooled_consumer, transactions
 from leveret.session.content import PendingContent
 from leveret.session.names import remove_line_breaks
 from leveret.session.pending_publishes import PendingPublishes
-from leveret.session.publishing import give_back
+from leveret.session.publishes import give_back
 from leveret.session.routes import Routes
 from leveret.session.settlement import Settlement
 from leveret.session.transactions import Transaction
@@ -41,10 +41,10 @@ def _flow(channel: Channel, method: ChannelFlow) -> None:
 READ_ONLY = "the disk failed, the store is read-only: restart the broker"
 Handler = Callable[["Channel", Any], None]
 HANDLERS: dict[tuple[int, int], Handler] = {
-    **declaring.HANDLERS,
-    **consuming.HANDLERS,
-    **pooled.HANDLERS,
-    **settling.HANDLERS,
+    **declarations.HANDLERS,
+    **consumers.HANDLERS,
+    **pooled_consumer.HANDLERS,
+    **acknowledgements.HANDLERS,
     **transactions.HANDLERS,
     ChannelFlow.id: _flow,
 }
@@ -97,10 +97,10 @@ class Channel:
         self.routes = Routes(self)
         self.pending: PendingContent | None = None
         self.unacked = Unacked()
-        self.consumers: dict[str, consuming.AmqpConsumer | pooled.PooledConsumer] = {}
+        self.consumers: dict[str, consumers.AmqpConsumer | pooled_consumer.PooledConsumer] = {}
         self.held_cancels: list[str] | None = None  # consumer tags, while this channel deletes a queue
         self.getters = Getters(self.unacked)
-        self.reply: consuming.ReplyConsumer | None = None
+        self.reply: consumers.ReplyConsumer | None = None
         self.prefetch = 0  # of consumers to come; 0 is unlimited
         self.shared_limit = UNLIMITED
         self.shared_credit = UNLIMITED
@@ -243,13 +243,13 @@ class Channel:
         """Give everything back: consumers leave, unacked messages return to their places, books are closed."""
         self.step = ChannelStep.CLOSING
         self.forget_content()
-        consumers, self.consumers = self.consumers, {}
+        leaving, self.consumers = self.consumers, {}
         # Requeue before leaving: an auto-delete queue may die with its last consumer, its messages with it.
         portions = self.unacked.take_all()
         if portions:
             errands = self.connection.broker.errands
             errands.begin(Settlement(errands, portions, requeue, returns=True))
-        for consumer in consumers.values():
+        for consumer in leaving.values():
             consumer.leave()
         if self.reply is not None:
             self.reply.leave()

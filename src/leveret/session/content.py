@@ -15,9 +15,9 @@ from leveret.delivery.selector import selectable
 from leveret.errors import FrameError, PreconditionFailed, ResourceFault, UnexpectedFrame
 from leveret.message import NEVER, Message, Traits
 from leveret.queues.direct_reply import REPLY_TO
-from leveret.session.extending import extend
+from leveret.session.ack_timeout_extension import extend
 from leveret.session.inspection import inspect
-from leveret.session.publishing import publish
+from leveret.session.publishes import publish
 from leveret.wire.constants import BASIC_CLASS, FRAME_BODY, MAX_BODY_SIZE
 from leveret.wire.content import PROPERTIES_AT, properties_of, refit
 from leveret.wire.fields import encode_short

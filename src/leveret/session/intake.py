@@ -1,7 +1,7 @@
 """Bytes in: from whatever slices arrive to runs, methods and contents.  Hot path.
 
 Theory of operation. ``receive`` handles every whole frame of a chunk in one loop and keeps at most one partial frame.
-Publishes and acks leave the loop in runs (session/publishing.py, session/settling.py); all else is handed to the
+Publishes and acks leave the loop in runs (session/publishes.py, session/acknowledgements.py); all else is handed to the
 connection one by one. An AmqpError ends the channel or connection it says, and the loop goes on at ``resume_at``,
 behind the frame that caused it: what follows for a closing channel is read and ignored until its close-ok. When
 framing itself is lost nothing can be read any more, and only the bytes of a connection.close-ok are looked for.
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from leveret.errors import AmqpError, FrameError
 from leveret.routing.bounds import BYTE_STEPS, METHOD_STEPS
+from leveret.session.acknowledgements import ack_run
 from leveret.session.content import take_body, take_header
 from leveret.session.limits import UNAUTHENTICATED_BYTES
-from leveret.session.publishing import PUBLISH, take_publishes
+from leveret.session.publishes import PUBLISH, take_publishes
 from leveret.session.replies import NO_METHOD, bug
-from leveret.session.settling import ack_run
 from leveret.wire.constants import FRAME_END, FRAME_MAX_BEFORE_TUNE, PROTOCOL_HEADER
 from leveret.wire.frames import method_frame
 from leveret.wire.grammar import ChannelStep, Next, Step, check_frame, check_heartbeat

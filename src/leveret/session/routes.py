@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from leveret.broker.routes import NO_EPOCH, PublishRoute, RouteCache
 from leveret.errors import Unsupported
 from leveret.message import Address
-from leveret.session.extending import EXTEND
+from leveret.session.ack_timeout_extension import EXTEND
 from leveret.wire.methods import BasicPublish
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from leveret.delivery.unacked import Portion, Unacked, unknown_tag
 from leveret.errors import PreconditionFailed
 from leveret.message import Message
 from leveret.queues.admission import without_room
-from leveret.session.publishing import publish
+from leveret.session.publishes import publish
 from leveret.wire.methods import (
     ConfirmSelect,
     ConfirmSelectOk,

@@ -1,7 +1,7 @@
 """The name of a sharded exchange, used as the name of a queue: clients speak to one queue and reach a shard.
 
 Works by interceptors, so it happens before permissions are asked: what a user needs is access to the shards, as with
-RabbitMQ's plugin. Who declares the name, or consumes from several shards, is led by the session (session/pooled.py).
+RabbitMQ's plugin. Declaring the name, and consuming from several shards, are handled by session/pooled_consumer.py.
 """
 
 from __future__ import annotations

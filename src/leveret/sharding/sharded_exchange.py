@@ -22,10 +22,10 @@ from leveret.routing.bindings import Binding, Destination
 from leveret.routing.choosing import ModulusHashExchange
 from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.exchange import Exchange
+from leveret.sharding.consumer_assignment import Sharing
 from leveret.sharding.membership import Membership
-from leveret.sharding.ordered import OrderedSlots
+from leveret.sharding.ordered_slots import OrderedSlots
 from leveret.sharding.shard_names import shard_name
-from leveret.sharding.sharing import Sharing
 
 LEAST_WEIGHT = "1"
 Unfinished = dict[tuple[str, str], OrderedSlots]  # by vhost and exchange: stopped, and maybe with messages to move

@@ -12,7 +12,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.logs import get_log
 from leveret.sharding.membership import Membership
-from leveret.sharding.ordered import COMPONENT, finish_left
+from leveret.sharding.ordered_slots import COMPONENT, finish_left
 from leveret.sharding.pseudo_queues import PseudoQueues
 from leveret.sharding.sharded_exchange import Plan, ShardedExchange, Unfinished
 

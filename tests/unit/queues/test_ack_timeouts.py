@@ -198,7 +198,7 @@ def test_it_times_out_again_and_again(house: House, client: Client) -> None:
 
 
 def extend(client: Client, **headers: object) -> None:
-    """As session/extending.py has it; names with underscores."""
+    """As session/ack_timeout_extension.py has it; names with underscores."""
     table = {name.replace("_", "-"): value for name, value in headers.items()}
     client.feed(client.published("", "amq.leveret.extend", b"", headers=table))
 

@@ -16,7 +16,7 @@ from leveret.logs import without_secrets
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
-from leveret.session.consuming import AmqpConsumer
+from leveret.session.consumers import AmqpConsumer
 from leveret.stats.samples import NO_WINDOWS, Windows
 from leveret.stats.stats import Stats
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.session.extending import EXTEND
+from leveret.session.ack_timeout_extension import EXTEND
 from leveret.wire.methods import BasicAck, ChannelClose, ConfirmSelect
 from tests.support.peer_pair import Client, Content, House
 

@@ -15,8 +15,8 @@ from leveret.delivery.consumer import UNLIMITED
 from leveret.errors import AmqpError
 from leveret.message import Message
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.session import consuming, declaring
-from leveret.session.consuming import AmqpConsumer, choose_tag, consumer_flag, consumer_priority
+from leveret.session import consumers, declarations
+from leveret.session.consumers import AmqpConsumer, choose_tag, consumer_flag, consumer_priority
 from leveret.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class PooledConsumer:
 def _consume(channel: Channel, method: BasicConsume) -> None:
     pool = channel.caller.access.pool(method.queue)
     if pool is None:
-        consuming.HANDLERS[BasicConsume.id](channel, method)
+        consumers.HANDLERS[BasicConsume.id](channel, method)
         return
     choose_tag(channel, method)
     consumer = PooledConsumer(channel, method, pool)
@@ -140,7 +140,7 @@ def _declare(channel: Channel, method: QueueDeclare) -> None:
     that was asked for, since some clients wait for just that."""
     pool = channel.caller.access.pool(method.queue)
     if pool is None:
-        declaring.HANDLERS[QueueDeclare.id](channel, method)
+        declarations.HANDLERS[QueueDeclare.id](channel, method)
         return
     queue = pool.first()
     channel.caller.access.check("look at queue", queue.name)

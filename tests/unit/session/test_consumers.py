@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.session.consuming import BURST_BYTES
+from leveret.session.consumers import BURST_BYTES
 from leveret.session.limits import Limits
 from leveret.wire.fields import Table
 from leveret.wire.frames import method_frame

@@ -1,7 +1,7 @@
 """An exchange whose shards can change in number without a key losing its order: ``ordered-resize``.
 
 Theory of operation. Keys belong to slots, slots to shards (slots.py). A slot is *settled*, then its messages go to its
-owner; or *held*, then they wait in the hold of the shard that it left (holding.py) while its owner is the shard that it
+owner; or *held*, then they wait in the hold of the shard that it left (hold.py) while its owner is the shard that it
 goes to. A further resize only changes the owners of held slots: they stay in the hold where they are, for none of their
 messages has reached an owner yet. Once a hold moves that is not so any more; a resize then waits until it is empty.
 
@@ -28,7 +28,7 @@ from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Destination
 from leveret.routing.choosing import ModulusHashExchange
-from leveret.sharding.holding import Hold, State
+from leveret.sharding.hold import Hold, State
 from leveret.sharding.slots import NOBODY, SLOTS, dealt, resettled, slot_of
 
 COMPONENT = "sharding"
@@ -173,7 +173,7 @@ class OrderedSlots:
             self._reach.append(() if name == NOBODY else (Destination("queue", name),))
         self._vhost.epoch += 1
 
-    # ---- what holds ask (holding.SlotOwners)
+    # ---- what holds ask (hold.SlotOwners)
 
     @property
     def is_homeless(self) -> bool:

@@ -77,7 +77,7 @@ class Mover(Consumer):
 
 
 class SlotOwners(Protocol):
-    """Who knows which shard each slot belongs to (sharding/ordered.py)."""
+    """Who knows which shard each slot belongs to (sharding/ordered_slots.py)."""
 
     @property
     def is_homeless(self) -> bool:
