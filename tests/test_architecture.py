@@ -45,11 +45,11 @@ ROOMS: dict[str, set[str]] = {
     # The waiting messages of a queue: lanes, pages, leases. Body sizes are read from the content.
     "backlog": VALUES | {"store", "delivery", "wire.content"},
     # Groups, selectors and duplicates are decided by the headers of a message; streams write offsets into them.
-    "queues": VALUES | {"backlog", "store", "delivery", "wire.content", "wire.constants", "wire.splicing"},
+    "queues": VALUES | {"backlog", "store", "delivery", "wire.content", "wire.constants", "wire.content_edit"},
     # The broker makes and reads content for callers in the process, and interceptors rewrite methods.
     "broker": VALUES
     | {"routing", "queues", "backlog", "store", "delivery", "auth"}
-    | {"wire.constants", "wire.content", "wire.methods", "wire.splicing"},
+    | {"wire.constants", "wire.content", "wire.methods", "wire.content_edit"},
     "session": VALUES | {"wire", "broker", "delivery", "auth", "queues", "routing", "store.log"},
     "server": VALUES
     | {"session", "stomp", "broker", "store", "config", "machine", "auth", "wire.constants", "wire.grammar"},
@@ -60,11 +60,11 @@ ROOMS: dict[str, set[str]] = {
     # HTTP itself: connections, logins, bodies, errors, lists; and byte streams inside WebSockets and tunnels.
     "http": VALUES
     | {"broker", "auth", "config", "queues", "routing", "session.limits", "wire.constants"}
-    | {"server.admission", "server.binding", "server.logins", "server.proxied_transport", "server.trusted_proxies"},
+    | {"server.admission", "server.ports", "server.logins", "server.proxied_transport", "server.trusted_proxies"},
     # The pipeline stands on the HTTP port; it makes and reads content, and filters by topic patterns.
     "pipeline": VALUES
     | {"http", "broker", "queues", "backlog", "store", "routing", "auth", "delivery"}
-    | {"wire.content", "wire.constants", "wire.frames", "wire.splicing", "session.inspection"},
+    | {"wire.content", "wire.constants", "wire.frames", "wire.content_edit", "session.inspection"},
     "stats": VALUES | {"http", "pipeline", "broker", "queues", "backlog", "delivery", "session", "machine"},
     # The management API shows what there is, and reads and makes messages.
     "api": VALUES

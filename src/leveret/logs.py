@@ -144,8 +144,8 @@ def _one_line(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
-class Occasionally:
-    """For log lines that a peer can cause at any rate: due at most once in so many seconds."""
+class LogInterval:
+    """Limits log lines that a client can cause at any rate: due at most once in so many seconds."""
 
     __slots__ = ("_due", "_seconds")
 

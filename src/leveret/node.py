@@ -32,19 +32,19 @@ from leveret.machine import resident_memory, usable_memory
 from leveret.pipeline.house import House
 from leveret.routing.bounds import Bounds
 from leveret.server.admission import Admission
+from leveret.server.amqp_protocol import AmqpProtocol
 from leveret.server.certificates import Certificates
 from leveret.server.first_login import FirstLogin, ShowFirstLogin, has_well_known_login, made_up, opens_to_a_network
 from leveret.server.flusher import Flusher
 from leveret.server.listener import Listener, most_unfinished
 from leveret.server.logins import Logins
 from leveret.server.loop_watch import LoopWatch
-from leveret.server.pulse import Pulse
+from leveret.server.periodic_checks import PeriodicChecks
 from leveret.server.readiness import Readiness
-from leveret.server.reloading import compare, tell
-from leveret.server.stomp_doorman import StompDoorman
+from leveret.server.settings_reload import compare, log_reload
+from leveret.server.stomp_protocol import StompProtocol
 from leveret.server.ticker import Ticker
 from leveret.server.tls import TlsFiles
-from leveret.server.transport import Doorman
 from leveret.server.trusted_proxies import TrustedProxies
 from leveret.session.limits import Limits
 from leveret.session.settlement import Settlement
@@ -98,7 +98,7 @@ class Node:
         self._flusher: Flusher | None = None
         self._ticker: Ticker | None = None
         self._logins: Logins | None = None
-        self._pulse: Pulse | None = None
+        self._checks: PeriodicChecks | None = None
         self._listener: Listener | None = None
         self._http: HttpServer | None = None
         self._loop_watch: LoopWatch | None = None
@@ -137,7 +137,7 @@ class Node:
         await self._stop_listening(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
         if self._logins is not None:
             self._logins.stop()
-        for each in (self._pulse, self._loop_watch):
+        for each in (self._checks, self._loop_watch):
             if each is not None:
                 each.stop()
         await self._close_store()
@@ -158,7 +158,7 @@ class Node:
         else:
             before, reload = self.settings, compare(self.settings, wanted)
             self._apply(reload.settings)
-            tell(reload, before, wanted)
+            log_reload(reload, before, wanted)
             if self._certificates is not None and not await self._certificates.reload():
                 status = "reloaded, but the certificate is the old one: see the log"
         self._readiness.ready(status)
@@ -172,12 +172,12 @@ class Node:
         if self._logins is not None:
             self._logins.failure_delay = settings.login_failure_delay
             self._logins.handshake_timeout = settings.handshake_timeout
-        if self._pulse is not None:
-            self._pulse.handshake_timeout = settings.handshake_timeout
+        if self._checks is not None:
+            self._checks.handshake_timeout = settings.handshake_timeout
         if self._http is not None:
             self._http.set_head_timeout(settings.handshake_timeout)
         if self._listener is not None:
-            self._listener.keep_to(settings.max_message_size, settings.connection_max)
+            self._listener.set_limits(settings.max_message_size, settings.connection_max)
         self.broker.memory.high_watermark = settings.memory_high_watermark.of(usable_memory())
         self.broker.check_memory()
 
@@ -325,8 +325,8 @@ class Node:
         settings, broker = self.settings, self.broker
         loop = asyncio.get_running_loop()
         self._logins = Logins(loop, broker, settings.login_failure_delay, settings.handshake_timeout)
-        self._pulse = Pulse(loop, broker, settings.handshake_timeout)
-        self._pulse.start()
+        self._checks = PeriodicChecks(loop, broker, settings.handshake_timeout)
+        self._checks.start()
         limits = Limits(
             frame_max=settings.frame_max,
             channel_max=settings.channel_max,
@@ -337,7 +337,7 @@ class Node:
             loopback_users=settings.loopback_users,
         )
         self._listener = Listener(
-            loop, broker, self._logins, self._pulse, limits, settings.connection_max, self._listeners.admission
+            loop, broker, self._logins, self._checks, limits, settings.connection_max, self._listeners.admission
         )
         if settings.http_streams == "on":
             self._let_streams_in(self._listener)
@@ -353,15 +353,15 @@ class Node:
 
     def _let_streams_in(self, listener: Listener) -> None:
         """On the HTTP ports, over WebSocket and in tunnels."""
-        self._listeners.register(AMQP, lambda: Doorman(listener), is_known=Doorman.is_known)
+        self._listeners.register(AMQP, lambda: AmqpProtocol(listener), is_known=AmqpProtocol.is_known)
         for name in STOMP:
             self._listeners.register(
                 name,
-                lambda: StompDoorman(listener),
+                lambda: StompProtocol(listener),
                 is_text=True,
-                is_known=Doorman.is_known,
-                largest=StompDoorman.largest_frame,
-                gather=StompDoorman.gather,
+                is_known=AmqpProtocol.is_known,
+                largest=StompProtocol.largest_frame,
+                gather=StompProtocol.gather,
             )
 
     async def _open(self, scheme: str, listen: Listen, port: int, context: ssl.SSLContext | None) -> None:

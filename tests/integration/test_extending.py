@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from leveret import Broker
-from leveret.server.binding import Ports
+from leveret.server.ports import Ports
 from tests.support.http_api import QUIET
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -195,7 +195,7 @@ def test_a_terminal_that_goes_away_ends_the_broker(tmp_path: Path) -> None:
 PROBES: dict[str, tuple[object, Callable[[Any], object]]] = {
     "shutdown_timeout": (3.5, lambda node: node.settings.shutdown_timeout),
     "log_level": ("warning", lambda node: node.settings.log_level),  # the process keeps to it: see above
-    "handshake_timeout": (4.5, lambda node: max(node._pulse.handshake_timeout, node._http._connections.head_timeout)),
+    "handshake_timeout": (4.5, lambda node: max(node._checks.handshake_timeout, node._http._connections.head_timeout)),
     "max_message_size": (999, lambda node: node._listener.limits.max_message_size),
     "connection_max": (2, lambda node: node._listener._most),
     "memory_high_watermark": (

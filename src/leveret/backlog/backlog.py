@@ -28,8 +28,8 @@ from leveret.backlog.removal import Removal
 from leveret.backlog.scattered_read import ScatteredRead
 from leveret.backlog.watermarks import Watermarks
 from leveret.message import NEVER, Message
-from leveret.store.left_deadlines import LeftDeadlines
 from leveret.store.pages import Loaded
+from leveret.store.recovered_deadlines import RecoveredDeadlines
 
 Observer = Callable[[Any], None]  # gets the queue after each drain
 TakeRead = Callable[[int, list[tuple[int, Message]]], None]  # lane, (sequence, message) of each
@@ -41,7 +41,7 @@ class LeftLane(Protocol):
     queue: int
     lane: int
     tail: int
-    deadlines: LeftDeadlines
+    deadlines: RecoveredDeadlines
     redelivered_below: int
 
     def first(self) -> int | None:

@@ -50,7 +50,7 @@ def _leading(vhost: Vhost, exchange: Exchange, queues: Collection[str]) -> list[
 
 
 def _takes(exchange: Exchange, binding: Binding, keys: Sequence[str], fields: Mapping[str, object]) -> bool:
-    alone = exchange.view_of_selected()
+    alone = exchange.selector_view()
     alone.bind(Binding(binding.source, STAND_IN, binding.key, binding.arguments))
     asked = keys if exchange.looks_at_all_keys else keys[:1]
     return any(STAND_IN in alone.destinations(key, fields) for key in asked)

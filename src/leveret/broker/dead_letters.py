@@ -29,9 +29,9 @@ from leveret.queues.options import DeadLetterTo
 from leveret.queues.queue import Queue
 from leveret.routing.exchange import Exchange
 from leveret.wire.content import body_at, properties_of, with_properties
+from leveret.wire.content_edit import appended, long, spliced
 from leveret.wire.fields import FieldValue, encode_long, encode_short, encode_table, encode_value
 from leveret.wire.properties import FLAG_EXPIRATION, Properties
-from leveret.wire.splicing import appended, long, spliced
 
 Death = dict[str, FieldValue]
 

@@ -13,10 +13,11 @@ from typing import NamedTuple
 from leveret.broker.global_parameters import NO_VHOST
 from leveret.broker.policy import Policy
 from leveret.errors import NotFound, PreconditionFailed
-from leveret.routing.choosing import ModulusHashExchange, RandomExchange
 from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.delayed import DELAYED, DELAYED_TYPE
 from leveret.routing.exchange import Exchange
+from leveret.routing.modulus_hash import ModulusHashExchange
+from leveret.routing.random_exchange import RandomExchange
 from leveret.store.definitions import Change, Drop, ParameterRow, Put
 
 COMPONENT = "disabled-plugin"

@@ -26,8 +26,8 @@ from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.traced import Place
 from leveret.routing.bounds import RoutingRefused
 from leveret.wire.content import properties_of
+from leveret.wire.content_edit import long, spliced
 from leveret.wire.properties import Properties
-from leveret.wire.splicing import long, spliced
 
 REDRIVEN = "x-redrive-count"
 STORY = ("x-death", "x-first-death-queue", "x-first-death-reason", "x-first-death-exchange")

@@ -37,8 +37,8 @@ from leveret.routing.delayed import DELAYED
 from leveret.routing.exchange import Exchange
 from leveret.store.pages import Loaded
 from leveret.wire.content import properties_of
+from leveret.wire.content_edit import spliced
 from leveret.wire.fields import encode_value
-from leveret.wire.splicing import spliced
 
 if TYPE_CHECKING:
     from leveret.broker.vhost import Vhost

@@ -245,7 +245,7 @@ def settle_garbage() -> None:
 
 async def collect_when_small(node: NodeLike) -> None:
     """Collect cycles while the broker holds so little that it takes a few milliseconds. Where it holds much, memory
-    that stays high has the same done in a worker (server/pulse.py)."""
+    that stays high has the same done in a worker (server/periodic_checks.py)."""
     while True:
         await asyncio.sleep(COLLECT_EVERY)
         if node.message_memory < COLLECT_BELOW:

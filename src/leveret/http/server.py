@@ -20,7 +20,7 @@ from leveret.broker.broker import Broker
 from leveret.config import Settings
 from leveret.http.login import Login
 from leveret.http.stream_listeners import StreamListeners
-from leveret.server.binding import Ports
+from leveret.server.ports import Ports
 from leveret.server.trusted_proxies import TrustedProxies
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from leveret.routing.bounds import RoutingRefused
 from leveret.routing.router import Routed
 from leveret.session.inspection import inspect
 from leveret.wire.content import PROPERTIES_AT, body_at, properties_of
-from leveret.wire.splicing import spliced
+from leveret.wire.content_edit import spliced
 
 if TYPE_CHECKING:
     from leveret.routing.exchange import Exchange

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from leveret.errors import FrameError
 from leveret.message import Message
 from leveret.wire.content import body_at
+from leveret.wire.content_edit import opened, spliced
 from leveret.wire.fields import encode_short
-from leveret.wire.splicing import opened, spliced
 
 OFFSET = "x-stream-offset"
 FIELD = encode_short(OFFSET) + b"l"  # a number with 64 bits follows

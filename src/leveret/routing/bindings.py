@@ -1,4 +1,4 @@
-"""Bindings: who receives from whom, and the table of all bindings of one virtual host.
+"""Bindings between exchanges and queues, and the table of all bindings of one virtual host.
 
 A binding is a value. It equals another when source, destination, key and arguments are the same, and arguments are
 the same only when their kinds are too (``1`` is not ``True``). The table keeps each binding under its source and
@@ -70,7 +70,7 @@ class Bindings:
         return binding in self._of_source.get(binding.source, ())
 
     def add(self, binding: Binding) -> bool:
-        """Keep the binding; False if the same one was there already."""
+        """Add the binding; False if it was there already."""
         if binding in self:
             return False
         self._of_source.setdefault(binding.source, {})[binding] = None
@@ -79,7 +79,7 @@ class Bindings:
         return True
 
     def remove(self, binding: Binding) -> bool:
-        """Forget the binding; False if there was none."""
+        """Remove the binding; False if there was none."""
         if binding not in self:
             return False
         _discard(self._of_source, binding.source, binding)
@@ -100,11 +100,11 @@ class Bindings:
         return list(self._of_destination.get(destination, ()))
 
     def remove_source(self, name: str) -> list[Binding]:
-        """Forget, and give back, every binding that leads away from the exchange."""
+        """Remove, and return, every binding that leads away from the exchange."""
         return self._remove_all(self.of_source(name))
 
     def remove_destination(self, destination: Destination) -> list[Binding]:
-        """Forget, and give back, every binding that leads to the queue or exchange."""
+        """Remove, and return, every binding that leads to the queue or exchange."""
         return self._remove_all(self.of_destination(destination))
 
     def _remove_all(self, removed: list[Binding]) -> list[Binding]:

@@ -28,7 +28,7 @@ NODE_STEPS = 10  # a node of a topic trie, for one word of the key; a destinatio
 RULE_STEPS = 8  # a binding of a headers exchange, with up to FREE_HEADERS arguments
 FREE_HEADERS = 4
 HEADER_STEPS = 8  # each further argument of such a binding
-LOT_STEPS = 12  # a destination of a consistent hash exchange
+SCORE_STEPS = 12  # a destination of a consistent hash exchange
 METHOD_STEPS = 1_000  # a method other than publish and ack, and
 BYTE_STEPS = 4  # each byte of it
 

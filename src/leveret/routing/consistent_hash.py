@@ -1,13 +1,14 @@
-"""Consistent hash exchanges: a key keeps its destination while others come and go.
+"""x-consistent-hash exchanges: a key keeps its destination while others are added and removed.
 
-Each destination draws a lot for the key: an exponential number out of the hash of key and name, divided by the weight.
-The smallest lot wins. So destinations win in proportion to their weights; one that is added wins only its own share,
-from all others alike; one that leaves gives up only what it had. Compared with points on a ring this spreads evenly
-with a weight of 1, and a weight of a million costs no more; the price is one hash for each destination.
+This is weighted rendezvous hashing. Each destination gets a score for the key: an exponentially distributed number,
+computed from the hash of key and name, divided by the weight. The lowest score wins. So destinations win in proportion
+to their weights; a new one takes only its own share, equally from all others; one that is removed gives up only its own
+keys. Compared with points on a ring, the distribution is even with a weight of 1, and a weight of a million costs no
+more; the price is one hash per destination.
 
-The weight is the binding key. What is hashed is the routing key, or what the argument ``hash-header`` or
-``hash-property`` names; messages without it go all to one destination. Bound several times, a destination counts once,
-with the largest weight.
+The weight is the binding key. The hashed value is the routing key, or the header or property that the argument
+``hash-header`` or ``hash-property`` names; messages without it all go to one destination. A destination that is bound
+several times counts once, with the largest weight.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from xxhash import xxh3_64_intdigest
 from leveret.delivery.selector import MessageFields, seconds_of
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
-from leveret.routing.bounds import LOT_STEPS, RoutingWork
+from leveret.routing.bounds import SCORE_STEPS, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
 
@@ -32,7 +33,7 @@ HEAVIEST = 1_000_000
 ALL_HASHES = 2.0**64
 
 
-class Contender(NamedTuple):
+class Candidate(NamedTuple):
     """A destination, its name as it is hashed, and its weight."""
 
     destination: Destination
@@ -46,7 +47,7 @@ class ConsistentHashExchange(Exchange):
 
     def prepare(self) -> None:
         self._weights: dict[Destination, list[int]] = {}
-        self._contenders: list[Contender] | None = None  # made from the weights when first asked for
+        self._candidates: list[Candidate] | None = None  # built from the weights on first use
         self._header = self._name_in(HASH_HEADER)
         self._property = self._name_in(HASH_PROPERTY)
         if self._header is not None and self._property is not None:
@@ -71,31 +72,31 @@ class ConsistentHashExchange(Exchange):
 
     def link(self, binding: Binding) -> None:
         self._weights.setdefault(binding.destination, []).append(weight_of(binding))
-        self._contenders = None
+        self._candidates = None
 
     def unlink(self, binding: Binding) -> None:
         weights = self._weights[binding.destination]
         weights.remove(weight_of(binding))
         if not weights:
             del self._weights[binding.destination]
-        self._contenders = None
+        self._candidates = None
 
     def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
-        if self._contenders is None:
-            self._contenders = [contender(stop, max(weights)) for stop, weights in sorted(self._weights.items())]
-        work.spend(LOT_STEPS * len(self._contenders))
-        return winner(self._contenders, self._hashed(key, headers))
+        if self._candidates is None:
+            self._candidates = [candidate(stop, max(weights)) for stop, weights in sorted(self._weights.items())]
+        work.spend(SCORE_STEPS * len(self._candidates))
+        return winner(self._candidates, self._hashed(key, headers))
 
     def reach_with(
         self, taking: Sequence[Binding], key: str, headers: Mapping[str, object], work: RoutingWork
     ) -> Iterable[Destination]:
         weights = [(stop, weight) for stop, bound in self._weights.items() for weight in bound]
         weights += [(binding.destination, weight_of(binding)) for binding in taking]
-        work.spend(LOT_STEPS * len(weights))
-        return winner([contender(*one) for one in sorted(weights)], self._hashed(key, headers))
+        work.spend(SCORE_STEPS * len(weights))
+        return winner([candidate(*one) for one in sorted(weights)], self._hashed(key, headers))
 
-    def view_of_selected(self) -> Exchange:
-        return FanoutExchange(self.name)  # all of them are asked, not one
+    def selector_view(self) -> Exchange:
+        return FanoutExchange(self.name)  # every selector is evaluated
 
     def _hashed(self, key: str, headers: Mapping[str, object]) -> int:
         value: object = key
@@ -107,35 +108,35 @@ class ConsistentHashExchange(Exchange):
 
 
 def weight_of(binding: Binding) -> int:
-    """PreconditionFailed if the key of the binding is no weight."""
+    """PreconditionFailed if the key of the binding is not a weight."""
     key = binding.key
     digits = key.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
-        raise PreconditionFailed(f"The binding key must be an integer: '{key}' is no weight")
+        raise PreconditionFailed(f"The binding key must be an integer: '{key}' is not a weight")
     if key != digits or not digits.strip("0"):
-        raise PreconditionFailed(f"The binding key must be greater than 0: '{key}' is no weight")
+        raise PreconditionFailed(f"The binding key must be greater than 0: '{key}' is not a weight")
     if len(digits.lstrip("0")) > len(str(HEAVIEST)) or int(digits) > HEAVIEST:
-        raise PreconditionFailed(f"The binding key must be at most {HEAVIEST}: '{key}' is no weight")
+        raise PreconditionFailed(f"The binding key must be at most {HEAVIEST}: '{key}' is not a weight")
     return int(digits)
 
 
-def contender(destination: Destination, weight: int) -> Contender:
-    return Contender(destination, f"{destination.kind} {destination.name}".encode(), weight)
+def candidate(destination: Destination, weight: int) -> Candidate:
+    return Candidate(destination, f"{destination.kind} {destination.name}".encode(), weight)
 
 
-def winner(contenders: Iterable[Contender], hashed: int) -> Iterable[Destination]:
-    """The destination with the smallest lot, the first of equals; one that takes part twice, with its larger weight."""
+def winner(candidates: Iterable[Candidate], hashed: int) -> Iterable[Destination]:
+    """The destination with the lowest score, the first of equals. Of two weights of a destination the larger counts."""
     best: tuple[Destination, ...] = ()
-    smallest = inf
-    for destination, name, weight in contenders:
-        lot = -log((xxh3_64_intdigest(name, hashed) + 1) / ALL_HASHES) / weight
-        if lot < smallest:
-            best, smallest = (destination,), lot
+    lowest = inf
+    for destination, name, weight in candidates:
+        score = -log((xxh3_64_intdigest(name, hashed) + 1) / ALL_HASHES) / weight
+        if score < lowest:
+            best, lowest = (destination,), score
     return best
 
 
 def as_text(value: object) -> str:
-    """What of a header is hashed. Equal values give equal text in every process; nothing gives the empty text."""
+    """The text of a header that is hashed: equal values give equal text in every process, None the empty text."""
     if value is None:
         return ""
     if isinstance(value, bytes):

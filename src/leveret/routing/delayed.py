@@ -1,7 +1,7 @@
 """x-delayed-message: an exchange of any other type whose messages may wait first.
 
-The waiting is not its business: a message with ``x-delay`` is kept by the broker (broker/schedules.py) and routed here
-when it is due. All this type does is to route as the type does that its argument ``x-delayed-type`` names.
+The broker keeps a message with ``x-delay`` (broker/schedules.py) and routes it here when it is due. This type only
+routes, as the type does that its argument ``x-delayed-type`` names.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class DelayedExchange(Exchange):
     ) -> Iterable[Destination]:
         return self._inner.reach_with(taking, key, headers, work)
 
-    def view_of_selected(self) -> Exchange:
-        return self._inner.view_of_selected()
+    def selector_view(self) -> Exchange:
+        return self._inner.selector_view()
 
 
 def make_delayed(

@@ -1,11 +1,11 @@
 """The contract of an exchange type.
 
-An exchange holds its own view of the bindings that lead away from it, in whatever shape makes matching fast, and
-answers which destinations a message reaches. It knows no queues and keeps no messages.
+An exchange indexes the bindings that lead away from it for fast matching, and returns the destinations that a message
+reaches. It has no reference to queues and stores no messages.
 
-The house calls ``validate_binding``, ``bind``, ``unbind`` and ``destinations``. They set bindings with a selector apart
-(see selected.py) and leave the rest to the type: a new one makes its empty view in ``prepare`` and overrides ``link``,
-``unlink`` and ``reach``; everything else has a default.
+The broker calls ``validate_binding``, ``bind``, ``unbind`` and ``destinations``. They handle bindings with a selector
+(see selector_bindings.py) and leave the rest to the type: a new type creates its empty index in ``prepare`` and
+implements ``link``, ``unlink`` and ``reach``; everything else has a default.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from leveret.delivery.selector import selector_of
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
 from leveret.routing.bounds import Bounds, RoutingWork
-from leveret.routing.selected import SelectedBindings
+from leveret.routing.selector_bindings import SelectorBindings
 
 ALTERNATE_EXCHANGE = "alternate-exchange"
 
@@ -26,14 +26,14 @@ ALTERNATE_EXCHANGE = "alternate-exchange"
 class Exchange(ABC):
     """One exchange of a virtual host.
 
-    ``alternate`` comes from the argument; a policy may set it later where the argument is absent. The two questions
-    are answered per type, and an instance whose arguments decide otherwise may answer for itself in ``prepare``:
+    ``alternate`` comes from the argument; a policy may set it if the argument is absent. Two flags belong to the type,
+    and ``prepare`` may change them for an instance, depending on its arguments:
 
-    - ``looks_at_headers``: routes by more than the key (headers, chance, load), so a route must not be remembered.
-      True as well while a binding has a selector.
-    - ``looks_at_all_keys``: False lets the router ask by the first key only, where a message carries several (CC, BCC).
+    - ``looks_at_headers``: routes by more than the key (headers, random numbers), so a route must not be cached.
+      Also True while a binding has a selector.
+    - ``looks_at_all_keys``: if False, only the first key of a message with several (CC, BCC) is routed.
 
-    What is given as headers holds more than headers, see ``delivery.selector.MessageFields``.
+    The ``headers`` arguments hold the properties too, see ``delivery.selector.MessageFields``.
     """
 
     kind: ClassVar[str]
@@ -55,8 +55,8 @@ class Exchange(ABC):
         self.arguments: Mapping[str, object] = {} if arguments is None else arguments
         self.alternate: str | None = self._alternate_from_arguments()
         self.prepare()
-        self._looks_anyway = self.looks_at_headers
-        self._selected: SelectedBindings | None = None
+        self._looks_without_selectors = self.looks_at_headers
+        self._selected: SelectorBindings | None = None
 
     @property
     def routes_as(self) -> str:
@@ -68,7 +68,7 @@ class Exchange(ABC):
         """Whether it reaches queues by their names, without a binding."""
         return self.alternate == "" or bool(self.arguments.get("x-implicit-bindings"))
 
-    # ---- what the house calls
+    # ---- for the broker
 
     def validate_binding(self, binding: Binding) -> None:
         """Refuse, by PreconditionFailed, a binding that cannot be used. Called before ``bind``; changes nothing."""
@@ -76,25 +76,25 @@ class Exchange(ABC):
         self.accept(binding)
 
     def bind(self, binding: Binding) -> None:
-        """Take in a binding that is valid and not yet there."""
+        """Add a binding that is valid and not there yet."""
         selector = selector_of(binding.arguments)
         if selector is None:
             self.link(binding)
             return
         if self._selected is None:
-            self._selected = SelectedBindings(self.view_of_selected())
+            self._selected = SelectorBindings(self.selector_view())
             self.looks_at_headers = True
         self._selected.add(binding, selector)
 
     def unbind(self, binding: Binding) -> None:
-        """Let go of a binding that was taken in before."""
+        """Remove a binding that was added before."""
         if self._selected is None or binding not in self._selected:
             self.unlink(binding)
             return
         self._selected.remove(binding)
         if not self._selected:
             self._selected = None
-            self.looks_at_headers = self._looks_anyway
+            self.looks_at_headers = self._looks_without_selectors
 
     def destinations(
         self, key: str, headers: Mapping[str, object], work: RoutingWork | None = None
@@ -107,45 +107,45 @@ class Exchange(ABC):
             work = RoutingWork()
         if self._selected is None:
             return self.reach(key, headers, work)
-        return self.reach_with(self._selected.taking(key, headers, work), key, headers, work)
+        return self.reach_with(self._selected.matching(key, headers, work), key, headers, work)
 
-    # ---- what a type says
+    # ---- for exchange types
 
     def prepare(self) -> None:  # noqa: B027 - a hook with nothing to do by default
-        """Read the arguments of the type, refusing bad ones by PreconditionFailed, and make the empty view."""
+        """Read the arguments of the type, refusing bad ones by PreconditionFailed, and create the empty index."""
 
-    def accept(self, binding: Binding) -> None:  # noqa: B027 - most types take every binding
+    def accept(self, binding: Binding) -> None:  # noqa: B027 - most types accept every binding
         """Refuse, by PreconditionFailed, a binding this type cannot use; change nothing."""
 
     @abstractmethod
     def link(self, binding: Binding) -> None:
-        """Take a binding without a selector into the view."""
+        """Add a binding without a selector to the index."""
 
     @abstractmethod
     def unlink(self, binding: Binding) -> None:
-        """Take a binding out of the view."""
+        """Remove a binding from the index."""
 
     def exceeds(self, binding: Binding, bounds: Bounds) -> str | None:
-        """Why a new binding is refused that this type could use; a binding from before the bound stays."""
+        """Why a valid new binding is refused, or None; bindings from before the limit existed stay."""
         return None
 
     @abstractmethod
     def reach(self, key: str, headers: Mapping[str, object], work: RoutingWork) -> Iterable[Destination]:
-        """Where the bindings of the view lead the message.
+        """The destinations of the bindings in the index that match the message.
 
-        A type that looks at more than it returns spends steps of ``work`` for it, before or while it looks.
+        A type that examines more than it returns spends steps of ``work`` for that, before or while it does.
         """
 
     def reach_with(
         self, taking: Sequence[Binding], key: str, headers: Mapping[str, object], work: RoutingWork
     ) -> Iterable[Destination]:
-        """The same with further bindings, which take the message by key and selector.
+        """The same with bindings that match the message by key and selector.
 
-        A type that chooses among its bindings lets these take part in the choice.
+        A type that chooses one of its bindings includes these in the choice.
         """
         return [*self.reach(key, headers, work), *(binding.destination for binding in taking)]
 
-    def view_of_selected(self) -> Exchange:
+    def selector_view(self) -> Exchange:
         """An exchange without bindings that matches as this one does; holds the bindings with selectors."""
         return type(self)(self.name, self.durable, self.auto_delete, self.internal, self.arguments)
 

@@ -3,7 +3,7 @@
 ``x-match`` says how: ``all`` (the default) or ``any`` of the arguments must be met, and arguments named ``x-...`` are
 left out; ``all-with-x`` and ``any-with-x`` take those in as well, ``x-match`` itself never. An argument without a value
 asks only that the header be there. So a binding without arguments takes every message under ``all``, none under
-``any``. ``x-selector`` is never compared either, see selected.py. Values compare as RabbitMQ compares them, see
+``any``. ``x-selector`` is never compared either (selector_bindings.py). Values compare as in RabbitMQ, see
 ``field_values.matchable``.
 """
 
@@ -76,7 +76,7 @@ def _leaves(value: object) -> int:
 
 
 class HeadersExchange(Exchange):
-    """Every binding is asked in turn; the key of the message plays no part."""
+    """Each binding is compared in turn; the routing key is ignored."""
 
     kind = "headers"
     looks_at_headers = True

@@ -1,4 +1,4 @@
-"""The exchange types by name, and a register to which a node adds further ones."""
+"""The exchange types by name. A node can register more."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from types import MappingProxyType
 from typing import Protocol
 
 from leveret.errors import PreconditionFailed
-from leveret.routing.chance import Chance
-from leveret.routing.choosing import LocalRandomExchange, ModulusHashExchange, RandomExchange
 from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.delayed import DELAYED, make_delayed
 from leveret.routing.direct import DirectExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.fanout import FanoutExchange
 from leveret.routing.headers import HeadersExchange
+from leveret.routing.modulus_hash import ModulusHashExchange
+from leveret.routing.random_exchange import LocalRandomExchange, RandomExchange
+from leveret.routing.seeded_random import SeededRandom
 from leveret.routing.topic import TopicExchange
 
 
@@ -41,20 +42,20 @@ EXCHANGE_TYPES: Mapping[str, ExchangeFactory] = MappingProxyType({kind.kind: kin
 
 
 class ExchangeTypes:
-    """The types one broker knows: the built-in ones, and what was registered here.
+    """The exchange types of one broker: the built-in ones, and those that were registered.
 
-    All exchanges that leave something to chance draw from one, which begins at ``seed``.
+    All random exchanges draw from one sequence, which ``seed`` determines.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self._factories: dict[str, ExchangeFactory] = dict(EXCHANGE_TYPES)
-        chance = Chance(seed)
+        random = SeededRandom(seed)
         for kind in (RandomExchange, LocalRandomExchange):
-            self._factories[kind.kind] = partial(_drawing, chance, kind)
+            self._factories[kind.kind] = partial(_random_exchange, random, kind)
         self._factories[DELAYED] = partial(make_delayed, self)
 
     def register(self, kind: str, factory: ExchangeFactory) -> None:
-        """Make ``kind`` known; a later registration of the same name replaces the earlier."""
+        """Add an exchange type; a later registration of the same name replaces the earlier one."""
         self._factories[kind] = factory
 
     def kinds(self) -> list[str]:
@@ -77,8 +78,8 @@ class ExchangeTypes:
         return factory(name, durable, auto_delete, internal, arguments or {})
 
 
-def _drawing(
-    chance: Chance,
+def _random_exchange(
+    random: SeededRandom,
     kind: type[RandomExchange],
     name: str,
     durable: bool,
@@ -87,7 +88,7 @@ def _drawing(
     arguments: Mapping[str, object],
 ) -> Exchange:
     made = kind(name, durable, auto_delete, internal, arguments)
-    made.chance = chance
+    made.random = random
     return made
 
 

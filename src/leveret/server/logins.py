@@ -86,7 +86,7 @@ class FailedSources:
         return number >= FAILURES and now - since <= FAILING
 
 
-class LoginLine:
+class LoginQueue:
     """Logins that wait, in a line per source, served in turn."""
 
     def __init__(self, failed: FailedSources) -> None:
@@ -140,7 +140,7 @@ class Logins:
         self._running = 0
         self._seconds = FIRST_GUESS  # that a verification takes
         self._failed = FailedSources()
-        self._line = LoginLine(self._failed)
+        self._line = LoginQueue(self._failed)
         self._log = get_log("logins")
 
     @property

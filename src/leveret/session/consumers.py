@@ -19,6 +19,7 @@ from leveret.errors import AmqpError, FrameError, NotAllowed, PreconditionFailed
 from leveret.message import Address, Message
 from leveret.queues.direct_reply import REPLY_TO, ReplyQueue
 from leveret.wire.content import refit
+from leveret.wire.content_edit import long, spliced
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import ENVELOPE
 from leveret.wire.grammar import ChannelStep
@@ -33,7 +34,6 @@ from leveret.wire.methods import (
     BasicQos,
     BasicQosOk,
 )
-from leveret.wire.splicing import long, spliced
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel

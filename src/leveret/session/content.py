@@ -20,13 +20,13 @@ from leveret.session.inspection import inspect
 from leveret.session.publishes import publish
 from leveret.wire.constants import BASIC_CLASS, FRAME_BODY, MAX_BODY_SIZE
 from leveret.wire.content import PROPERTIES_AT, properties_of, refit
+from leveret.wire.content_edit import spliced
 from leveret.wire.fields import encode_short
 from leveret.wire.frames import decode_header
 from leveret.wire.frames import frame as body_frame
 from leveret.wire.grammar import after_body, after_header
 from leveret.wire.methods import BasicPublish
 from leveret.wire.properties import FLAG_REPLY_TO, Properties
-from leveret.wire.splicing import spliced
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel

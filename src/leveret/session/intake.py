@@ -58,7 +58,7 @@ class Intake:
         self._deaf = False
         self.frame_limit = FRAME_MAX_BEFORE_TUNE  # of a payload
         self.halted = False  # something outside decides before the next frame is looked at
-        self.heard = True  # since the pulse last looked
+        self.heard = True  # since the last heartbeat check
         self.resume_at = 0
         self.wanted = 0  # bytes that make the message whole which the rest begins with
         self.at_channel = 0  # what is being handled, for the close that an error leads to

@@ -44,7 +44,7 @@ class Outbox:
         self.unread = 0  # bytes that the socket did not take, as counted last
         self.unread_output = broker.memory_users.unread
         self.starved = False  # a consumer was passed over because we cannot write
-        self.spoke = True  # since the pulse last looked
+        self.spoke = True  # since the last heartbeat check
 
     def has_room(self) -> bool:
         """Whether deliveries may be added. If not, consumers get their turn once we could write."""

@@ -27,7 +27,7 @@ from leveret.queues.classic import ClassicQueue
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Destination
-from leveret.routing.choosing import ModulusHashExchange
+from leveret.routing.modulus_hash import ModulusHashExchange
 from leveret.sharding.hold import Hold, State
 from leveret.sharding.slots import NOBODY, SLOTS, dealt, resettled, slot_of
 
@@ -35,7 +35,8 @@ COMPONENT = "sharding"
 
 
 class OrderedSlots:
-    """The spread of one exchange (routing/choosing.py). ``changed`` is called when its shards or holds are others."""
+    """The partitioner of one exchange (routing/modulus_hash.py). ``changed`` is called when its shards or holds are
+    others."""
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class OrderedSlots:
     def begin(self) -> None:
         """Go on as the row says, or deal the slots."""
         self._restore()
-        self._exchange.spread = self
+        self._exchange.partitioner = self
         if sorted(self._bound()) != self.shards:
             self.rebound()
 
@@ -254,14 +255,14 @@ class OrderedSlots:
     def resume(self, exchange: ModulusHashExchange, changed: Callable[[], None]) -> None:
         """It was stopped, and what was held has not all gone on yet."""
         self._exchange, self._changed, self._is_over = exchange, changed, False
-        exchange.spread = self
+        exchange.partitioner = self
         self.record()
         self._lead()
         self.rebound()
 
     def stop(self) -> None:
         """The policy is gone, or the exchange: what is held goes on at once."""
-        self._exchange.spread = None
+        self._exchange.partitioner = None
         self._vhost.epoch += 1
         self._is_over, self._has_changed = True, False
         for hold in [*self._holds.values()]:

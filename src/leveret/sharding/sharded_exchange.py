@@ -19,9 +19,9 @@ from leveret.logs import get_log
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream_options import STREAM
 from leveret.routing.bindings import Binding, Destination
-from leveret.routing.choosing import ModulusHashExchange
 from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.exchange import Exchange
+from leveret.routing.modulus_hash import ModulusHashExchange
 from leveret.sharding.consumer_assignment import Sharing
 from leveret.sharding.membership import Membership
 from leveret.sharding.ordered_slots import OrderedSlots

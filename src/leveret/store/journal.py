@@ -32,7 +32,7 @@ from leveret.store.batch import Append, Batch, Draft, Group, Settled, Unit
 from leveret.store.batch_queue import BatchQueue, BatchWriter
 from leveret.store.definitions import Change
 from leveret.store.disk import is_shortage
-from leveret.store.drafting import draft_append, draft_returns, draft_settles, draft_unit, in_runs
+from leveret.store.drafts import draft_append, draft_returns, draft_settles, draft_unit, in_runs
 from leveret.store.layout import Layout
 from leveret.store.log import GRANTED, LogListener, NoListener, Placement
 from leveret.store.records import STOP, Entry

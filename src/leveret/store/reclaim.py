@@ -20,7 +20,7 @@ from typing import NamedTuple
 from leveret.logs import get_log
 from leveret.store.batch import Draft
 from leveret.store.disk import ReadableDisk, lacks_files
-from leveret.store.drafting import draft_returns
+from leveret.store.drafts import draft_returns
 from leveret.store.journal import Journal
 from leveret.store.lane_log import lane_key
 from leveret.store.log import Placement

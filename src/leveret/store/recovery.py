@@ -25,7 +25,6 @@ from leveret.logs import get_log
 from leveret.message import NEVER
 from leveret.store.disk import Disk
 from leveret.store.lane_log import lane_key
-from leveret.store.left_deadlines import LeftDeadlines
 from leveret.store.records import (
     ENTRY,
     HEAD_SIZE,
@@ -43,6 +42,7 @@ from leveret.store.records import (
     read_publish,
     read_segment_head,
 )
+from leveret.store.recovered_deadlines import RecoveredDeadlines
 from leveret.store.returns import MOST_TRIES
 from leveret.store.run_block import Run
 from leveret.store.run_index import RunIndex
@@ -73,7 +73,7 @@ class RecoveredLane:
         self.index = RunIndex()
         self.tail = 1  # the next sequence: above all that any record names
         self.tries: dict[int, tuple[int, int]] = {}  # by sequence: how often, and which segment says so
-        self.deadlines = LeftDeadlines()
+        self.deadlines = RecoveredDeadlines()
         self.redelivered_below = 1  # live messages below this were delivered before
         self.runs: list[Run] = []
         self.settled: list[tuple[int, int, int]] = []  # (sequence, stop, the segment that the entry is about)

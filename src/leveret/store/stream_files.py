@@ -38,7 +38,7 @@ from leveret.store.stream_chunk import (
     segment_head,
 )
 from leveret.store.stream_damage import StreamDamage
-from leveret.store.stream_opening import keep_index, open_segments
+from leveret.store.stream_recovery import keep_index, open_segments
 from leveret.store.stream_scan import WINDOW, SegmentWalk, StreamGone
 from leveret.store.stream_segments import (
     FOLDER,

@@ -10,8 +10,8 @@ from leveret.message import PERSISTENT, Message
 from leveret.queues import stream_marking
 from leveret.queues.stream_marking import Marker, marked
 from leveret.wire.content import body_of, make_content, properties_of
+from leveret.wire.content_edit import long, spliced
 from leveret.wire.properties import Properties
-from leveret.wire.splicing import long, spliced
 from tests.support.spies import ADDRESS
 
 SHAPES = [

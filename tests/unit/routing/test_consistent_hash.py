@@ -175,7 +175,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], text: str) -> N
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("", "The binding key must be an integer: '' is no weight"),
+        ("", "The binding key must be an integer: '' is not a weight"),
         ("heavy", "The binding key must be an integer: 'heavy'"),
         ("1.5", "must be an integer"),
         ("²", "must be an integer"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leveret.auth.mechanisms import Credentials
-from leveret.server.logins import FAILING, FAILURES, MOST_FAILING, Attempt, FailedSources, LoginLine
+from leveret.server.logins import FAILING, FAILURES, MOST_FAILING, Attempt, FailedSources, LoginQueue
 
 NOW = 1_000.0
 
@@ -12,7 +12,7 @@ def attempt(source: str, number: int = 0) -> Attempt:
     return Attempt(Credentials(f"{source}{number}", "x"), None, source, lambda user: None)  # type: ignore[arg-type]
 
 
-def served(line: LoginLine) -> str:
+def served(line: LoginQueue) -> str:
     """The sources in the order in which they are served."""
     found = []
     while (each := line.next(NOW)) is not None:
@@ -21,8 +21,8 @@ def served(line: LoginLine) -> str:
     return "".join(found)
 
 
-def line_of(sources: str, failed: FailedSources | None = None) -> LoginLine:
-    line = LoginLine(failed or FailedSources())
+def line_of(sources: str, failed: FailedSources | None = None) -> LoginQueue:
+    line = LoginQueue(failed or FailedSources())
     for number, source in enumerate(sources):
         assert line.join(attempt(source, number), most=100) is None
     return line

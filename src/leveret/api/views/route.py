@@ -16,8 +16,8 @@ from leveret.delivery.selector import selectable
 from leveret.http.amqp_rules import table_of
 from leveret.http.time_slice import TimeSlice
 from leveret.routing.bindings import Binding, Destination
-from leveret.routing.choosing import RandomExchange
 from leveret.routing.exchange import Exchange
+from leveret.routing.random_exchange import RandomExchange
 from leveret.wire.fields import Table
 from leveret.wire.properties import Properties
 
@@ -96,7 +96,7 @@ async def _bindings_taken(
 
 
 def _takes(exchange: Exchange, binding: Binding, key: str, fields: Mapping[str, object]) -> bool:
-    alone = exchange.view_of_selected()
+    alone = exchange.selector_view()
     alone.bind(Binding(binding.source, STAND_IN, binding.key, binding.arguments))
     return STAND_IN in alone.destinations(key, fields)
 

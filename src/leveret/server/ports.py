@@ -1,4 +1,4 @@
-"""Taking ports: the listening sockets of one kind of peer, and the errors for a port that cannot be taken."""
+"""The listening sockets of one protocol, and the errors for a port that cannot be used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BACKLOG = 1024
 
 
 class Ports:
-    """``admit`` makes the protocol object of each new peer."""
+    """``admit`` creates the protocol object of each new connection."""
 
     def __init__(self, admit: Admit, handshake_timeout: Callable[[], float], admission: Admission) -> None:
         self._admit = admit
@@ -34,8 +34,8 @@ class Ports:
         context: ssl.SSLContext | None,
         proxies: TrustedProxies | None = None,
     ) -> int:
-        """Bind every host at one port; the port, which is a picked one if 0 was asked for. With ``proxies``, these
-        connect, and send a PROXY header first."""
+        """Bind every host at one port. Returns the port, which is a free one for 0. ``proxies`` connect to it, and send
+        a PROXY header first."""
         for host in hosts:
             try:
                 sockets = await bound(host, port)
@@ -52,11 +52,11 @@ class Ports:
 
     async def _serve(self, sockets: list[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
-        for door in sockets:
-            self._plain.append(await loop.create_server(self._admit, sock=door, backlog=BACKLOG))
+        for listening in sockets:
+            self._plain.append(await loop.create_server(self._admit, sock=listening, backlog=BACKLOG))
 
     async def renew(self, context: ssl.SSLContext) -> None:
-        """Receive new peers with ``context``; connections that are open, or in their handshake, stay as they are."""
+        """Use ``context`` for new connections; those that are open or in their handshake stay as they are."""
         for acceptor in self._acceptors:
             acceptor.context = acceptor.context and context
 
@@ -77,8 +77,8 @@ async def bound(host: str, port: int) -> list[socket.socket]:
         for family, address in dict.fromkeys((each[0], each[4]) for each in found):
             sockets.append(socket.create_server(address, family=family, backlog=BACKLOG))
     except BaseException:
-        for door in sockets:
-            door.close()
+        for listening in sockets:
+            listening.close()
         raise
     return sockets
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from leveret.store.run_block import Run
 
 
-class LeftDeadlines:
+class RecoveredDeadlines:
     """Of messages with a deadline of their own: (wall time, sequence), in the order in which they were found."""
 
     __slots__ = ("_sequences", "_times")

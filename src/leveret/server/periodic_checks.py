@@ -1,4 +1,4 @@
-"""What must happen in real time whether or not bytes come: heartbeats, handshake deadlines, alarms."""
+"""Checks twice a second: heartbeats, handshake timeouts, the memory of the process."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from leveret.wire.grammar import Step
 
 if TYPE_CHECKING:
     from leveret.broker.broker import Broker
-    from leveret.server.transport import Doorman
+    from leveret.server.amqp_protocol import AmqpProtocol
 
-INTERVAL = 0.5  # seconds: half of the shortest heartbeat there is
+INTERVAL = 0.5  # seconds: half of the shortest heartbeat timeout
 TRIM_EVERY = 2.0  # seconds between the end of one trim and the next
 TRIM_SHARE = 50  # as many times longer than a trim took: at most 2 % of the time
 NOT_NOW = float("inf")
 
 
-class Pulse:
+class PeriodicChecks:
     def __init__(self, loop: asyncio.AbstractEventLoop, broker: Broker, handshake_timeout: float) -> None:
         self._loop = loop
         self._broker = broker
         self.handshake_timeout = handshake_timeout
-        self._log = get_log("pulse")
+        self._log = get_log("heartbeats")
         self._timer: asyncio.TimerHandle | None = None
-        self.doormen: set[Doorman] = set()
+        self.protocols: set[AmqpProtocol] = set()
         self._next_trim = 0.0
 
     def start(self) -> None:
-        self._timer = self._loop.call_later(INTERVAL, self._beat)
+        self._timer = self._loop.call_later(INTERVAL, self._run)
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _beat(self) -> None:
-        self._timer = self._loop.call_later(INTERVAL, self._beat)
-        for doorman in list(self.doormen):
-            if doorman.session.step is Step.OPEN:
-                self._check_heartbeat(doorman)
-            elif self._loop.time() - doorman.opened_at > self.handshake_timeout and not doorman.session.is_over:
-                self._log.info("handshake timed out", connection=doorman.session.name)
-                doorman.abort()
-            doorman.session.outbox.look_again()
+    def _run(self) -> None:
+        self._timer = self._loop.call_later(INTERVAL, self._run)
+        for protocol in list(self.protocols):
+            if protocol.session.step is Step.OPEN:
+                self._check_heartbeat(protocol)
+            elif self._loop.time() - protocol.opened_at > self.handshake_timeout and not protocol.session.is_over:
+                self._log.info("handshake timed out", connection=protocol.session.name)
+                protocol.abort()
+            protocol.session.outbox.look_again()
         self._broker.look_at_memory(resident_memory())
         if self._broker.memory.wants_trim and self._loop.time() >= self._next_trim:
             self._next_trim = NOT_NOW
@@ -60,20 +60,20 @@ class Pulse:
         ended = self._loop.time()
         self._next_trim = ended + max(TRIM_EVERY, TRIM_SHARE * (ended - begun))
 
-    def _check_heartbeat(self, doorman: Doorman) -> None:
-        session = doorman.session
+    def _check_heartbeat(self, protocol: AmqpProtocol) -> None:
+        session = protocol.session
         interval = session.heartbeat
-        if session.intake.heard or session.is_paused:  # a peer we do not listen to is not silent
-            doorman.silent = 0.0
+        if session.intake.heard or session.is_paused:  # while reading is paused, heartbeats cannot arrive
+            protocol.idle_in = 0.0
         else:
-            doorman.silent += INTERVAL
-        doorman.quiet = 0.0 if session.outbox.spoke else doorman.quiet + INTERVAL
+            protocol.idle_in += INTERVAL
+        protocol.idle_out = 0.0 if session.outbox.spoke else protocol.idle_out + INTERVAL
         session.intake.heard = session.outbox.spoke = False
         if not interval:
             return
-        if doorman.silent >= 2 * interval:
-            self._log.warning("missed heartbeats", connection=session.name, seconds=doorman.silent)
-            doorman.abort()
-        elif doorman.quiet >= interval / 2:
-            doorman.write(HEARTBEAT_FRAME)
-            doorman.quiet = 0.0
+        if protocol.idle_in >= 2 * interval:
+            self._log.warning("missed heartbeats", connection=session.name, seconds=protocol.idle_in)
+            protocol.abort()
+        elif protocol.idle_out >= interval / 2:
+            protocol.write(HEARTBEAT_FRAME)
+            protocol.idle_out = 0.0

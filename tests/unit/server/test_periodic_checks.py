@@ -1,4 +1,4 @@
-"""What the pulse does about memory, whatever the gauge shows."""
+"""What the periodic checks do about memory, whatever the gauge shows."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from leveret.broker.broker import Broker
 from leveret.clock import FrozenClock
 from leveret.machine import give_back_memory
-from leveret.server import pulse
-from leveret.server.pulse import Pulse
+from leveret.server import periodic_checks
+from leveret.server.periodic_checks import PeriodicChecks
 from leveret.store.memory_log import MemoryLog
 
 
@@ -29,18 +29,18 @@ def test_a_process_that_is_too_large_raises_the_alarm_and_is_asked_to_give_memor
             size = 100 << 20
             loop.call_soon_threadsafe(given_back.set)
 
-        monkeypatch.setattr(pulse, "resident_memory", lambda: size)
-        monkeypatch.setattr(pulse, "give_back_memory", give_back)
+        monkeypatch.setattr(periodic_checks, "resident_memory", lambda: size)
+        monkeypatch.setattr(periodic_checks, "give_back_memory", give_back)
         broker = Broker(
             node_name="n", clock=FrozenClock(), log=MemoryLog(), memory_high_watermark=200 << 20, baseline=50 << 20
         )
-        beating = Pulse(loop, broker, handshake_timeout=10)
-        beating._beat()
+        checks = PeriodicChecks(loop, broker, handshake_timeout=10)
+        checks._run()
         assert "resident size" in broker.alarms["memory"]
         await asyncio.wait_for(given_back.wait(), 10)
-        beating.stop()
-        beating._beat()
-        beating.stop()
+        checks.stop()
+        checks._run()
+        checks.stop()
         assert not broker.alarms
 
     asyncio.run(live())

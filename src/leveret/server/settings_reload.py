@@ -1,6 +1,6 @@
-"""What a reload may change: the settings declared ``live``. What else differs waits for a restart, and is named.
+"""A reload changes the settings that are declared ``live``. Other differences are logged and need a restart.
 
-A reload takes over all live settings or, when the settings as a whole cannot be used, none.
+A reload applies all live settings or, if the settings are invalid, none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = get_log("reload")
 
 @dataclass(slots=True, frozen=True)
 class Reload:
-    """What holds from now on, and the names of what changed and of what could not."""
+    """The settings from now on, the names of those that changed, and of those that need a restart."""
 
     settings: Settings
     changed: tuple[str, ...]
@@ -34,8 +34,8 @@ def compare(running: Settings, wanted: Settings) -> Reload:
     return Reload(replace(running, **{name: getattr(wanted, name) for name in changed}), changed, tuple(kept))
 
 
-def tell(reload: Reload, before: Settings, wanted: Settings) -> None:
-    """Into the log: old and new value of each setting, except where they are secret or long."""
+def log_reload(reload: Reload, before: Settings, wanted: Settings) -> None:
+    """Log the old and new value of each setting, except secrets and bootstrap."""
     for name in reload.changed:
         log.info("setting changed", setting=name, **_values(name, before, wanted))
     for name in reload.kept:
@@ -55,5 +55,5 @@ def _values(name: str, before: Settings, wanted: Settings) -> dict[str, str]:
 
 def _remedy(name: str) -> str:
     if name in FIRST_START:
-        return "it counts at the first start only: change the user or virtual host itself"
+        return "used at the first start only: change the user or virtual host itself"
     return "restart the broker"

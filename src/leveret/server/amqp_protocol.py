@@ -1,4 +1,4 @@
-"""The doorman: moves bytes between a socket and a connection, and knows no AMQP."""
+"""The asyncio protocol of an AMQP connection: moves bytes between a socket and a session. Knows nothing of AMQP."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ if TYPE_CHECKING:
     from leveret.server.listener import Listener
     from leveret.session.limits import Limits
 
-PATIENCE = 5.0  # seconds that a peer may take to read what is left, after we have decided to close
+CLOSE_TIMEOUT = 5.0  # seconds for the peer to read what is left, once we close
 
 
-class Doorman(asyncio.Protocol):
+class AmqpProtocol(asyncio.Protocol):
     """One accepted socket. Implements session.connection.Peer."""
 
     __slots__ = (
+        "_close_timer",
         "_listener",
-        "_reaper",
         "_transport",
         "admitted",
         "certificate",
         "host",
+        "idle_in",
+        "idle_out",
         "opened_at",
-        "quiet",
         "reads",
         "received",
         "sent",
         "session",
-        "silent",
         "writes",
     )
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._reaper: asyncio.TimerHandle | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
         self.host = ""
         self.admitted: Admitted | None = None
         self.certificate: dict[str, object] | None = None
         self.received = self.reads = self.sent = self.writes = 0
-        self.silent = self.quiet = 0.0  # seconds without a byte in, without a byte out
+        self.idle_in = self.idle_out = 0.0  # seconds without a received byte, without a sent byte
         self.opened_at = listener.loop.time()  # accepted; behind TLS well before connection_made
 
-    # ---- the loop calls
+    # ---- for the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is one, but not by inheritance
         transport.set_write_buffer_limits(high=self._listener.limits.write_high_watermark)
         self.host, name = _names(transport)
         self.certificate = transport.get_extra_info("peercert") or None
-        if self.admitted is None:  # a WebSocket or a tunnel has been counted by what carries it
+        if self.admitted is None:  # a WebSocket or tunnel was counted by its HTTP connection
             self.admitted = transport.get_extra_info(ADMITTED)
         if self.admitted is None and self.host:  # without an address it was reset before it was accepted
             self.admitted = self._listener.admission.enter(self.host, transport.abort)
@@ -83,14 +83,14 @@ class Doorman(asyncio.Protocol):
         self.session.outbox.set_writable(True)
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self._reaper is not None:
-            self._reaper.cancel()
-        self._listener.dismiss(self, error)
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        self._listener.closed(self, error)
         if self.admitted is not None:
             self.admitted.leave()
         self.session.lost()
 
-    # ---- the connection calls
+    # ---- for the session (session.connection.Peer)
 
     def write(self, data: bytes) -> None:
         if not self._transport.is_closing():
@@ -100,7 +100,7 @@ class Doorman(asyncio.Protocol):
 
     def write_pieces(self, pieces: list[bytes]) -> None:
         if not self._transport.is_closing():
-            self.sent += self.session.outbox.size  # about: to add the pieces up would be work per message
+            self.sent += self.session.outbox.size  # approximately: adding up the pieces would be work per message
             self.writes += 1
             self._transport.writelines(pieces)
 
@@ -118,7 +118,7 @@ class Doorman(asyncio.Protocol):
     def close(self) -> None:
         if not self._transport.is_closing():
             self._transport.close()
-            self._reap(PATIENCE, self._transport.abort)
+            self._close_later(CLOSE_TIMEOUT, self._transport.abort)
 
     def tls(self) -> tuple[str, str] | None:
         spoken: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
@@ -146,15 +146,15 @@ class Doorman(asyncio.Protocol):
             self.admitted.authenticated()
 
     def close_after(self, seconds: float) -> None:
-        self._reap(seconds, self.close)
+        self._close_later(seconds, self.close)
 
     def abort(self) -> None:
         self._transport.abort()
 
-    def _reap(self, seconds: float, call: Callable[[], None]) -> None:
-        if self._reaper is not None:
-            self._reaper.cancel()
-        self._reaper = self._listener.loop.call_later(seconds, call)
+    def _close_later(self, seconds: float, call: Callable[[], None]) -> None:
+        if self._close_timer is not None:
+            self._close_timer.cancel()
+        self._close_timer = self._listener.loop.call_later(seconds, call)
 
 
 def _names(transport: asyncio.Transport) -> tuple[str, str]:

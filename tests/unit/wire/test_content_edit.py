@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from leveret.errors import FrameError
 from leveret.wire.content import body_of, body_size, make_content, properties_of
+from leveret.wire.content_edit import appended, long, spliced
 from leveret.wire.fields import encode_long, encode_short, encode_value
 from leveret.wire.frames import content_frames
 from leveret.wire.properties import FLAG_EXPIRATION, FLAG_HEADERS, Properties
-from leveret.wire.splicing import appended, long, spliced
 
 FULL = Properties(
     content_type="text/plain",

@@ -1,7 +1,7 @@
-"""The doorman of a STOMP peer: between the socket and the connection stands a session that speaks both languages.
+"""The asyncio protocol of a STOMP connection: a STOMP session translates between the socket and an AMQP session.
 
-To the AMQP connection it is the peer: what the connection writes goes to the session, which says it in STOMP.
-Heart-beats are kept here, since they are about real time.
+For the AMQP session this is the peer: what it writes goes to the STOMP session, which translates it.
+Heart-beats are handled here, since they use real time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from leveret.broker.broker import Broker
 from leveret.logs import get_log
-from leveret.server.transport import Doorman
+from leveret.server.amqp_protocol import AmqpProtocol
 from leveret.session.connection import Connection, Login
 from leveret.session.limits import Limits
 from leveret.stomp.amqp_side import CONSUMING
@@ -21,13 +21,13 @@ from leveret.stomp.frame_reader import after_login
 from leveret.stomp.session import StompSession
 from leveret.wire.constants import DEFAULT_FRAME_MAX
 
-MISSES = 2  # intervals without a byte, after which a peer counts as gone
+MISSES = 2  # intervals without a byte, after which a connection counts as lost
 
 
-class StompDoorman(Doorman):
+class StompProtocol(AmqpProtocol):
     """One accepted socket. Implements session.connection.Peer and stomp.session.Outside."""
 
-    __slots__ = ("_hearing", "_missed", "_read_before", "_saying", "_written_before", "stomp")
+    __slots__ = ("_missed", "_read_before", "_receive_timer", "_send_timer", "_written_before", "stomp")
 
     stomp: StompSession
 
@@ -35,24 +35,24 @@ class StompDoorman(Doorman):
         inside = replace(
             limits,
             channel_max=max(limits.channel_max, CONSUMING),
-            frame_max=max(limits.frame_max, DEFAULT_FRAME_MAX),  # the peer knows of no frames: its headers must fit one
+            frame_max=max(limits.frame_max, DEFAULT_FRAME_MAX),  # headers of a STOMP frame must fit an AMQP frame
         )
         connection = Connection(broker, self, login, inside, name)
         self.stomp = StompSession(self, connection)
-        self._saying: asyncio.TimerHandle | None = None
-        self._hearing: asyncio.TimerHandle | None = None
+        self._send_timer: asyncio.TimerHandle | None = None
+        self._receive_timer: asyncio.TimerHandle | None = None
         self._missed = self._read_before = self._written_before = 0
         return connection
 
     def largest_frame(self) -> int:
-        """Bytes: over WebSocket most clients send one frame of STOMP as one of theirs."""
+        """Bytes: over WebSocket most clients send a STOMP frame as one WebSocket message."""
         limits = after_login(self.session.limits.max_message_size)
         return limits.head + limits.body + 1
 
     def gather(self, size: int) -> None:
         self.stomp.gather(size)
 
-    # ---- the loop calls
+    # ---- for the event loop
 
     def data_received(self, data: bytes) -> None:
         self.received += len(data)
@@ -60,13 +60,13 @@ class StompDoorman(Doorman):
         self.stomp.receive(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        for timer in (self._saying, self._hearing):
+        for timer in (self._send_timer, self._receive_timer):
             if timer is not None:
                 timer.cancel()
         self.stomp.lost()
         super().connection_lost(error)
 
-    # ---- the connection calls
+    # ---- for the AMQP session
 
     def write(self, data: bytes) -> None:
         self.stomp.hear(data)
@@ -74,7 +74,7 @@ class StompDoorman(Doorman):
     def write_pieces(self, pieces: list[bytes]) -> None:
         self.stomp.hear(b"".join(pieces))
 
-    # ---- the session calls
+    # ---- for the STOMP session
 
     def write_out(self, data: bytes) -> None:
         super().write(data)
@@ -84,23 +84,23 @@ class StompDoorman(Doorman):
 
     def beat(self, send: float, hear: float) -> None:
         if send:
-            self._say(send / 2)
+            self._send_beat(send / 2)
         if hear:
-            self._hear(hear)
+            self._check_beat(hear)
 
-    def _say(self, seconds: float) -> None:
-        """Every half interval: whoever was silent in it speaks, so that no silence lasts a whole one."""
+    def _send_beat(self, seconds: float) -> None:
+        """Every half interval: send a heart-beat if nothing was sent in it, so that no pause lasts a whole interval."""
         if self.writes == self._written_before:
             self.write_out(HEARTBEAT)
         self._written_before = self.writes
-        self._saying = self._listener.loop.call_later(seconds, self._say, seconds)
+        self._send_timer = self._listener.loop.call_later(seconds, self._send_beat, seconds)
 
-    def _hear(self, seconds: float) -> None:
-        is_silent = self.reads == self._read_before and not self.session.is_paused
-        self._missed = self._missed + 1 if is_silent else 0
+    def _check_beat(self, seconds: float) -> None:
+        is_idle = self.reads == self._read_before and not self.session.is_paused
+        self._missed = self._missed + 1 if is_idle else 0
         self._read_before = self.reads
         if self._missed > MISSES:
             get_log("stomp").warning("missed heartbeats", connection=self.session.name, seconds=seconds * MISSES)
             self.abort()
             return
-        self._hearing = self._listener.loop.call_later(seconds, self._hear, seconds)
+        self._receive_timer = self._listener.loop.call_later(seconds, self._check_beat, seconds)

@@ -11,10 +11,11 @@ import pytest
 
 from leveret.errors import PreconditionFailed
 from leveret.routing.bindings import Binding, Destination
-from leveret.routing.chance import Chance
-from leveret.routing.choosing import LocalRandomExchange, ModulusHashExchange, RandomExchange
 from leveret.routing.exchange import Exchange
+from leveret.routing.modulus_hash import ModulusHashExchange
+from leveret.routing.random_exchange import LocalRandomExchange, RandomExchange
 from leveret.routing.router import route
+from leveret.routing.seeded_random import SeededRandom
 from leveret.routing.types import ExchangeTypes
 
 KEYS = [f"key-{number}" for number in range(300)]
@@ -74,7 +75,7 @@ def test_order_of_binding_does_not_matter() -> None:
 def test_hash_is_the_same_in_every_process() -> None:
     """Where a key goes must outlive the process, so it cannot hang on Python's salted hash()."""
     code = (
-        "from leveret.routing.choosing import ModulusHashExchange as M\n"
+        "from leveret.routing.modulus_hash import ModulusHashExchange as M\n"
         "print([M('x').choose(1000, key) for key in ('a', 'b', 'ä')])"
     )
     here = str([ModulusHashExchange("x").choose(1000, key) for key in ("a", "b", "ä")])
@@ -142,7 +143,9 @@ def test_chance_is_even_and_no_round_robin() -> None:
 
 
 def test_equal_seeds_choose_alike() -> None:
-    first, again, other = ([chance.below(1000) for _ in range(50)] for chance in (Chance(7), Chance(7), Chance(8)))
+    first, again, other = (
+        [chance.below(1000) for _ in range(50)] for chance in (SeededRandom(7), SeededRandom(7), SeededRandom(8))
+    )
     assert first == again
     assert first != other
     assert all(0 <= drawn < 1000 for drawn in first)
