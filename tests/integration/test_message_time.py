@@ -238,8 +238,9 @@ def test_time_travel_visits_every_moment_in_order(leveret_broker: leveret.Broker
             vhost.queue(name).observers.append(
                 lambda queue: happened.append((queue.name, since())) if queue.counters.expired else None
             )
-        retire = vhost.surroundings.retire
-        vhost.surroundings.retire = lambda queue: (happened.append((queue.name, since())), retire(queue))[1]  # type: ignore[attr-defined, func-returns-value]
+        callbacks = vhost.queue_context.callbacks
+        delete = callbacks.delete_unused
+        callbacks.delete_unused = lambda queue: (happened.append((queue.name, since())), delete(queue))[1]  # type: ignore[method-assign, func-returns-value]
 
     leveret_broker.call(watch)
     leveret_broker.clock.advance(10)

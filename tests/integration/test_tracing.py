@@ -294,13 +294,13 @@ def test_without_tracing_nothing_is_in_the_way(
         vhost = home(broker)
         (connection,) = broker.node.broker.registry.connections
         known = connection.channels[1].routes.known.values()  # type: ignore[attr-defined]
-        witness = vhost.surroundings.witness
+        witness = vhost.queue_context.witness
         return {type(queue) for queue in vhost.queues.values()}, {route.tracer is not None for route in known}, witness
 
     usual = ({ClassicQueue, StreamQueue}, {False}, None)
     channel.queue_declare("q")
     channel.queue_declare("log", durable=True, arguments={"x-queue-type": "stream"})
-    sender = home(broker).surroundings.dead_letter
+    sender = home(broker).queue_context.dead_letters
     publish(channel, "a")
     channel.queue_declare("q", passive=True)
     assert broker.call(ways) == usual
@@ -315,7 +315,7 @@ def test_without_tracing_nothing_is_in_the_way(
     publish(channel, "c")
     channel.queue_declare("q", passive=True)
     assert broker.call(ways) == usual
-    assert home(broker).surroundings.dead_letter == sender
+    assert home(broker).queue_context.dead_letters == sender
     assert admin.get("traces/%2F") == (200, [])
     assert channel.queue_declare("q", passive=True).method.message_count == 3
 

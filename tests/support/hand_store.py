@@ -105,10 +105,10 @@ class DiskHouse(QueueHouse):
         self.disk = VirtualDisk()
         self.store = HandStore(self.disk, self.clock, segment_size)
         self.log = self.store.journal
-        self.surroundings.log = self.log
-        self.surroundings.pages = self.store.pages
-        self.surroundings.queue_memory = limit
-        self.surroundings.wall_ahead = self.clock.wall_ahead
+        self.context.log = self.log
+        self.context.pages = self.store.pages
+        self.context.queue_memory = limit
+        self.context.wall_ahead = self.clock.wall_ahead
         self.log.seal()
         self.store.write()
 

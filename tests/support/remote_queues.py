@@ -77,7 +77,7 @@ def make_remote(vhost: Vhost, name: str, copies: int = 1) -> ManualLog:
     """Put a queue that answers later in the place of one that was declared."""
     old = vhost.queues[name]
     queue = vhost.queues[name] = RemoteQueue(
-        old.id, name, vhost.name, old.options, old.surroundings, durable=old.durable, arguments=old.arguments
+        old.id, name, vhost.name, old.options, old.context, durable=old.durable, arguments=old.arguments
     )
     log = queue.remote_log = ManualLog(queue, copies)
     vhost.epoch += 1  # routes name the old queue

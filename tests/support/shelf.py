@@ -195,9 +195,9 @@ class PagedHouse(QueueHouse):
         self.shelf = Shelf()
         super().__init__(self.shelf)
         self.shelf.wall = self.clock.wall
-        self.surroundings.pages = self.shelf
-        self.surroundings.queue_memory = limit
-        self.surroundings.wall_ahead = lambda: self.clock.wall() - self.clock.now()
+        self.context.pages = self.shelf
+        self.context.queue_memory = limit
+        self.context.wall_ahead = lambda: self.clock.wall() - self.clock.now()
 
     def put(self, queue: ClassicQueue, *run: Message) -> None:
         """Publish, as a channel would, and take the turn."""

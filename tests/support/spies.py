@@ -12,9 +12,9 @@ from leveret.clock import FrozenClock
 from leveret.delivery.consumer import Consumer, Source
 from leveret.message import NEVER, PERSISTENT, TRANSIENT, Address, Message, Traits
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.context import QueueCallbacks, QueueContext
 from leveret.queues.options import QueueOptions
 from leveret.queues.queue import Queue
-from leveret.queues.surroundings import Surroundings
 from leveret.store.log import GRANTED, Log, Placement
 from leveret.store.memory_log import MemoryLog
 from leveret.wire.content import body_of, make_content
@@ -148,8 +148,10 @@ class QueueHouse:
         self.log = SpyLog() if log is None else log
         self.gauge = MemoryGauge()
         self.retired: list[Queue] = []
-        self.surroundings = Surroundings(
-            now=self.clock.now, schedule=self.timers.at, log=self.log, gauge=self.gauge, retire=self.retired.append
+        self.callbacks = QueueCallbacks()
+        self.callbacks.delete_unused = self.retired.append  # type: ignore[method-assign]
+        self.context = QueueContext(
+            now=self.clock.now, schedule=self.timers.at, log=self.log, gauge=self.gauge, callbacks=self.callbacks
         )
         self._ids = 0
 
@@ -164,7 +166,7 @@ class QueueHouse:
             name,
             "/",
             QueueOptions.of(table, durable),
-            self.surroundings,
+            self.context,
             durable=durable,
             auto_delete=auto_delete,
             arguments=table,
@@ -175,7 +177,7 @@ class QueueHouse:
 
     def turn(self) -> None:
         """Drain the dirty until none is left."""
-        dirty = self.surroundings.dirty
+        dirty = self.context.dirty
         for _ in range(1_000):
             if not dirty:
                 return

@@ -32,12 +32,12 @@ class StreamHouse(DiskHouse):
         self.stream_jobs: list[Job] = []
         self.alarms: dict[str, str] = {}
         self.is_read_only = False
-        surroundings = self.surroundings
-        surroundings.stream_disk = self.disk
-        surroundings.write_stream = lambda job, done: self.stream_jobs.append((job, done))
-        surroundings.read_stream = lambda job, done: self.store.in_worker(job, done)
-        surroundings.alarm = self._alarm
-        self.offsets = surroundings.stream_offsets = StreamOffsets(Parameters("/", self._record))
+        context = self.context
+        context.stream_disk = self.disk
+        context.write_stream = lambda job, done: self.stream_jobs.append((job, done))
+        context.read_stream = lambda job, done: self.store.in_worker(job, done)
+        self.callbacks.set_alarm = self._alarm  # type: ignore[method-assign]
+        self.offsets = context.stream_offsets = StreamOffsets(Parameters("/", self._record))
         self.log.listener = CallbackListener(self._granted)
 
     def _alarm(self, name: str, reason: str | None) -> None:
@@ -52,17 +52,15 @@ class StreamHouse(DiskHouse):
 
     def _granted(self, receipt: int) -> None:
         """As the broker does."""
-        for queue in list(self.surroundings.unsynced):
+        for queue in list(self.context.unsynced):
             queue.touch()
-        self.surroundings.unsynced.clear()
+        self.context.unsynced.clear()
 
     def stream(self, name: str = "s", **arguments: object) -> StreamQueue:
         """Arguments are named without x- and with underscores."""
         table = {"x-queue-type": "stream", **{f"x-{key.replace('_', '-')}": each for key, each in arguments.items()}}
         self._ids += 1
-        return StreamQueue(
-            self._ids, name, "/", QueueOptions.of(table, durable=True), self.surroundings, arguments=table
-        )
+        return StreamQueue(self._ids, name, "/", QueueOptions.of(table, durable=True), self.context, arguments=table)
 
     def reader(self, stream: StreamQueue, credit: int = 1000, *, tag: str = "spy", **arguments: object) -> SpyConsumer:
         """Arguments are named without x-stream- and with underscores."""

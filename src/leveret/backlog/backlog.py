@@ -57,6 +57,7 @@ class Backlog:
         "accounted",
         "alive",
         "bytes",
+        "context",
         "counters",
         "deadlines",
         "delayed",
@@ -70,19 +71,18 @@ class Backlog:
         "pager",
         "plain",
         "stored",
-        "surroundings",
         "ttl",
         "unacked",
         "watermarks",
     )
 
-    def __init__(self, id_: int, name: str, lanes: int, surroundings: BacklogContext, *, stored: bool) -> None:
+    def __init__(self, id_: int, name: str, lanes: int, context: BacklogContext, *, stored: bool) -> None:
         self.id = id_
         self.name = name
         self.alive = True
         self.stored = stored  # its persistent messages are in the log
         self.dirty = False
-        self.surroundings = surroundings
+        self.context = context
         self.lanes = [Lane(number) for number in range(lanes)]
         self.lane = self.lanes[0]
         self.plain = lanes == 1  # runs are appended as they are
@@ -96,8 +96,8 @@ class Backlog:
         self.deadlines: Deadlines | None = None
         self.delayed: DelayedMessages | None = None
         self.watermarks: Watermarks | None = None
-        pages = surroundings.pages
-        self.pager = None if pages is None else Pager(self, pages, surroundings.queue_memory)
+        pages = context.pages
+        self.pager = None if pages is None else Pager(self, pages, context.queue_memory)
 
     # ---- decided by the queue type
 
@@ -152,7 +152,7 @@ class Backlog:
 
         Messages that are on disk only do not count, whether paged out or leased. A queue that holds too much pages out.
         """
-        gauge, pager = self.surroundings.gauge, self.pager
+        gauge, pager = self.context.gauge, self.pager
         here = self.bytes
         messages = self.unacked
         if pager is not None:
@@ -179,7 +179,7 @@ class Backlog:
     def touch(self) -> None:
         if not self.dirty and self.alive:
             self.dirty = True
-            self.surroundings.dirty.append(self)
+            self.context.dirty.append(self)
 
     def drain(self) -> None:
         raise NotImplementedError
@@ -199,7 +199,7 @@ class Backlog:
     def watch_deadlines(self) -> None:
         """From now on messages of this queue may expire."""
         if self.deadlines is None:
-            self.deadlines = Deadlines(self.lanes, self.surroundings.watches_all)
+            self.deadlines = Deadlines(self.lanes, self.context.watches_all)
             self.plain = False
 
     def restore_lane(self, left: LeftLane, redelivered_below: int, ahead: float) -> None:
@@ -227,7 +227,7 @@ class Backlog:
         """A message as read from disk: the queue's TTL counts from the wall time of its publish."""
         if self.ttl is None:
             return message
-        deadline = time - self.surroundings.wall_ahead() + self.ttl
+        deadline = time - self.context.wall_ahead() + self.ttl
         return message[0], message[1], message[2].expiring(deadline)
 
     # ---- out
@@ -236,7 +236,7 @@ class Backlog:
         """These messages are gone for good, from memory and from the log."""
         self.bytes -= size
         if self.stored:
-            self.surroundings.log.settle(self.id, lane, sequence, number)
+            self.context.log.settle(self.id, lane, sequence, number)
         if self.watermarks is not None:
             self.watermarks.released(lane, sequence, number, size)
 
@@ -258,19 +258,19 @@ class Backlog:
         if self.pager is not None:
             self.bytes -= self.pager.bytes
             self.pager.forget_sizes()
-        self.surroundings.errands.begin(Removal(self, removed))
+        self.context.errands.begin(Removal(self, removed))
         return number
 
     def close_backlog(self) -> None:
         """The queue is deleted: free its messages, and end everything that waits for one of them."""
-        surroundings = self.surroundings
-        surroundings.gauge.used -= self.accounted
+        context = self.context
+        context.gauge.used -= self.accounted
         self.bytes = self.held = self.unacked = self.accounted = 0
-        surroundings.errands.begin(Removal(self, [lane.clear() for lane in self.lanes]))
+        context.errands.begin(Removal(self, [lane.clear() for lane in self.lanes]))
         if self.delayed is not None:
             self.delayed.stop()
         if self.stored:
-            surroundings.log.forget(self.id)
+            context.log.forget(self.id)
         if self.pager is not None:
             self.pager.pages.forget(self.id)
             self.pager.tell_waiting()
@@ -317,7 +317,7 @@ class Backlog:
 
     def note_redelivered(self) -> None:
         """Record in the log which waiting messages were delivered before but did not come back since the start."""
-        log = self.surroundings.log
+        log = self.context.log
         for lane in self.lanes:
             for sequence, count, _ in lane.returned:
                 if not count:

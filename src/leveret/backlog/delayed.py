@@ -26,7 +26,7 @@ class DelayedMessages:
         self._queue = queue
         self._due: list[tuple[float, int, int]] = []  # when, lane, sequence
         self._kept: dict[tuple[int, int], tuple[int, Message]] = {}
-        self._next = NextTimer(queue.surroundings, self._look)
+        self._next = NextTimer(queue.context, self._look)
         self.bytes = 0  # of content
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class DelayedMessages:
         self._next.no_later_than(due)
 
     def _look(self) -> None:
-        self.release(self._queue.surroundings.now())
+        self.release(self._queue.context.now())
         if self._due:
             self._next.no_later_than(self._due[0][0])
 

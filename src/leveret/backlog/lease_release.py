@@ -175,7 +175,7 @@ class LeaseReturn:
         leases.remove(lane.number, run.sequence, stop)
         if queue.deadlines is not None:
             for sequence in leases.take_missed(lane.number, run.sequence, stop):
-                queue.deadlines.watch(lane.number, sequence, queue.surroundings.now())
+                queue.deadlines.watch(lane.number, sequence, queue.context.now())
 
     def _loaded(self, loaded: list[Loaded]) -> None:
         queue, run = self._queue, self._left.popleft()

@@ -11,10 +11,10 @@ from leveret.message import NEVER
 class NextTimer:
     """Calls back at the earliest requested time; the callback then requests the next one."""
 
-    __slots__ = ("_call", "_surroundings", "_timer")
+    __slots__ = ("_call", "_context", "_timer")
 
-    def __init__(self, surroundings: BacklogContext, call: Callable[[], None]) -> None:
-        self._surroundings = surroundings
+    def __init__(self, context: BacklogContext, call: Callable[[], None]) -> None:
+        self._context = context
         self._call = call
         self._timer: tuple[float, Cancellable] | None = None
 
@@ -22,7 +22,7 @@ class NextTimer:
         if when == NEVER or (self._timer is not None and self._timer[0] <= when):
             return
         self.stop()
-        self._timer = (when, self._surroundings.schedule(when, self._due))
+        self._timer = (when, self._context.schedule(when, self._due))
 
     def _due(self) -> None:
         self._timer = None

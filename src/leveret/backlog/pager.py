@@ -86,7 +86,7 @@ class Pager:
         average = max((queue.bytes - self.bytes) // (here + queue.unacked), 1)
         limit = min(SQUEEZED, self.limit) if squeeze else self.limit
         room = limit // average
-        time_slice = queue.surroundings.errands.new_slice()
+        time_slice = queue.context.errands.new_slice()
         for lane in reversed(queue.lanes):
             lane.strip()  # or the holes in front would push out what was just loaded
             keep = min(max(room, self._chunks.get(lane.number, 0)), len(lane.ready))
@@ -95,7 +95,7 @@ class Pager:
         if time_slice.is_over:
             queue.touch()  # more messages may leave in the next tick
         if queue.stored and queue.bytes - self.elsewhere > limit:
-            queue.surroundings.unsynced[queue] = None  # more can leave once they are on disk
+            queue.context.unsynced[queue] = None  # more can leave once they are on disk
 
     def _shrink(self, lane: Lane, keep: int, squeeze: bool, time_slice: TimeSlice) -> None:
         """Widen the stretch of the lane that is on disk only, to both sides, as far as possible."""
@@ -197,7 +197,7 @@ class Pager:
         if first - lane.page_start > SMALL_GAP and lane.ready:
             return  # once the front is gone, the head moves there without holes
         self._loading.add(lane.number)
-        most = SQUEEZED // 2 if self._queue.surroundings.gauge.is_short else LOAD_BYTES
+        most = SQUEEZED // 2 if self._queue.context.gauge.is_short else LOAD_BYTES
         self.pages.load(self._queue.id, lane.number, first, stop, most, lambda loaded: self._loaded(lane, loaded))
 
     def next_stretch(self, lane: Lane, at: int) -> tuple[int, int] | None:
@@ -213,7 +213,7 @@ class Pager:
 
     def _has_much_room(self) -> bool:
         queue = self._queue
-        return queue.bytes - self.bytes - queue.held < self.limit // 2 and not queue.surroundings.gauge.is_short
+        return queue.bytes - self.bytes - queue.held < self.limit // 2 and not queue.context.gauge.is_short
 
     def _loaded(self, lane: Lane, loaded: list[Loaded]) -> None:
         self._loading.discard(lane.number)
@@ -254,8 +254,8 @@ class Pager:
         if sequence < lane.redelivered_below:
             queue = self._queue
             count, until = unpack_return(self.pages.tries(queue.id, lane.number, sequence))
-            due = until - queue.surroundings.wall_ahead()
-            if until and queue.delayed is not None and due > queue.surroundings.now():
+            due = until - queue.context.wall_ahead()
+            if until and queue.delayed is not None and due > queue.context.now():
                 queue.delayed.keep(due, lane.number, sequence, count, message)
             else:
                 lane.put_back(sequence, count, message)

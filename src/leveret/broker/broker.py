@@ -29,16 +29,15 @@ from leveret.broker.leases import LeaseBook
 from leveret.broker.memory_users import MemoryUsers
 from leveret.broker.plugins import Plugins
 from leveret.broker.policies import Policies
+from leveret.broker.queue_callbacks import BrokerCallbacks
 from leveret.broker.queue_removal import QueueRemoval
 from leveret.broker.registry import AwaitsReceipt, AwaitsTick, Outgoing, Registry
 from leveret.broker.timers import Timers
 from leveret.broker.vhost import Vhost
 from leveret.clock import Clock
-from leveret.errors import NotFound, ResourceFault
+from leveret.errors import NotFound
 from leveret.logs import get_log
-from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.queue import Queue
-from leveret.queues.surroundings import Surroundings, at_once
+from leveret.queues.context import QueueContext, at_once
 from leveret.routing.bounds import Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
 from leveret.routing.types import ExchangeTypes
@@ -49,7 +48,6 @@ from leveret.store.memory_disk import MemoryDisk
 from leveret.store.pages import Pages
 from leveret.store.spill import InWorker
 
-CHANCES = 1 << 30
 DRAIN_BUDGET = 0.02  # seconds of one turn for deliveries; queues beyond that are first in the next turn
 
 
@@ -121,7 +119,7 @@ class Broker:
         if name in self.vhosts:
             return self.vhosts[name]
         footprint = Footprint(self.memory_users.definitions, name)
-        surroundings = Surroundings(
+        context = QueueContext(
             now=self.clock.now,
             schedule=self.timers.at,
             log=self.log,
@@ -134,17 +132,13 @@ class Broker:
             stream_disk=self.stream_disk,
             write_stream=lambda job, done: self.write_stream(job, done),
             read_stream=lambda job, done: self.read_stream(job, done),
-            alarm=lambda name, reason: self.set_alarm(name, reason),
-            when_granted=self.when_granted,
             errands=self.errands,
-            count_memory=footprint.count,
-            retire=self._retire,
-            chance=chance,
+            callbacks=BrokerCallbacks(self, footprint),
         )
         vhost = Vhost(
             name,
             self,
-            surroundings,
+            context,
             self.exchange_types,
             footprint,
             max_queues=max_queues,
@@ -152,7 +146,7 @@ class Broker:
             bounds=self.bounds,
             work=self.routing_work,
         )
-        surroundings.dead_letter = DeadLetters(vhost, self.clock).send
+        context.dead_letters = DeadLetters(vhost, self.clock)
         self.record(Put(VhostRow(name, max_queues, max_connections)))
         self.vhosts[name] = vhost
         return vhost
@@ -181,18 +175,6 @@ class Broker:
         vhost.internal.remove_all()
         del self.vhosts[name]
         self.permissions.clear_vhost(name)
-
-    def _retire(self, queue: Queue) -> None:
-        if (
-            not isinstance(queue, DeclaredQueue)
-            or (self.is_stopping and queue.stored)
-            or queue.vhost not in self.vhosts
-        ):
-            return
-        try:
-            self.vhosts[queue.vhost].remove_queue(queue)
-        except ResourceFault as refusal:  # nobody asked, so nobody is answered: it stays
-            self._events.warning("queue cannot be deleted", queue=queue.name, reason=refusal.text)
 
     def _forget_routes(self) -> None:
         """Who may publish, or what a publish means, has changed: what channels remember is out of date."""
@@ -370,8 +352,3 @@ class Broker:
         self.events.tell("alarm raised" if reason else "alarm over", alarm=name, reason=reason, **facts)
         if self.has_work:
             self.wake()
-
-
-def chance() -> float:
-    """Within 0..1."""
-    return secrets.randbelow(CHANCES) / CHANCES

@@ -68,12 +68,12 @@ class DeadLetters:
         self._complained: set[str] = set()  # queues whose messages go round; said once
         self._log = get_log("broker")
 
-    def send(self, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
+    def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
         """Route each on, and have it leave its queue: after a crash both have happened, or neither."""
         target = queue.options.dead_letter
         assert target is not None
-        with self._vhost.surroundings.log.group():
-            for stretch in alike(deaths):
+        with self._vhost.queue_context.log.group():
+            for stretch in alike(messages):
                 try:
                     self._forward(queue, reason, target, [dead.message for dead in stretch])
                 except LeveretError as problem:  # its headers have grown too large, or the store is read-only
@@ -91,7 +91,7 @@ class DeadLetters:
         start = body_at(messages[0][0])
         run = [(letter.head + content[start:], letter.address, letter.traits) for content, _, _ in messages]
         size = sum([len(message[0]) for message in run])
-        deliver(letter.route, self._vhost.surroundings.log, run, size, False, origin=Origin.BROKER)
+        deliver(letter.route, self._vhost.queue_context.log, run, size, False, origin=Origin.BROKER)
 
     def _letter(self, queue: ClassicQueue, reason: str, target: DeadLetterTo, message: Message) -> Letter | None:
         content, address, traits = message

@@ -77,7 +77,7 @@ class Firehose:
         queues = vhost.live_queues(routed.queues)
         if queues:
             copy: Message = (content, Address(TRACE_EXCHANGE, key, 1, DEFAULT_FRAME_MAX), TRANSIENT)
-            deliver(Route(queues), vhost.surroundings.log, [copy], len(content), False, origin=Origin.BROKER)
+            deliver(Route(queues), vhost.queue_context.log, [copy], len(content), False, origin=Origin.BROKER)
 
 
 def property_table(properties: Properties) -> dict[str, Any]:

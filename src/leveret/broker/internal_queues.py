@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from leveret.errors import StoreError
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
-from leveret.queues.surroundings import Surroundings
 from leveret.queues.trace import Trace
 from leveret.store.definitions import Drop, Put, QueueRow
 from leveret.wire.fields import encode_table
@@ -43,13 +43,11 @@ class InternalQueues:
 
     # ---- queues
 
-    def open(
-        self, name: str, options: QueueOptions, surroundings: Surroundings, id_: int | None = None
-    ) -> ClassicQueue:
+    def open(self, name: str, options: QueueOptions, context: QueueContext, id_: int | None = None) -> ClassicQueue:
         """Create it, with its id from before the restart or with a new one."""
         if id_ is None:
             id_ = self._new_row(name)
-        queue = ClassicQueue(id_, name, self._vhost.name, options, surroundings, durable=True)
+        queue = ClassicQueue(id_, name, self._vhost.name, options, context, durable=True)
         self.queues[name] = queue
         return queue
 
@@ -68,15 +66,15 @@ class InternalQueues:
         return found
 
     def _trace(self, id_: int, name: str) -> Trace:
-        surroundings = self._vhost.surroundings
-        return Trace(id_, name, surroundings.log, surroundings.pages)
+        context = self._vhost.queue_context
+        return Trace(id_, name, context.log, context.pages)
 
     def forget_trace(self, queue: DeclaredQueue) -> None:
         """The queue is deleted."""
         trace = self._traces.get(queue.id)
         if trace is not None:
             self._vhost.record(Drop(QueueRow, (trace.id,)))
-            self._vhost.surroundings.log.forget(trace.id)
+            self._vhost.queue_context.log.forget(trace.id)
             del self._traces[queue.id]
 
     def traces(self) -> Iterable[Trace]:
@@ -98,7 +96,7 @@ class InternalQueues:
         elif watched != name and watched.isdecimal():
             self._traces[int(watched)] = self._trace(id_, name)
         elif name.startswith((HELD, STAGE)):
-            self.open(name, QueueOptions(), self._vhost.surroundings, id_)
+            self.open(name, QueueOptions(), self._vhost.queue_context, id_)
         else:
             raise StoreError(f"this version does not know the internal queue '{name}'")
 

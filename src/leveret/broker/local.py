@@ -119,7 +119,7 @@ class LocalSession:
         keys = (routing_key, *further_keys(headers))
         source = self.caller.exchange_to_publish(exchange, keys)
         fields = selectable(properties)
-        traits = traits_of(properties, vhost.surroundings.now())
+        traits = traits_of(properties, vhost.queue_context.now())
         due = vhost.schedules.due(source, headers)
         if "BCC" in headers and due is None:
             properties = replace(properties, headers={key: headers[key] for key in headers if key != "BCC"})
@@ -134,7 +134,7 @@ class LocalSession:
         else:
             route.lead_to(vhost.live_queues(vhost.route(source, keys, fields).queues))
         run: list[Message] = [(content, address, traits)]
-        (outcome,) = publish_run(route, vhost.surroundings.log, run, len(content), traits.deadline != NEVER)
+        (outcome,) = publish_run(route, vhost.queue_context.log, run, len(content), traits.deadline != NEVER)
         if outcome.is_rejected:
             raise PreconditionFailed(f"a queue that '{routing_key}' leads to is full and refuses the message")
         return bool(route.queues)

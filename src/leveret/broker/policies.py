@@ -170,7 +170,7 @@ def _touched_by_known(home: Vhost, policy: Policy) -> Touched:
 
 def touched_by(home: Vhost, policy: Policy) -> Touched:
     """Objects that the policy applies to. TimeoutError: the pattern takes too long on one name, or on all of them."""
-    now = home.surroundings.now
+    now = home.queue_context.now
     end = now() + SECONDS + SECONDS_PER_NAME * (len(home.queues) + len(home.exchanges))
 
     def covers(kind: str, name: str) -> bool:

@@ -109,7 +109,7 @@ class Job:
         if self.is_over:
             return False
         self._bytes = 0
-        with self.queue.surroundings.log.group():
+        with self.queue.context.log.group():
             goes_on = self._walk.step(self.pace())
         self.queue.account()
         if self._walk.is_over or self.done == self._limit:
@@ -143,7 +143,7 @@ class Job:
             self._walk.enough = True
         if self._only is not None and not self._wants(self._only, waiting[2]):
             return False
-        witness = self.queue.surroundings.witness
+        witness = self.queue.context.witness
         if witness is None:
             return self.meet(lane, waiting)
         with witness.carrying(self.queue, Place(lane, waiting[0], waiting[2])):
@@ -249,7 +249,7 @@ class Redrive(Job):
         self._vhost = vhost
         self._timers = timers
         self._rate = rate
-        self._began = vhost.surroundings.now()
+        self._began = vhost.queue_context.now()
         self._dry_run = dry_run
 
     def release(self, lane: int, sequence: int, message: Message) -> None:
@@ -265,7 +265,7 @@ class Redrive(Job):
     def step(self) -> bool:
         if self._rate is not None and not self._dry_run and not self.is_over:
             due = self._began + self.done / self._rate
-            if due > self._vhost.surroundings.now():
+            if due > self._vhost.queue_context.now():
                 self._timers.at(due, lambda: self._errands.send(self))
                 return False
         return super().step()
@@ -318,5 +318,5 @@ def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, a
     to = Address(exchange, key, address.channel, address.frame_max)
     fresh = traits if traits.deadline == NEVER else Traits(persistent=traits.persistent, priority=traits.priority)
     moved: list[Message] = [(content, to, fresh)]
-    outcomes = deliver(Route(queues), vhost.surroundings.log, moved, len(content), False, origin=Origin.BROKER)
+    outcomes = deliver(Route(queues), vhost.queue_context.log, moved, len(content), False, origin=Origin.BROKER)
     return not outcomes[0].is_rejected

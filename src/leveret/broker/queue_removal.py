@@ -18,7 +18,7 @@ class QueueRemoval:
         self._queues = queues[::-1]
 
     def step(self) -> bool:
-        time_slice = self._vhost.surroundings.errands.new_slice()
+        time_slice = self._vhost.queue_context.errands.new_slice()
         while self._queues and not time_slice.is_over:
             self._vhost.remove_queue(self._queues.pop())
         return bool(self._queues)

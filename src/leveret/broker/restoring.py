@@ -120,7 +120,7 @@ def _restore_queue(broker: Broker, id_: int, vhost: str, name: str, auto_delete:
         return
     options = home.policies.options_of(name, arguments, durable=True)
     queue = make_queue(
-        id_, name, vhost, options, home.surroundings, durable=True, auto_delete=auto_delete, arguments=arguments
+        id_, name, vhost, options, home.queue_context, durable=True, auto_delete=auto_delete, arguments=arguments
     )
     home.enter(queue)
 

@@ -94,15 +94,15 @@ class _Loading:
     def start(self) -> None:
         queue = self._queue
         there = queue.files.next  # sequences up to this are in the files
-        pages = queue.surroundings.pages
+        pages = queue.context.pages
         first = None if pages is None else pages.next_sequence(queue.id, 0, 0)
         if first is not None and first <= there:
-            queue.surroundings.log.settle(queue.id, 0, first, there + 1 - first)
+            queue.context.log.settle(queue.id, 0, first, there + 1 - first)
         self._load(there + 1)
 
     def _load(self, sequence: int) -> None:
         queue = self._queue
-        pages = queue.surroundings.pages
+        pages = queue.context.pages
         first = None if pages is None or not queue.alive else pages.next_sequence(queue.id, 0, sequence)
         if pages is None or first is None or first >= self._stop:
             queue.writing.left_is_here()

@@ -81,34 +81,34 @@ class Schedules:
         return self._queue or self.open()
 
     def open(self, id_: int | None = None) -> ClassicQueue:
-        surroundings = replace(
-            self._vhost.surroundings,
-            queue_memory=min(QUEUE_MEMORY, self._vhost.surroundings.queue_memory),
-            dead_letter=self._send_on,
-            deaths_at_once=AT_ONCE,
+        context = replace(
+            self._vhost.queue_context,
+            queue_memory=min(QUEUE_MEMORY, self._vhost.queue_context.queue_memory),
+            dead_letters=self,
+            expiries_at_once=AT_ONCE,
             watches_all=True,
         )
-        options = QueueOptions(dead_letter=DeadLetterTo(""))  # the target is not asked: see _send_on
-        self._queue = self._vhost.internal.open(SCHEDULE, options, surroundings, id_)
+        options = QueueOptions(dead_letter=DeadLetterTo(""))  # the target is not asked: see send
+        self._queue = self._vhost.internal.open(SCHEDULE, options, context, id_)
         return self._queue
 
     def due(self, exchange: Exchange, headers: Mapping[str, object]) -> float | None:
         """When a message with these headers is to be routed, in message time; None: now."""
         if DELAY not in headers and DELIVER_AT not in headers:
             return None
-        surroundings = self._vhost.surroundings
-        now, moment = surroundings.now(), -NEVER
+        context = self._vhost.queue_context
+        now, moment = context.now(), -NEVER
         if DELIVER_AT in headers:
-            moment = _deliver_at(headers[DELIVER_AT]) - surroundings.wall_ahead()
+            moment = _deliver_at(headers[DELIVER_AT]) - context.wall_ahead()
         if exchange.kind == DELAYED:
             moment = max(moment, now + _delay_ms(headers) / 1000)
         return moment if moment > now else None
 
     # ---- out
 
-    def _send_on(self, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
-        with self._vhost.surroundings.log.group():
-            for dead in deaths:
+    def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
+        with self._vhost.queue_context.log.group():
+            for dead in messages:
                 try:
                     reached = self._route(dead.message)
                 except LeveretError as problem:  # the store is read-only, say
@@ -132,10 +132,10 @@ class Schedules:
             vhost.counters_of(exchange.name).unroutable += 1
             return False
         content = _as_delivered(content, headers, exchange)
-        traits = traits_of(properties, vhost.surroundings.now())
+        traits = traits_of(properties, vhost.queue_context.now())
         due: Message = (content, address, traits)
         timed = traits.deadline != NEVER
-        deliver(Route(queues), vhost.surroundings.log, [due], len(content), timed, origin=Origin.BROKER)
+        deliver(Route(queues), vhost.queue_context.log, [due], len(content), timed, origin=Origin.BROKER)
         return True
 
     # ---- looking
@@ -165,7 +165,7 @@ class Schedules:
             found.update({each.sequence: each.message for each in loaded})
 
         def over() -> None:
-            ahead = self._vhost.surroundings.wall_ahead()
+            ahead = self._vhost.queue_context.wall_ahead()
             messages = [
                 _scheduled(queue.id, sequence, deadline + ahead, found[sequence])
                 for deadline, _, sequence in watched
@@ -194,7 +194,7 @@ class Schedules:
             return False
         queue.release(0, sequence, 1, size)
         queue.touch()
-        self._vhost.surroundings.log.promise()
+        self._vhost.queue_context.log.promise()
         return True
 
 

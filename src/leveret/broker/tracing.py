@@ -5,7 +5,7 @@ at three points, none of which costs anything while there is no tracer:
 
 - routes of channels and in-process publishes: ``publishing``, before a message is routed to its queues
 - queues: they change their class (queues/traced.py) and report enqueue, delivery, requeue and removal
-- dead letters and scheduled messages: the call by which a queue forwards them is replaced by ``_send_on``
+- dead letters and scheduled messages: the target to which a queue sends them is replaced by ``TracedDeadLetters``
 
 A message is identified by its bytes until it is in its queues (``_arriving``), and by its place from then on. When a
 message leaves a queue and enters another as a new one (a dead letter, a move), its trace goes on: it is *carried*.
@@ -13,9 +13,8 @@ message leaves a queue and enters another as a new one (a dead letter, a move), 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from leveret.broker.binding_steps import Step, binding_steps
@@ -31,16 +30,24 @@ from leveret.delivery.selector import selectable
 from leveret.errors import LeveretError
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.context import DeadLetterTarget, QueueContext
 from leveret.queues.dead_messages import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import Queue
-from leveret.queues.surroundings import Surroundings
 from leveret.queues.traced import ALL_LANES, TOLD, Handing, Place, because, is_watched, unwatch, watch
 from leveret.wire.properties import Properties
 
 COMPONENT = NAME = "tracing"  # of the parameter that stores the switch
 MOST_STEPS = 1_024  # routes whose bindings are cached
-SendOn = Callable[[ClassicQueue, str, Sequence[DeadMessage]], None]
+
+
+class TracedDeadLetters:
+    def __init__(self, tracer: Tracer, target: DeadLetterTarget) -> None:
+        self._tracer = tracer
+        self._target = target
+
+    def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
+        self._tracer.send_on(self._target, queue, reason, messages)
 
 
 class Tracer:
@@ -60,13 +67,13 @@ class Tracer:
         self._unstored: dict[Where, Story] = {}  # to be written with the next batch
         self._unsynced: dict[Where, Story] = {}  # being written
         self._expired: dict[int, int] = {}  # by queue: expiries that are recorded
-        self._senders: list[tuple[Surroundings, SendOn]] = []  # replaced calls, with the originals
+        self._replaced: list[tuple[QueueContext, DeadLetterTarget | None]] = []  # with the original targets
         self._steps: dict[tuple[object, ...], list[Step]] = {}
 
     # ---- start and stop
 
     def start(self) -> None:
-        self._replace_sender(self._vhost.surroundings)
+        self._replace_target(self._vhost.queue_context)
         for queue in self._vhost.queues.values():
             self.attend(queue)
         schedule = self._vhost.internal.queues.get(SCHEDULE)
@@ -79,20 +86,21 @@ class Tracer:
         self._vhost.tracer = None
         for queue in self._vhost.every_queue():
             unwatch(queue)
-        for surroundings, send in self._senders:
-            surroundings.dead_letter, surroundings.witness = send, None
+        for context, target in self._replaced:
+            context.dead_letters, context.witness = target, None
         self._vhost.epoch += 1
 
     def attend(self, queue: DeclaredQueue) -> None:
         self._expired[queue.id] = queue.counters.expired
-        if queue.surroundings is not self._vhost.surroundings:
-            self._replace_sender(queue.surroundings)
+        if queue.context is not self._vhost.queue_context:
+            self._replace_target(queue.context)
         watch(queue, self)
 
-    def _replace_sender(self, surroundings: Surroundings) -> None:
-        send = surroundings.dead_letter
-        self._senders.append((surroundings, send))
-        surroundings.dead_letter = partial(self._send_on, send)
+    def _replace_target(self, context: QueueContext) -> None:
+        target = context.dead_letters
+        self._replaced.append((context, target))
+        if target is not None:
+            context.dead_letters = TracedDeadLetters(self, target)
 
     # ---- publishes
 
@@ -177,7 +185,7 @@ class Tracer:
             where = (queue.id, lane, sequence)
             self.book.put(story, where, queue.name)
             if queue.name == SCHEDULE:
-                self._tell(story, "scheduled", until=traits.deadline + queue.surroundings.wall_ahead())
+                self._tell(story, "scheduled", until=traits.deadline + queue.context.wall_ahead())
             else:
                 facts = {"exchange": address.exchange, "routing_key": address.key}
                 self._tell(story, "queued", queue=queue.name, id=place_name(where), **facts)
@@ -268,10 +276,12 @@ class Tracer:
         finally:
             self._carried = before
 
-    def _send_on(self, send: SendOn, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
+    def send_on(
+        self, target: DeadLetterTarget, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]
+    ) -> None:
         """Forward the messages of a queue one by one, so that each keeps its trace in the next queue."""
-        with queue.surroundings.log.group():
-            for dead in deaths:
+        with queue.context.log.group():
+            for dead in messages:
                 if reason == EXPIRED:
                     self._count_expired(queue)
                 story = self._story_of_dead(queue, dead)
@@ -280,7 +290,7 @@ class Tracer:
                 elif story is not None:
                     self._tell(story, "dead-lettered", queue=queue.name, reason=reason)
                 with self._carrying(story), because(self, TOLD):
-                    send(queue, reason, [dead])
+                    target.send(queue, reason, [dead])
                     is_taken = self._has_entered
                 if story is not None:
                     self._gone(queue, (queue.id, dead.lane, dead.sequence))

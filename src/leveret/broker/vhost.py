@@ -30,11 +30,11 @@ from leveret.broker.stream_offsets import StreamOffsets
 from leveret.broker.vhost_policies import VhostPolicies
 from leveret.errors import AccessRefused, NotFound, PreconditionFailed, ResourceFault
 from leveret.logs import get_log
+from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.direct_reply import ReplyQueue
 from leveret.queues.kinds import make_queue, refuse_kind
 from leveret.queues.queue import Queue
-from leveret.queues.surroundings import Surroundings
 from leveret.routing.bindings import Binding, Bindings, Destination
 from leveret.routing.bounds import UNATTENDED_STEPS, Bounds, RoutingWork
 from leveret.routing.exchange import Exchange
@@ -71,7 +71,7 @@ class Vhost:
         self,
         name: str,
         context: VhostContext,
-        surroundings: Surroundings,
+        queue_context: QueueContext,
         types: ExchangeTypes,
         footprint: Footprint,
         *,
@@ -82,7 +82,7 @@ class Vhost:
     ) -> None:
         self.name = name
         self.bounds, self.work = bounds or Bounds(), work or RoutingWork()
-        self.surroundings = surroundings
+        self.queue_context = queue_context
         self.types = types
         self.footprint = footprint
         self.next_id, self.record, self._refuse_exchange = context.next_id, context.record, context.refuse_exchange
@@ -96,8 +96,7 @@ class Vhost:
         self.policies = VhostPolicies(partial(context.exchange_policies_changed, self))
         self.internal = InternalQueues(self)
         self.schedules = Schedules(self)
-        self.stream_offsets = surroundings.stream_offsets = StreamOffsets(self.parameters)
-        surroundings.trace = self.internal.trace
+        self.stream_offsets = queue_context.stream_offsets = StreamOffsets(self.parameters)
         self._exclusive: dict[Owner | None, dict[DeclaredQueue, None]] = {}  # by owner, with which they are deleted
         self.reply_queues: dict[str, ReplyQueue] = {}
         self.hidden: dict[str, DeclaredQueue] = {}  # internal queues that exchanges route to, by unguessable names
@@ -225,7 +224,7 @@ class Vhost:
             name,
             self.name,
             options,
-            self.surroundings,
+            self.queue_context,
             durable=durable,
             auto_delete=auto_delete,
             owner=owner if exclusive else None,
@@ -303,7 +302,7 @@ class Vhost:
         self.settle_down(queue)
         number = queue.purge()
         if queue.stored and number:
-            self.surroundings.log.promise()
+            self.queue_context.log.promise()
         return number
 
     def settle_down(self, queue: DeclaredQueue) -> None:
@@ -313,7 +312,7 @@ class Vhost:
 
     def drop_exclusive(self, owner: Owner) -> None:
         """Delete the exclusive queues of a closed connection."""
-        self.surroundings.errands.begin(QueueRemoval(self, list(self._exclusive.get(owner, ()))))
+        self.queue_context.errands.begin(QueueRemoval(self, list(self._exclusive.get(owner, ()))))
 
     # ---- bindings
 

@@ -146,7 +146,7 @@ class Inflow:
 
     def __init__(self, vhost: Vhost, *, insists: bool = False) -> None:
         self._vhost = vhost
-        self._log = vhost.surroundings.log
+        self._log = vhost.queue_context.log
         self._insists = insists
         self._origin = Origin.PROMISED if insists else Origin.CLIENT
         self._routes = CommittedRoutes(vhost) if insists else AddressRoutes(vhost)
@@ -179,7 +179,7 @@ class Inflow:
             self._hand_over(route, run, timed=False)
 
     def _look(self, route: PublishRoute, run: Sequence[Message]) -> None:
-        now = self._vhost.surroundings.now()
+        now = self._vhost.queue_context.now()
         alike: list[Message] = []
         for content, address, _ in run:
             traits = None if route.special else quick_traits(content, now)
@@ -213,7 +213,7 @@ class Inflow:
         properties = properties_of(content)
         headers = properties.headers or {}
         try:
-            traits = traits_of(properties, vhost.surroundings.now())
+            traits = traits_of(properties, vhost.queue_context.now())
             copies, due = further_keys(headers), vhost.schedules.due(route.exchange, headers)
         except PreconditionFailed as problem:
             if not self._insists:

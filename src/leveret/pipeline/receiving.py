@@ -65,7 +65,7 @@ class Arrival:
             async for run, is_plain, whole in runs:
                 while run:
                     some = run if len(run) <= RUN and whole <= RUN_BYTES else front(run)
-                    look, piece = (Look.PLAIN, some) if is_plain else looked_at(some, self.vhost.surroundings.now())
+                    look, piece = (Look.PLAIN, some) if is_plain else looked_at(some, self.vhost.queue_context.now())
                     price = max(self.admission.cost(piece, look), cost(piece, look))
                     if price > SLICE_COST:
                         piece = piece[: max(len(piece) * SLICE_COST // price, 1)]

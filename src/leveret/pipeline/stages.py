@@ -100,7 +100,7 @@ class Stages:
     def begin(self, vhost: Vhost, ticket: Ticket, owner: str) -> Stage:
         self._refuse_too_many(vhost, owner)
         id_ = secrets.token_hex(16)
-        queue = vhost.internal.open(f"{STAGE}{id_}", QueueOptions(), vhost.surroundings)
+        queue = vhost.internal.open(f"{STAGE}{id_}", QueueOptions(), vhost.queue_context)
         stage = Stage(id_, vhost, ticket, self._broker.clock.wall(), queue, owner)
         self._enter(stage)
         return stage

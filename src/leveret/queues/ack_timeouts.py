@@ -31,7 +31,7 @@ class AckTimeouts:
         self._heap: list[Entry] = []
         self._order = count()
         self._extended: dict[tuple[Outstanding, int], float] = {}  # by tag: until
-        self._next = NextTimer(queue.surroundings, self._check)
+        self._next = NextTimer(queue.context, self._check)
 
     def __len__(self) -> int:
         """Entries, including those of messages that were settled in time."""
@@ -40,11 +40,11 @@ class AckTimeouts:
     def opened(self, unacked: Outstanding | None, number: int) -> None:
         """The last ``number`` delivery tags are of messages of this queue."""
         if self.seconds is not None and unacked is not None:
-            self._add(self._queue.surroundings.now() + self.seconds, unacked, unacked.next_tag - number, number)
+            self._add(self._queue.context.now() + self.seconds, unacked, unacked.next_tag - number, number)
 
     def extend(self, unacked: Outstanding, tag: int, seconds: float) -> None:
         """Extend the timeout of one message to ``seconds`` from now."""
-        until = self._queue.surroundings.now() + seconds
+        until = self._queue.context.now() + seconds
         self._extended[unacked, tag] = until
         self._add(until, unacked, tag, 1)
 
@@ -61,7 +61,7 @@ class AckTimeouts:
         self._extended = {key: until for key, until in self._extended.items() if key[0].holds(key[1])}
 
     def _check(self) -> None:
-        now = self._queue.surroundings.now()
+        now = self._queue.context.now()
         while self._heap and self._heap[0][0] <= now:
             _, _, unacked, first, number = heappop(self._heap)
             for tag in range(first, first + number):

@@ -32,6 +32,7 @@ from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.single_active import SingleActive
 from leveret.message import NEVER, Message
 from leveret.queues.ack_timeouts import AckTimeouts
+from leveret.queues.context import QueueContext
 from leveret.queues.dead_messages import (
     BATCH,
     DELIVERY_LIMIT,
@@ -48,7 +49,6 @@ from leveret.queues.idle_timer import IdleTimer
 from leveret.queues.limits import Limits
 from leveret.queues.options import DROP_HEAD, QueueOptions
 from leveret.queues.selection import Selection
-from leveret.queues.surroundings import Surroundings
 from leveret.queues.taken import Taken as Taken
 from leveret.store.log import Placement
 from leveret.store.returns import pack_return
@@ -77,7 +77,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         "vhost",
     )
 
-    surroundings: Surroundings
+    context: QueueContext
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         name: str,
         vhost: str,
         options: QueueOptions,
-        surroundings: Surroundings,
+        context: QueueContext,
         *,
         durable: bool = False,
         auto_delete: bool = False,
@@ -93,7 +93,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         arguments: Mapping[str, object] | None = None,
     ) -> None:
         stored = durable and owner is None
-        super().__init__(id_, name, (options.max_priority or 0) + 1, surroundings, stored=stored)
+        super().__init__(id_, name, (options.max_priority or 0) + 1, context, stored=stored)
         self.vhost = vhost
         self.options = options
         self.durable = durable
@@ -189,14 +189,14 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.bytes += size
         if not self.dirty:
             self.dirty = True
-            self.surroundings.dirty.append(self)
+            self.context.dirty.append(self)
 
     def _append(self, run: list[Message], timed: bool) -> None:
         """Append each message to the lane of its priority, with its deadline."""
         if timed:
             self.watch_deadlines()
         if self.ttl is not None:
-            run = expiring_by(self.surroundings.now() + self.ttl, run)
+            run = expiring_by(self.context.now() + self.ttl, run)
         lanes, highest, deadlines = self.lanes, len(self.lanes) - 1, self.deadlines
         if deadlines is None:
             for message in run:
@@ -265,7 +265,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
                 observer(self)
 
     def catch_up(self) -> None:
-        time_slice = self.surroundings.errands.new_slice()
+        time_slice = self.context.errands.new_slice()
         while self.dirty:  # one burst may not be all that the consumers have room for
             self.drain()
             if self.selection is not None or time_slice.is_over:
@@ -351,7 +351,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         return True
 
     def purge(self) -> int:
-        number = self.remove_ready(releases=self.surroundings.witness is not None)
+        number = self.remove_ready(releases=self.context.witness is not None)
         self.counters.purged += number
         return number
 
@@ -386,21 +386,21 @@ class ClassicQueue(Backlog, DeclaredQueue):
             self._delay(lane, sequence, messages, count)
             return
         if self.stored:
-            self.surroundings.log.returned(self.id, lane, sequence, len(messages), count)
+            self.context.log.returned(self.id, lane, sequence, len(messages), count)
         for place, message in enumerate(messages, sequence):
             self.put_back(lane, place, count, message)
 
     def _delay(self, lane: int, sequence: int, messages: list[Message], count: int) -> None:
         """Redeliver messages later, by the retry plan."""
-        plan, delayed, surroundings = self.options.retry, self.delayed, self.surroundings
+        plan, delayed, context = self.options.retry, self.delayed, self.context
         assert plan is not None
         assert delayed is not None
-        now = surroundings.now()
+        now = context.now()
         for place, message in enumerate(messages, sequence):
-            due = now + plan.delay(count, surroundings.chance())
+            due = now + plan.delay(count, context.callbacks.random())
             if self.stored:
-                wall = due + surroundings.wall_ahead()
-                surroundings.log.returned(self.id, lane, place, 1, pack_return(count, wall))
+                wall = due + context.wall_ahead()
+                context.log.returned(self.id, lane, place, 1, pack_return(count, wall))
             delayed.keep(due, lane, place, count, message)
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
@@ -441,7 +441,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
     def add_consumer(self, consumer: Consumer) -> None:
         self.refuse_second(consumer)
         self.consumers.add(consumer)
-        self.surroundings.count_memory(consumer.memory)
+        self.context.callbacks.count_memory(consumer.memory)
         if self.selection is not None or consumer.selector is not None:
             self._select()
         self.note_use()
@@ -459,7 +459,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
     def remove_consumer(self, consumer: Consumer) -> None:
         if not self.consumers.remove(consumer):
             return
-        self.surroundings.count_memory(-consumer.memory)
+        self.context.callbacks.count_memory(-consumer.memory)
         if not self.alive:
             return
         if self.selection is not None:
@@ -467,19 +467,19 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.note_use()
         self.touch()
         if self.auto_delete and not len(self.consumers):
-            self.surroundings.retire(self)
+            self.context.callbacks.delete_unused(self)
 
     # ---- expiry
 
     def _remove_expired(self) -> bool:
-        """Remove expired messages for one time slice, at most ``deaths_at_once``; False if there are more.
+        """Remove expired messages for one time slice, at most ``expiries_at_once``; False if there are more.
 
         At least as many are removed as were published, or expiry would fall behind. While expired messages are being
         read from disk, no other ones on disk are removed.
         """
-        deadlines, surroundings = self.deadlines, self.surroundings
+        deadlines, context = self.deadlines, self.context
         assert deadlines is not None
-        now, left, time_slice = surroundings.now(), surroundings.deaths_at_once, surroundings.errands.new_slice()
+        now, left, time_slice = context.now(), context.expiries_at_once, context.errands.new_slice()
         owed = self.arrived
         while expired := deadlines.collect(now, 0 if self.reads_expired else ON_DISK_AT_ONCE, BATCH):
             left, owed = left - len(expired), owed - len(expired)
@@ -518,11 +518,11 @@ class ClassicQueue(Backlog, DeclaredQueue):
         soonest = self.deadlines.next_deadline()
         if soonest == NEVER or (self.expiry_timer is not None and self.expiry_timer[0] <= soonest):
             return
-        if soonest <= self.surroundings.now() and self.reads_expired:
+        if soonest <= self.context.now() and self.reads_expired:
             return  # the queue is touched when they are read
         if self.expiry_timer is not None:
             self.expiry_timer[1].cancel()
-        self.expiry_timer = (soonest, self.surroundings.schedule(soonest, self._expiry_due))
+        self.expiry_timer = (soonest, self.context.schedule(soonest, self._expiry_due))
 
     def _expiry_due(self) -> None:
         self.expiry_timer = None
@@ -539,9 +539,9 @@ class ClassicQueue(Backlog, DeclaredQueue):
         target = self.options.dead_letter
         if target is not None and not (reason == MAXLEN and self.options.discards):
             sent = [dead for dead in messages if target.takes(reason, dead.message)]
-            if sent:
+            if sent and self.context.dead_letters is not None:
                 self.counters.dead_lettered += len(sent)
-                self.surroundings.dead_letter(self, reason, sent)
+                self.context.dead_letters.send(self, reason, sent)
             if len(sent) == len(messages):
                 return
             messages = [dead for dead in messages if not target.takes(reason, dead.message)]

@@ -25,8 +25,8 @@ from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.receipts import RemoteLog
 from leveret.errors import AccessRefused
 from leveret.message import Message
+from leveret.queues.context import QueueContext
 from leveret.queues.options import QueueOptions
-from leveret.queues.surroundings import Surroundings
 from leveret.queues.taken import Taken
 from leveret.store.log import Placement
 
@@ -54,7 +54,7 @@ class DeclaredQueue:
     name: str
     vhost: str
     options: QueueOptions
-    surroundings: Surroundings
+    context: QueueContext
     arguments: dict[str, object]  # as declared
     durable: bool
     auto_delete: bool
@@ -196,7 +196,7 @@ class DeclaredQueue:
         """The queue is deleted."""
         for consumer in list(self.consumers):
             self.consumers.remove(consumer)
-            self.surroundings.count_memory(-consumer.memory)
+            self.context.callbacks.count_memory(-consumer.memory)
             consumer.cancelled_by_queue()
 
     def note_use(self) -> None:

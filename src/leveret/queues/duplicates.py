@@ -54,7 +54,7 @@ class Duplicates:
         self._window = window
 
     def has_seen(self, message: Message) -> bool:
-        now = self._queue.surroundings.now()
+        now = self._queue.context.now()
         self._forget(now)
         key = key_of(message, self._window.header)
         return key is not None and self._ends.get(key, -NEVER) > now
@@ -63,23 +63,23 @@ class Duplicates:
         """The receipt that the confirm of a duplicate waits for: none once the first one is safe."""
         key = key_of(message, self._window.header)
         self._note_safe()
-        return self._queue.surroundings.log.promise() if key in self._unsafe else GRANTED
+        return self._queue.context.log.promise() if key in self._unsafe else GRANTED
 
     def note(self, message: Message) -> None:
         key = key_of(message, self._window.header)
         if key is None:
             return
         seconds = self._window.seconds
-        end = NEVER if seconds is None else self._queue.surroundings.now() + seconds
+        end = NEVER if seconds is None else self._queue.context.now() + seconds
         if self._trace is None and self._queue.stored:
-            self._trace = self._queue.surroundings.trace(self._queue)
+            self._trace = self._queue.context.callbacks.open_trace(self._queue)
         if self._trace is not None:
             self._note_safe()
             self._unsafe.add(key)
             self._unsafe_line.append((self._trace.next, key))
             self._trace.append(key, end, self._queue.synced)
         self._take(key, end)
-        self._forget(self._queue.surroundings.now())
+        self._forget(self._queue.context.now())
 
     def _take(self, key: bytes, end: float) -> None:
         if key in self._ends:
@@ -129,7 +129,7 @@ class Duplicates:
 
         def taken() -> None:
             while len(self._line) > (self._window.count or MOST):
-                self._forget(self._queue.surroundings.now())
+                self._forget(self._queue.context.now())
             done()
 
         trace.read(take, taken)

@@ -22,10 +22,10 @@ class IdleTimer:
         self._timer: Cancellable | None = None
 
     def note_use(self) -> None:
-        surroundings = self._queue.surroundings
-        self._used_at = surroundings.now()
+        context = self._queue.context
+        self._used_at = context.now()
         if self._timer is None:
-            self._timer = surroundings.schedule(self._used_at + self.seconds, self._check)
+            self._timer = context.schedule(self._used_at + self.seconds, self._check)
 
     def _check(self) -> None:
         self._timer = None
@@ -33,10 +33,10 @@ class IdleTimer:
         if not queue.alive or len(queue.consumers):
             return
         due = self._used_at + self.seconds
-        if due <= queue.surroundings.now():
-            queue.surroundings.retire(queue)
+        if due <= queue.context.now():
+            queue.context.callbacks.delete_unused(queue)
         else:
-            self._timer = queue.surroundings.schedule(due, self._check)
+            self._timer = queue.context.schedule(due, self._check)
 
     def stop(self) -> None:
         if self._timer is not None:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from leveret.errors import PreconditionFailed
 from leveret.queues.classic import ClassicQueue
+from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_options import STREAM, unfit
-from leveret.queues.surroundings import Surroundings
 
 
 def make_queue(
@@ -18,7 +18,7 @@ def make_queue(
     name: str,
     vhost: str,
     options: QueueOptions,
-    surroundings: Surroundings,
+    context: QueueContext,
     *,
     durable: bool = False,
     auto_delete: bool = False,
@@ -26,13 +26,13 @@ def make_queue(
     arguments: Mapping[str, object] | None = None,
 ) -> DeclaredQueue:
     if options.kind == STREAM:
-        return StreamQueue(id_, name, vhost, options, surroundings, arguments=arguments)
+        return StreamQueue(id_, name, vhost, options, context, arguments=arguments)
     return ClassicQueue(
         id_,
         name,
         vhost,
         options,
-        surroundings,
+        context,
         durable=durable,
         auto_delete=auto_delete,
         owner=owner,

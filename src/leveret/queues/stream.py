@@ -27,13 +27,13 @@ from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.errors import PreconditionFailed, Unsupported
 from leveret.message import Message
+from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream_options import SEGMENT_BYTES, Retention, reader_options
 from leveret.queues.stream_readers import StreamReaders
 from leveret.queues.stream_walking import StreamWalk
 from leveret.queues.stream_writing import StreamWriting
-from leveret.queues.surroundings import Surroundings
 from leveret.queues.taken import Taken
 from leveret.store.log import Placement
 from leveret.store.stream_files import StreamFiles, StreamRun
@@ -52,6 +52,7 @@ class StreamQueue(DeclaredQueue):
         "bytes",
         "can_reject",
         "consumers",
+        "context",
         "counters",
         "counts_deliveries",
         "dirty",
@@ -68,7 +69,6 @@ class StreamQueue(DeclaredQueue):
         "retention",
         "returning",
         "stored",
-        "surroundings",
         "synced",
         "tail",
         "unacked",
@@ -85,16 +85,16 @@ class StreamQueue(DeclaredQueue):
         name: str,
         vhost: str,
         options: QueueOptions,
-        surroundings: Surroundings,
+        context: QueueContext,
         *,
         arguments: Mapping[str, object] | None = None,
     ) -> None:
-        assert surroundings.stream_disk is not None
+        assert context.stream_disk is not None
         self.id = id_
         self.name = name
         self.vhost = vhost
         self.options = options
-        self.surroundings = surroundings
+        self.context = context
         self.arguments = dict(arguments or {})
         self.durable = self.stored = self.synced = self.alive = True
         self.auto_delete = self.dirty = self.can_reject = self.counts_deliveries = False
@@ -104,7 +104,7 @@ class StreamQueue(DeclaredQueue):
         self.counters = QueueCounters()
         self.observers: list[Observer] = []
         self.unacked = self.bytes = self.held = self.accounted = 0
-        self.files = StreamFiles(surroundings.stream_disk, id_, options.segment_bytes or SEGMENT_BYTES)
+        self.files = StreamFiles(context.stream_disk, id_, options.segment_bytes or SEGMENT_BYTES)
         self.retention = Retention()
         self.tail = 0  # the offset of the next message to come
         self.next_offset = 0  # below this everything can be read
@@ -163,12 +163,12 @@ class StreamQueue(DeclaredQueue):
     @property
     def _granted(self) -> int:
         """Below this offset the journal has all that the files have not."""
-        pages = self.surroundings.pages
+        pages = self.context.pages
         return self.tail if pages is None else pages.synced(self.id, 0) - 1
 
     def wall_time(self) -> int:
         """In microseconds since 1970."""
-        return int((self.surroundings.now() + self.surroundings.wall_ahead()) * 1_000_000)
+        return int((self.context.now() + self.context.wall_ahead()) * 1_000_000)
 
     # ---- messages in
 
@@ -176,7 +176,7 @@ class StreamQueue(DeclaredQueue):
         """For whoever does not wait for the log: all that comes to a stream is kept, also what is not persistent."""
         placements = self.place(run, size, timed)
         if placements:
-            self.surroundings.log.append(run, placements, self.synced)
+            self.context.log.append(run, placements, self.synced)
 
     def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
         if not self.alive:
@@ -195,8 +195,8 @@ class StreamQueue(DeclaredQueue):
         return [Placement(self.id, 0, first + 1, len(run))]
 
     def _await_grant(self) -> None:
-        if self.surroundings.pages is not None:  # the log in memory grants at once
-            self.surroundings.unsynced[self] = None
+        if self.context.pages is not None:  # the log in memory grants at once
+            self.context.unsynced[self] = None
 
     def _write_granted(self) -> None:
         self._arrival = 0  # what comes from now on is a run of its own
@@ -251,7 +251,7 @@ class StreamQueue(DeclaredQueue):
     def touch(self) -> None:
         if not self.dirty and self.alive:
             self.dirty = True
-            self.surroundings.dirty.append(self)
+            self.context.dirty.append(self)
 
     def drain(self) -> None:
         self.dirty = False
@@ -280,12 +280,12 @@ class StreamQueue(DeclaredQueue):
         return True
 
     def account(self) -> None:
-        gauge = self.surroundings.gauge
+        gauge = self.context.gauge
         if gauge.is_short:
             self.readers.recent.clear()
         messages = self.unacked + self.tail - self.next_offset
         held = self.bytes + self.held + self.readers.memory + messages * PER_MESSAGE
-        if self.surroundings.pages is None:
+        if self.context.pages is None:
             held += self.files.bytes  # without a disk they are in memory
         gauge.used += held - self.accounted
         self.accounted = held
@@ -332,19 +332,19 @@ class StreamQueue(DeclaredQueue):
             )
         if consumer.no_ack:
             raise Unsupported(f"automatic acknowledgement not supported by stream {self._title}: consume with acks")
-        now = self.surroundings.now() + self.surroundings.wall_ahead()
+        now = self.context.now() + self.context.wall_ahead()
         options = reader_options(consumer.arguments, now)
         self.refuse_second(consumer)
         self.readers.bookmarks.refuse_reader(options.name)
         self.consumers.add(consumer)
-        self.surroundings.count_memory(consumer.memory)
+        self.context.callbacks.count_memory(consumer.memory)
         self.readers.add(consumer, options)
         self.touch()
 
     def remove_consumer(self, consumer: Consumer) -> None:
         self.readers.remove(consumer)
         if self.consumers.remove(consumer):
-            self.surroundings.count_memory(-consumer.memory)
+            self.context.callbacks.count_memory(-consumer.memory)
             self.touch()
 
     def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> StreamWalk:
@@ -361,14 +361,14 @@ class StreamQueue(DeclaredQueue):
     def die(self) -> int:
         self.alive = False
         number = self.ready
-        self.surroundings.gauge.used -= self.accounted
+        self.context.gauge.used -= self.accounted
         self.unacked = self.bytes = self.held = self.accounted = 0
-        self.surroundings.log.forget(self.id)
+        self.context.log.forget(self.id)
         self.cancel_consumers()
         self.writing.stop()
         self.readers.stop()
         self._tell_watchers(all_of_them=True)
         self._pending.clear()
-        surroundings, files = self.surroundings, self.files
-        surroundings.when_granted(lambda: surroundings.write_stream(files.remove, lambda result: None))
+        context, files = self.context, self.files
+        context.callbacks.when_granted(lambda: context.write_stream(files.remove, lambda result: None))
         return number

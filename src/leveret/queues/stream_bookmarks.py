@@ -36,13 +36,13 @@ class Bookmarks:
                 f"consumer '{name}' of stream '{queue.name}' in vhost '{queue.vhost}' in exclusive use: cancel it, or "
                 "take another x-stream-consumer"
             )
-        book = self._queue.surroundings.stream_offsets
+        book = self._queue.context.stream_offsets
         if name is not None and book is not None:
             book.refuse_too_many(self._queue.name, name)
 
     def enter(self, reader: StreamReader) -> int | None:
         """Where it went on in an earlier life; None if it never was here."""
-        name, book = reader.options.name, self._queue.surroundings.stream_offsets
+        name, book = reader.options.name, self._queue.context.stream_offsets
         if name is None or book is None:
             return None
         self._here[name] = reader
@@ -67,8 +67,8 @@ class Bookmarks:
         if not reader.in_hands and self._gone.pop(reader.number, None) is not None:
             self.keep(reader)
         elif self._timer is None:
-            surroundings = self._queue.surroundings
-            self._timer = surroundings.schedule(surroundings.now() + KEEP_AFTER, self.keep_all)
+            context = self._queue.context
+            self._timer = context.schedule(context.now() + KEEP_AFTER, self.keep_all)
 
     def keep_all(self) -> None:
         self._timer = None
@@ -77,7 +77,7 @@ class Bookmarks:
 
     def keep(self, reader: StreamReader) -> None:
         queue, name, safe = self._queue, reader.options.name, reader.safe
-        book = queue.surroundings.stream_offsets
+        book = queue.context.stream_offsets
         if name is None or book is None or safe is None or safe == reader.stored or not queue.alive:
             return
         try:
@@ -93,7 +93,7 @@ class Bookmarks:
 
     def pinned_at(self) -> int | None:
         """The lowest offset that a pinned reader still needs."""
-        book = self._queue.surroundings.stream_offsets
+        book = self._queue.context.stream_offsets
         return None if book is None else book.pinned(self._queue.name)
 
     def stop(self) -> None:
@@ -102,5 +102,5 @@ class Bookmarks:
             self._timer.cancel()
         self._here.clear()
         self._gone.clear()
-        if self._queue.surroundings.stream_offsets is not None:
-            self._queue.surroundings.stream_offsets.forget(self._queue.name)
+        if self._queue.context.stream_offsets is not None:
+            self._queue.context.stream_offsets.forget(self._queue.name)

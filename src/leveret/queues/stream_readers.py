@@ -68,7 +68,7 @@ class StreamReaders:
         if isinstance(start, float):
             files, time = self._queue.files, int(start * 1_000_000)
             reader.is_loading = True
-            in_worker = self._queue.surroundings.read_stream
+            in_worker = self._queue.context.read_stream
             in_worker(lambda: files.offset_at(time), lambda found: self._found(reader, found))
         else:
             self._begin(reader, self._offset_of(start))
@@ -164,7 +164,7 @@ class StreamReaders:
             runs = files.read(offset, stop, most)
             return Read(runs, sum([len(message[0]) for run in runs for message in run.messages]))
 
-        queue.surroundings.read_stream(read, lambda result: self._loaded(reader, offset, stop, result))
+        queue.context.read_stream(read, lambda result: self._loaded(reader, offset, stop, result))
         return bool(reader.ahead)
 
     def _loaded(self, reader: StreamReader, offset: int, stop: int, result: object) -> None:
@@ -191,7 +191,7 @@ class StreamReaders:
         told = {"queue": queue.name, "vhost": queue.vhost, "offset": offset, "reason": str(problem)}
         get_log("streams").error("stream cannot be read, will retry", **told)
         reader.is_loading = True
-        queue.surroundings.schedule(queue.surroundings.now() + TRY_AGAIN, lambda: self._try_again(reader))
+        queue.context.schedule(queue.context.now() + TRY_AGAIN, lambda: self._try_again(reader))
 
     def _try_again(self, reader: StreamReader) -> None:
         reader.is_loading = False

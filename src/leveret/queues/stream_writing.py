@@ -105,7 +105,7 @@ class StreamWriting:
             trim()
             return files.sync() if syncs else 0
 
-        self._queue.surroundings.write_stream(write, lambda result: self._written(result, runs, size))
+        self._queue.context.write_stream(write, lambda result: self._written(result, runs, size))
 
     def _written(self, result: object, runs: list[StreamRun], size: int) -> None:
         self._is_busy = False
@@ -128,15 +128,15 @@ class StreamWriting:
         self._go()
 
     def _after(self, seconds: float, call: Callable[[], None]) -> Cancellable:
-        surroundings = self._queue.surroundings
-        return surroundings.schedule(surroundings.now() + seconds, call)
+        context = self._queue.context
+        return context.schedule(context.now() + seconds, call)
 
     # ---- syncing
 
     def _sync(self) -> None:
         self._sync_timer = None
         if self._queue.alive and self.failure is None and not self._is_over:
-            self._queue.surroundings.write_stream(self._queue.files.sync, self._is_synced)
+            self._queue.context.write_stream(self._queue.files.sync, self._is_synced)
 
     def _is_synced(self, result: object) -> None:
         if isinstance(result, Exception):
@@ -150,7 +150,7 @@ class StreamWriting:
         queue = self._queue
         self._unsynced = 0
         if synced > self._synced:
-            queue.surroundings.log.settle(queue.id, 0, self._synced + 1, synced - self._synced)
+            queue.context.log.settle(queue.id, 0, self._synced + 1, synced - self._synced)
             self._synced = synced
 
     # ---- failures
@@ -183,14 +183,14 @@ class StreamWriting:
             self._after(TRY_AGAIN, self._try_again)
 
     def _rewind(self) -> None:
-        self._queue.surroundings.write_stream(self._queue.files.rewind, self._rewound)
+        self._queue.context.write_stream(self._queue.files.rewind, self._rewound)
 
     def _try_again(self) -> None:
         self._is_busy = False
         self._go()
 
     def _alarm(self, reason: str | None) -> None:
-        self._queue.surroundings.alarm(f"stream {self._queue.id}", reason)
+        self._queue.context.callbacks.set_alarm(f"stream {self._queue.id}", reason)
 
     # ---- retention
 
@@ -208,7 +208,7 @@ class StreamWriting:
         """Now, although nothing has come."""
         queue = self._queue
         if queue.alive and self.failure is None and not self._is_over and queue.files.bytes:
-            queue.surroundings.write_stream(self._trimming(), lambda result: queue.touch())
+            queue.context.write_stream(self._trimming(), lambda result: queue.touch())
 
     def watch_age(self) -> None:
         """Old messages go also when no new ones come."""

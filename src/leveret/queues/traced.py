@@ -69,7 +69,7 @@ class Witness(Protocol):
 
 
 def witness_of(queue: DeclaredQueue) -> Witness:
-    witness = queue.surroundings.witness
+    witness = queue.context.witness
     assert witness is not None
     return witness
 
@@ -208,7 +208,7 @@ PLAIN = {traced: plain for plain, traced in TRACED.items()}
 
 def watch(queue: DeclaredQueue, witness: Witness) -> None:
     """From now on ``witness`` is told of the messages of this queue."""
-    queue.surroundings.witness = witness
+    queue.context.witness = witness
     queue.__class__ = TRACED.get(queue.__class__, queue.__class__)
 
 

@@ -234,7 +234,7 @@ def _consume_replies(channel: Channel, method: BasicConsume) -> None:
         raise PreconditionFailed("reply consumer already set")
     vhost = channel.vhost
     name = f"{REPLY_TO}.{secrets.token_urlsafe(24)}"
-    queue = ReplyQueue(name, vhost.surroundings.gauge, vhost.surroundings.dirty)
+    queue = ReplyQueue(name, vhost.queue_context.gauge, vhost.queue_context.dirty)
     vhost.reply_queues[name] = queue
     channel.reply = ReplyConsumer(channel, queue, method)
 

@@ -158,9 +158,9 @@ class OrderedSlots:
         vhost, name = self._vhost, f"{HELD}{self._exchange.name}.{shard}"
         found = vhost.internal.queues.get(name)
         if found is None and self._exchange.durable:
-            found = vhost.internal.open(name, QueueOptions(), vhost.surroundings)
+            found = vhost.internal.open(name, QueueOptions(), vhost.queue_context)
         elif found is None:
-            found = ClassicQueue(vhost.next_id(), name, vhost.name, QueueOptions(), vhost.surroundings)
+            found = ClassicQueue(vhost.next_id(), name, vhost.name, QueueOptions(), vhost.queue_context)
             vhost.internal.queues[name] = found
         return found
 

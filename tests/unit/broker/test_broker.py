@@ -7,7 +7,6 @@ import logging
 import pytest
 
 from leveret.errors import NotFound
-from leveret.queues.direct_reply import ReplyQueue
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
     ChannelOpen,
@@ -87,13 +86,6 @@ def test_one_queues_bug_does_not_stop_the_others(house: House, caplog: pytest.Lo
         client.feed(client.published("", "broken", b"x") + client.published("", "sound", b"y"))
     assert client.bodies() == [b"x", b"y"]
     assert "internal error while delivering queue=broken" in caplog.text
-
-
-def test_only_queues_with_messages_of_their_own_retire(house: House) -> None:
-    """A reply queue lives and dies with its consumer, never by itself."""
-    replies = ReplyQueue("replies", house.broker.gauge, house.broker.dirty)
-    house.vhost.surroundings.retire(replies)
-    assert replies.alive
 
 
 def test_a_connection_is_blocked_when_it_publishes_above_the_memory_watermark() -> None:

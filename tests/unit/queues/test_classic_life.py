@@ -123,7 +123,7 @@ def test_what_reaches_a_dead_queue_is_not_kept(house: QueueHouse) -> None:
     house.publish(queue, message(b"late"))
     assert queue.place(messages(b"later"), 10, False) == []
     house.turn()
-    assert (queue.ready, queue.bytes, house.gauge.used, house.surroundings.dirty) == (0, 0, 0, [])
+    assert (queue.ready, queue.bytes, house.gauge.used, house.context.dirty) == (0, 0, 0, [])
 
 
 def test_a_touched_queue_is_on_the_list_once(house: QueueHouse) -> None:
@@ -131,7 +131,7 @@ def test_a_touched_queue_is_on_the_list_once(house: QueueHouse) -> None:
     queue.touch()
     queue.touch()
     house.publish(queue, message())
-    assert house.surroundings.dirty == [queue]
+    assert house.context.dirty == [queue]
 
 
 @pytest.mark.feature("S4-49")

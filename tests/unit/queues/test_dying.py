@@ -25,11 +25,11 @@ class Morgue(QueueHouse):
     def __init__(self) -> None:
         super().__init__()
         self.dead: list[tuple[str, list[bytes]]] = []
-        self.surroundings.dead_letter = self._take
+        self.context.dead_letters = self
 
-    def _take(self, queue: ClassicQueue, reason: str, deaths: Sequence[DeadMessage]) -> None:
-        self.dead.append((reason, [body_of(each.message[0]) for each in deaths]))
-        for each in deaths:
+    def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
+        self.dead.append((reason, [body_of(each.message[0]) for each in messages]))
+        for each in messages:
             queue.release(each.lane, each.sequence, 1, len(each.message[0]))
 
 

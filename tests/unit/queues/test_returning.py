@@ -308,7 +308,7 @@ def test_many_wait_by_one_timer(house: House, client: Client) -> None:
 
 def test_chance_is_asked_for_each_message(house: House, client: Client) -> None:
     chances = iter([0.0, 0.5, 1.0])
-    house.vhost.surroundings.chance = lambda: next(chances)
+    house.vhost.queue_context.callbacks.random = lambda: next(chances)  # type: ignore[method-assign]
     client.declare("q", arguments={"x-retry-delays": [10_000], "x-retry-jitter": 1})
     client.publish("q", b"late", b"middle", b"soon")
     for _ in range(3):

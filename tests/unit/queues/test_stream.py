@@ -81,7 +81,7 @@ def test_who_publishes_without_waiting_for_the_log_is_written_all_the_same(house
 
 def test_a_stream_and_a_classic_queue_share_one_write(house: StreamHouse) -> None:
     log = SpyLog()
-    house.surroundings.log = log
+    house.context.log = log
     stream, classic = house.stream(), house.queue("c", durable=True)
     run = [message(b"m", persistent=True)]
     write_run([stream, classic], log, run, size_of(run), False)
@@ -147,7 +147,7 @@ def test_a_stream_without_a_disk_counts_its_files_as_memory() -> None:
     from leveret.store.memory_disk import MemoryDisk
 
     house = QueueHouse()
-    house.surroundings.stream_disk = MemoryDisk()
+    house.context.stream_disk = MemoryDisk()
     stream = StreamHouse.stream(house)  # type: ignore[arg-type]
     reader = SpyConsumer("spy", stream, 10, arguments={"x-stream-offset": "first"})
     stream.add_consumer(reader)

@@ -151,7 +151,7 @@ def test_one_reader_does_not_keep_the_others_waiting(house: StreamHouse, monkeyp
     stream = house.stream()
     house.publish_all(stream, *numbered(10))
     reader = house.reader(stream, offset="first")
-    house.surroundings.dirty.clear()
+    house.context.dirty.clear()
     stream.drain()
     house.store.read()
     stream.drain()
@@ -279,7 +279,7 @@ def test_a_choosy_reader_does_not_look_at_everything_at_once(
     house.rest()
     reader = house.reader(stream, offset="first", filter="eu")
     turns = 0
-    house.surroundings.dirty.clear()
+    house.context.dirty.clear()
     stream.drain()
     house.store.read()
     while not reader.given:

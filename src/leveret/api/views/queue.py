@@ -212,9 +212,9 @@ def _first_number(lane: Lane) -> int | None:
 
 def _told_age(queue: DeclaredQueue, first: Message) -> float | None:
     """By what is left of the queue's TTL, else by the publisher's timestamp."""
-    surroundings = queue.surroundings
+    context = queue.context
     ttl = queue.options.ttl
     if ttl is not None and not _flags(first) & FLAG_EXPIRATION and first[2].deadline < float("inf"):
-        return max(0.0, surroundings.now() - (first[2].deadline - ttl))
+        return max(0.0, context.now() - (first[2].deadline - ttl))
     said = _timestamp(first)
-    return None if said is None else max(0.0, surroundings.now() + surroundings.wall_ahead() - said)
+    return None if said is None else max(0.0, context.now() + context.wall_ahead() - said)

@@ -1,0 +1,91 @@
+"""What a queue gets from the broker, and what it asks of its virtual host. So no queue imports its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from leveret.backlog.context import BacklogContext
+from leveret.store.disk import Disk
+from leveret.store.spill import InWorker
+
+if TYPE_CHECKING:
+    from leveret.queues.classic import ClassicQueue
+    from leveret.queues.dead_messages import DeadMessage
+    from leveret.queues.declared_queue import DeclaredQueue
+    from leveret.queues.trace import Trace
+    from leveret.queues.traced import Witness
+
+
+class OffsetBook(Protocol):
+    """The stored offsets of stream readers, by their names; see broker/stream_offsets.py."""
+
+    def get(self, queue: str, consumer: str) -> int | None: ...
+
+    def refuse_too_many(self, queue: str, consumer: str) -> None:
+        """PreconditionFailed if no more names can be stored."""
+
+    def put(self, queue: str, consumer: str, offset: int, pinned: bool) -> None:
+        """Also raises what ``refuse_too_many`` does."""
+
+    def pinned(self, queue: str) -> int | None:
+        """The lowest offset of a pinned reader."""
+
+    def forget(self, queue: str) -> None:
+        """The stream is deleted."""
+
+
+class DeadLetterTarget(Protocol):
+    """Where messages of a queue go that leave it without being consumed."""
+
+    def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
+        """Publish these messages elsewhere and release their places in the queue."""
+
+
+class QueueCallbacks:
+    """What a queue asks of its virtual host (broker/queue_callbacks.py). A queue without one uses these defaults."""
+
+    def count_memory(self, size: int) -> None:
+        """A consumer of this size in bytes was added, or (below 0) removed."""
+
+    def delete_unused(self, queue: DeclaredQueue) -> None:
+        """Delete a queue that is not used any more (auto-delete, x-expires)."""
+
+    def open_trace(self, queue: DeclaredQueue) -> Trace | None:
+        """Where the queue stores the IDs for deduplication; None if it does not."""
+        return None
+
+    def when_granted(self, call: Callable[[], None]) -> None:
+        """Call back once everything written so far is durable."""
+        call()
+
+    def set_alarm(self, name: str, reason: str | None) -> None:
+        """Raise an alarm, or clear it (None)."""
+
+    def random(self) -> float:
+        """A random number within 0..1."""
+        return 0.5
+
+
+def at_once(job: Callable[[], object], done: Callable[[object], None]) -> None:
+    """Run a job without a worker, where there is no disk."""
+    try:
+        result = job()
+    except Exception as problem:  # noqa: BLE001 - it is passed on, as from a worker
+        result = problem
+    done(result)
+
+
+@dataclass(slots=True)
+class QueueContext(BacklogContext):
+    """Shared by the queues of a virtual host."""
+
+    callbacks: QueueCallbacks = field(default_factory=QueueCallbacks)
+    dead_letters: DeadLetterTarget | None = None
+    expiries_at_once: int = 2048  # messages that may expire in one drain; the others do in the next
+    stream_disk: Disk | None = None  # the files of streams
+    write_stream: InWorker = at_once  # runs jobs one after the other
+    read_stream: InWorker = at_once
+    stream_offsets: OffsetBook | None = None
+    witness: Witness | None = None  # gets every message while the virtual host is traced (queues/traced.py)
