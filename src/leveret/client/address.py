@@ -1,4 +1,4 @@
-"""Where a broker is and who we are there, as one URI.
+"""The address of a broker and the credentials, as one URI.
 
     amqp://user:password@host:5672/vhost?heartbeat=60&connection_timeout=10
     amqps://host/vhost?cacertfile=ca.pem&certfile=me.pem&keyfile=me.key&verify=verify_peer
@@ -98,7 +98,7 @@ def _vhost(parts: SplitResult, uri: str) -> str:
 
 
 def _unnamed_user(parts: SplitResult) -> str:
-    """Who comes with a certificate is the one it names."""
+    """With a client certificate, the user name is that of the certificate."""
     return "" if "certfile" in dict(parse_qsl(parts.query)) else "guest"
 
 

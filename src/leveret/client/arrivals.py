@@ -1,6 +1,6 @@
 """Messages as they reach a client: delivered, fetched, or returned since no queue took them.
 
-What a message says of itself is decoded when somebody asks: most consumers want the body alone.
+Properties are decoded on first access: most consumers use the body alone.
 """
 
 from __future__ import annotations

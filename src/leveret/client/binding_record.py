@@ -1,6 +1,6 @@
-"""The bindings that a connection has made, found by where they lead to.
+"""The bindings that a connection has created, by destination.
 
-Whoever declares, binds and lets go a queue for each request must not pay for all the bindings of others.
+A client that declares, binds and deletes a queue per request must not pay for all other bindings.
 """
 
 from __future__ import annotations

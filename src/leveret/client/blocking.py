@@ -53,7 +53,7 @@ class Connection:
 
     @property
     def listeners(self) -> list[Listener]:
-        """Who is told what happens to the connection, on the loop's thread: they must not wait."""
+        """Callbacks for events of the connection. They run on the loop's thread and must not block."""
         return self.core.listeners
 
     # ---- what can be asked of it
@@ -68,7 +68,7 @@ class Connection:
     def close(self) -> None:
         """Says goodbye, and waits a moment for the answer. What is not acked goes back to its queues."""
         self.loop_thread.refuse_own_thread()
-        with nullcontext() if self.loop_thread.is_forked else self._closing:  # whoever held it is not here
+        with nullcontext() if self.loop_thread.is_forked else self._closing:  # after a fork its holder does not exist
             if self._is_let_go:
                 return
             try:

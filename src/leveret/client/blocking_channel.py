@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Core = core_channel.Channel
-MOST_POSTED = 10_000  # messages that may wait for the loop before who sends more waits, too
-MOST_OPEN = 20_000  # messages that may wait for their confirms, about: those who send look once per half of it
+MOST_POSTED = 10_000  # messages that may wait for the loop; beyond that the sender waits
+MOST_OPEN = 20_000  # approximate number of unconfirmed messages: senders check after each half of it
 
 
 def waiting(call: Callable[Concatenate[Core, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[Channel, P], R]:
@@ -54,7 +54,9 @@ class Channel:
         self.on_return: Callable[[Returned], None] | None = None  # called on the loop: it must not wait
         self.consumers: dict[str, Consumer] = {}
         self.confirms: Confirms | None = None
-        self.due: SimpleQueue[Consumer | None] = SimpleQueue()  # who has a message for its callback; None: stop
+        self.due: SimpleQueue[Consumer | None] = (
+            SimpleQueue()
+        )  # consumers with a message for their callback; None: stop
         self._post = self.loop_thread.post
         self._posts = self.loop_thread.posts
         self._ahead = 0  # messages that were sent after the milestone
@@ -127,7 +129,7 @@ class Channel:
         """Publishes, and returns at once: with confirms a future that is done when the message is safe, else None.
 
         It waits only while more has been sent than the broker takes or confirms, and without confirms while there is
-        none: nobody would learn what became of the message.
+        none: the outcome of the message would be unknown.
         """
         if self._problem is not None:
             raise self._problem.with_traceback(None)
@@ -298,7 +300,7 @@ class Channel:
         self.refuse_closed()
         self._post(self._reject, delivery_tag, requeue)
 
-    # Whoever acks on a channel that ends at the same moment learns it by the next call.
+    # An ack on a channel that closes at the same moment raises in the next call.
 
     def _ack(self, tag: int, multiple: bool) -> None:
         if self._problem is None:
@@ -326,7 +328,7 @@ class Confirms:
         return len(self._channel.loop_thread.posts) + (confirms.open if confirms is not None else 0)
 
     def all_settled(self) -> None:
-        """Waits until nothing that was published is open. Raises the first failure that nobody asked for."""
+        """Wait until everything is confirmed. Raises the first failure that was not retrieved."""
         confirms = self._channel.core.confirms
         assert confirms is not None
         self._channel.loop_thread.call(confirms.all_settled())

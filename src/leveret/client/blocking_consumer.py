@@ -1,6 +1,6 @@
-"""A consumer for threads. The loop puts what is delivered into a queue; whoever wants the next takes it from there,
-without a word to the loop. With a callback the consumer also stands in the line of its channel, once per message: the
-thread that runs the channel's callbacks takes from it."""
+"""A consumer for threads. The loop puts deliveries into a queue, and the application takes them from there without
+calling the loop. With a callback, the consumer is also queued at its channel, once per message, for the thread that
+runs the channel's callbacks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Consumer:
 
     def _taken(self, delivery: Delivery | None) -> Delivery:
         if delivery is None:
-            self._waiting.put(None)  # for the others who wait
+            self._waiting.put(None)  # for the other waiting threads
             assert self._end is not None
             raise self._end.with_traceback(None)
         return delivery

@@ -1,7 +1,7 @@
 """A channel: every call of AMQP 0-9-1, as a coroutine that returns when the broker has answered.
 
 Hot path: ``send``, ``ack`` and ``deliver`` run once per message. They write into the connection's outbox, which leaves
-once per turn of the loop: nobody waits for the network in between.
+once per loop iteration, without waiting for the network in between.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Channel:
         await self.close()
 
     def _say_goodbye(self, problem: Exception) -> asyncio.Future[Any]:
-        """It ends with the answer, also if nobody waits for it any more."""
+        """It ends with the reply, even if the caller was cancelled."""
         method = m.ChannelClose(REPLY_SUCCESS, "closed by the client", 0, 0)
         answer = self._ask_now(method, m.ChannelCloseOk, then=lambda _: self.end(problem))
         self._problem = problem
         return answer
 
     def end(self, problem: Exception) -> None:
-        """It is over, for this reason: everybody who waits learns it."""
+        """The channel is closed for this reason: fail all pending calls."""
         self._problem = self._problem or problem
         self.connection.forget(self)
         self._correlator.end(problem)
@@ -217,7 +217,7 @@ class Channel:
         return b"".join((frame, before, head, between, body, END_BYTE))
 
     def send_encoded(self, frames: bytes, confirm: Settled | None, mandatory: Likeness | None) -> None:
-        """For those who encode elsewhere and wait in their own way: ``confirm`` is told what becomes of the message."""
+        """For callers that encode the frames themselves: ``confirm`` receives the outcome of the message."""
         if self._problem is not None:
             if confirm is not None:
                 confirm.set_exception(self._problem)
@@ -289,12 +289,12 @@ class Channel:
         return consumer
 
     def _unwanted_consumer(self, answer: asyncio.Future[Any], consumer: Consumer) -> None:
-        """Whoever asked for it has gone."""
+        """The caller was cancelled."""
         if answer.exception() is None and not self.is_closed:
             self.run(consumer.cancel())
 
     async def cancel(self, tag: str) -> None:
-        """It ends with the answer, also if nobody waits for it any more."""
+        """It ends with the reply, even if the caller was cancelled."""
         consumer = self.consumers.get(tag)
 
         def end(_: m.Method) -> None:
@@ -320,7 +320,7 @@ class Channel:
             raise
 
     def _unwanted_message(self, answer: asyncio.Future[Any]) -> None:
-        """Whoever asked for it has gone."""
+        """The caller was cancelled."""
         if answer.exception() is None and isinstance(answer.result(), Fetched) and not self.is_closed:
             answer.result().nack(requeue=True)
 

@@ -3,7 +3,7 @@
 Hot path: ``add`` runs for each message that is published with confirms, ``settle`` for each ack of the broker, which
 mostly stands for many messages. Tags are numbered from 1 without gaps, so the oldest stands first.
 
-What fails is noted until somebody knows (failures.py); which of them came back is a question of its own (mandatory.py).
+Failures are kept until the application has seen them (failures.py); returned messages are matched in mandatory.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_TAKEN = "the broker did not take the message: its queue is full, or gone; pu
 
 
 class Settled(Protocol):
-    """Who is told what became of a message: a future of asyncio, or of a thread."""
+    """Receives the outcome of a publish: an asyncio future, or one of a thread."""
 
     def done(self) -> bool: ...
 
@@ -42,7 +42,7 @@ class Confirms:
         self._first = 1  # the tag of the first in _pending
         self._pending: deque[Settled | None] = deque()  # None: settled out of turn
         self._mandatory: deque[tuple[int, Likeness]] = deque()  # by tag, the oldest first
-        self._quiet: list[asyncio.Future[None]] = []  # who wait until nothing is open
+        self._quiet: list[asyncio.Future[None]] = []  # waiting until nothing is unconfirmed
         self._lost: Exception | None = None  # what ended all while some were open
         self._failures = Failures()
         self.open = 0
@@ -104,7 +104,7 @@ class Confirms:
 
     async def all_settled(self) -> None:
         """Until nothing that was published is open. Raises what ended the channel, if some were open then; else what
-        the first failed by that failed since the last time, and whose outcome nobody asked for."""
+        the first failed by that failed since the last time and whose outcome was not retrieved."""
         if self._lost is not None:
             self._failures.take()
             raise self._lost.with_traceback(None)
@@ -120,21 +120,21 @@ class Confirms:
         for future in pending:
             if future is not None and not future.done():
                 future.set_exception(problem)
-                future.exception()  # who asks whether all is settled is told, once for all
+                future.exception()  # reported once by the call that waits for all confirms
         quiet, self._quiet = self._quiet, []
         for waiting in quiet:
             if not waiting.done():
                 waiting.set_exception(problem)
-                waiting.exception()  # who waits may be gone by then
+                waiting.exception()  # the waiting call may have been cancelled
         if self._failures:
-            self._loop.call_soon(self._failures.hush)  # after those who wait for one of them have heard it
+            self._loop.call_soon(self._failures.hush)  # after the futures that wait for one of them are resolved
 
     def _tell_if_quiet(self) -> None:
         if self.open or not self._quiet:
             return
         quiet, self._quiet = self._quiet, []
         if self._failures:
-            self._loop.call_soon(self._tell, quiet)  # after those who wait for one of them have heard it
+            self._loop.call_soon(self._tell, quiet)  # after the futures that wait for one of them are resolved
         else:
             self._tell(quiet)
 

@@ -72,8 +72,8 @@ class Connection:
         self.heartbeat = address.heartbeat
         self.is_blocked = False
         self.is_congested = False
-        self.is_away = False  # there is nobody to send to for now, and another connection will come
-        self.hopeless: Exception | None = None  # why nobody need wait for it
+        self.is_away = False  # disconnected; another connection attempt follows
+        self.hopeless: Exception | None = None  # why no further connection follows
         self.listeners: list[Listener] = []
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, Channel] = {}
@@ -132,7 +132,7 @@ class Connection:
         wanted = b"EXTERNAL" if external else b"PLAIN"
         if wanted not in mechanisms:
             raise ConnectionLost(
-                f"{self.address.shown} lets nobody in by {wanted.decode()}, only by {start.mechanisms.decode()}: "
+                f"{self.address.shown} does not offer SASL mechanism {wanted.decode()}, only {start.mechanisms.decode()}: "
                 f"{'name a user in the address' if external else 'name a certfile and no user'}"
             )
         properties: Table = {
@@ -242,7 +242,7 @@ class Connection:
         self._out_size = 0
 
     async def until_up(self) -> None:
-        """Until there is somebody to send to."""
+        """Wait until the connection is up."""
         self.refuse_closed()
 
     async def writable(self) -> None:

@@ -22,7 +22,7 @@ class ConsumerJournal:
         return list(self._entries)
 
     def note_qos(self, qos: m.BasicQos) -> None:
-        """One before it counts for nobody if nobody began to consume between the two."""
+        """An earlier entry has no effect if no consumer was started between the two."""
         begun = max((at for at, each in enumerate(self._entries, 1) if isinstance(each, m.BasicConsume)), default=0)
         behind = [
             each for each in self._entries[begun:] if isinstance(each, m.BasicQos) and each.global_ != qos.global_

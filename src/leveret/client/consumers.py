@@ -1,6 +1,6 @@
-"""Who takes deliveries: a function that is called with each, or somebody who asks for the next.
+"""Consumers: a callback for each delivery, or an iterator.
 
-A consumer that is iterated holds what came and was not taken yet; its prefetch bounds it.
+An iterated consumer buffers deliveries that were not taken yet; its prefetch bounds the buffer.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Consumer:
             raise
 
     def _wake(self) -> None:
-        """One of those who wait and did not go."""
+        """The first waiting call that was not cancelled."""
         while self._sleepers:
             sleeper = self._sleepers.popleft()
             if not sleeper.done():

@@ -40,7 +40,7 @@ class Correlator:
         result = method if content is None else content
         if then is not None:
             result = then(result)
-        if not future.done():  # whoever asked may have gone
+        if not future.done():  # the caller may have been cancelled
             future.set_result(result)
 
     def end(self, problem: Exception, *, but_last: bool = False) -> None:
@@ -51,4 +51,4 @@ class Correlator:
         for _, future, _ in waiting:
             if not future.done():
                 future.set_exception(problem)
-                future.exception()  # not everybody who asks looks
+                future.exception()  # the caller may never retrieve it

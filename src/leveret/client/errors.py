@@ -5,7 +5,7 @@ LeveretError
 │   └── PeerError        with a code that is not one of ours
 └── ClientError
     ├── ConnectionLost   the connection ended without a word, or could not be made
-    │   └── Interrupted  within a recovering connection: it is lost, and another will come; nobody outside sees it
+    │   └── Interrupted  inside a recovering connection only: the connection is lost and another one follows
     ├── TransactionRolledBack  a commit whose connection was lost: nothing of the transaction counts
     ├── Closed           a call on a channel or connection that is closed
     ├── Nacked           the broker did not take a message

@@ -1,8 +1,8 @@
-"""Confirms that failed, until somebody knows.
+"""Failed confirms whose exception was not retrieved yet.
 
-Whoever asks a confirm for its outcome knows it. Who only waits until all are settled is told of the first failure that
-nobody asked for. A future of asyncio does not say whether it was asked, but it knows: it complains on the loop if it is
-dropped before. So it is kept here, and asked at the end, that it may go in silence.
+An application that awaits a confirm gets its exception. One that only waits until everything is confirmed gets the
+first exception that was not retrieved. asyncio does not tell whether the exception of a future was retrieved, but logs
+an error if such a future is dropped. So futures are kept here and their exception is retrieved in the end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-MOST_KEPT = 1_000  # the first ones; who never asks is not told of more
+MOST_KEPT = 1_000  # the first ones; later failures are not kept
 
 
 class Failed(Protocol):
@@ -37,7 +37,7 @@ class Failures:
             failed.exception()
 
     def take(self) -> BaseException | None:
-        """The first that nobody knows. From then on all are known."""
+        """The first that was not retrieved; after this call all count as retrieved."""
         problem, self._left = self._left, None
         line, self._failed = self._failed, deque()
         for failed in line:
@@ -48,7 +48,7 @@ class Failures:
         return problem
 
     def hush(self) -> None:
-        """Nobody may come to ask any more: one of them is kept, and the loop does not complain of the others."""
+        """They may never be retrieved: keep one of them, and keep asyncio from logging the others."""
         self._left = self.take()
 
 

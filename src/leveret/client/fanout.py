@@ -4,8 +4,8 @@ Each broker has a recovering connection of its own. ``minAckCount`` of them must
 many must have confirmed a message before its publisher hears so. A broker that is away misses what is published
 meanwhile, unless too few others are there: then the message waits for it.
 
-There is no consuming: the copies of a message come from brokers that know nothing of each other, and nobody could say
-which of them was meant. Connect to one broker, or with ``failover:``, to consume. Transactions are of one broker too.
+Consuming is not supported: the copies of a message on independent brokers cannot be told apart. To consume, connect to
+one broker or use ``failover:``. Transactions are not supported either.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FanoutConnection(Connection):
             await member.writable()
 
     def tell_news(self) -> None:
-        """Whoever waits for something looks again."""
+        """Wake all waiting calls."""
         self._news.set_result(None)
         self._news = self._loop.create_future()
 
@@ -156,7 +156,7 @@ class Ballot:
         self._over = over
         self._is_over = False
         self._needed = needed
-        self._left = asked  # who have not failed
+        self._left = asked  # brokers that have not failed
 
     def done(self) -> bool:
         return self._is_over
@@ -230,7 +230,7 @@ class FanoutChannel(Channel):
         name: str,
         then: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """The answer, once all have given it who are there. Those who are away do it when they are back."""
+        """The reply, once all connected brokers have sent it. Disconnected brokers are asked when they are back."""
         for each in asked:
             each.add_done_callback(_look)
         while True:
@@ -283,7 +283,7 @@ class FanoutChannel(Channel):
             member.send_encoded(_for_channel(member.number, frames), ballot, mandatory)
 
     def _targets(self) -> list[RecoveringChannel]:
-        """Who are there; if they are too few also who will be."""
+        """The connected brokers; if they are too few, also those that are reconnecting."""
         usable = [member for member in self._members if not member.is_closed]
         live = [member for member in usable if member.is_live]
         return live if len(live) >= self._owner.needed else usable
@@ -296,7 +296,7 @@ class FanoutChannel(Channel):
         def over(problem: Exception | None) -> None:
             if problem is not None:
                 confirms.fail(confirm, problem)
-            confirms.settle(tag, multiple=False, is_taken=True)  # nobody is told twice
+            confirms.settle(tag, multiple=False, is_taken=True)  # the outcome is reported once
 
         return Ballot(over, needed=self._owner.needed, asked=asked)
 
@@ -331,7 +331,7 @@ class FanoutChannel(Channel):
 def _sorted(
     asked: Iterable[asyncio.Future[Any]],
 ) -> tuple[list[asyncio.Future[Any]], list[AmqpError], list[asyncio.Future[Any]]]:
-    """Who did it, what the brokers said who would not, and who are still at it."""
+    """Brokers that succeeded, errors of those that failed, and those still working."""
     done = [each for each in asked if each.done()]
     refusals = [problem for problem in (each.exception() for each in done) if isinstance(problem, AmqpError)]
     good = [each for each in done if each.exception() is None]
@@ -339,7 +339,7 @@ def _sorted(
 
 
 def _look(answer: asyncio.Future[Any]) -> None:
-    """Nobody waits for those who are late."""
+    """Late results are ignored."""
     if not answer.cancelled():
         answer.exception()
 

@@ -1,4 +1,4 @@
-"""Whoever comes while it is shut waits until it is opened, or is turned away."""
+"""A gate: while it is shut, callers wait until it opens, or fail."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Gate:
             self._passage = self._loop.create_future()
 
     def turn_away(self, problem: Exception) -> None:
-        """Those who wait now; it stays shut."""
+        """Fail the callers that wait now; the gate stays shut."""
         if not self.is_open:
             self._passage.set_exception(problem)
-            self._passage.exception()  # perhaps nobody waits
+            self._passage.exception()  # it may have no waiting caller
         self._passage = self._loop.create_future()

@@ -1,7 +1,7 @@
-"""For how long a refusal after a loss counts as passing.
+"""How long a refusal after a connection loss counts as temporary.
 
-A broker that has not noticed yet that our last connection is gone keeps for it what is exclusive: the queue, the
-consumer. It notices after two heartbeats at the latest. Until then whoever is refused asks again.
+A broker that has not noticed the loss yet still holds exclusive queues and consumers for the old connection. It notices
+after two heartbeat intervals at the latest; until then, refused calls are retried.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class HttpLine:
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Status and body of the answer. OSError: the connection broke, and nobody knows whether the request came."""
+        """Status and body of the answer. OSError: the connection broke; the request may or may not have arrived."""
         try:
             if self._writer is None:
                 await self._connect()

@@ -1,4 +1,4 @@
-"""Bytes from the broker become methods and messages.
+"""Parses bytes from the broker into methods and messages.
 
 Hot path: most of what comes is basic.deliver with its header and one body behind it. Such a message is cut out of the
 bytes in one go (``_whole_delivery``); whatever else comes, and messages that are split over frames or reads, go frame
@@ -23,8 +23,8 @@ unpack_tag = Struct(">QB").unpack_from
 unpack_sizes = Struct(">Q").unpack_from
 
 
-class Hearer(Protocol):
-    """Who is told what came."""
+class Receiver(Protocol):
+    """Called with the received methods and messages."""
 
     def heard(self, channel: int, method: Method) -> None: ...
 
@@ -48,10 +48,10 @@ class _Partial:
 
 
 class Inflow:
-    def __init__(self, hearer: Hearer, limit: int = 0) -> None:
+    def __init__(self, receiver: Receiver, limit: int = 0) -> None:
         """``limit`` of a payload; 0: none."""
         self.limit = limit
-        self._hearer = hearer
+        self._receiver = receiver
         self._rest = b""
         self._partial: dict[int, _Partial] = {}
         self._names: dict[bytes, str] = {b"": ""}
@@ -101,7 +101,7 @@ class Inflow:
         middle = at + 1 + data[at]
         key_at = middle + 10 + data[middle + 9] if middle + 10 < end else end
         if key_at >= end or key_at + 1 + data[key_at] != end or header_size < CONTENT_HEADER.size:
-            return 0  # malformed: whoever goes frame by frame says in which way
+            return 0  # malformed: parsing frame by frame raises the error
         size: int = unpack_sizes(data, end + 12)[0]
         body_at = header_end + 1
         if size:
@@ -115,7 +115,7 @@ class Inflow:
             body, behind = b"", body_at
         number, bits = unpack_tag(data, middle)
         name = self._name
-        self._hearer.heard_delivery(
+        self._receiver.heard_delivery(
             channel,
             name(data[at + 1 : middle]),
             number,
@@ -160,7 +160,7 @@ class Inflow:
         if method.HAS_CONTENT:
             self._partial[channel] = _Partial(method)
         else:
-            self._hearer.heard(channel, method)
+            self._receiver.heard(channel, method)
 
     def _end_if_whole(self, channel: int, partial: _Partial) -> None:
         if partial.left or partial.head is None:
@@ -168,7 +168,7 @@ class Inflow:
         del self._partial[channel]
         method, body = partial.method, b"".join(partial.parts)
         if isinstance(method, BasicDeliver):
-            self._hearer.heard_delivery(
+            self._receiver.heard_delivery(
                 channel,
                 method.consumer_tag,
                 method.delivery_tag,
@@ -179,4 +179,4 @@ class Inflow:
                 body,
             )
         else:
-            self._hearer.heard_content(channel, method, partial.head, body)
+            self._receiver.heard_content(channel, method, partial.head, body)

@@ -1,6 +1,6 @@
-"""Three watchers of a connection that lives long.
+"""Liveness checks of a connection.
 
-the read checker     nothing was read for two intervals: the connection is dead, and everybody learns it
+the read checker     nothing was read for two intervals: the connection is closed with an error
 the write checker    nothing was written for half an interval: a heartbeat is sent, whose echo refreshes the reads
 the connect checker  connecting and logging in take no longer than their time (Connection.open)
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 class KeepAlive:
     def __init__(self, interval: float, *, beat: Callable[[], None], dead: Callable[[], None]) -> None:
-        """``interval`` 0: nobody watches."""
+        """``interval`` 0: no checks."""
         self.reads = 0  # counted up with each read and write
         self.writes = 0
         self._seen = (0, 0)

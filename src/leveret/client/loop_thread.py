@@ -1,13 +1,13 @@
-"""The thread on which the blocking faces run their asyncio core: one for all connections of a process.
+"""The thread that runs the asyncio core of the blocking APIs: one for all connections of a process.
 
-It begins with the first who takes it and ends with the last who lets it go. Whoever needs an answer posts its question
-and sleeps on a lock until the loop has it. Whoever needs none posts and goes on: what is posted waits in a deque, and
-the loop is woken once for all that comes while it is busy. What one thread posts is done in the order of its posts.
+It starts with its first user and stops with its last. A call that needs a result is posted and waits on a lock until
+the loop has it. A call without a result is posted only: posts wait in a deque, and the loop is woken once for all posts
+that arrive while it is busy. Posts of one thread run in order.
 
 The thread does not keep the process alive. What was posted is sent before the process ends all the same: connections
 that are open then are closed, within a bound (``say_goodbye``).
 
-A process that was forked has the objects, but not the thread: it is told so, and connects anew.
+A forked process has the objects but not the thread: calls raise an error, and the process must connect again.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = logging.getLogger("leveret.client")
 
 
 class Answer(Generic[R]):
-    """What the loop will know. A future for threads with the methods of concurrent.futures.Future that are of use here,
-    at a fraction of its cost: one is made for each message that is published with confirms.
+    """A result of the loop. A future for threads with the methods of concurrent.futures.Future that are needed here, at
+    a fraction of its cost: one is made for each message that is published with confirms.
 
-    The lock is held until the answer is there; who waits takes it and passes it on. ``is_asked`` says whether somebody
-    knows of a problem, or waits to hear it.
+    The lock is held until the result is set; the waiting thread takes it and passes it on. ``is_asked``: whether a
+    thread has retrieved the exception, or waits for the result.
     """
 
     __slots__ = ("_callbacks", "_is_done", "_lock", "_problem", "_result", "is_asked")
@@ -134,7 +134,7 @@ class LoopThread:
 
     @classmethod
     def take(cls) -> LoopThread:
-        """The one of this process. Who takes it lets it go."""
+        """The loop thread of this process. Every user must release it."""
         with cls._sharing:
             shared = cls._shared
             if shared is None:
@@ -156,14 +156,14 @@ class LoopThread:
 
     @classmethod
     def leave_behind(cls) -> None:
-        """In a child that was forked: the thread is not there, and whoever held the lock is not, either."""
+        """In a forked child: neither the thread nor the holder of the lock exist."""
         cls._sharing = threading.Lock()
         shared, cls._shared = cls._shared, None
         if shared is not None:
             shared._is_over, shared._is_forked, shared._is_woken = True, True, False
 
     def close_at_exit(self, connection: Closable) -> None:
-        """If nobody has closed it by then."""
+        """If it was not closed by then."""
         self._open.add(connection)
 
     @classmethod
@@ -192,7 +192,7 @@ class LoopThread:
         self._loop.close()
 
     async def _end(self) -> None:
-        """Whoever came too late learns it."""
+        """Fail calls that arrived too late."""
         while self.posts:
             self._drain()
         tasks: list[asyncio.Future[Any]] = [*self._tasks.values(), *self._undoing]
@@ -256,8 +256,8 @@ class LoopThread:
     def call(self, work: Coroutine[Any, Any, R], undo: Callable[[R], Awaitable[object]] | None = None) -> R:
         """Runs it on the loop and waits for what it returns, or raises what it raises.
 
-        Who is interrupted while it waits (Ctrl-C) leaves nothing behind: the work is cancelled, or, if it cannot be
-        taken back any more, ``undo`` is called with its result.
+        A call that is interrupted while it waits (Ctrl-C) leaves nothing behind: the work is cancelled, or, if it
+        cannot be undone that way, ``undo`` is called with its result.
         """
         try:
             self.refuse_own_thread()
@@ -312,7 +312,7 @@ class LoopThread:
             result = await work
         except asyncio.CancelledError:
             answer.set_exception(self._gone())
-        except BaseException as problem:  # noqa: BLE001  # it is raised where somebody waits for it
+        except BaseException as problem:  # noqa: BLE001  # raised in the waiting thread
             answer.set_exception(problem)
         else:
             answer.set_result(result)

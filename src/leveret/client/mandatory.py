@@ -1,8 +1,8 @@
-"""Which mandatory message it was that came back.
+"""Matches a returned message to its publish.
 
-A message comes back without its number, before its confirm: it is the oldest open one that is like it, by address,
-properties and body, byte for byte. A broker may change properties on the way (RabbitMQ can be told to add headers):
-then it is the oldest with the address and the body, for nobody may be told that a message is safe which came back.
+basic.return carries no publish number and arrives before the confirm: it belongs to the oldest unconfirmed message with
+the same address, properties and body, byte for byte. A broker may change properties (RabbitMQ can add headers): then it
+belongs to the oldest with the same address and body. A returned message must never be reported as safe.
 """
 
 from __future__ import annotations

@@ -27,13 +27,13 @@ class Question:
         problem = answer.exception()
         if isinstance(problem, Exception):
             self.fail(problem)
-        elif not self.result.done():  # whoever asked may have gone
+        elif not self.result.done():  # the caller may have been cancelled
             self.result.set_result(answer.result())
 
     def fail(self, problem: Exception) -> None:
         if not self.result.done():
             self.result.set_exception(problem)
-            self.result.exception()  # not everybody who asks looks
+            self.result.exception()  # the caller may never retrieve it
 
 
 class Questions:

@@ -8,7 +8,7 @@ it is made anew. Three things make that invisible:
 - Every publish carries a message id and is kept until the broker has confirmed it, whether or not the application asked
   for confirms. ``go_live`` sends what is left again, in order; queues that know the id drop it.
 - Delivery tags go on growing: what the broker calls 1 on a new connection is ``_base`` + 1 here. A tag up to ``_base``
-  is of an earlier life and means nothing to the broker; the audit knows what stands for it now.
+  is of an earlier connection and unknown to the broker; the audit has the tag that replaces it.
 
 A transaction does not survive. What was done in it is dropped, and its commit raises.
 """
@@ -72,7 +72,7 @@ class RecoveringChannel(Channel):
     # ---- lives
 
     async def open(self) -> None:
-        """Whoever brings the connection up opens its channels; one that is up has to be asked."""
+        """Reconnecting opens the channels; on an open connection the channel is opened here."""
         with suppress(Interrupted):
             if self._owner.is_up:
                 await self._open_there()
@@ -161,7 +161,7 @@ class RecoveringChannel(Channel):
         self._gate.open()
 
     def give_up_waiting(self, problem: Exception) -> None:
-        """There has been no connection for too long: whoever waits is told so."""
+        """The outage lasted too long: fail the waiting calls."""
         self._unconfirmed.end(problem)
         self._questions.drop(problem)
         self._gate.turn_away(problem)

@@ -1,7 +1,7 @@
-"""A connection that is made again when it is lost: to the same broker, or to another of those it was given.
+"""A connection that reconnects when it is lost, to the same broker or to another one of its addresses.
 
-To whoever uses it, it is one connection: its channels, consumers and unconfirmed messages stay, calls and publishes
-wait while there is nobody to send them to. Listeners are told "lost", "reconnecting" and "reconnected".
+For the application it stays one connection: channels, consumers and unconfirmed messages are kept, and calls and
+publishes wait during an outage. Listeners get the events "lost", "reconnecting" and "reconnected".
 
 Some ends are final, and told to all as the end of any connection: ``close``, an error of ours that made the broker
 close the connection, all brokers refusing our login, and the last of a limited number of attempts.
@@ -85,7 +85,7 @@ class RecoveringConnection(Connection):
         await self._gate.wait()
 
     def refuse_fallen(self) -> None:
-        """Nobody would answer."""
+        """The broker cannot reply."""
         if self._fallen is not None:
             raise Interrupted(str(self._fallen))
 
@@ -118,7 +118,7 @@ class RecoveringConnection(Connection):
         try:
             await channel.open()
         except BaseException:
-            channel.run(channel.close())  # nobody has it
+            channel.run(channel.close())  # the application never got it
             raise
         return channel
 
@@ -148,7 +148,7 @@ class RecoveringConnection(Connection):
             return await self._ask_on(super().free_number(), method, answer)
         async with self._aside:
             before = self._channels.get(self.channel_max)
-            if isinstance(before, SideChannel):  # of somebody who gave up
+            if isinstance(before, SideChannel):  # its caller was cancelled
                 await before.until_gone()
             return await self._ask_on(self.channel_max, method, answer)
 
@@ -266,7 +266,7 @@ class RecoveringConnection(Connection):
         self.tell(Happening("reconnecting", self.plan.shown))
         try:
             await self._reach(rounds)
-        except Exception as problem:  # noqa: BLE001  # whatever it is: nobody else will try, and others wait
+        except Exception as problem:  # noqa: BLE001  # any error: no other task reconnects, and callers wait
             self._finish(problem)
             await self._clear()
             self.tell(Happening("closed", str(problem), problem))

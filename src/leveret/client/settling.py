@@ -44,7 +44,7 @@ class Settling:
                 self._audit.release(holding)
 
     def end(self) -> None:
-        """None of them will be settled here: the broker gives them to somebody again, under other tags."""
+        """Forget all of them: the broker redelivers them under other tags."""
         for holding in self._held.values():
             if self._audit is not None:
                 self._audit.release(holding)
@@ -55,7 +55,7 @@ class Settling:
     # ---- what comes
 
     def is_new(self, delivery: Delivery, queue: str, *, is_audited: bool) -> bool:
-        """Whether it is for the application. Its tag becomes ours. ``queue`` is empty if nobody settles it."""
+        """Whether it is for the application. Its tag becomes ours. ``queue`` is empty if the delivery needs no ack."""
         self._newest = tag = delivery.delivery_tag = delivery.delivery_tag + self._base
         audit = self._audit
         if audit is None or not queue:
@@ -63,7 +63,7 @@ class Settling:
         self._open[tag] = None
         message_id = delivery.properties.message_id if is_audited else None
         if message_id is None or delivery.stream_offset is not None:
-            return True  # a stream gives each message to every reader, and again to one who goes back
+            return True  # a stream delivers each message to every consumer, and again to one that goes back
         verdict = audit.verdict(queue, message_id, redelivered=delivery.redelivered)
         if verdict is not None:
             self._say(tag, verdict)

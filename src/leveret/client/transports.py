@@ -1,5 +1,5 @@
-"""How bytes travel. A transport is made by ``open_transport``, for the scheme of an address; what is above it does not
-know which it is."""
+"""Transports carry bytes. ``open_transport`` opens one for the scheme of an address; the layers above do not depend on
+its kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leveret.client.errors import AddressError
 
 
 class Listener(Protocol):
-    """Who is told what happens to a transport."""
+    """Receives the events of a transport."""
 
     def received(self, data: bytes) -> None: ...
 
@@ -43,7 +43,7 @@ OPENERS: dict[str, str] = {
     "ws": "leveret.client.ws_transport:open_ws",
     "http": "leveret.client.http_tunnel:open_tunnel",
 }
-"""For each transport who opens it: imported when it is first asked for, with the libraries that it needs."""
+"""The module that opens each transport, imported on first use together with its libraries."""
 
 
 async def open_transport(address: Address, listener: Listener) -> Transport:

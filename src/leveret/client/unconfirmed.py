@@ -21,7 +21,7 @@ class Publication:
     def __init__(self, stamp: int, frames: bytes, confirm: Settled | None) -> None:
         self.stamp = stamp  # grows from one to the next
         self.frames = frames
-        self.confirm = confirm  # None: nobody asked, and it is sent again all the same
+        self.confirm = confirm  # None: published without a confirm; it is resent all the same
         self.is_settled = False
         self.is_returned = False
 
@@ -85,7 +85,7 @@ class Unconfirmed(Confirms):
             self._fail(publication, Nacked(NOT_TAKEN))
 
     def _fail(self, publication: Publication, problem: Exception) -> None:
-        """What came back has failed already, though a publisher who asks several brokers may still wait."""
+        """A returned message has failed already, though a publisher to several brokers may still wait."""
         if publication.confirm is not None and not publication.is_returned:
             self.fail(publication.confirm, problem)
 
@@ -103,7 +103,7 @@ class Unconfirmed(Confirms):
             publication.is_returned = True
 
     def end(self, problem: Exception) -> None:
-        """Nobody will send it again."""
+        """It will not be resent."""
         line, self._line, self._returnable = self._line, deque(), deque()
         for each in line:
             self._fail(each, problem)

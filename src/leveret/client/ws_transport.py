@@ -101,7 +101,7 @@ class WsTransport(asyncio.Protocol):
     # ----
 
     def _welcomed(self) -> None:
-        """Tell whoever waits for the handshake how it went."""
+        """Resolve the future of the handshake."""
         if self.shaken.done():
             return
         problem = self._speech.handshake_exc

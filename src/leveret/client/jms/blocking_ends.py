@@ -1,4 +1,4 @@
-"""The two ends of a session for programs without an event loop: who sends, who receives, who asks and who looks."""
+"""Blocking producers, consumers, requestors and browsers, for programs without an event loop."""
 
 from __future__ import annotations
 

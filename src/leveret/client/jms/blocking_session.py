@@ -52,7 +52,7 @@ class Session(Closing):
 
     @property
     def ack_listeners(self) -> list[AckListener]:
-        """Who is told of each acknowledgement, on the loop's thread: they must not wait."""
+        """Callbacks for each acknowledgement. They run on the loop's thread and must not block."""
         return self.core.ack_listeners
 
     # ---- the two threads

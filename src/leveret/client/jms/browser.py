@@ -1,10 +1,9 @@
-"""Looks into a queue without taking anything.
+"""Browses a queue without consuming messages.
 
 AMQP has no call for it. So a browser fetches messages on a channel of its own, does not ack them, and closes the
-channel when it is done: they go back to their places, in their order. What follows from that, and who browses should
-know:
+channel when it is done: they go back to their places, in their order. The consequences:
 
-- While somebody browses, other consumers do not get the messages that the browser holds: at most ``limit`` of them.
+- While browsing, other consumers do not get the messages that the browser holds, at most ``limit``.
 - Afterwards they count as redelivered once more. A queue with ``x-delivery-limit`` counts it, too: do not browse such
   a queue again and again. Browsing over HTTP, or in the process of the broker, leaves no trace.
 - What comes after the browser has begun is not seen.

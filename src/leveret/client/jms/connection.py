@@ -34,7 +34,7 @@ class Connection:
         self.is_started = False
         self.is_closed = False
         self._sessions: list[Session] = []
-        self._is_over = False  # nobody is told anything any more
+        self._is_over = False  # no more events are reported
         self._close_by: float | None = None  # when the broker has had its time to answer
         self._last_words: set[asyncio.Task[None]] = set()  # that it has not answered
         self._told: Exception | None = None  # what ends the connection ends each session
@@ -102,7 +102,7 @@ class Connection:
                 await asyncio.wait(self._last_words, timeout=CLOSE_SECONDS)
 
     async def in_time(self, last_words: Coroutine[Any, Any, None]) -> None:
-        """Who closes something waits for what is said to the broker, but not for ever. What a broker that is away has
+        """Closing waits for the pending commands, but not for ever. What a disconnected broker has
         not heard by then it hears when it is back."""
         saying = asyncio.ensure_future(last_words)
         self._last_words.add(saying)
@@ -115,7 +115,7 @@ class Connection:
     def _said(self, saying: asyncio.Task[None]) -> None:
         self._last_words.discard(saying)
         if not saying.cancelled():
-            saying.exception()  # perhaps nobody has waited so long
+            saying.exception()  # the waiting call may have timed out
 
     def refuse_closed(self) -> None:
         if self.is_closed:

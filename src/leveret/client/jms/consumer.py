@@ -1,4 +1,4 @@
-"""A consumer: what came and nobody took yet, what the application has, and the two ways to get it.
+"""A consumer: messages not yet received, messages the application has, and the two ways to get them.
 
     session's line -> unconsumed -> delivered -> the application
 
@@ -231,7 +231,7 @@ class MessageConsumer:
                 if self.source.filters and not self.source.wants(entry.delivery):
                     self._settle_unseen(entry, Verdict.ACK, AckType.UNMATCHED)
                     continue
-            except LeveretError:  # its headers cannot be read: nobody will ever be able to
+            except LeveretError:  # its headers are unreadable, for every consumer
                 self._settle_unseen(entry, Verdict.REJECT, AckType.POISON)
                 continue
             return entry

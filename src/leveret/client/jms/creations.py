@@ -65,7 +65,7 @@ class Creations:
         self.refuse_closed()
         await unsubscribe(self.connection.registrar, name)
 
-    # ---- who sends and looks
+    # ---- producers and browsers
 
     async def create_producer(self, destination: Destination | None = None) -> Producer:
         """Without a destination, each message is sent with one."""

@@ -25,7 +25,7 @@ MOST_DONE = 100  # that stay in a line, whatever its length
 class Verdict(Enum):
     ACK = "done with"
     REJECT = "given up: to the dead letters, if the broker has some for its queue"
-    GIVE_BACK = "for somebody else"
+    GIVE_BACK = "requeue"
 
 
 class Window:
@@ -88,7 +88,7 @@ class Outstanding:
         return reopened
 
     def forget(self, entries: list[Dispatched]) -> None:
-        """There is nobody to say it to."""
+        """The connection is gone: the broker cannot be told."""
         self._mark(entries)
         self._forget_settled()
 

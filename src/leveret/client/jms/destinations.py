@@ -31,7 +31,7 @@ CONSUMER = "consumer."
 FIXED = {
     "dispatchAsync": Fixed(("true",), "the broker never waits for one consumer before it serves another; remove it"),
     "maximumPendingMessageLimit": Fixed(("0",), "limit the queues of subscribers by a policy"),
-    "retroactive": Fixed(("false",), "a topic keeps nothing for who was not there: subscribe durably"),
+    "retroactive": Fixed(("false",), "a topic keeps no messages for later subscribers: use a durable subscription"),
 }
 """Options that change nothing, without ``consumer.``."""
 
@@ -101,7 +101,7 @@ class Destination:
 
 
 class Queue(Destination):
-    """``is_ours`` False: somebody else sees to it that it is there, as with a place for answers."""
+    """``is_ours`` False: it is declared elsewhere, such as a reply destination."""
 
     PREFIX = QUEUE_PREFIX
 
@@ -161,7 +161,7 @@ class _Temporary:
 
 
 class TemporaryQueue(_Temporary, Queue):
-    """Only consumers of its own connection may take from it; everybody may send to it."""
+    """Only consumers of its own connection may receive from it; any client may send to it."""
 
     __slots__ = ("_registrar",)
 

@@ -1,4 +1,4 @@
-"""The call of a listener, and who waits for its return."""
+"""A listener's call, and waiting for its return."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Listener = Callable[[Message], Awaitable[None] | None]
 
 
 class NotCalled(Exception):  # no fault of the listener's
-    """There is nobody any more who could call the listener: it has not seen the message."""
+    """The listener was not called: its session is closed."""
 
 
 class Listening:
@@ -20,7 +20,7 @@ class Listening:
 
     def __init__(self) -> None:
         self._task: asyncio.Task[object] | None = None  # the listener runs in it
-        self._returned: asyncio.Future[None] | None = None  # for who waits
+        self._returned: asyncio.Future[None] | None = None  # of the waiting call
 
     async def call(self, listener: Listener, message: Message) -> BaseException | None:
         """Until it has returned. What it has raised."""

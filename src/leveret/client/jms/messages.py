@@ -19,7 +19,7 @@
 
 The content type tells the kinds apart: ``text/plain`` is a text, ``application/json`` with an object in it a map,
 ``application/octet-stream`` bytes. JSON was chosen for maps since every client in every language reads it. A body that
-is not what its content type says is bytes: a consumer must not stumble over what somebody else sent.
+does not match its content type becomes bytes: a consumer must not fail because of what another program sent.
 
 Moments are seconds since 1970, 0 stands for never. What was received can be read only, until it is cleared.
 """
@@ -57,7 +57,7 @@ OURS = frozenset({GROUP_HEADER, MOMENT_HEADER, DELIVER_AT_HEADER, ORIGIN_HEADER,
 
 
 class Acknowledger(Protocol):
-    """Who acknowledges a message that was received: its session."""
+    """Acknowledges a received message: its session."""
 
     def acknowledge(self, message: Message) -> None: ...
 
@@ -101,7 +101,7 @@ class Message:
         self.delivery: Delivery | None = None  # as it came, if it was received
         self.redeliveries = 0  # counted by the consumer that has it
         self.is_body_read_only = False
-        self._properties: MessageProperties | None = None  # made when somebody asks for them
+        self._properties: MessageProperties | None = None  # created on first access
         self._acknowledger: Acknowledger | None = None
 
     def __repr__(self) -> str:
@@ -147,7 +147,7 @@ class Message:
         return self.delivery_count > 1
 
     def acknowledge(self) -> None:
-        """What it means is up to the mode of the session. Nothing for a message that nobody waits to hear of."""
+        """Its effect depends on the acknowledgement mode of the session. No effect if the message needs no ack."""
         if self._acknowledger is not None:
             self._acknowledger.acknowledge(self)
 
@@ -389,7 +389,7 @@ def _deliver_at(found: Properties) -> float:
 
 
 def _refuse_unlike_json(name: str, value: object) -> None:
-    """Now rather than when it is sent, where nobody sees which field it was."""
+    """Raise now rather than at the send, where the field would be unknown."""
     if isinstance(value, bytes | bytearray):
         raise MessageFormatError(
             f"field '{name}' of a map message is bytes: send them as a bytes message, or as text (base64)"

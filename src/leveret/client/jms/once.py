@@ -1,5 +1,5 @@
-"""Work that is done once, whoever asks for it and however often. If it is given up half way, the next who asks does it
-from its beginning: each of its steps may be done twice."""
+"""Work that is done once, however many callers ask for it. If it is cancelled half way, the next caller starts it from
+the beginning: each of its steps may be repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Once:
         self._is_done = False
 
     async def do(self) -> None:
-        """Who comes while it is under way does not wait: it may be the one who is waited for."""
+        """A call while it runs does not wait: the work itself may be waiting for that caller."""
         if self._is_under_way or self._is_done:
             return
         self._is_under_way = True

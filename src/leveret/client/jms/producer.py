@@ -1,8 +1,8 @@
 """How messages leave: producers of a session, and what they share.
 
 Without a transaction a session sends on a channel of its own with confirms: ``send`` returns when the broker has the
-message safe, and a message that the broker refuses cannot take the session's unacked messages with it. Who sends
-without waiting (``Sending.is_async``) is told by the connection's exception listener. In a transaction everything goes
+message safe, and a message that the broker refuses cannot take the session's unacked messages with it. Failures of
+sends without waiting (``Sending.is_async``) go to the connection's exception listener. In a transaction everything goes
 over the session's channel: sends and acks take effect together at its commit.
 
 Messages for queues are mandatory. A queue that was deleted after its first use is declared again, and the message sent
@@ -87,7 +87,7 @@ class Outgoing:
         self.sending = sending or Sending()
         self.now = now
         self._trouble = trouble
-        self._ahead: set[asyncio.Future[None]] = set()  # sent, and nobody waits for the outcome
+        self._ahead: set[asyncio.Future[None]] = set()  # sent without waiting for the outcome
         self._connection = connection
         self._transacted = transacted_channel
         self._confirmed: Channel | None = None
@@ -99,7 +99,7 @@ class Outgoing:
             transacted_channel.on_return = self._returned.append
 
     async def send(self, message: Message, destination: Destination, properties: Properties) -> None:
-        """Until it is safe; in a transaction, and by who does not want to wait, until it is written."""
+        """Wait until it is confirmed; in a transaction, and for asynchronous sends, until it is written."""
         if self._is_closed:
             raise IllegalState("the session is closed: nothing can be sent on it")
         body = message.encoded_body()
@@ -137,7 +137,7 @@ class Outgoing:
             ) from None
 
     async def _send_ahead(self, body: bytes, destination: Destination, properties: Properties) -> None:
-        """The confirm is awaited beside. Who sends faster than the network takes is held back here."""
+        """The confirm is awaited in the background. A sender faster than the network is slowed down here."""
         exchange, key, is_mandatory = self._route(destination)
         await self.registrar.prepare(destination)
         channel = await self._channel()
@@ -188,7 +188,7 @@ class Outgoing:
                 try:
                     await channel.confirm_select()
                 except BaseException:
-                    channel.run(channel.close())  # nobody has it
+                    channel.run(channel.close())  # the application never got it
                     raise
                 self._confirmed = channel
             return self._confirmed
@@ -236,7 +236,7 @@ class Outgoing:
     # ---- its end
 
     async def finish(self) -> None:
-        """Nothing more is sent. What nobody waits for is waited for here, as long as the broker goes on confirming."""
+        """Stop sending, and wait for asynchronous sends as long as the broker goes on confirming."""
         self._is_closed = True
         while self._ahead:
             done, late = await asyncio.wait(self._ahead, timeout=CLOSE_SECONDS)

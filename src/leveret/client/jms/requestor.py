@@ -1,7 +1,7 @@
-"""Asks by a message, and waits for the message that answers it.
+"""Request and reply: sends a message and waits for its reply.
 
-Answers come by direct reply-to: a consumer of ``amq.rabbitmq.reply-to``, behind which no queue is stored. A correlation
-id of ours tells which request an answer is for, so many can be under way at once. Who answers sends to
+Replies use direct reply-to: a consumer of ``amq.rabbitmq.reply-to``, without a queue. A generated correlation ID
+matches replies to requests, so many requests can be in flight at once. The replying application sends to
 ``message.reply_to`` with the ``correlation_id`` of the request.
 """
 
@@ -26,7 +26,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 class Requestor:
-    """For one queue, behind which somebody answers. It works whatever the session's mode is: requests are sent at
+    """Requests to one queue. It works in every acknowledgement mode of the session: requests are sent at
     once, and answers need no ack."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Requestor:
             await channel.consume(REPLY_TO, self._answered, no_ack=True)
             await channel.confirm_select()
         except BaseException:
-            channel.run(channel.close())  # nobody has it
+            channel.run(channel.close())  # the application never got it
             raise
         channel.on_close = self._lost
         return channel

@@ -53,7 +53,7 @@ class Retries:
         self.away = {entry: None for entry in self.away if not entry.is_settled}
 
     def cancel(self) -> None:
-        """Nobody will be there to try."""
+        """The consumer is closed: no more attempts."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

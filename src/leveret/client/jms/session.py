@@ -200,7 +200,7 @@ class Session(Acknowledging):
                 await consumer.source.close()
 
     def _lost(self, problem: Exception) -> None:
-        """The channel has ended. If it was not us: everybody who waits learns it."""
+        """The channel is closed. Unless closed by this session, fail all waiting calls."""
         if self.is_closed:
             return
         self.problem = problem

@@ -5,12 +5,12 @@ would be used up in the end. Then a new consumer, with a new prefetch, takes the
 channel: the messages stay, the window moves on. So never more than the prefetch waits in the client.
 
 After a cut (``failover:``) the broker delivers what the application has in hand a second time, before anything new. The
-client's audit keeps that back, so nobody sees it here; but it uses up the prefetch of whichever consumer gets it. So
+client's audit drops that, so it never arrives here; but it uses up the prefetch of the consumer that gets it. So
 those that are expected again are counted, in their order, as held by the windows to come.
 
 Pull takes one message per request. It asks by basic.get; if the queue is empty, or a selector chooses, a consumer that
 the broker ends after one message (``x-pull-one``) waits there. A broker that does not know such consumers is told to
-send one, and the consumer is cancelled as soon as it has come. Nobody polls.
+send one, and the consumer is cancelled as soon as it has arrived. There is no polling.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Push:
         self._moving: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Who asks may go in the meantime: close() waits for what comes of it."""
+        """The caller may be cancelled in the meantime: close() waits for the outcome."""
         self._opening = asyncio.ensure_future(self._open())
         self._opening.add_done_callback(_looked_at)
         await asyncio.shield(self._opening)
@@ -104,7 +104,7 @@ class Push:
         self._expected.clear()
         for entry in session.held_by(self._consumer):
             entry.window = None
-            if not session.is_void(entry):  # else it comes again as one that nobody has
+            if not session.is_void(entry):  # else it is redelivered as unseen
                 self._expected.append(entry)
         self._expect()
 
@@ -157,11 +157,11 @@ class Pull:
         self._consumer = consumer
         self._subscribed: Consumer | None = None  # it waits at the broker
         self._work: asyncio.Task[None] | None = None  # what is said to the broker at present
-        self._cut: asyncio.Future[None] | None = None  # for who waits for an answer
+        self._cut: asyncio.Future[None] | None = None  # of the call that waits for a reply
         self._is_doubtful = False  # the request may have been answered by what the application has already
 
     async def open(self) -> None:
-        """Nothing happens before somebody wants a message."""
+        """Nothing happens before a message is requested."""
 
     def settled(self, entry: Dispatched) -> None:
         """No window is kept."""
@@ -188,12 +188,12 @@ class Pull:
         await self._quiet()
 
     def receiver_left(self) -> None:
-        """Nobody waits any more: what was asked for is taken back."""
+        """No call waits any more: withdraw the request."""
         if self._subscribed is not None and self._work is None:
             self._start(self._withdraw)
 
     def interrupted(self) -> None:
-        """Nobody need wait for an answer. A broker that does not know ``x-pull-one`` may answer the request, which
+        """Does not wait for the reply. A broker that does not know ``x-pull-one`` may answer the request, which
         lives on, by what the application has, unseen by us; one that does says so (``_ended``)."""
         self._is_doubtful = not self._consumer.session.connection.is_leveret
         if self._cut is not None and not self._cut.done():
@@ -201,7 +201,7 @@ class Pull:
 
     def restored(self) -> None:
         if self._is_doubtful and self._subscribed is not None and self._work is None:
-            self._start(self._withdraw)  # who waits asks again then
+            self._start(self._withdraw)  # the waiting call then asks again
 
     async def close(self) -> None:
         while self._work is not None:
@@ -227,7 +227,7 @@ class Pull:
         self._consumer.wake()
 
     async def _quiet(self) -> None:
-        """Until nothing is under way, or there is nobody who could answer."""
+        """Wait until nothing is in flight, or the connection is lost."""
         while self._work is not None and self._consumer.session.is_live:
             self._cut = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._work, self._cut], return_when=asyncio.FIRST_COMPLETED)
@@ -284,7 +284,7 @@ class Pull:
 
     async def _look(self, problem: Exception) -> None:
         """Its queue is gone; or, after a cut, what was sent is in the application's hands, and the audit kept it back:
-        then who waits asks again."""
+        then the waiting call asks again."""
         try:
             await self._consumer.session.registrar.refuse_unusable(self._consumer.source.queue, is_for_one=False)
         except InvalidDestination:
@@ -301,7 +301,7 @@ class Pull:
             self._subscribed = None
 
     def _take(self, delivery: Delivery) -> None:
-        """Who asked for it may have gone. In a transaction it could be given back at its end only, so it is kept."""
+        """The caller may have been cancelled. In a transaction it could be returned at its end only, so it is kept."""
         consumer, session = self._consumer, self._consumer.session
         session.dispatch(Dispatched(consumer, delivery, session.connection.clock.now(), None))
         if not consumer.is_receiving and not session.is_transacted:
@@ -309,6 +309,6 @@ class Pull:
 
 
 def _looked_at(opening: asyncio.Task[None]) -> None:
-    """Its error is raised where somebody waits for it; if nobody does, it is no news."""
+    """Its error is raised in the waiting call; without one it is ignored."""
     if not opening.cancelled():
         opening.exception()

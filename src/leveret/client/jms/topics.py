@@ -37,7 +37,7 @@ class Source:
     exclusive: bool = False
     selector: Selector | None = None  # that the client has to see to
     without_origin: str = ""  # whose messages the client has to leave out
-    registrar: Registrar | None = None  # of a subscription: who has made it
+    registrar: Registrar | None = None  # of a subscription: its creator
     is_durable: bool = False
 
     @property
