@@ -132,7 +132,7 @@ class Connection:
         wanted = b"EXTERNAL" if external else b"PLAIN"
         if wanted not in mechanisms:
             raise ConnectionLost(
-                f"{self.address.shown} does not offer SASL mechanism {wanted.decode()}, only {start.mechanisms.decode()}: "
+                f"{self.address.shown} does not offer SASL {wanted.decode()}, only {start.mechanisms.decode()}: "
                 f"{'name a user in the address' if external else 'name a certfile and no user'}"
             )
         properties: Table = {
