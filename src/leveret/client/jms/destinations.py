@@ -31,7 +31,7 @@ CONSUMER = "consumer."
 FIXED = {
     "dispatchAsync": Fixed(("true",), "the broker never waits for one consumer before it serves another; remove it"),
     "maximumPendingMessageLimit": Fixed(("0",), "limit the queues of subscribers by a policy"),
-    "retroactive": Fixed(("false",), "a topic keeps no messages for later subscribers: subscribe durably"),
+    "retroactive": Fixed(("false",), "a topic keeps nothing for later subscribers: subscribe durably"),
 }
 """Options that change nothing, without ``consumer.``."""
 

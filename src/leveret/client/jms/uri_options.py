@@ -52,9 +52,7 @@ FIXED = {
     "trustedPackages": OF_OBJECTS,
     "useCompression": Fixed(("false",), "bodies are sent as they are; compress them before"),
     "useDedicatedTaskRunner": Fixed(("true", "false"), "there are no threads to choose; remove it"),
-    "useRetroactiveConsumer": Fixed(
-        ("false",), "a topic keeps no messages for later subscribers: subscribe durably"
-    ),
+    "useRetroactiveConsumer": Fixed(("false",), "a topic keeps nothing for later subscribers: subscribe durably"),
     "warnAboutUnstartedConnectionTimeout": Fixed(("-1",), "there is no such warning; remove it"),
     "watchTopicAdvisories": Fixed(("false",), "there are no advisory topics; remove it"),
     "prefetchPolicy.inputStreamPrefetch": Fixed((), "there are no streams of messages; remove it"),
