@@ -11,7 +11,7 @@ from tests.support.stomp_client import StompFrame, all_taken, dashed, made
 
 
 class StompSocket(Socket):
-    """The broker's end of the wire (session.connection.Peer and stomp.session.Outside)."""
+    """The broker's end of the wire (session.connection.Peer and stomp.session.StompTransport)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class StompSocket(Socket):
 
     def write(self, data: bytes) -> None:
         assert self.session is not None
-        self.session.hear(data)
+        self.session.receive_amqp(data)
 
     def write_out(self, data: bytes) -> None:
         super().write(data)
@@ -29,8 +29,8 @@ class StompSocket(Socket):
     def soon(self, call: Callable[[], None]) -> None:
         self.calls.append(call)
 
-    def beat(self, send: float, hear: float) -> None:
-        self.beats = (send, hear)
+    def beat(self, send: float, receive: float) -> None:
+        self.beats = (send, receive)
 
 
 class StompPeer:

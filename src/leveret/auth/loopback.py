@@ -1,4 +1,4 @@
-"""Which peers are this very machine: ``guest`` may come from no other."""
+"""Loopback addresses: users such as ``guest`` may log in from this machine only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_loopback(address: str) -> bool:
 
 def proxied(address: str) -> str:
     """The address of a client whose connection came through a proxy. It is never loopback: that the proxy, or its
-    client, is on this machine says nothing of where the request comes from."""
+    client, is on this machine does not show where the request comes from."""
     return f"{address} for a client behind a proxy" if is_loopback(address) else address
 
 
@@ -36,18 +36,18 @@ def http_peer(address: str, host: str, names: Iterable[str] = (), version: str =
     """
     if not is_loopback(address):
         return address
-    if not host or version == "1.0" or any(_tells_of_a_proxy(name.lower()) for name in names):
+    if not host or version == "1.0" or any(_is_proxy_header(name.lower()) for name in names):
         return proxied(address)
     return address if _is_this_machine(host) else f"{address} for {host[:255]}"
 
 
-def _tells_of_a_proxy(header: str) -> bool:
+def _is_proxy_header(header: str) -> bool:
     return header in ("forwarded", "via", "x-real-ip") or header.startswith("x-forwarded-")
 
 
 def _is_this_machine(host: str) -> bool:
-    """A loopback address or the name that always leads here: no page can have either for its name. Nor an address in
-    the network: whoever means this machine by it comes from that address, or through a proxy."""
+    """A loopback address or ``localhost``: no other site can have such a name. A network address does not count: a
+    client on this machine that uses it connects from that address, or through a proxy."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
         if name == "localhost" or name.endswith(".localhost") or is_loopback(name):

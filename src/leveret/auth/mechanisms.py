@@ -1,4 +1,4 @@
-"""SASL without IO: the bytes of ``start-ok`` become a name and a password, or an error."""
+"""SASL: parses the response in ``connection.start-ok`` into a name and a password."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def certificate_name(certificate: Mapping[str, object]) -> str:
 
 
 def _plain(response: bytes) -> Credentials:
-    """``authzid NUL authcid NUL passwd`` (RFC 4616). The first is ignored, as RabbitMQ does: nobody acts for others."""
+    """``authzid NUL authcid NUL passwd`` (RFC 4616). The first is ignored, as in RabbitMQ."""
     parts = response.split(b"\0")
     if len(parts) != 3:
-        raise SyntaxFault("malformed PLAIN response")  # never the bytes themselves: they hold a password
+        raise SyntaxFault("malformed PLAIN response")  # without the bytes: they contain a password
     return Credentials(_text(parts[1], "PLAIN"), _text(parts[2], "PLAIN"))
 
 
@@ -91,7 +91,7 @@ def _text(value: object, mechanism: str) -> str:
             raise SyntaxFault(f"{mechanism} response is not UTF-8") from None
     if isinstance(value, str):
         return value
-    raise SyntaxFault(f"{mechanism} response holds something else than text")
+    raise SyntaxFault(f"{mechanism} response contains a value that is not text")
 
 
 def _subject(certificate: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -1,17 +1,17 @@
-"""Password hashes, and the short memory that spares a busy client the price of one.
+"""Password hashes, and a cache of logins that were verified recently.
 
-A verify costs tens of milliseconds by design, so every function here that takes a password blocks: the caller runs
-it in a thread pool, never on the loop. ``VerifiedLogins`` is the exception, a keyed digest and a dictionary.
+Verifying a password takes tens of milliseconds by design, so every function here that takes a password blocks: the
+caller runs it in a thread pool, never on the loop. ``VerifiedLogins`` does not block: it computes a keyed digest.
 
 The cost is OWASP's second choice for argon2id: 19 MiB, two passes, one lane. A pool of a few verifying at once then
 takes 76 MiB rather than the 256 MiB of argon2-cffi's defaults, and no verify spawns threads of its own.
 
 Hashes that RabbitMQ exports (four bytes of salt, then one SHA-2 of salt and password, in base64) are taken as they are,
-with their algorithm in front: ``$rabbitmq-sha256$...``. None is ever made here, and each is replaced by an argon2id
-hash at the next login with the right password (users.py).
+with their algorithm as a prefix: ``$rabbitmq-sha256$...``. They are never created here, and each is replaced by an
+argon2id hash at the next login with the right password (users.py).
 
-An argon2 string names its own cost, and a client that can set one could ask for terabytes or years. Costs far above the
-usual defaults are refused when a hash is given, and never paid.
+An argon2 string contains its own cost, so a client that may set a hash could make the broker use terabytes or years.
+Hashes with costs far above the usual defaults are refused when they are set, and never verified.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from leveret.errors import ConfigError
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
 
-NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$f9DMVK7dsZGrm96afPOzZw$ssrbO3Vm3FoMDHFYMWG/KZBj0u8m5DC3x3WSSMFnz18"
+UNKNOWN_USER = "$argon2id$v=19$m=19456,t=2,p=1$f9DMVK7dsZGrm96afPOzZw$ssrbO3Vm3FoMDHFYMWG/KZBj0u8m5DC3x3WSSMFnz18"
 """A hash to verify against when there is no user: same parameters, so the same time."""
 RABBITMQ = {"$rabbitmq-sha256$": sha256, "$rabbitmq-sha512$": sha512}
 SALT_BYTES = 4  # of RabbitMQ's hashes
@@ -67,10 +67,10 @@ def verify_password(password_hash: str, password: str) -> bool:
         if password_hash.startswith(prefix):
             is_right = _verify_rabbitmq(password_hash, prefix, password)
             if not is_right:
-                verify_nobody(password)  # or the time would tell who came from RabbitMQ
+                verify_unknown_user(password)  # or the time would reveal which users were imported
             return is_right
     if fault_of(password_hash) is not None:
-        verify_nobody(password)
+        verify_unknown_user(password)
         return False
     try:
         return hasher().verify(password_hash, password)
@@ -78,9 +78,9 @@ def verify_password(password_hash: str, password: str) -> bool:
         return False
 
 
-def verify_nobody(password: str) -> None:
-    """Spend what a verify costs, so that an unknown user takes as long as a wrong password."""
-    verify_password(NOBODY, password)
+def verify_unknown_user(password: str) -> None:
+    """Take as long as verifying a password, so that an unknown user cannot be told from a wrong password."""
+    verify_password(UNKNOWN_USER, password)
 
 
 def _verify_rabbitmq(password_hash: str, prefix: str, password: str) -> bool:
@@ -92,7 +92,7 @@ def _verify_rabbitmq(password_hash: str, prefix: str, password: str) -> bool:
 
 
 def _decoded(password_hash: str, prefix: str) -> bytes | None:
-    """Salt and digest; None if they cannot be that."""
+    """Salt and digest; None if they are malformed."""
     try:
         salted = base64.b64decode(password_hash.removeprefix(prefix), validate=True)
     except (binascii.Error, ValueError):
@@ -125,21 +125,21 @@ def fault_of(password_hash: str) -> str | None:
 
 
 def refuse_unusable_hash(password_hash: str, owner: str) -> None:
-    """A hash that can never match is a mistake to report when it is given, not at a login weeks later."""
+    """A hash that can never match is reported when it is set, not at a login weeks later."""
     fault = fault_of(password_hash)
     if fault is not None:
         raise ConfigError(f"password_hash of user {owner!r} cannot be used: {fault}; give the user a new password")
 
 
 class VerifiedLogins:
-    """Logins that were verified a moment ago. Bounded, short-lived, and holding no password.
+    """Logins that were verified recently. Bounded, short-lived, and without passwords.
 
-    An entry is a digest of user, hash and password under a key that dies with the process, so a memory dump gives
-    nothing to guess against faster than the hash itself would without that key. The hash is part of the digest:
-    a changed password makes old entries unreachable without anyone telling us.
+    An entry is a digest of user, hash and password with a key of this process, so that a memory dump without the key
+    does not make guessing faster than the hash does. The hash is part of the digest: a changed password invalidates
+    old entries.
 
-    Worker threads remember while the loop asks. There is no lock: each step is one operation on a dictionary or a
-    deque, and losing a race costs one more verify.
+    Worker threads add entries while the loop reads them. There is no lock: each step is one operation on a dictionary
+    or a deque, and losing a race costs one more verification.
     """
 
     __slots__ = ("_capacity", "_entries", "_key", "_order", "_seconds")

@@ -1,15 +1,15 @@
-"""What a user may do in a virtual host, by regular expressions with RabbitMQ's meaning.
+"""Permissions of users in virtual hosts: regular expressions, as in RabbitMQ.
 
 The rules of this file:
 - A pattern matches anywhere in the name (unanchored). The empty pattern means ``^$``: nothing. The default exchange
   has an empty name and is checked as ``amq.default``.
 - A user without a rule for a virtual host may not enter it. A user without a topic rule for an exchange may use any
   routing key there; with one, the key must match.
-- Patterns are checked when they are set. While they run they have a time limit, and running out of time refuses.
-- A brace that is no repetition is a plain character, as in PCRE: the ``regex`` module would read ``q{e}`` as "q with
+- Patterns are checked when they are set. Matching has a time limit; a pattern that exceeds it does not match.
+- A brace that is not a repetition is a plain character, as in PCRE: the ``regex`` module would read ``q{e}`` as "q with
   any number of errors", which matches everything.
-- Every answer is remembered until the rules change: ``epoch`` counts those changes, and a listener is called, for
-  callers that keep answers too.
+- Every result is cached until a rule changes. ``epoch`` counts these changes and a listener is called for each, for
+  callers that cache results too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TopicPermission:
 
 
 def compile_pattern(text: str) -> Any:
-    """A compiled pattern, or ConfigError that says where it is wrong."""
+    """The compiled pattern; ConfigError with the position if it is invalid."""
     import regex  # 50 ms, and most nodes have no pattern but EVERYTHING, which needs none
 
     if len(text) > LONGEST_PATTERN:
@@ -79,7 +79,7 @@ class PermissionListener(Protocol):
 
 
 class Permissions:
-    """The rules of all users and virtual hosts, and the remembered answers. Used on the loop only."""
+    """The rules of all users and virtual hosts, and the cached results. Used on the loop only."""
 
     __slots__ = ("_answers", "_compiled", "_listener", "_rules", "_topic_rules", "epoch")
 
@@ -140,7 +140,7 @@ class Permissions:
         return (user, vhost) in self._rules
 
     def permits(self, user: str, vhost: str, kind: Kind, resource: str) -> bool:
-        """May ``user`` configure, write or read this exchange or queue? No rule, no match, no time left: no."""
+        """May ``user`` configure, write or read this exchange or queue? Without a rule or in case of a timeout: no."""
         key = (user, vhost, kind, resource)
         answer = self._answers.get(key)
         if answer is not None:
@@ -156,8 +156,8 @@ class Permissions:
     ) -> bool:
         """May ``user`` publish (write) or bind (read) with this key? For topic exchanges only, besides ``permits``.
 
-        ``{username}``, ``{vhost}`` and, where the protocol has one, ``{client_id}`` in the pattern stand for the
-        peer's own. Unlike RabbitMQ's they are taken literally: a client that names itself ``.*`` gains nothing.
+        ``{username}``, ``{vhost}`` and, where the protocol has one, ``{client_id}`` in the pattern are replaced by the
+        values of the client. Unlike in RabbitMQ they match literally: a client ID of ``.*`` matches nothing else.
         """
         rule = self._topic_rules.get((user, vhost, exchange))
         if rule is None:
@@ -174,7 +174,7 @@ class Permissions:
         return rule is None or getattr(rule, kind) == EVERYTHING
 
     def permits_everything(self, user: str, vhost: str) -> bool:
-        """Whether every other question about this user and virtual host is answered with yes."""
+        """Whether all other checks of this user in this virtual host succeed."""
         key = (user, vhost)
         answer = self._answers.get(key)
         if answer is None:
@@ -188,14 +188,14 @@ class Permissions:
             found = pattern == EVERYTHING or self._pattern(pattern).search(text, timeout=SECONDS_PER_MATCH)
             answer = bool(found)
         except TimeoutError:
-            return False  # not remembered: the machine may only have been busy
+            return False  # not cached: the machine may have been busy
         except ConfigError:
-            answer = False  # sound when it was set, broken by what a variable put into it
+            answer = False  # valid when it was set, too long with the value of a variable
         return self._remember(key, answer)
 
     def _remember(self, key: tuple[str | None, ...], answer: bool) -> bool:
         if len(self._answers) >= CACHE_ENTRIES:
-            self._answers.clear()  # cheaper than an order of use on every hit, and rare
+            self._answers.clear()  # rare, and cheaper than keeping the order of use on every hit
         self._answers[key] = answer
         return answer
 
@@ -234,7 +234,7 @@ class Permissions:
 
 
 def _expanded(pattern: str, user: str, vhost: str, client_id: str | None) -> str:
-    """One pass over the pattern, so that a name like ``{vhost}`` is not expanded in its turn."""
+    """In one pass, so that a user name such as ``{vhost}`` is not expanded again."""
     values = {"{username}": user, "{vhost}": vhost, "{client_id}": client_id}
 
     def value(found: re.Match[str]) -> str:

@@ -1,8 +1,8 @@
-"""Who may log in: names, password hashes, tags and limits.
+"""Users: names, password hashes, tags and limits.
 
-A ``User`` never changes; a change puts a new one in its place, so a worker thread that verifies a password works on
-what was true when it began. The one thing filled in later is the hash of a password given in plain (``Secret``): it
-is made at the first login, because making it takes longer than the whole start of the broker.
+A ``User`` is immutable; a change replaces it, so a worker thread that verifies a password uses the user as it was when
+the login began. Only the hash of a password that was given in plain text is added later (``Secret``): it is computed at
+the first login, because computing it takes longer than the whole start of the broker.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from leveret.auth.passwords import (
     hash_password,
     is_weak,
     refuse_unusable_hash,
-    verify_nobody,
     verify_password,
+    verify_unknown_user,
 )
 from leveret.errors import NotFound, PreconditionFailed
 
 
 class Secret:
-    """A password: a hash, or the plain text that becomes one at its first use, or neither (no password login)."""
+    """A password: a hash, or the plain text until it is hashed at its first use, or neither (no password login)."""
 
     __slots__ = ("hash", "is_fresh", "pending")
 
     def __init__(self, password_hash: str | None = None, pending: str | None = None) -> None:
         self.hash = password_hash
         self.pending = pending
-        self.is_fresh = False  # the hash was made just now, and is on no disk yet
+        self.is_fresh = False  # the hash was computed and is not stored yet
 
     def __repr__(self) -> str:
         return "Secret(***)"
 
     def verify(self, password: str) -> str | None:
-        """The hash when ``password`` is right, else None. Blocks, and as long in either case.
+        """The hash if ``password`` is right, else None. Blocks, equally long in either case.
 
-        A weak hash is replaced by argon2id while the password is at hand. The secret stays the same object, so the
-        user's sessions and requests go on. Two threads may both make a hash: both are true, the last one stays. The
-        hash is stored before the plain text goes, so no thread ever sees neither.
+        A weak hash is replaced by argon2id, since the password is known now. The secret remains the same object, so the
+        user's sessions and requests continue. Two threads may both compute a hash: both are valid, the last one is
+        kept. The hash is assigned before the plain text is removed, so that a thread always sees one of them.
         """
         pending, known = self.pending, self.hash
         if known is not None:
@@ -50,7 +50,7 @@ class Secret:
                 return None
             return self._replace(password) if is_weak(known) else known
         if pending is None or not compare_digest(_bytes(pending), _bytes(password)):
-            verify_nobody(password)
+            verify_unknown_user(password)
             return None
         return self._replace(password)
 
@@ -71,7 +71,7 @@ class User:
 
     @property
     def password_hash(self) -> str | None:
-        """None also while a plain password waits for its first use: see ``pending_password``."""
+        """None as well before the first use of a plain password: see ``pending_password``."""
         return self.secret.hash
 
     @property
@@ -107,7 +107,7 @@ class Users:
         max_connections: int | None = None,
         max_channels: int | None = None,
     ) -> User:
-        """Add a user or put it in the place of one with that name. Does not block: a plain password waits."""
+        """Add or replace a user. Does not block: a plain password is hashed later."""
         _refuse_nameless(name)
         user = User(
             name, tuple(dict.fromkeys(tags)), max_connections, max_channels, _secret(name, password, password_hash)
@@ -122,17 +122,17 @@ class Users:
             self._listener.user_saved(user)
 
     def note_login(self, user: User) -> None:
-        """Back on the loop after ``authenticate``: a hash made by this login is worth keeping.
+        """Called on the loop after ``authenticate``: stores a hash that this login computed.
 
-        With the tags that the user has now: it may have been changed or deleted since the worker looked."""
+        The user is stored as it is now: it may have been changed or deleted since the login began."""
         current = self._users.get(user.name)
         if current is not None and current.secret is user.secret and current.secret.is_fresh:
             current.secret.is_fresh = False
             self._save(current)
 
     def restore(self, user: User) -> str | None:
-        """Put back a user as it was stored; returns what is wrong with its hash. A hash that is refused today does not
-        cost the user, which cannot log in with a password until it gets a new one."""
+        """Restore a stored user; returns what is wrong with its hash. A user with an unusable hash is kept: it cannot
+        log in with a password until it gets a new one."""
         _refuse_nameless(user.name)
         self._users[user.name] = user
         return fault_of(user.password_hash) if user.password_hash is not None else None
@@ -152,7 +152,7 @@ class Users:
         return tuple(sorted(self._users.values(), key=lambda user: user.name))
 
     def set_password(self, name: str, *, password: str | None = None, password_hash: str | None = None) -> User:
-        """Neither of the two given leaves a user who can only come with a client certificate."""
+        """Without either of the two, the user can log in with a client certificate only."""
         user = self._change(name, secret=_secret(name, password, password_hash))
         self._verified.forget_user(name)
         return user
@@ -164,26 +164,26 @@ class Users:
         return self._change(name, max_connections=max_connections, max_channels=max_channels)
 
     def cached(self, name: str, password: str, now: float) -> User | None:
-        """The user, when this very login was verified within the last minute. Never blocks."""
+        """The user, if this login was verified within the last minute. Never blocks."""
         user = self._users.get(name)
         if user is None or user.secret.hash is None:
             return None
         return user if self._verified.seen(name, user.secret.hash, password, now) else None
 
     def authenticate(self, name: str, password: str, now: float) -> User | None:
-        """The user, when the password is right. Blocks for tens of milliseconds: run it in a worker thread.
+        """The user, if the password is right. Blocks for tens of milliseconds: run it in a worker thread.
 
         An unknown user, a user without a password and an empty password (always refused, as RabbitMQ does) cost the
         same as a wrong one.
         """
         user = self._users.get(name)
         if user is None or not password:
-            verify_nobody(password)
+            verify_unknown_user(password)
             return None
         known = user.secret.verify(password)
         if known is None:
             return None
-        current = self._users.get(name)  # the user may have gone, or got another password, while we hashed
+        current = self._users.get(name)  # the user may have been deleted or changed meanwhile
         if current is None or current.secret is not user.secret:
             return None
         self._verified.remember(name, known, password, now)
@@ -220,7 +220,7 @@ def _secret(name: str, password: str | None, password_hash: str | None) -> Secre
 
 
 def _is_unicode(text: str) -> bool:
-    """Half surrogates come from environment variables that are not UTF-8; no hash can be made of them."""
+    """Lone surrogates come from environment variables that are not UTF-8; they cannot be hashed."""
     return not any("\ud800" <= char <= "\udfff" for char in text)
 
 

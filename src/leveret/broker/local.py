@@ -104,7 +104,7 @@ class LocalSession:
         self.caller = Caller(access, self)
         self.vhost = access.vhost
         self.deliver = deliver
-        self.left = left  # told the tag of a consumer that is no more
+        self.left = left  # called with the tag of a consumer that ended
         self.max_message_size = max_message_size
         self.is_open = True
         self.unacked = Unacked()
@@ -143,7 +143,9 @@ class LocalSession:
         if len(body) > self.max_message_size:
             raise PreconditionFailed(too_large(len(body), self.max_message_size))
         if properties.reply_to == REPLY_TO:
-            raise PreconditionFailed("fast reply consumer does not exist")  # nobody in the process can be one
+            raise PreconditionFailed(
+                "fast reply consumer does not exist"
+            )  # sessions of this class cannot consume replies
 
     def consume(
         self,

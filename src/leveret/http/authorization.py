@@ -1,7 +1,7 @@
 """Authorization of an endpoint: the user, the virtual host, the role and the permissions that it needs.
 
-Nothing here decides anything of its own: the rules are those of the broker's users and permissions, and every refusal
-is an error that names the object, the cause and the remedy.
+The rules are those of the broker (broker/permission_rules.py) and of the tags (http/roles.py). Every refusal is an
+error that names the object, the cause and the remedy.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def known_vhost(broker: Broker, name: str) -> Vhost:
 
 
 def vhost_of(request: Request) -> Vhost:
-    """The virtual host of the path, for anybody who may enter it."""
+    """The virtual host of the path, for any user with permissions there."""
     vhost = known_vhost(broker_of(request), unquote(request.path_params["vhost"]))
     _refuse_stranger(request, vhost, is_known=_may_enter(request, vhost))
     return vhost
@@ -63,7 +63,7 @@ def seen_vhost(request: Request) -> Vhost:
 
 
 def entered_vhost(request: Request) -> Vhost:
-    """The virtual host of the path, for somebody of the management who does something there."""
+    """The virtual host of the path, for a management user with permissions there."""
     refuse_unless_role(request, MANAGEMENT)
     return vhost_of(request)
 
@@ -90,7 +90,7 @@ def _refuse_stranger(request: Request, vhost: Vhost, *, is_known: bool) -> None:
 
 
 def role_to_change(component: str) -> str:
-    """Limits, also those by operator policies, are set by those who run the broker; the rest by policymakers."""
+    """Limits and operator policies need the tag administrator, other policies policymaker."""
     return POLICYMAKER if component == "policy" else ADMINISTRATOR
 
 
@@ -103,6 +103,6 @@ def caller_of(request: Request, vhost: Vhost) -> Caller:
 
 
 def refuse_while_blocked(broker: Broker) -> None:
-    """Publishers wait while there is an alarm."""
+    """Publishers are blocked during an alarm."""
     if broker.alarms:
         raise Blocked(f"publishers are blocked: {', '.join(broker.alarms.values())}; try again when the alarm is over")

@@ -15,7 +15,7 @@ from leveret.logs import get_log
 from leveret.server.amqp_protocol import AmqpProtocol
 from leveret.session.connection import Connection, Login
 from leveret.session.limits import Limits
-from leveret.stomp.amqp_side import CONSUMING
+from leveret.stomp.amqp_client import CONSUMING
 from leveret.stomp.frame import HEARTBEAT
 from leveret.stomp.frame_reader import after_login
 from leveret.stomp.session import StompSession
@@ -25,7 +25,7 @@ MISSES = 2  # intervals without a byte, after which a connection counts as lost
 
 
 class StompProtocol(AmqpProtocol):
-    """One accepted socket. Implements session.connection.Peer and stomp.session.Outside."""
+    """One accepted socket. Implements session.connection.Peer and stomp.session.StompTransport."""
 
     __slots__ = ("_missed", "_read_before", "_receive_timer", "_send_timer", "_written_before", "stomp")
 
@@ -69,10 +69,10 @@ class StompProtocol(AmqpProtocol):
     # ---- for the AMQP session
 
     def write(self, data: bytes) -> None:
-        self.stomp.hear(data)
+        self.stomp.receive_amqp(data)
 
     def write_pieces(self, pieces: list[bytes]) -> None:
-        self.stomp.hear(b"".join(pieces))
+        self.stomp.receive_amqp(b"".join(pieces))
 
     # ---- for the STOMP session
 
@@ -82,11 +82,11 @@ class StompProtocol(AmqpProtocol):
     def soon(self, call: Callable[[], None]) -> None:
         self._listener.loop.call_soon(call)
 
-    def beat(self, send: float, hear: float) -> None:
+    def beat(self, send: float, receive: float) -> None:
         if send:
             self._send_beat(send / 2)
-        if hear:
-            self._check_beat(hear)
+        if receive:
+            self._check_beat(receive)
 
     def _send_beat(self, seconds: float) -> None:
         """Every half interval: send a heart-beat if nothing was sent in it, so that no pause lasts a whole interval."""

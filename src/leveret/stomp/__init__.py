@@ -1,1 +1,1 @@
-"""STOMP 1.0, 1.1 and 1.2, spoken to a session as any AMQP client speaks to it."""
+"""STOMP 1.0, 1.1 and 1.2, translated to AMQP methods for a session."""

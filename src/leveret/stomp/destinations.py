@@ -1,11 +1,11 @@
 """Destinations as RabbitMQ's plugin reads them.
 
-    /queue/name            a durable queue, made when it is first named
+    /queue/name            a durable queue, declared when it is first used
     /topic/key             the exchange amq.topic
     /exchange/name[/key]   any exchange
-    /amq/queue/name        a queue that somebody else made
+    /amq/queue/name        an existing queue
     /temp-queue/name       in reply-to only: a queue of this connection
-    /reply-queue/name      where to answer such a message
+    /reply-queue/name      the queue for replies to such a message
 
 A slash within a name is written %2F.
 """
@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from leveret.stomp.refusals import LONGEST_NAME, StompRefusal, is_too_long
+from leveret.stomp.errors import LONGEST_NAME, StompError, is_too_long
 
 QUEUE, AMQ_QUEUE, TOPIC, EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = (
     "queue",
@@ -26,12 +26,12 @@ QUEUE, AMQ_QUEUE, TOPIC, EXCHANGE, TEMP_QUEUE, REPLY_QUEUE = (
     "temp_queue",
     "reply_queue",
 )
-LONGEST = 2048  # characters: two names of which each byte is escaped, and what stands around them
+LONGEST = 2048  # characters: two names with each byte escaped, and the prefix
 TOPIC_EXCHANGE = "amq.topic"
 REPLY_PREFIX = "/reply-queue/"
 TEMP_PREFIX = "/temp-queue/"
-KINDS = (TEMP_PREFIX, "/exchange", "/topic", "/queue", "/amq/queue", REPLY_PREFIX)  # as an error tells them
-SHAPES: dict[str, tuple[str, int]] = {  # by their first word: what they are, and the most names behind it
+KINDS = (TEMP_PREFIX, "/exchange", "/topic", "/queue", "/amq/queue", REPLY_PREFIX)  # as they are listed in errors
+SHAPES: dict[str, tuple[str, int]] = {  # by the first word: kind, and the most names after it
     "queue": (QUEUE, 1),
     "topic": (TOPIC, 1),
     "exchange": (EXCHANGE, 2),
@@ -40,8 +40,8 @@ SHAPES: dict[str, tuple[str, int]] = {  # by their first word: what they are, an
 
 
 class Destination(NamedTuple):
-    """``name`` is a queue, or of a temporary one what its owner calls it; ``exchange`` and ``key`` say where a SEND
-    goes and, with an exchange, what a SUBSCRIBE binds to."""
+    """``name`` is a queue, or the name of a temporary queue in its connection; ``exchange`` and ``key`` are where a
+    SEND publishes and, with an exchange, what a SUBSCRIBE binds to."""
 
     kind: str
     name: str
@@ -54,7 +54,7 @@ class Destination(NamedTuple):
 
 
 def parse(text: str) -> Destination:
-    """What is too long is refused before it is remembered."""
+    """Refuse a text that is too long before it is cached."""
     if len(text) > LONGEST:
         raise _too_long(text)
     return _parsed(text)
@@ -70,7 +70,7 @@ def _parsed(text: str) -> Destination:
 
 def _read(text: str) -> Destination:
     if not text:
-        raise StompRefusal("Invalid destination", "Destination cannot be blank")
+        raise StompError("Invalid destination", "Destination cannot be blank")
     first, *parts = text.split("/")
     if not parts:
         return _queue(QUEUE, unquote(first), text)
@@ -99,23 +99,23 @@ def _queue(kind: str, name: str, text: str) -> Destination:
     return Destination(kind, name, "", name)
 
 
-def _invalid(kind: str, text: str) -> StompRefusal:
-    return StompRefusal("Invalid destination", f"{text[:256]!r} is not a valid {kind} destination")
+def _invalid(kind: str, text: str) -> StompError:
+    return StompError("Invalid destination", f"{text[:256]!r} is not a valid {kind} destination")
 
 
-def _too_long(text: str) -> StompRefusal:
-    return StompRefusal("Invalid destination", f"{text[:64]!r}... has a name of more than {LONGEST_NAME} bytes")
+def _too_long(text: str) -> StompError:
+    return StompError("Invalid destination", f"{text[:64]!r}... has a name of more than {LONGEST_NAME} bytes")
 
 
-def _unknown(text: str) -> StompRefusal:
+def _unknown(text: str) -> StompError:
     kinds = ", ".join(kind.rstrip("/") for kind in KINDS)
-    return StompRefusal(
+    return StompError(
         "Unknown destination", f"{text[:256]!r} is not a valid destination.\nValid destination types are: {kinds}"
     )
 
 
 def shown(exchange: str, key: str) -> str:
-    """Where a message was sent to, as a destination."""
+    """The destination of a message."""
     if not exchange:
         return f"/queue/{_written(key)}"
     if exchange == TOPIC_EXCHANGE:

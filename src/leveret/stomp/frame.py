@@ -1,8 +1,8 @@
-"""A STOMP frame, and how its headers are escaped: by every version in its own way.
+"""A STOMP frame, and the escapes of its headers, which depend on the version.
 
 1.0 escapes nothing, 1.1 escapes line feeds, colons and backslashes, 1.2 also carriage returns. CONNECT and CONNECTED
-are never escaped, since they are spoken before the version is known. What comes in 1.1 may have the escape of 1.2:
-many a client has one way to write both.
+are never escaped, since they are sent before the version is negotiated. The escape of 1.2 is accepted in 1.1 as well:
+many clients write both versions the same way.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.errors import StompError
 
 VERSIONS = ("1.2", "1.1", "1.0")  # the best first
 SUPPORTED = ",".join(reversed(VERSIONS))
 UNESCAPED = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 HEARTBEAT = b"\n"
-FLAGS = {"true": True, "false": False, "True": True, "False": False}  # stomp.py writes Python's words, as str() does
+FLAGS = {"true": True, "false": False, "True": True, "False": False}  # stomp.py sends Python's str(True)
 
-_MEANT = {"\\n": "\n", "\\c": ":", "\\\\": "\\", "\\r": "\r"}
-_WRITTEN: dict[str, dict[int, str]] = {
-    "1.0": str.maketrans({"\n": " ", "\r": " "}),  # there is no way to write them: better lost than taken for a line
+_UNESCAPED = {"\\n": "\n", "\\c": ":", "\\\\": "\\", "\\r": "\r"}
+_ESCAPES: dict[str, dict[int, str]] = {
+    "1.0": str.maketrans({"\n": " ", "\r": " "}),  # cannot be escaped: replaced, or they would end the line
     "1.1": str.maketrans({"\n": "\\n", ":": "\\c", "\\": "\\\\"}),
     "1.2": str.maketrans({"\n": "\\n", ":": "\\c", "\\": "\\\\", "\r": "\\r"}),
 }
@@ -29,7 +29,7 @@ _SPECIAL = re.compile(r"[\r\n:\\\0]")
 
 
 class Frame:
-    """``headers`` hold the first value of each name: of repeated ones the others have no meaning."""
+    """``headers`` hold the first value of each name; repeated headers are ignored, as STOMP requires."""
 
     __slots__ = ("body", "command", "headers")
 
@@ -42,7 +42,7 @@ class Frame:
         return f"<{self.command} {list(self.headers)} {len(self.body)} bytes>"  # the values may be secret
 
     def get(self, *names: str) -> str | None:
-        """The first of these headers that is there."""
+        """The value of the first of these headers that the frame has."""
         for name in names:
             value = self.headers.get(name)
             if value is not None:
@@ -52,7 +52,7 @@ class Frame:
     def need(self, name: str) -> str:
         value = self.headers.get(name)
         if value is None:
-            raise StompRefusal(f"Missing {name}", f'"{self.command}" must include a {name!r} header')
+            raise StompError(f"Missing {name}", f'"{self.command}" must include a {name!r} header')
         return value
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -60,7 +60,7 @@ class Frame:
         if value is None:
             return default
         if value not in FLAGS:
-            raise StompRefusal("Invalid header", f"{self.command} has {name}:{value}, expected true or false")
+            raise StompError("Invalid header", f"{self.command} has {name}:{value}, expected true or false")
         return FLAGS[value]
 
     def number(self, *names: str) -> int | None:
@@ -68,39 +68,39 @@ class Frame:
         if value is None:
             return None
         if not (value.isascii() and value.isdigit() and len(value) <= 18):
-            raise StompRefusal("Invalid header", f"{self.command} has {names[0]}:{value[:64]}, expected a whole number")
+            raise StompError("Invalid header", f"{self.command} has {names[0]}:{value[:64]}, expected a whole number")
         return int(value)
 
 
 def encode(version: str, command: str, headers: Iterable[tuple[str, str]], body: bytes = b"") -> bytes:
-    """The bytes of a frame for a peer that speaks ``version``."""
+    """The bytes of a frame in this version of STOMP."""
     lines = [command]
     plain = command in UNESCAPED
     for name, value in headers:
         if _SPECIAL.search(name) or _SPECIAL.search(value):
-            name, value = (_flat(name), _flat(value)) if plain else (written(version, name), written(version, value))
+            name, value = (_flat(name), _flat(value)) if plain else (escaped(version, name), escaped(version, value))
         lines.append(f"{name}:{value}")
     return f"{chr(10).join(lines)}\n\n".encode("utf-8", "replace") + body + b"\0"
 
 
-def written(version: str, text: str) -> str:
-    text = text.replace("\0", " ")  # it would end the frame for many a reader
-    return text.translate(_WRITTEN[version])
+def escaped(version: str, text: str) -> str:
+    text = text.replace("\0", " ")  # many clients would take it for the end of the frame
+    return text.translate(_ESCAPES[version])
 
 
 def _flat(text: str) -> str:
     return text.translate({0: " ", 10: " ", 13: " "})
 
 
-def meant(version: str, text: str) -> str:
-    """What an escaped name or value stands for; an escape that the version does not know is an error."""
+def unescaped(version: str, text: str) -> str:
+    """The unescaped name or value; an unknown escape is an error."""
     if version == "1.0" or "\\" not in text:
         return text
 
     def one(found: re.Match[str]) -> str:
         escape = found[0]
-        if escape not in _MEANT:
-            raise StompRefusal("Malformed frame", f"{escape!r} is no escape sequence of STOMP {version}")
-        return _MEANT[escape]
+        if escape not in _UNESCAPED:
+            raise StompError("Malformed frame", f"{escape!r} is not an escape sequence of STOMP {version}")
+        return _UNESCAPED[escape]
 
     return _ESCAPE.sub(one, text)

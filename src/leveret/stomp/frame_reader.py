@@ -1,10 +1,9 @@
 """Bytes in any slicing go in, whole STOMP frames come out; nothing waits.
 
 A frame is a command line, header lines, an empty line, a body and a NUL. A line may end with CR LF. With content-length
-the body may hold NULs; without, the first NUL ends it. Line ends between frames are heart-beats and mean nothing else;
-NULs between frames are skipped as well, since some old clients send one more than they announce.
-In 1.0 a value may follow its colon after blanks, as the examples of that time have it. Whatever is too large is refused
-before it is gathered.
+the body may contain NULs; without, the first NUL ends it. Line ends between frames are heart-beats. NULs between frames
+are skipped as well, since some old clients send one more than content-length says. In 1.0, blanks may follow the colon
+of a header, as in the examples of that specification. A frame that is too large is refused before it is buffered.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leveret.stomp.frame import UNESCAPED, Frame, meant
-from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.errors import StompError
+from leveret.stomp.frame import UNESCAPED, Frame, unescaped
 
 COMMANDS = frozenset(
     {"CONNECT", "STOMP", "SEND", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "BEGIN", "COMMIT", "ABORT", "DISCONNECT"}
@@ -29,7 +28,7 @@ class FrameLimits:
     headers: int  # lines
     head: int  # bytes of command and headers
     body: int  # bytes of a SEND
-    other_body: int = 4096  # bytes of any other: it has no meaning
+    other_body: int = 4096  # bytes of any other frame, ignored
 
 
 BEFORE_LOGIN = FrameLimits(headers=64, head=16 << 10, body=0)
@@ -40,7 +39,7 @@ def after_login(max_message_size: int) -> FrameLimits:
 
 
 class StompReader:
-    """Keeps at most one partial frame. ``version`` and ``limits`` may be set at any time, also between two frames."""
+    """Keeps at most one partial frame. ``version`` and ``limits`` may be set between two frames."""
 
     __slots__ = ("_body_size", "_head", "_pending", "_scanned", "limits", "version")
 
@@ -48,8 +47,8 @@ class StompReader:
         self.limits = limits
         self.version = "1.0"
         self._pending = bytearray()
-        self._scanned = 0  # bytes that were searched for an end and hold none
-        self._head: Frame | None = None  # of the frame whose body is on its way
+        self._scanned = 0  # bytes that contain no end
+        self._head: Frame | None = None  # of the frame whose body is incomplete
         self._body_size: int | None = None
 
     @property
@@ -61,7 +60,7 @@ class StompReader:
         self._pending += data
 
     def frames(self) -> Iterator[Frame]:
-        """The frames that are whole now. Whoever stops in the middle finds the rest at the next call."""
+        """The complete frames. If the caller stops early, the next call returns the rest."""
         while True:
             if self._head is None and not self._take_head():
                 return
@@ -77,12 +76,12 @@ class StompReader:
         found = _HEAD_END.search(pending, self._scanned)
         end = found.start() if found is not None else len(pending)
         if end > self.limits.head:
-            raise StompRefusal("Frame too large", f"command and headers of more than {self.limits.head} bytes")
+            raise StompError("Frame too large", f"command and headers of more than {self.limits.head} bytes")
         if pending.find(0, self._scanned, end) >= 0:
-            raise StompRefusal("Malformed frame", "a NUL before the empty line that ends the headers")
+            raise StompError("Malformed frame", "a NUL before the empty line that ends the headers")
         if found is None:
             self._check_command_line()
-            self._scanned = max(0, len(pending) - 2)  # the line ends may be cut in two
+            self._scanned = max(0, len(pending) - 2)  # an empty line may be split between two reads
             return False
         self._head = head = self._parsed(bytes(pending[:end]))
         self._body_size = self._announced(head)
@@ -91,12 +90,12 @@ class StompReader:
         return True
 
     def _skip_to_frame(self) -> None:
-        found = _BETWEEN_FRAMES.match(self._pending)  # in one step: strangers send as many as they like
+        found = _BETWEEN_FRAMES.match(self._pending)  # in one step: there may be very many
         if found is not None:
             del self._pending[: found.end()]
 
     def _check_command_line(self) -> None:
-        """Who does not speak STOMP is told early, not after so many bytes without an empty line."""
+        """Refuse other protocols early, not only when the limit for a head is reached."""
         pending = self._pending
         if len(pending) > LONGEST_COMMAND and b"\n" not in pending[: LONGEST_COMMAND + 1]:
             raise _unknown(bytes(pending[:LONGEST_COMMAND]))
@@ -108,18 +107,18 @@ class StompReader:
         if command not in COMMANDS:
             raise _unknown(command_raw)
         if len(lines) > self.limits.headers:
-            raise StompRefusal("Frame too large", f"{len(lines)} headers, at most {self.limits.headers} are allowed")
+            raise StompError("Frame too large", f"{len(lines)} headers, at most {self.limits.headers} are allowed")
         version = "1.0" if command in UNESCAPED else self.version
         frame = Frame(command)
         for number, line in enumerate(lines, 1):
             try:
                 text = line.removesuffix(b"\r").decode()
             except UnicodeDecodeError:
-                raise StompRefusal("Malformed frame", f"header {number} of {command} is not UTF-8") from None
+                raise StompError("Malformed frame", f"header {number} of {command} is not UTF-8") from None
             name, colon, value = text.partition(":")
             if not colon or not name:
-                raise StompRefusal("Malformed frame", f"header {number} of {command} has no name or no colon")
-            frame.headers.setdefault(meant(version, name), meant(version, value))
+                raise StompError("Malformed frame", f"header {number} of {command} has no name or no colon")
+            frame.headers.setdefault(unescaped(version, name), unescaped(version, value))
         return without_blanks(frame) if self.version == "1.0" and command not in UNESCAPED else frame
 
     def _announced(self, head: Frame) -> int | None:
@@ -139,7 +138,7 @@ class StompReader:
             if len(pending) <= size:
                 return None
             if pending[size]:
-                raise StompRefusal("Malformed frame", f"no NUL behind the {size} bytes of content-length")
+                raise StompError("Malformed frame", f"no NUL after the {size} bytes of content-length")
         else:
             size = pending.find(0, self._scanned)
             self._scanned = len(pending)
@@ -154,16 +153,16 @@ class StompReader:
 
 
 def without_blanks(frame: Frame) -> Frame:
-    """As 1.0 means it; of CONNECT the version is known only once it is read."""
+    """For 1.0. The version of CONNECT is known only after it was read."""
     frame.headers = {name: value.lstrip(" ") for name, value in frame.headers.items()}
     return frame
 
 
-def _unknown(command: bytes) -> StompRefusal:
-    return StompRefusal("Bad command", f'Could not interpret command "{command.decode("ascii", "replace")[:64]}"')
+def _unknown(command: bytes) -> StompError:
+    return StompError("Bad command", f'Could not interpret command "{command.decode("ascii", "replace")[:64]}"')
 
 
-def _too_large(head: Frame, size: int, most: int) -> StompRefusal:
+def _too_large(head: Frame, size: int, most: int) -> StompError:
     remedy = ": raise max_message_size to accept it" if head.command == "SEND" and most else ""
-    told = f"{head.command} has a body of {size} bytes or more, {most} are allowed{remedy}"
-    return StompRefusal("Frame too large", told)
+    text = f"{head.command} has a body of {size} bytes or more, {most} are allowed{remedy}"
+    return StompError("Frame too large", text)

@@ -1,7 +1,7 @@
-"""Headers of SEND become properties of a message, and properties the headers of MESSAGE.
+"""Headers of SEND become properties of a message, and properties become headers of MESSAGE.
 
-The names are those of RabbitMQ's plugin; ``expires`` (a moment), AMQ_SCHEDULED_DELAY and JMSXGroupID are ActiveMQ's.
-What has no meaning to us travels on as an application header, as text.
+The names are those of RabbitMQ's plugin; ``expires`` (a time), AMQ_SCHEDULED_DELAY and JMSXGroupID are ActiveMQ's. All
+other headers become application headers, as text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from leveret.stomp.destinations import REPLY_PREFIX
+from leveret.stomp.errors import refuse_long
 from leveret.stomp.frame import Frame
-from leveret.stomp.refusals import refuse_long
 from leveret.wire.fields import EPOCH, LAST_SECOND, FarTime, FieldValue, Table
 from leveret.wire.properties import Properties
 
@@ -28,7 +28,7 @@ TEXTS = {  # header: property
     "user-id": "user_id",
     "app-id": "app_id",
 }
-MEANT_FOR_US = frozenset(
+BROKER_HEADERS = frozenset(
     {
         "destination",
         "content-length",
@@ -41,7 +41,7 @@ MEANT_FOR_US = frozenset(
         *TEXTS,
     }
 )
-SET_BY_US = frozenset({"destination", "content-length", "subscription", "message-id", "ack", "redelivered"})
+RESERVED = frozenset({"destination", "content-length", "subscription", "message-id", "ack", "redelivered"})
 SCHEDULED_DELAY = "AMQ_SCHEDULED_DELAY"
 GROUP = "JMSXGroupID"
 MOST_MS = 1 << 53
@@ -66,7 +66,7 @@ def properties_of_send(frame: Frame, wall: float) -> Properties:
     expires = frame.number("expires")
     if expires and properties.expiration is None:
         properties.expiration = str(max(0, expires - int(wall * 1000)))
-    headers: Table = {name: value for name, value in given.items() if name not in MEANT_FOR_US}
+    headers: Table = {name: value for name, value in given.items() if name not in BROKER_HEADERS}
     for name in headers:
         refuse_long("SEND has a header with a name", name)
     delay = frame.number(SCHEDULED_DELAY)
@@ -79,13 +79,12 @@ def properties_of_send(frame: Frame, wall: float) -> Properties:
 
 
 def headers_of_message(properties: Properties) -> Iterator[tuple[str, str]]:
-    """What a message says of itself, beside its destination and its place in the subscription. A property goes before
-    an application header of the same name."""
-    said = dict(_of_properties(properties))
-    yield from said.items()
+    """Headers of MESSAGE from properties and application headers; a property wins over a header of the same name."""
+    found = dict(_of_properties(properties))
+    yield from found.items()
     for name, field in (properties.headers or {}).items():
         text = _text(field)
-        if text is not None and name and name not in SET_BY_US and name not in said:
+        if text is not None and name and name not in RESERVED and name not in found:
             yield name, text
 
 
@@ -108,7 +107,7 @@ def reply_destination(reply_to: str) -> str:
 
 
 def _text(value: FieldValue) -> str | None:
-    """None for what STOMP has no way to write: tables, lists, bytes."""
+    """None for values that STOMP cannot express: tables, lists, bytes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):

@@ -1,19 +1,19 @@
-"""BEGIN, COMMIT and ABORT: what a transaction holds waits here, and is said as one transaction of AMQP at its commit.
+"""BEGIN, COMMIT and ABORT: the frames of a transaction are kept here and sent as one AMQP transaction at its commit.
 
-Until then the broker knows nothing of it, so several may be open at once and ABORT has nothing to undo there. The
-channel that consumes is the one that commits, since acks belong to it. Once it is transactional it stays so: acks
-outside any transaction are then committed by themselves.
+So several transactions may be open at once, and ABORT has nothing to undo in the broker. The consuming channel commits,
+since acks belong to it. Once it is transactional it remains so: an ack outside of any transaction is then committed on
+its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from leveret.stomp.amqp_side import CONSUMING, AmqpSide
+from leveret.stomp.amqp_client import CONSUMING, AmqpClient
+from leveret.stomp.errors import StompError, refuse_long
 from leveret.stomp.frame import Frame
 from leveret.stomp.known_queues import KnownQueues
-from leveret.stomp.refusals import StompRefusal, refuse_long
-from leveret.stomp.subscribing import Claim, Subscribing
+from leveret.stomp.subscriptions import Claim, Subscriptions
 from leveret.wire.frames import method_frame
 from leveret.wire.methods import (
     BasicAck,
@@ -36,28 +36,28 @@ class Transaction:
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []  # frames of AMQP
-        self.queues: dict[str, QueueDeclare] = {}  # that its messages go to: somebody may delete them meanwhile
+        self.queues: dict[str, QueueDeclare] = {}  # of its messages: they may be deleted before the commit
         self.claims: list[Claim] = []
         self.size = 0
 
 
 class Transactions:
-    """Those of one connection. ``hold`` is told how many bytes come to be held, or below 0 go, and
-    answers whether that is not too much."""
+    """The transactions of one connection. ``hold`` counts bytes that are kept (negative: released) and returns whether
+    the limit allows them."""
 
-    __slots__ = ("_amqp", "_hold", "_is_selected", "_known", "_most_bytes", "_open", "_size", "_subscribing")
+    __slots__ = ("_amqp", "_hold", "_is_selected", "_known", "_most_bytes", "_open", "_size", "_subscriptions")
 
     def __init__(
         self,
-        amqp: AmqpSide,
+        amqp: AmqpClient,
         known: KnownQueues,
-        subscribing: Subscribing,
+        subscriptions: Subscriptions,
         most_bytes: int,
         hold: Callable[[int], bool],
     ) -> None:
         self._amqp = amqp
         self._known = known
-        self._subscribing = subscribing
+        self._subscriptions = subscriptions
         self._most_bytes = most_bytes
         self._hold = hold
         self._open: dict[str, Transaction] = {}
@@ -68,19 +68,19 @@ class Transactions:
         name = frame.need("transaction")
         refuse_long("BEGIN has a transaction", name)
         if name in self._open:
-            raise StompRefusal("Transaction already exists", f"there is a transaction {name[:256]!r} already")
+            raise StompError("Transaction already exists", f"there is already a transaction {name[:256]!r}")
         if len(self._open) >= MOST_OPEN:
-            raise StompRefusal("Too many transactions", f"{MOST_OPEN} transactions are open: commit or abort some")
+            raise StompError("Too many transactions", f"{MOST_OPEN} transactions are open: commit or abort some")
         self._open[name] = Transaction()
 
     def named(self, frame: Frame) -> Transaction | None:
-        """The one that a frame belongs to, if it belongs to any."""
+        """The transaction of a frame, if it has one."""
         name = frame.get("transaction")
         if name is None:
             return None
         found = self._open.get(name)
         if found is None:
-            raise StompRefusal("Bad transaction", f'Invalid transaction identifier: "{name[:256]}"')
+            raise StompError("Bad transaction", f'Invalid transaction identifier: "{name[:256]}"')
         return found
 
     def add(self, transaction: Transaction, data: bytes) -> None:
@@ -88,32 +88,32 @@ class Transactions:
         transaction.parts.append(data)
 
     def need(self, transaction: Transaction, queue: QueueDeclare) -> None:
-        """It must be there at the commit."""
+        """The queue must exist at the commit."""
         if queue.queue not in transaction.queues:
             self._grow(transaction, len(method_frame(CONSUMING, queue)))
             transaction.queues[queue.queue] = queue
 
     def _grow(self, transaction: Transaction, size: int) -> None:
         if self._size + size > self._most_bytes:
-            raise StompRefusal("Transaction too large", f"open transactions hold more than {self._most_bytes} bytes")
+            raise StompError("Transaction too large", f"open transactions hold more than {self._most_bytes} bytes")
         self._size += size
         transaction.size += size
         if not self._hold(size):
-            text = "open transactions of this user use all the memory they may: commit or abort some"
-            raise StompRefusal("Transaction too large", text)
+            text = "open transactions of this user use all the memory that they may use: commit or abort some"
+            raise StompError("Transaction too large", text)
 
     def commit(self, frame: Frame, done: Done) -> None:
         transaction = self._end(frame)
         if not self._is_selected:
             self._is_selected = True
-            self._amqp.ask(CONSUMING, TxSelect(), TxSelectOk)
+            self._amqp.call(CONSUMING, TxSelect(), TxSelectOk)
         for queue in transaction.queues.values():
             self._known.renew(CONSUMING, queue)
-        self._amqp.say(b"".join(transaction.parts))
-        self._amqp.ask(CONSUMING, TxCommit(), TxCommitOk, done)
+        self._amqp.write(b"".join(transaction.parts))
+        self._amqp.call(CONSUMING, TxCommit(), TxCommitOk, done)
 
     def abort(self, frame: Frame) -> None:
-        self._subscribing.give_back(self._end(frame).claims)
+        self._subscriptions.restore(self._end(frame).claims)
 
     def _end(self, frame: Frame) -> Transaction:
         frame.need("transaction")
@@ -125,7 +125,7 @@ class Transactions:
         return transaction
 
     def forget(self) -> None:
-        """The peer is gone: nothing is committed."""
+        """The client has disconnected: nothing is committed."""
         self._hold(-self._size)
         self._size = 0
         self._open.clear()
@@ -133,10 +133,10 @@ class Transactions:
     # ---- acks
 
     def settle(self, frame: Frame, names_it: str, done: Done) -> bool:
-        """ACK or NACK of the message that the header ``names_it`` names, now or with its transaction; whether ``done``
+        """ACK or NACK of the message in the header ``names_it``, now or with its transaction. Returns whether ``done``
         will be called later."""
         transaction = self.named(frame)
-        subscription, tags = self._subscribing.claim(frame, names_it)
+        subscription, tags = self._subscriptions.claim(frame, names_it)
         requeue = frame.flag("requeue", default=True)
         ack = frame.command == "ACK"
         methods = [BasicAck(tag) if ack else BasicNack(tag, requeue=requeue) for tag in tags]
@@ -145,11 +145,11 @@ class Transactions:
             transaction.claims.append((subscription, tags))
             self.add(transaction, data)
             return False
-        self._amqp.say(data)
+        self._amqp.write(data)
         if self._is_selected:
-            self._amqp.ask(CONSUMING, TxCommit(), TxCommitOk, done)
+            self._amqp.call(CONSUMING, TxCommit(), TxCommitOk, done)
         elif done is not None:
-            self._amqp.ask(CONSUMING, ChannelFlow(active=True), ChannelFlowOk, done)  # answered behind the acks
+            self._amqp.call(CONSUMING, ChannelFlow(active=True), ChannelFlowOk, done)  # its reply follows the acks
         else:
             return False
         return True

@@ -25,12 +25,12 @@ def test_a_broken_hash_matches_nothing(broken: str) -> None:
 
 
 def test_a_password_that_is_no_unicode_text_matches_nothing() -> None:
-    assert not verify_password(passwords.NOBODY, "\ud800")
+    assert not verify_password(passwords.UNKNOWN_USER, "\ud800")
 
 
 def test_the_hash_of_nobody_costs_what_a_real_one_costs() -> None:
     """Same parameters as new hashes, hence the same work."""
-    assert not passwords.hasher().check_needs_rehash(passwords.NOBODY)
+    assert not passwords.hasher().check_needs_rehash(passwords.UNKNOWN_USER)
 
 
 def test_a_hash_of_another_scheme_is_refused_when_given() -> None:

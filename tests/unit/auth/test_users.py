@@ -35,7 +35,7 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     work = Work()
     monkeypatch.setattr(users_module, "hash_password", work.hash)
     monkeypatch.setattr(users_module, "verify_password", work.verify)
-    monkeypatch.setattr(users_module, "verify_nobody", work.nobody)
+    monkeypatch.setattr(users_module, "verify_unknown_user", work.nobody)
     return work
 
 

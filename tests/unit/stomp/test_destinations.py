@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.stomp.destinations import Destination, _parsed, parse, shown
-from leveret.stomp.refusals import StompRefusal
+from leveret.stomp.errors import StompError
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_destination_is_read(text: str, meant: Destination) -> None:
     ],
 )
 def test_a_destination_that_leads_nowhere_is_refused(text: str, message: str) -> None:
-    with pytest.raises(StompRefusal) as refused:
+    with pytest.raises(StompError) as refused:
         parse(text)
     assert refused.value.message == message
 
@@ -59,6 +59,6 @@ def test_where_a_message_went_is_shown_as_a_destination(exchange: str, key: str,
 def test_what_is_too_long_for_any_destination_is_not_remembered() -> None:
     """What is read is remembered for the whole process: strangers must not fill it with 64 KiB each."""
     before = _parsed.cache_info()
-    with pytest.raises(StompRefusal):
+    with pytest.raises(StompError):
         parse("/queue/" + "x" * 60_000)
     assert _parsed.cache_info() == before

@@ -7,9 +7,9 @@ from types import FrameType
 
 import pytest
 
+from leveret.stomp.errors import StompError
 from leveret.stomp.frame import Frame, encode
 from leveret.stomp.frame_reader import BEFORE_LOGIN, FrameLimits, StompReader, after_login
-from leveret.stomp.refusals import StompRefusal
 
 
 def read(data: bytes, version: str = "1.2", limits: FrameLimits | None = None, step: int = 0) -> list[Frame]:
@@ -45,7 +45,7 @@ def test_headers_are_unescaped_as_their_version_says(version: str, written: byte
 
 @pytest.mark.parametrize(("version", "value"), [("1.2", rb"\t"), ("1.1", rb"\t"), ("1.2", b"\\")])
 def test_an_unknown_escape_is_refused(version: str, value: bytes) -> None:
-    with pytest.raises(StompRefusal, match="escape sequence"):
+    with pytest.raises(StompError, match="escape sequence"):
         read(b"SEND\na:" + value + b"\n\n\0", version)
 
 
@@ -98,14 +98,14 @@ def test_of_repeated_headers_the_first_counts() -> None:
     ],
 )
 def test_malformed_and_too_large_frames_are_refused(data: bytes, message: str) -> None:
-    with pytest.raises(StompRefusal) as refused:
+    with pytest.raises(StompError) as refused:
         read(data)
     assert refused.value.message == message
 
 
 def test_before_the_login_little_is_taken() -> None:
     for data in (b"CONNECT\n" + b"a:b\n" * 65 + b"\n\0", b"CONNECT\na:" + b"x" * (16 << 10), b"SEND\n\nx\0"):
-        with pytest.raises(StompRefusal, match="too large"):
+        with pytest.raises(StompError, match="too large"):
             read(data, limits=BEFORE_LOGIN)
 
 

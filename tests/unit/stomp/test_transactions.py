@@ -55,7 +55,7 @@ def test_acks_count_with_the_commit(house: House, peer: StompPeer) -> None:
     assert held(house, "q") == (0, 3)
     peer.ask("COMMIT", transaction="t")
     assert (held(house, "q"), held(house, "out")) == ((0, 1), (1, 0))
-    (receipt,) = peer.ask("ACK", id=messages[2]["ack"], receipt="r")  # outside: counts at once
+    (receipt,) = peer.ask("ACK", id=messages[2]["ack"], receipt="r")  # transport: counts at once
     assert receipt.command == "RECEIPT"
     assert held(house, "q") == (0, 0)
 
@@ -189,7 +189,7 @@ def test_an_abort_puts_everything_back_at_once(
         sorts.append(1)
         return sorted(tags)
 
-    monkeypatch.setattr("leveret.stomp.subscribing.sorted", counted, raising=False)
+    monkeypatch.setattr("leveret.stomp.subscriptions.sorted", counted, raising=False)
     peer.ask("SUBSCRIBE", destination="/queue/q", id="a", ack=mode)
     messages = [peer.ask("SEND", b"m", destination="/queue/q")[0] for _ in range(6)]
     peer.ask("BEGIN", transaction="t")

@@ -1,11 +1,12 @@
 """SUBSCRIBE, MESSAGE, ACK and NACK: subscriptions are consumers of one channel.
 
-A subscription to a queue consumes from it. One to a topic or an exchange has a queue of its own, bound there: gone with
-the subscription, or kept under a name that follows from destination and id if it is durable. A selector then stands on
-the binding, so that what nobody wants is never kept.
+A subscription to a queue consumes from it. A subscription to a topic or an exchange has a queue of its own, bound to
+it: deleted with the subscription, or kept under a name derived from destination and id if it is durable. A selector is
+then an argument of the binding, so that messages that do not match are not stored.
 
-In the ack mode ``client`` an ACK speaks for all earlier messages of its subscription, not of the channel. So each
-subscription knows what it owes, and every tag is settled by itself; the connection folds runs of them.
+In the ack mode ``client``, an ACK acknowledges all earlier messages of its subscription, not of the channel. So each
+subscription keeps its unacknowledged delivery tags, and each tag is settled on its own; the connection handles a run of
+acks at once.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from leveret.stomp.amqp_side import CONSUMING, AmqpSide
+from leveret.stomp.amqp_client import CONSUMING, AmqpClient
 from leveret.stomp.destinations import QUEUE, TEMP_PREFIX, TEMP_QUEUE, Destination, parse
+from leveret.stomp.errors import StompError, is_too_long, refuse_long
 from leveret.stomp.frame import Frame
 from leveret.stomp.known_queues import KnownQueues
-from leveret.stomp.refusals import StompRefusal, is_too_long, refuse_long
-from leveret.stomp.sending import arguments_of, declaration
+from leveret.stomp.sender import arguments_of, declaration
 from leveret.wire.fields import Table
 from leveret.wire.methods import (
     BasicCancel,
@@ -41,7 +42,12 @@ from leveret.wire.methods import (
 
 ACK_MODES = ("auto", "client", "client-individual")
 X_SELECTOR = "x-selector"
-OF_CONSUMERS = ("x-priority", "x-stream-offset", X_SELECTOR, "x-pull-one")  # arguments; the others are the queue's
+OF_CONSUMERS = (
+    "x-priority",
+    "x-stream-offset",
+    X_SELECTOR,
+    "x-pull-one",
+)  # arguments of basic.consume; others are of queue.declare
 QUEUE_NAME = "x-queue-name"
 MOST_PREFETCH = 65_535
 Done = Callable[[], None]
@@ -50,41 +56,41 @@ Done = Callable[[], None]
 @dataclass(slots=True, eq=False)
 class Subscription:
     tag: str  # of the consumer
-    id: str  # as MESSAGE names it; empty if its destination alone does
+    id: str  # header subscription of MESSAGE; empty if SUBSCRIBE had none
     queue: str
     mode: str
     durable: bool
-    owed: dict[int, None] = field(default_factory=dict)  # tags that wait for an ack, in order
+    unacked: dict[int, None] = field(default_factory=dict)  # delivery tags, in order
 
 
 Claim = tuple[Subscription, list[int]]  # delivery tags
 
 
-class Subscribing:
-    __slots__ = ("_amqp", "_known", "_leaving", "_owed", "_session", "_subscriptions")
+class Subscriptions:
+    __slots__ = ("_amqp", "_by_delivery_tag", "_known", "_leaving", "_session", "_subscriptions")
 
-    def __init__(self, amqp: AmqpSide, known: KnownQueues, session: str) -> None:
+    def __init__(self, amqp: AmqpClient, known: KnownQueues, session: str) -> None:
         self._amqp = amqp
         self._known = known
         self._session = session
         self._subscriptions: dict[str, Subscription] = {}  # by tag
-        self._leaving: dict[str, deque[Subscription]] = {}  # by tag: UNSUBSCRIBE is said and not answered
-        self._owed: dict[int, Subscription] = {}
+        self._leaving: dict[str, deque[Subscription]] = {}  # by tag: cancelled and not confirmed yet
+        self._by_delivery_tag: dict[int, Subscription] = {}
 
-    # ---- coming and going
+    # ---- SUBSCRIBE and UNSUBSCRIBE
 
     def subscribe(self, frame: Frame, done: Done) -> None:
         text = frame.need("destination")
         destination = parse(text)
         if destination.kind == TEMP_QUEUE:
             text = f"{text[:256]!r} is not a valid destination for 'SUBSCRIBE'"
-            raise StompRefusal("Invalid destination", f"{text}\nIt is for reply-to only, and needs no SUBSCRIBE")
+            raise StompError("Invalid destination", f"{text}\nIt is for reply-to only, and needs no SUBSCRIBE")
         mode = frame.get("ack") or "auto"
         if mode not in ACK_MODES:
-            raise StompRefusal("Invalid header", f"SUBSCRIBE has ack:{mode[:64]}, expected {', '.join(ACK_MODES)}")
+            raise StompError("Invalid header", f"SUBSCRIBE has ack:{mode[:64]}, expected {', '.join(ACK_MODES)}")
         tag, id_ = _names(frame)
         if id_.startswith(TEMP_PREFIX):
-            raise StompRefusal("Invalid id", f"SUBSCRIBE 'id' may not start with {TEMP_PREFIX}")
+            raise StompError("Invalid id", f"SUBSCRIBE 'id' may not start with {TEMP_PREFIX}")
         self._refuse_duplicate(tag)
         durable = _is_durable(frame)
         queue = self._queue_of(frame, destination, text, durable and not destination.is_queue)
@@ -95,7 +101,7 @@ class Subscribing:
     def _refuse_duplicate(self, tag: str) -> None:
         if tag in self._subscriptions:
             text = f"A subscription identified by '{tag}' already exists."
-            raise StompRefusal("Duplicated subscription identifier", text, ending="")
+            raise StompError("Duplicated subscription identifier", text, ending="")
 
     def _queue_of(self, frame: Frame, destination: Destination, text: str, durable: bool) -> str:
         amqp = self._amqp
@@ -112,16 +118,18 @@ class Subscribing:
         declare = QueueDeclare(
             queue,
             durable=durable,
-            exclusive=frame.flag("exclusive", default=not durable and not given),  # who knows its name may share it
+            exclusive=frame.flag(
+                "exclusive", default=not durable and not given
+            ),  # a queue with a given name may be shared
             auto_delete=frame.flag("auto-delete", default=not durable),
             arguments={name: arguments[name] for name in _of_queues(arguments)},
         )
-        amqp.ask(CONSUMING, declare, QueueDeclareOk)
+        amqp.call(CONSUMING, declare, QueueDeclareOk)
         selector = frame.get("selector", X_SELECTOR)
         bind = QueueBind(queue, destination.exchange, destination.key)
         if selector:
             bind.arguments = {X_SELECTOR: selector}
-        amqp.ask(CONSUMING, bind, QueueBindOk)
+        amqp.call(CONSUMING, bind, QueueBindOk)
         return queue
 
     def _consume(self, frame: Frame, destination: Destination, made: Subscription, done: Done) -> None:
@@ -136,7 +144,7 @@ class Subscribing:
         if priority is not None:
             arguments.setdefault("x-priority", priority)
         prefetch = min(frame.number("prefetch-count", "activemq.prefetchSize") or 0, MOST_PREFETCH)
-        self._amqp.ask(CONSUMING, BasicQos(prefetch_count=prefetch), BasicQosOk)
+        self._amqp.call(CONSUMING, BasicQos(prefetch_count=prefetch), BasicQosOk)
         consume = BasicConsume(
             made.queue,
             made.tag,
@@ -144,28 +152,28 @@ class Subscribing:
             exclusive=frame.flag("activemq.exclusive"),
             arguments=arguments,
         )
-        self._amqp.ask(CONSUMING, consume, BasicConsumeOk, done)
+        self._amqp.call(CONSUMING, consume, BasicConsumeOk, done)
 
     def open_temporary(self, destination: str) -> str:
-        """A queue for answers, whose messages come by themselves; its name."""
+        """Declare a queue for replies and consume from it; return its name."""
         queue = f"stomp-temp-{secrets.token_urlsafe(16)}"
         tag = f"T_{destination}"
         refuse_long("SEND has a reply-to that makes a subscription", tag)
         self._refuse_duplicate(tag)
         self._subscriptions[tag] = Subscription(tag, destination, queue, "auto", durable=False)
-        ask = self._amqp.ask
-        ask(CONSUMING, QueueDeclare(queue, exclusive=True, auto_delete=True), QueueDeclareOk)
-        ask(CONSUMING, BasicConsume(queue, tag, no_ack=True), BasicConsumeOk)
+        call = self._amqp.call
+        call(CONSUMING, QueueDeclare(queue, exclusive=True, auto_delete=True), QueueDeclareOk)
+        call(CONSUMING, BasicConsume(queue, tag, no_ack=True), BasicConsumeOk)
         return queue
 
     def unsubscribe(self, frame: Frame, done: Done) -> str:
-        """The queue it consumed from. What it owes may still be settled."""
+        """Return the queue that it consumed from. Its messages may still be acknowledged."""
         tag, id_ = _names(frame)
         ends = _is_durable(frame)
         gone = self._subscriptions.pop(tag, None)
         if gone is None:
             text = f"UNSUBSCRIBE must refer to an existing subscription.\nThere is no {id_ or tag!r}."
-            raise StompRefusal("No subscription found", text)
+            raise StompError("No subscription found", text)
         self._leaving.setdefault(tag, deque()).append(gone)
 
         def left() -> None:
@@ -176,80 +184,80 @@ class Subscribing:
                 done()
 
         is_deleted = ends and gone.durable
-        self._amqp.ask(CONSUMING, BasicCancel(tag), BasicCancelOk, left)
+        self._amqp.call(CONSUMING, BasicCancel(tag), BasicCancelOk, left)
         if is_deleted:
-            self._amqp.ask(CONSUMING, QueueDelete(gone.queue), QueueDeleteOk, done)
+            self._amqp.call(CONSUMING, QueueDelete(gone.queue), QueueDeleteOk, done)
         return gone.queue
 
     def cancelled(self, tag: str) -> Subscription | None:
-        """By the broker: its queue is gone."""
+        """By the broker: its queue was deleted."""
         return None if tag in self._leaving else self._subscriptions.pop(tag, None)
 
     # ---- messages
 
-    def hand_out(self, consumer_tag: str, tag: int) -> tuple[Subscription, str]:
-        """Whose a delivery is, and the name by which it is acked. What was on its way when its subscription ended is
-        still its own, though another may have taken the name."""
+    def subscription_of(self, consumer_tag: str, tag: int) -> tuple[Subscription, str]:
+        """The subscription of a delivery, and the message ID to acknowledge it by. A delivery that was sent before its
+        subscription ended belongs to it, though another subscription may use the same ID by now."""
         leaving = self._leaving.get(consumer_tag)
         subscription = leaving[0] if leaving else self._subscriptions[consumer_tag]
         if subscription.mode != "auto":
-            subscription.owed[tag] = None
-            self._owed[tag] = subscription
+            subscription.unacked[tag] = None
+            self._by_delivery_tag[tag] = subscription
         return subscription, f"{consumer_tag}@@{self._session}@@{tag}"
 
     def claim(self, frame: Frame, names_it: str) -> Claim:
-        """The delivery tags that an ACK or NACK speaks for; they are not owed any more. ``names_it`` is the header that
-        names the message; the one of other versions does too."""
+        """Take the delivery tags that an ACK or NACK settles. ``names_it`` is the header with the message ID; the
+        headers of other versions are accepted too."""
         name = frame.get(names_it, "id", "message-id")
         if name is None:
-            raise StompRefusal("Missing header", f'"{frame.command}" must include the "{names_it}" header')
+            raise StompError("Missing header", f'"{frame.command}" must include the "{names_it}" header')
         consumer_tag, session, number = ("", "", *name.rsplit("@@", 2))[-3:]
         if not (consumer_tag and number.isascii() and number.isdigit() and len(number) < 19):
-            raise StompRefusal("Invalid header", f'"{frame.command}" must include a valid "{names_it}" header')
+            raise StompError("Invalid header", f'"{frame.command}" must include a valid "{names_it}" header')
         tag = int(number)
-        subscription = self._owed.get(tag) if session == self._session else None
+        subscription = self._by_delivery_tag.get(tag) if session == self._session else None
         if subscription is None:
             if session == self._session and consumer_tag in self._subscriptions:
-                raise StompRefusal("precondition_failed", f"PRECONDITION_FAILED - unknown delivery tag {tag}")
-            raise StompRefusal("Subscription not found", f'Message with id "{name[:256]}" has no subscription')
+                raise StompError("precondition_failed", f"PRECONDITION_FAILED - unknown delivery tag {tag}")
+            raise StompError("Subscription not found", f'Message with id "{name[:256]}" has no subscription')
         tags = [tag]
         if subscription.mode == "client":
             tags = []
-            for each in subscription.owed:
+            for each in subscription.unacked:
                 if each > tag:
                     break
                 tags.append(each)
         for each in tags:
-            del subscription.owed[each], self._owed[each]
+            del subscription.unacked[each], self._by_delivery_tag[each]
         return subscription, tags
 
-    def give_back(self, claims: list[Claim]) -> None:
-        """They were made by a transaction that is not to be: all of it is owed again. Each subscription is put in order
-        once, however many claims there are, and only where an ACK goes by the order."""
+    def restore(self, claims: list[Claim]) -> None:
+        """The transaction was aborted: its messages are unacknowledged again. Each subscription is sorted once, however
+        many claims there are, and only where an ACK depends on the order."""
         for subscription, tags in claims:
-            subscription.owed.update(dict.fromkeys(tags))
-            self._owed.update(dict.fromkeys(tags, subscription))
+            subscription.unacked.update(dict.fromkeys(tags))
+            self._by_delivery_tag.update(dict.fromkeys(tags, subscription))
         for subscription in {id(each): each for each, _ in claims}.values():
             if subscription.mode == "client":
-                subscription.owed = dict.fromkeys(sorted(subscription.owed))
+                subscription.unacked = dict.fromkeys(sorted(subscription.unacked))
 
 
 def _names(frame: Frame) -> tuple[str, str]:
-    """The consumer's tag, as the plugin of RabbitMQ forms it, and the id, empty if there is none."""
+    """The consumer tag, as RabbitMQ's plugin forms it, and the id, empty if there is none."""
     id_, destination = frame.get("id") or "", frame.get("destination")
     if not id_ and not destination:
         text = f"{frame.command} must include a 'destination' or 'id' header"
-        raise StompRefusal("Missing destination or id", text)
+        raise StompError("Missing destination or id", text)
     tag = f"T_{id_}" if id_ else f"Q_{destination}"
     if is_too_long(tag):
-        raise StompRefusal("Invalid header", f"{frame.command} has an id of more than 250 bytes")
+        raise StompError("Invalid header", f"{frame.command} has an id of more than 250 bytes")
     return tag, id_
 
 
 def _is_durable(frame: Frame) -> bool:
     durable = frame.flag("durable") or frame.flag("persistent")
     if durable and not frame.get("id"):
-        raise StompRefusal("Missing Header", "Header 'id' is required for durable subscriptions")
+        raise StompError("Missing Header", "Header 'id' is required for durable subscriptions")
     return durable
 
 
@@ -258,7 +266,7 @@ def _of_queues(arguments: Table) -> list[str]:
 
 
 def _subscription_queue(destination: str, id_: str | None) -> str:
-    """With an id the same for ever, else one of its own."""
+    """With an id always the same name, else a unique one."""
     if id_ is None:
         return f"stomp-subscription-{secrets.token_urlsafe(16)}"
     digest = hashlib.sha256(f"{destination}\0{id_}".encode()).digest()[:16]

@@ -1,7 +1,7 @@
-"""CONNECT and CONNECTED: the version, the login, the virtual host, the heart-beats; and the same said in AMQP.
+"""CONNECT and CONNECTED: version, login, virtual host and heart-beats, and the AMQP handshake for them.
 
-The header ``host`` names a virtual host. STOMP advises clients to put there what they connected to, and some do it:
-``localhost`` or an address that is no virtual host stands for the default one. Any other unknown name is an error.
+The header ``host`` names a virtual host. STOMP advises clients to put the host there that they connected to, and some
+do: ``localhost`` or an address that is no virtual host means the default one. Any other unknown name is an error.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from leveret.session.handshake import COMPATIBLE_PRODUCT, COMPATIBLE_VERSION
-from leveret.stomp.amqp_side import CONSUMING, PUBLISHING, AmqpSide
+from leveret.stomp.amqp_client import CONSUMING, PUBLISHING, AmqpClient
+from leveret.stomp.errors import LONGEST_NAME, StompError, is_too_long
 from leveret.stomp.frame import SUPPORTED, VERSIONS, Frame
 from leveret.stomp.frame_reader import without_blanks
-from leveret.stomp.refusals import LONGEST_NAME, StompRefusal, is_too_long
 from leveret.wire.constants import PROTOCOL_HEADER
 from leveret.wire.fields import Table
 from leveret.wire.methods import (
@@ -40,17 +40,17 @@ PROPERTIES: Table = {
 
 
 @dataclass(slots=True, frozen=True)
-class Greeting:
+class ConnectRequest:
     version: str
-    login: str  # empty if the peer's certificate says who it is
+    login: str  # empty if the client certificate gives the user
     passcode: str = field(repr=False)
     host: str
     send_every: int  # ms between our heart-beats, 0 for none
-    hear_every: int
+    receive_every: int
 
 
-def greeting_of(frame: Frame, *, is_certified: bool = False) -> Greeting:
-    """Who has shown a certificate needs no login; who gives one all the same is asked for its passcode."""
+def connect_request_of(frame: Frame, *, is_certified: bool = False) -> ConnectRequest:
+    """A client certificate is sufficient; if ``login`` is sent as well, the passcode is checked."""
     version = _version(frame.get("accept-version"))
     if version == "1.0":
         frame = without_blanks(frame)
@@ -58,12 +58,12 @@ def greeting_of(frame: Frame, *, is_certified: bool = False) -> Greeting:
     if login is None and is_certified:
         login = passcode = ""
     if login is None or passcode is None:
-        raise StompRefusal("Bad CONNECT", "Missing login or passcode header(s)")
+        raise StompError("Bad CONNECT", "Missing login or passcode header(s)")
     can, wants = _beats(frame.get("heart-beat") or "0,0")
     host = frame.get("host") or DEFAULT_VHOST
     if is_too_long(host):
-        raise StompRefusal("Bad CONNECT", f"CONNECT has a host of more than {LONGEST_NAME} bytes")
-    return Greeting(version, login, passcode, host, _beat(wants), _beat(can))
+        raise StompError("Bad CONNECT", f"CONNECT has a host of more than {LONGEST_NAME} bytes")
+    return ConnectRequest(version, login, passcode, host, _beat(wants), _beat(can))
 
 
 def _version(accepted: str | None) -> str:
@@ -72,14 +72,14 @@ def _version(accepted: str | None) -> str:
     offered = {each.strip() for each in accepted.split(",")}
     found = next((version for version in VERSIONS if version in offered), None)
     if found is None:
-        raise StompRefusal("Version mismatch", f"Supported versions are {SUPPORTED}")
+        raise StompError("Version mismatch", f"Supported versions are {SUPPORTED}")
     return found
 
 
 def _beats(text: str) -> tuple[int, int]:
     parts = text.split(",")
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 12 for part in parts):
-        raise StompRefusal("Bad CONNECT", f"heart-beat:{text[:64]} is not two numbers of milliseconds")
+        raise StompError("Bad CONNECT", f"heart-beat:{text[:64]} is not two numbers of milliseconds")
     return int(parts[0]), int(parts[1])
 
 
@@ -95,30 +95,30 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def connected(greeting: Greeting, session: str) -> list[tuple[str, str]]:
-    """In RabbitMQ's order. The server is named as in AMQP, for clients that look for RabbitMQ (decision 3)."""
+def connected(request: ConnectRequest, session: str) -> list[tuple[str, str]]:
+    """In RabbitMQ's order. The server has the same name as in AMQP, for clients that look for RabbitMQ (decision 3)."""
     return [
         ("server", f"{COMPATIBLE_PRODUCT}/{COMPATIBLE_VERSION}"),
         ("session", session),
-        ("heart-beat", f"{greeting.send_every},{greeting.hear_every}"),
-        ("version", greeting.version),
+        ("heart-beat", f"{request.send_every},{request.receive_every}"),
+        ("version", request.version),
     ]
 
 
-def open_connection(amqp: AmqpSide, greeting: Greeting, opened: Callable[[], None]) -> None:
-    """All at once: the connection takes one after the other, and waits for the login in between."""
+def open_connection(amqp: AmqpClient, request: ConnectRequest, opened: Callable[[], None]) -> None:
+    """All methods at once: the connection handles them in order, and waits for the login in between."""
     limits = amqp.connection.limits
-    mechanism, response = "PLAIN", f"\0{greeting.login}\0{greeting.passcode}".encode()
-    if amqp.connection.peer.certificate and not greeting.login:
+    mechanism, response = "PLAIN", f"\0{request.login}\0{request.passcode}".encode()
+    if amqp.connection.peer.certificate and not request.login:
         mechanism, response = "EXTERNAL", b""
-    amqp.say(PROTOCOL_HEADER)
+    amqp.write(PROTOCOL_HEADER)
     amqp.expect(0, ConnectionStart)
-    amqp.ask(0, ConnectionStartOk(PROPERTIES, mechanism, response), ConnectionTune)
-    amqp.tell(0, ConnectionTuneOk(limits.channel_max, limits.frame_max, 0))
-    host = greeting.host
+    amqp.call(0, ConnectionStartOk(PROPERTIES, mechanism, response), ConnectionTune)
+    amqp.send(0, ConnectionTuneOk(limits.channel_max, limits.frame_max, 0))
+    host = request.host
     if host not in amqp.connection.broker.vhosts and _is_address(host):
         host = DEFAULT_VHOST
-    amqp.ask(0, ConnectionOpen(host), ConnectionOpenOk)
-    amqp.ask(CONSUMING, ChannelOpen(), ChannelOpenOk)
-    amqp.ask(PUBLISHING, ChannelOpen(), ChannelOpenOk)
-    amqp.ask(PUBLISHING, ConfirmSelect(), ConfirmSelectOk, opened)
+    amqp.call(0, ConnectionOpen(host), ConnectionOpenOk)
+    amqp.call(CONSUMING, ChannelOpen(), ChannelOpenOk)
+    amqp.call(PUBLISHING, ChannelOpen(), ChannelOpenOk)
+    amqp.call(PUBLISHING, ConfirmSelect(), ConfirmSelectOk, opened)

@@ -1,4 +1,4 @@
-"""What a peer did wrong, in the two parts of an ERROR frame: a short name and the whole story."""
+"""Errors of STOMP clients, with the two parts of an ERROR frame: a short message and the details."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LONGEST_NAME = 255  # bytes, as AMQP has it for names of any kind
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
-class StompRefusal(LeveretError):
-    """Ends the connection with an ERROR frame; ``more`` are further headers of it.
+class StompError(LeveretError):
+    """Closes the connection with an ERROR frame; ``more`` are further headers of it.
 
-    ``ending`` is what follows the detail: a line break, except where RabbitMQ has none.
+    ``ending`` follows the detail: a line break, except where RabbitMQ sends none.
     """
 
     def __init__(self, message: str, detail: str, more: Mapping[str, str] = NO_HEADERS, *, ending: str = "\n") -> None:
@@ -32,4 +32,4 @@ def is_too_long(name: str) -> bool:
 
 def refuse_long(what: str, name: str) -> None:
     if is_too_long(name):
-        raise StompRefusal("Invalid header", f"{what} of more than {LONGEST_NAME} bytes")
+        raise StompError("Invalid header", f"{what} of more than {LONGEST_NAME} bytes")

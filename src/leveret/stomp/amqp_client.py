@@ -1,11 +1,11 @@
-"""The other half of a STOMP session: an AMQP client without a wire, on the connection that serves this peer.
+"""The AMQP side of a STOMP session: an AMQP client in the same process, on the connection that serves the STOMP client.
 
-What STOMP asks for is said in methods of AMQP, as bytes, to ``Connection.receive``; what the connection answers comes
-back through ``hear``. So a STOMP peer has the permissions, limits, alarms, confirms, transactions and the place in the
-management that any AMQP client has, by the same code.
+Requests go as AMQP methods, in bytes, to ``Connection.receive``; what the connection sends comes back through
+``receive``. So permissions, limits, alarms, confirms, transactions and statistics of STOMP clients are those of AMQP
+clients, by the same code.
 
-Methods are gathered and handed over once per chunk of input. ``hear`` is called while an outbox is written: nobody may
-hand anything over from within it.
+Methods are collected and passed to the connection once per chunk of input. ``receive`` is called while the connection
+writes its outbox: it must not pass anything to the connection.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ PUBLISHING, CONSUMING = 1, 2  # channels: with confirms; and the other, which tr
 Then = Callable[[], None] | None
 
 
-class Hearer(Protocol):
-    """Who is told what the connection says unasked."""
+class AmqpEvents(Protocol):
+    """What the connection sends without a request."""
 
     def delivered(self, envelope: BasicDeliver, properties: Properties, body: bytes) -> None: ...
 
-    def confirmed(self, tag: int, multiple: bool, is_taken: bool) -> None: ...
+    def confirmed(self, tag: int, multiple: bool, is_confirmed: bool) -> None: ...
 
     def cancelled(self, consumer_tag: str) -> None: ...
 
@@ -48,7 +48,7 @@ class Hearer(Protocol):
 
 
 class _Partial:
-    """A message of which frames are missing."""
+    """A message whose frames have not all arrived."""
 
     __slots__ = ("left", "method", "parts", "properties")
 
@@ -59,12 +59,12 @@ class _Partial:
         self.parts: list[bytes] = []
 
 
-class AmqpSide:
-    __slots__ = ("_hearer", "_out", "_partial", "_reader", "_waiting", "connection")
+class AmqpClient:
+    __slots__ = ("_events", "_out", "_partial", "_reader", "_waiting", "connection")
 
-    def __init__(self, connection: Connection, hearer: Hearer) -> None:
+    def __init__(self, connection: Connection, events: AmqpEvents) -> None:
         self.connection = connection
-        self._hearer = hearer
+        self._events = events
         self._out: list[bytes] = []
         self._reader = FrameReader(0)
         self._partial: dict[int, _Partial] = {}
@@ -72,20 +72,20 @@ class AmqpSide:
 
     # ---- to the connection
 
-    def say(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         self._out.append(data)
 
-    def tell(self, channel: int, method: Method) -> None:
-        """Something that has no answer."""
+    def send(self, channel: int, method: Method) -> None:
+        """A method without a reply."""
         self._out.append(method_frame(channel, method))
 
-    def ask(self, channel: int, method: Method, answer: type[Method], then: Then = None) -> None:
-        self._waiting[channel].append((answer, then))
+    def call(self, channel: int, method: Method, reply: type[Method], then: Then = None) -> None:
+        self._waiting[channel].append((reply, then))
         self._out.append(method_frame(channel, method))
 
-    def expect(self, channel: int, answer: type[Method], then: Then = None) -> None:
-        """An answer to something that was not asked here."""
-        self._waiting[channel].append((answer, then))
+    def expect(self, channel: int, reply: type[Method], then: Then = None) -> None:
+        """A reply to something that was not sent by ``call``."""
+        self._waiting[channel].append((reply, then))
 
     def message(self, channel: int, exchange: str, key: str, properties: Properties, body: bytes) -> bytes:
         """The frames of a publish."""
@@ -107,7 +107,7 @@ class AmqpSide:
 
     # ---- from the connection
 
-    def hear(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         for kind, channel, payload in self._reader.feed(data):
             if kind == FRAME_METHOD:
                 self._method(channel, decode_method(payload))
@@ -126,20 +126,20 @@ class AmqpSide:
         if method.HAS_CONTENT:
             self._partial[channel] = _Partial(method)
         elif isinstance(method, BasicAck):
-            self._hearer.confirmed(method.delivery_tag, method.multiple, is_taken=True)
+            self._events.confirmed(method.delivery_tag, method.multiple, is_confirmed=True)
         elif isinstance(method, BasicNack):
-            self._hearer.confirmed(method.delivery_tag, method.multiple, is_taken=False)
+            self._events.confirmed(method.delivery_tag, method.multiple, is_confirmed=False)
         elif isinstance(method, BasicCancel):
-            self._hearer.cancelled(method.consumer_tag)
+            self._events.cancelled(method.consumer_tag)
         elif isinstance(method, ChannelClose | ConnectionClose):
-            self._hearer.ended(method.reply_code, method.reply_text)
+            self._events.ended(method.reply_code, method.reply_text)
         else:
-            self._answered(channel, method)
+            self._replied(channel, method)
 
-    def _answered(self, channel: int, method: Method) -> None:
+    def _replied(self, channel: int, method: Method) -> None:
         waiting = self._waiting[channel]
         if not waiting or not isinstance(method, waiting[0][0]):
-            raise UnexpectedFrame(f"{method.NAME} on channel {channel} answers nothing that was asked")
+            raise UnexpectedFrame(f"{method.NAME} on channel {channel} is no reply to a method that was sent")
         then = waiting.popleft()[1]
         if then is not None:
             then()
@@ -149,11 +149,11 @@ class AmqpSide:
             return
         del self._partial[channel]
         if isinstance(partial.method, BasicDeliver):
-            self._hearer.delivered(partial.method, partial.properties or Properties(), b"".join(partial.parts))
+            self._events.delivered(partial.method, partial.properties or Properties(), b"".join(partial.parts))
 
 
 def _readable(header: bytes) -> Properties:
-    """None at all if they cannot be read: nobody checks headers when they come, and the body is still worth having."""
+    """No properties if they cannot be decoded: headers are not checked when they are published."""
     try:
         return decode_properties(header, CONTENT_HEADER.size, len(header))
     except FrameError:
