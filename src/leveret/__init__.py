@@ -21,7 +21,7 @@ __all__ = ["Broker", "FrozenClock", "Settings", "__version__"]
 
 
 def __getattr__(name: str) -> object:
-    """The house is only imported by those who use it: the command line must start fast."""
+    """The broker is imported on first use: the command line must start fast."""
     if name == "Broker":
         from leveret.embedded import Broker
 

@@ -1,4 +1,4 @@
-"""What a node sets up by itself at start: the ``[[bootstrap.*]]`` tables of the config file.
+"""Definitions that a node creates at every start: the ``[[bootstrap.*]]`` tables of the config file.
 
 [[bootstrap.vhosts]]              name, max_queues, max_connections
 [[bootstrap.users]]               name, password or password_hash, tags, max_connections, max_channels

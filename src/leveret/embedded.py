@@ -4,8 +4,8 @@ The broker has an event loop of its own in a thread of its own and changes nothi
 handlers, no logging set-up, no garbage-collector settings. Every method here may be called from any thread; callbacks
 of consumers run in one further thread, in order.
 
-Calls travel to the loop through a door that ``stop`` closes first: what went through is answered before the loop ends,
-what comes later is refused. So nobody ever waits for a loop that is gone.
+``stop`` first refuses new calls, then answers those that were made before, then ends the loop. So no call waits for a
+loop that has ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from leveret.server.calls import Alarm, fill, when_calm
 T = TypeVar("T")
 STOPPED = "the broker is not running: call start() or use it in a with statement"
 PASSWORD_BYTES = 18
-QUICKLY = 0.5  # seconds for everything at the end: clients of an embedded broker often never read again
+SHUTDOWN_TIMEOUT = 0.5  # seconds for everything at the end: clients of an embedded broker often never read again
 
 
 class Broker:
@@ -50,15 +50,15 @@ class Broker:
         self._thread: threading.Thread | None = None
         self._callbacks = CallbackThread()
         self._sessions: set[LocalSession] = set()
-        self._life = threading.RLock()  # one start or stop at a time
-        self._door = threading.Lock()  # held while a call is handed to the loop
+        self._start_stop_lock = threading.RLock()  # one start or stop at a time
+        self._calls_lock = threading.Lock()  # held while a call is handed to the loop
         self._is_open = False
 
-    # ---- life
+    # ---- start and stop
 
     def start(self) -> Self:
         """Returns when clients can connect. Starting a running broker is no error."""
-        with self._life:
+        with self._start_stop_lock:
             if self._thread is not None:
                 return self
             node, loop = Node(self.settings, self.clock.core), _new_loop()
@@ -75,11 +75,11 @@ class Broker:
             return self
 
     def stop(self) -> None:
-        """Clients are told (320); returns when the last one is gone. Stopping a stopped broker is no error."""
-        with self._life:
+        """Close all connections (320) and return when the last one is closed. Stopping a stopped broker is no error."""
+        with self._start_stop_lock:
             if self._loop is None or self._node is None:
                 return
-            with self._door:
+            with self._calls_lock:
                 self._is_open = False
             self._callbacks.is_open = False
             try:
@@ -90,7 +90,7 @@ class Broker:
     async def _leave(self, node: Node) -> None:
         node.broker.is_stopping = True
         for session in self._sessions:
-            session.close()  # what was not acked goes back, and is known to have been delivered
+            session.close()  # unacknowledged messages are requeued and marked redelivered
         await node.stop()
 
     def _end(self) -> None:
@@ -120,16 +120,16 @@ class Broker:
     ) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self.stop)
 
-    # ---- where it is
+    # ---- URLs and login
 
     @property
     def username(self) -> str:
-        """Of the administrator that the first start makes."""
+        """Name of the administrator that the first start creates."""
         return self.settings.default_user
 
     @property
     def password(self) -> str:
-        """Of that user; random if the broker was made without settings."""
+        """Password of that user; random if the broker was created without settings."""
         return self.settings.default_password
 
     @property
@@ -143,22 +143,22 @@ class Broker:
 
     @property
     def http_url(self) -> str:
-        """Where the HTTP API is, without a login. There is none unless the settings give an ``http_port``."""
+        """URL of the HTTP API, without a login. Needs ``http_port`` in the settings."""
         return self._endpoint("http")
 
     @property
     def stomp_url(self) -> str:
-        """Where STOMP is spoken, without a login. It is nowhere unless the settings give a ``stomp_port``."""
+        """URL of the STOMP listener, without a login. Needs ``stomp_port`` in the settings."""
         return self._endpoint("stomp")
 
     @property
     def stomps_url(self) -> str:
-        """The same over TLS. It is nowhere unless the settings give a ``stomps_port`` and a ``tls_cert``."""
+        """The same over TLS. Needs ``stomps_port`` and ``tls_cert`` in the settings."""
         return self._endpoint("stomps")
 
     @property
     def https_url(self) -> str:
-        """The same over TLS. There is none unless the settings give a ``tls_cert``."""
+        """URL of the HTTP API over TLS. Needs ``tls_cert`` in the settings."""
         return self._endpoint("https")
 
     def _endpoint(self, scheme: str) -> str:
@@ -184,9 +184,9 @@ class Broker:
     # ---- calls in the process
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run ``function`` on the broker's loop and let the broker have its turn after it.
+        """Run ``function`` on the broker's loop, then a tick of the broker.
 
-        Returns when what it wrote, if anything, is as safe as the settings promise.
+        Returns when what it wrote, if anything, is as durable as the settings promise.
         """
         broker = self.node.broker
 
@@ -203,9 +203,9 @@ class Broker:
         return answer.result()
 
     def call_when_calm(self, function: Callable[[], T]) -> T:
-        """The same for publishers: they wait while there is an alarm.
+        """The same for publishers: waits while there is an alarm.
 
-        Not so in callbacks of consumers: it may be them who free the memory.
+        A callback of a consumer does not wait: it may free the memory.
         """
         core = self.node.broker
 
@@ -228,14 +228,14 @@ class Broker:
                         calm.result(timeout=0.1)
 
     def post(self, function: Callable[[], None]) -> None:
-        """Run ``function`` on the broker's loop some time soon."""
-        with self._door:
+        """Run ``function`` on the broker's loop soon."""
+        with self._calls_lock:
             if not self._is_open or self._loop is None:
                 raise BrokerStopped(STOPPED)
             self._loop.call_soon_threadsafe(function)
 
     def vhost(self, name: str = "/") -> EmbeddedVhost:
-        """The core calls on one virtual host; each result is a session of its own, with its own delivery tags."""
+        """The API of one virtual host. Each result is a session of its own, with its own delivery tags."""
 
         def open_session() -> EmbeddedVhost:
             vhost = self.node.broker.vhosts.get(name)
@@ -278,7 +278,7 @@ def _default_settings() -> Settings:
         http_port=None,
         https_port=None,
         stomp_port=None,
-        shutdown_timeout=QUICKLY,
+        shutdown_timeout=SHUTDOWN_TIMEOUT,
         default_password=secrets.token_urlsafe(PASSWORD_BYTES),
     )
 

@@ -1,4 +1,4 @@
-"""Calls of an embedded broker about the messages of a queue: look, move, copy, delete, drive back, pause."""
+"""Operations of an embedded broker on the messages of a queue: browse, move, copy, delete, redrive, pause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JobT = TypeVar("JobT", bound=Job)
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """``skipped``: wanted, but nobody would take it, or it has gone back too often."""
+    """``skipped``: messages that match no queue, or were returned too often."""
 
     looked_at: int
     done: int
@@ -77,7 +77,7 @@ class QueueJobs:
         limit: int | None = None,
         selector: str | None = None,
     ) -> RedriveResult:
-        """Dead letters go back to the queue in which they died first, ``rate`` a second."""
+        """Publish dead letters to the queue that first dead-lettered them, ``rate`` per second."""
 
         def make(target: DeclaredQueue, scope: Scope) -> Redrive:
             broker = self._broker

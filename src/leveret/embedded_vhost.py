@@ -1,4 +1,4 @@
-"""The core calls of AMQP on one virtual host of an embedded broker: what ``broker.vhost()`` gives."""
+"""``broker.vhost()``: the operations of AMQP on one virtual host of an embedded broker."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class EmbeddedVhost:
         auto_delete: bool = False,
         arguments: Mapping[str, object] | None = None,
     ) -> str:
-        """The queue's name, which is made up for an empty one."""
+        """Returns the name of the queue, which is generated if ``name`` is empty."""
         caller, table = self.session.caller, _as_sent(name, arguments)
         options = {"durable": durable, "exclusive": exclusive, "auto_delete": auto_delete}
         return self._call(lambda: caller.declare_queue(name, arguments=table, **options).name)
@@ -156,7 +156,7 @@ class EmbeddedVhost:
         return self._call(start)
 
     def _hand_over(self, tag: str, delivered: Delivered) -> None:
-        """On the loop; the callback then runs in its thread, and the end of it is told to the loop again."""
+        """On the loop. The callback runs in its thread; its end is reported to the loop."""
         broker, session = self._broker.node.broker, self.session
 
         def done() -> None:
@@ -177,7 +177,7 @@ class EmbeddedVhost:
             found.result()
 
     def _get(self, queue: str, auto_ack: bool, loaded: Future[None]) -> Delivered | Future[None] | None:
-        """The message; while the first of the queue is still on disk, something to wait for."""
+        """The message, or an object to wait for while it is read from disk."""
         target = self.session.caller.queue_to("get", queue)
         if target.when_loaded(lambda: loaded.set_result(None)):
             return loaded
@@ -215,7 +215,7 @@ class EmbeddedVhost:
         priority: int = 0,
         operator: bool = False,
     ) -> None:
-        """Queues and exchanges whose names match follow it before this returns."""
+        """It applies to the queues and exchanges that it matches before this returns."""
         vhost, policies = self.session.vhost.name, self._policies
         self._call(
             lambda: policies.set(
@@ -228,12 +228,12 @@ class EmbeddedVhost:
         self._call(lambda: policies.delete(vhost, name, operator))
 
     def policies(self) -> tuple[Policy, ...]:
-        """In the order in which they win; operator policies last."""
+        """By priority, the highest first; operator policies last."""
         vhost, policies = self.session.vhost.name, self._policies
         return self._call(lambda: policies.list(vhost))
 
     def explain(self, name: str, kind: Literal["queue", "exchange"] = "queue") -> Explanation:
-        """Every value that holds for a queue or exchange with its source, and those that lost."""
+        """Every value that applies to a queue or exchange with its source, and the values it overrides."""
         vhost, owner = self.session.vhost, self.session
 
         def explain() -> Explanation:
@@ -255,7 +255,7 @@ class EmbeddedVhost:
         return self._call(lambda: self.session.vhost.schedules.cancel(id))
 
     def close(self) -> None:
-        """Consumers and exclusive queues leave; what was not acked goes back. Closing twice is no error."""
+        """Remove its consumers and exclusive queues, and requeue unacknowledged messages. Closing twice is no error."""
 
         def close() -> None:
             self.session.close()

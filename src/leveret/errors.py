@@ -1,9 +1,9 @@
-"""Every error Leveret raises on purpose, drawn as one tree.
+"""The tree of errors that Leveret raises.
 
     LeveretError
-    ├── ConfigError            a setting, file or flag that cannot be used; says which and what to do
+    ├── ConfigError            a setting, file or flag that cannot be used, with the remedy
     ├── BrokerStopped          a call on an embedded broker that is not running
-    ├── StoreError             a data directory that cannot be used; says which, why and what to do
+    ├── StoreError             a data directory that cannot be used, with cause and remedy
     └── AmqpError              carries its own reply code and what it closes
         ├── (closes the channel)
         │   ├── AccessRefused 403      ├── NotFound 404
@@ -14,8 +14,8 @@
             ├── ChannelFault 504       ├── UnexpectedFrame 505    ├── ResourceFault 506
             └── NotAllowed 530         ├── Unsupported 540        └── InternalFault 541
 
-An AmqpError may be raised anywhere; only ``session/replies.py`` turns it into a close on the wire. Whatever else
-escapes is a bug of ours: logged with its trace and answered with 541.
+An AmqpError may be raised anywhere; only ``session/replies.py`` turns it into a close on the wire. Any other
+exception is a bug: it is logged with its traceback and answered with 541.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import ClassVar, Literal
 
 
 class LeveretError(Exception):
-    """Root of everything Leveret raises on purpose."""
+    """Base class of all errors of Leveret."""
 
 
 class ConfigError(LeveretError):
@@ -42,8 +42,7 @@ class StoreError(LeveretError):
 class AmqpError(LeveretError):
     """An error with a reply code of AMQP 0-9-1.
 
-    ``method`` is the (class id, method id) that caused it, when the raiser knows better than the session, which
-    otherwise fills in the method it was handling.
+    ``method`` is the (class id, method id) that caused it; by default the session fills in the method it is handling.
     """
 
     code: ClassVar[int]
@@ -82,7 +81,7 @@ class ConnectionForced(AmqpError):
 
 
 class LoginRefused(AmqpError):
-    """Wrong credentials; the text never says which part was wrong."""
+    """Wrong credentials; the text does not name the part that is wrong."""
 
     code, title, closes = 403, "ACCESS_REFUSED", "connection"
 

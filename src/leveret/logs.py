@@ -1,11 +1,11 @@
 """Log lines: an event and its key=value fields, through the standard library's logging.
 
-Every room logs through ``get_log(__name__)``. An embedded broker configures nothing: the lines reach the loggers
-below ``leveret``, which are silent until the application sets logging up. Only ``leveret serve`` calls
-``configure_logs``. structlog was left out: it would do the same for 90 ms more of import time.
+Every module logs through ``get_log``. An embedded broker configures nothing: the lines go to the loggers below
+``leveret``, which are silent until the application configures logging. Only ``leveret serve`` calls ``configure_logs``.
+structlog is not used: it would add 90 ms of import time.
 
-Values are quoted so that no name a user chose can break a line or fake a field. A field whose name speaks of a secret
-shows ``***`` whatever it holds, and so does the password in any address.
+Values are quoted so that no user-defined name can break a line or fake a field. Fields named as a secret, and passwords
+in URLs, are shown as ``***``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logging.getLogger(ROOT).addHandler(logging.NullHandler())  # the library convent
 
 
 class Line:
-    """The message of a record: rendered once somebody wants it, so a line nobody reads costs no formatting."""
+    """The message of a log record, formatted on demand: a line that no handler writes costs no formatting."""
 
     __slots__ = ("event", "fields")
 
@@ -40,7 +40,7 @@ class Line:
 
 
 def without_secrets(name: str, value: object) -> object:
-    """What can be told of a field."""
+    """The value of a field as it may be shown."""
     if name in SECRET_FIELDS:
         return HIDDEN
     if isinstance(value, str) and "://" in value:
@@ -49,7 +49,7 @@ def without_secrets(name: str, value: object) -> object:
 
 
 class Log:
-    """``log.info("connection opened", connection=name, user=user)``. Fields given to ``bind`` come with every line."""
+    """``log.info("connection opened", connection=name, user=user)``. Fields of ``bind`` are added to every line."""
 
     __slots__ = ("_bound", "_logger")
 
@@ -76,7 +76,7 @@ class Log:
         self._write(logging.ERROR, event, fields)
 
     def exception(self, event: str, /, **fields: object) -> None:
-        """An error with the trace of the exception being handled: for bugs, never for what a peer did wrong."""
+        """An error with the traceback of the current exception: for internal errors, never for errors of a client."""
         self._write(logging.ERROR, event, fields, trace=True)
 
     def _write(self, level: int, event: str, fields: dict[str, object], trace: bool = False) -> None:
@@ -90,23 +90,23 @@ def get_log(name: str) -> Log:
 
 
 def configure_logs(format: str = "human", level: str = "info", stream: TextIO | None = None) -> None:
-    """Set the whole process up: our lines from ``level`` on, other libraries' from warning on. Repeating replaces."""
+    """Configure the process: our lines from ``level`` on, those of other libraries from warning on."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if format == "json" else HumanFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger(ROOT).setLevel(level.upper())
-    logging.raiseExceptions = False  # a closed pipe behind stderr must not become a flood of traces
+    logging.raiseExceptions = False  # a closed stderr must not cause a flood of tracebacks
 
 
 class HumanFormatter(logging.Formatter):
     """``2026-01-31 12:00:00.123 info session connection opened connection=... user=guest``, any trace below."""
 
     def format(self, record: logging.LogRecord) -> str:
-        room = record.name.removeprefix(ROOT + ".")
+        logger = record.name.removeprefix(ROOT + ".")
         text = _one_line(record.getMessage())
-        line = f"{_time(record):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f" {record.levelname.lower()} {room} {text}"
+        line = f"{_time(record):%Y-%m-%d %H:%M:%S.%f}"[:-3] + f" {record.levelname.lower()} {logger} {text}"
         if record.exc_info:
             line += "\n    " + self.formatException(record.exc_info).replace("\n", "\n    ")
         return line

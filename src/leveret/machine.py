@@ -1,4 +1,4 @@
-"""Facts of the machine that defaults depend on: its name, and how much memory is really ours."""
+"""Facts of the machine that defaults depend on: host name and usable memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 FALLBACK_MEMORY = 1 << 30
-"""Assumed when nothing tells: too small a mark blocks publishers early, too large a one gets the process killed."""
+"""Assumed if it cannot be found out: too low a watermark blocks publishers early, too high a one gets us killed."""
 
 
 def short_hostname() -> str:
@@ -71,7 +71,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def resident_memory() -> int | None:
-    """Bytes of RAM that this process holds; None where the system does not tell cheaply."""
+    """Bytes of RAM that this process uses; None where the system has no cheap way to tell."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,14 +1,14 @@
-"""The value that travels through the house: a message is a plain tuple ``(content, address, traits)``.  Hot path.
+"""A message is a plain tuple ``(content, address, traits)``.  Hot path.
 
 * content: the header frame and the body frames exactly as the publisher sent them, in one ``bytes`` of its own. All
   queues that a message reaches share it; nothing ever changes it.
 * address: where it was published (exchange, routing key) with the bytes that every ``basic.deliver`` needs of that.
-* traits: what the properties say that the broker must act on. Messages without a deadline share constants, one for each
+* traits: the properties that the broker acts on. Messages without a deadline share constants, one for each
   priority, so that such a message costs one tuple and one bytes object and no more.
 
 A tuple and not a class: making a tuple costs a tenth of calling a class, and fan-out hands one list of them to every
 queue as it is. What belongs to one queue alone (its sequence there, how often it was delivered) is not in the message:
-the sequence follows from the place in the queue's lane, the count lives with the delivery.
+the sequence follows from the place in the queue's lane, the count is kept with the delivery.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEVER = inf
 
 
 class Traits:
-    """What the broker must know of a message's properties."""
+    """The properties of a message that the broker acts on."""
 
     __slots__ = ("deadline", "persistent", "priority")
 
@@ -32,7 +32,7 @@ class Traits:
         self.priority = priority
 
     def expiring(self, deadline: float) -> Traits:
-        """The same traits with an earlier death."""
+        """The same traits with an earlier deadline."""
         return Traits(persistent=self.persistent, deadline=min(deadline, self.deadline), priority=self.priority)
 
     def postponed(self, seconds: float) -> Traits:
@@ -47,7 +47,7 @@ PERSISTENT_BY_PRIORITY = (PERSISTENT, *(Traits(persistent=True, priority=priorit
 
 
 class Address:
-    """Exchange and routing key of a publish, and the end of every ``basic.deliver`` frame that tells of them.
+    """Exchange and routing key of a publish, and the end of every ``basic.deliver`` frame that contains them.
 
     ``channel`` and ``frame_max`` are the publisher's: when the consumer's are the same (or larger), the stored
     content can be sent on without touching it.

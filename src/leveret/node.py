@@ -1,6 +1,6 @@
-"""The composition root: puts the application together, top to bottom, and takes it down in reverse.
+"""The composition root: builds the application from its parts, top to bottom, and stops it in reverse order.
 
-Length: reading this one file is reading the architecture.
+Length: reading this file is reading the architecture.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from leveret.bootstrap import BootstrapPermission, BootstrapTopicPermission
 from leveret.broker.broker import Broker
-from leveret.broker.global_parameters import ensure_cluster_id, gather_global_parameters
+from leveret.broker.global_parameters import gather_global_parameters
 from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
 from leveret.broker.restoring_streams import (
     close_streams,
@@ -34,8 +33,15 @@ from leveret.routing.bounds import Bounds
 from leveret.server.admission import Admission
 from leveret.server.amqp_protocol import AmqpProtocol
 from leveret.server.certificates import Certificates
-from leveret.server.first_login import FirstLogin, ShowFirstLogin, has_well_known_login, made_up, opens_to_a_network
+from leveret.server.first_login import (
+    FirstLogin,
+    ShowFirstLogin,
+    generate_login,
+    has_well_known_login,
+    opens_to_a_network,
+)
 from leveret.server.flusher import Flusher
+from leveret.server.initial_definitions import create_definitions
 from leveret.server.listener import Listener, most_unfinished
 from leveret.server.logins import Logins
 from leveret.server.loop_watch import LoopWatch
@@ -58,15 +64,14 @@ if TYPE_CHECKING:
     from leveret.api.context import ApiContext
 
 Listen = Callable[[tuple[str, ...], int, str, ssl.SSLContext | None, TrustedProxies | None], Awaitable[int]]
-EVERYTHING = ".*"
-NOBODY_LISTENS: Mapping[str, str] = MappingProxyType({})
+NO_ENVIRONMENT: Mapping[str, str] = MappingProxyType({})
 
 
 class Node:
-    """One running broker: ``await start()``, ``await stop()``. ``endpoints`` names what is listened on.
+    """One running broker: ``await start()``, ``await stop()``. ``endpoints`` are the URLs of its listeners.
 
-    A process that is the broker and nothing else gives its environment, by which a service manager is told how it
-    goes, and a way to show the first administrator's password to whoever started it.
+    A process that runs only the broker passes its environment, to notify a service manager, and a function that shows
+    the password of the first administrator.
     """
 
     def __init__(
@@ -74,7 +79,7 @@ class Node:
         settings: Settings,
         clock: Clock | None = None,
         *,
-        environ: Mapping[str, str] = NOBODY_LISTENS,
+        environ: Mapping[str, str] = NO_ENVIRONMENT,
         show_first_login: ShowFirstLogin | None = None,
     ) -> None:
         self.settings = settings
@@ -88,7 +93,7 @@ class Node:
             log=MemoryLog() if self.store is None else self.store.journal,
             memory_high_watermark=settings.memory_high_watermark.of(usable_memory()),
             resident=resident_memory,
-            baseline=None if environ is NOBODY_LISTENS else resident_memory(),
+            baseline=None if environ is NO_ENVIRONMENT else resident_memory(),
             pages=None if self.store is None else self.store.pages,
             queue_memory=settings.queue_memory,
             stream_disk=None if self.store is None else self.store.disk,
@@ -109,6 +114,8 @@ class Node:
         self._house = House(self.broker, settings.max_message_size)
         self.broker.memory_users.watch("uploads", lambda: self._house.held)
 
+    # ---- start
+
     async def start(self) -> None:
         try:
             loop = asyncio.get_running_loop()
@@ -118,9 +125,9 @@ class Node:
             self._house.commits.start()
             if is_new:
                 self._first_login = await self._make_first_login()
-            self._bootstrap(is_new)
-            await self._written()
-            await self._warn_of_well_known_login()
+            create_definitions(self.broker, self.settings, self._first_login, is_new)
+            await self._wait_until_written()
+            await self._warn_about_well_known_login()
             await self._start_listening()
             self._readiness.ready(f"listening on {', '.join(self.endpoints.values())}")
             self._readiness.feed_watchdog(loop)
@@ -128,61 +135,8 @@ class Node:
             await self.stop()
             raise
 
-    async def stop(self) -> None:
-        self._readiness.stopping()
-        self._readiness.leave()
-        self.broker.is_stopping = True
-        if self._certificates is not None:
-            self._certificates.stop()
-        await self._stop_listening(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
-        if self._logins is not None:
-            self._logins.stop()
-        for each in (self._checks, self._loop_watch):
-            if each is not None:
-                each.stop()
-        await self._close_store()
-        self.broker.release_waiting()
-        if self._ticker is not None:
-            self._ticker.stop()
-        self.endpoints.clear()
-
-    async def reload(self, load: Callable[[], Settings]) -> None:
-        """Take over what may change while running, and read the certificates again. All problems go to the log."""
-        self._readiness.reloading()
-        status = "reloaded"
-        try:
-            wanted = await asyncio.get_running_loop().run_in_executor(None, load)
-        except ConfigError as problem:
-            get_log("reload").error("settings not reloaded", reason=problem)
-            status = f"settings not reloaded: {problem}"
-        else:
-            before, reload = self.settings, compare(self.settings, wanted)
-            self._apply(reload.settings)
-            log_reload(reload, before, wanted)
-            if self._certificates is not None and not await self._certificates.reload():
-                status = "reloaded, but the certificate is the old one: see the log"
-        self._readiness.ready(status)
-
-    def _apply(self, settings: Settings) -> None:
-        """What is declared ``live``, to those who keep to it; the rest of ``settings`` is as before."""
-        self.settings = settings
-        self._house.max_message_size = settings.max_message_size
-        if self._api is not None:
-            self._api.settings = settings
-        if self._logins is not None:
-            self._logins.failure_delay = settings.login_failure_delay
-            self._logins.handshake_timeout = settings.handshake_timeout
-        if self._checks is not None:
-            self._checks.handshake_timeout = settings.handshake_timeout
-        if self._http is not None:
-            self._http.set_head_timeout(settings.handshake_timeout)
-        if self._listener is not None:
-            self._listener.set_limits(settings.max_message_size, settings.connection_max)
-        self.broker.memory.high_watermark = settings.memory_high_watermark.of(usable_memory())
-        self.broker.check_memory()
-
     async def _open_store(self, store: Store) -> bool:
-        """Read what an earlier life left, and put it back; whether there was none."""
+        """Restore what previous runs stored. Returns whether the store is new."""
         loop = asyncio.get_running_loop()
         log = get_log("store")
         begun = loop.time()
@@ -219,53 +173,24 @@ class Node:
         broker.wake()
         return opened.is_new
 
-    async def _written(self) -> None:
-        """Wait until the definitions made at the start are on disk. With a full disk the node serves consumers."""
-        self.broker.turn()
-        while self.broker.last_granted < self.broker.log.issued and not self.broker.alarms:
-            await asyncio.sleep(0.001)
-
-    async def _stop_listening(self, seconds: float) -> None:
-        listeners = [each for each in (self._http, self._listener) if each is not None]
-        await asyncio.gather(*(each.stop(seconds) for each in listeners))
-        await self._house.close(seconds / 4)
-
-    async def _close_store(self) -> None:
-        if self.store is None:
-            return
-        if self._flusher is not None:
-            self.broker.errands.finish(Settlement)  # what was unacked is back in its queues
-            self.broker.note_redelivered()
-            self.broker.turn()
-            close_streams(self.broker)
-            if not await self._flusher.stop(self.settings.shutdown_timeout * 0.4):
-                self.store.abandon()  # its thread hangs in the disk
-                return
-        await asyncio.get_running_loop().run_in_executor(None, self.store.close)
-
-    @property
-    def message_memory(self) -> int:
-        return self.broker.gauge.used
-
-    @property
-    def url_user(self) -> str:
-        """The user that a URL for newcomers names: empty when the default user was never made, or is gone."""
-        first = self._first_login
-        name = self.settings.default_user if first is None else first.user
-        return name if name in self.broker.users else ""
-
     async def _make_first_login(self) -> FirstLogin | None:
-        """Shown before it is kept: a start that fails in between must not leave a password that nobody knows."""
+        """Shown before it is stored: a start that fails in between must not leave an unknown password."""
         settings, show = self.settings, self._show_first_login
         if show is None or not opens_to_a_network(settings.host):
             return None
-        login, password = await asyncio.get_running_loop().run_in_executor(None, made_up, settings)
+        login, password = await asyncio.get_running_loop().run_in_executor(None, generate_login, settings)
         if password is not None:
             show(login.user, password)
         return login
 
-    async def _warn_of_well_known_login(self) -> None:
-        """It may only be used from loopback, which one proxy on this machine is enough to undo."""
+    async def _wait_until_written(self) -> None:
+        """Wait until the definitions created at the start are on disk; with a full disk the node starts anyway."""
+        self.broker.turn()
+        while self.broker.last_granted < self.broker.log.issued and not self.broker.alarms:
+            await asyncio.sleep(0.001)
+
+    async def _warn_about_well_known_login(self) -> None:
+        """This login works from loopback only, but a proxy on this machine makes every client local."""
         hosts = self.settings.host
         if not opens_to_a_network(hosts):
             return
@@ -275,51 +200,6 @@ class Node:
                 host=",".join(hosts),
                 remedy="leveret users password guest, or delete the user: leveret users delete guest",
             )
-
-    def _bootstrap(self, is_new: bool) -> None:
-        """At the first start the first vhost and user; at every start what the configuration asks for."""
-        settings, broker = self.settings, self.broker
-        if is_new:
-            broker.add_vhost(settings.default_vhost)
-            first, tags = self._first_login, ("administrator",)
-            if first is None:
-                user = broker.users.add(settings.default_user, password=settings.default_password, tags=tags)
-            else:
-                user = broker.users.add(first.user, password_hash=first.password_hash, tags=tags)
-            broker.permissions.set(user.name, settings.default_vhost, EVERYTHING, EVERYTHING, EVERYTHING)
-        ensure_cluster_id(broker.parameters)
-        wanted = settings.bootstrap
-        for vhost in wanted.vhosts:
-            broker.add_vhost(vhost.name)
-            broker.limit_vhost(vhost.name, max_queues=vhost.max_queues, max_connections=vhost.max_connections)
-        for row in wanted.users:
-            broker.users.add(
-                row.name,
-                password=row.password,
-                password_hash=row.password_hash,
-                tags=row.tags,
-                max_connections=row.max_connections,
-                max_channels=row.max_channels,
-            )
-        self._refuse_strangers()
-        for rule in wanted.permissions:
-            broker.permissions.set(rule.user, rule.vhost, rule.configure, rule.write, rule.read)
-        for topic in wanted.topic_permissions:
-            broker.permissions.set_topic(topic.user, topic.vhost, topic.exchange, topic.write, topic.read)
-
-    def _refuse_strangers(self) -> None:
-        """A permission for somebody who does not exist is a typing error, and would fail in silence."""
-        wanted = self.settings.bootstrap
-        rules: list[BootstrapPermission | BootstrapTopicPermission] = [*wanted.permissions, *wanted.topic_permissions]
-        for rule in rules:
-            if rule.user not in self.broker.users:
-                raise ConfigError(
-                    f"bootstrap gives permissions to unknown user {rule.user!r}: add it to bootstrap.users"
-                )
-            if rule.vhost not in self.broker.vhosts:
-                raise ConfigError(
-                    f"bootstrap gives permissions on unknown vhost {rule.vhost!r}: add it to bootstrap.vhosts"
-                )
 
     async def _start_listening(self) -> None:
         settings, broker = self.settings, self.broker
@@ -340,7 +220,7 @@ class Node:
             loop, broker, self._logins, self._checks, limits, settings.connection_max, self._listeners.admission
         )
         if settings.http_streams == "on":
-            self._let_streams_in(self._listener)
+            self._register_streams(self._listener)
         if settings.tls_cert is not None:
             files = TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_ca, settings.tls_crl)
             self._certificates = Certificates(files, broker.timers)
@@ -351,8 +231,8 @@ class Node:
         if self._certificates is not None:
             self._certificates.watch()
 
-    def _let_streams_in(self, listener: Listener) -> None:
-        """On the HTTP ports, over WebSocket and in tunnels."""
+    def _register_streams(self, listener: Listener) -> None:
+        """AMQP and STOMP on the HTTP ports, over WebSocket and in tunnels."""
         self._listeners.register(AMQP, lambda: AmqpProtocol(listener), is_known=AmqpProtocol.is_known)
         for name in STOMP:
             self._listeners.register(
@@ -364,18 +244,12 @@ class Node:
                 gather=StompProtocol.gather,
             )
 
-    async def _open(self, scheme: str, listen: Listen, port: int, context: ssl.SSLContext | None) -> None:
-        settings, now = self.settings, asyncio.get_running_loop().time
-        proxies = TrustedProxies(settings.trusted_proxies, now) if scheme in settings.proxy_protocol else None
-        port = await listen(settings.host, port, f"--{scheme}-port", context, proxies)
-        self.endpoints[scheme] = f"{scheme}://{_authority(settings.host[0], port)}"
-
     async def _open_amqp(self, listener: Listener) -> None:
         settings = self.settings
         if settings.amqp_port is not None:
             await self._open("amqp", listener.listen, settings.amqp_port, None)
         if self._certificates is not None and settings.amqps_port is not None:
-            context = self._certificates.seal(listener.renew, asks_clients=True)
+            context = self._certificates.add_listener(listener.renew, asks_clients=True)
             await self._open("amqps", listener.listen, settings.amqps_port, context)
 
     async def _open_stomp(self, listener: Listener) -> None:
@@ -383,7 +257,7 @@ class Node:
         if settings.stomp_port is not None:
             await self._open("stomp", listener.listen_for_stomp, settings.stomp_port, None)
         if self._certificates is not None and settings.stomps_port is not None:
-            context = self._certificates.seal(listener.renew_stomp, asks_clients=True)
+            context = self._certificates.add_listener(listener.renew_stomp, asks_clients=True)
             await self._open("stomps", listener.listen_for_stomp, settings.stomps_port, context)
 
     async def _open_http(self, logins: Logins) -> None:
@@ -394,7 +268,7 @@ class Node:
         if settings.http_port is not None:
             await self._open("http", http.listen, settings.http_port, None)
         if self._certificates is not None and settings.https_port is not None:
-            context = self._certificates.seal(http.renew, asks_clients=False)
+            context = self._certificates.add_listener(http.renew, asks_clients=False)
             await self._open("https", http.listen, settings.https_port, context)
         assert self._api is not None
         self._api.stats.start()
@@ -402,7 +276,7 @@ class Node:
         self._loop_watch.start()
 
     def _http_routes(self) -> Sequence[BaseRoute]:
-        from leveret.api.context import ApiContext  # with all that HTTP needs: not before AMQP listens
+        from leveret.api.context import ApiContext  # imported here because it takes long: AMQP listens first
         from leveret.api.routes import routes as management_routes
         from leveret.pipeline.routes import routes as pipeline_routes
         from leveret.stats.stats import Stats
@@ -421,6 +295,100 @@ class Node:
         self._api = context
         return [*pipeline_routes(self._house), *management_routes(context)]
 
+    async def _open(self, scheme: str, listen: Listen, port: int, context: ssl.SSLContext | None) -> None:
+        settings, now = self.settings, asyncio.get_running_loop().time
+        proxies = TrustedProxies(settings.trusted_proxies, now) if scheme in settings.proxy_protocol else None
+        port = await listen(settings.host, port, f"--{scheme}-port", context, proxies)
+        self.endpoints[scheme] = f"{scheme}://{_authority(settings.host[0], port)}"
+
+    # ---- stop
+
+    async def stop(self) -> None:
+        self._readiness.stopping()
+        self._readiness.leave()
+        self.broker.is_stopping = True
+        if self._certificates is not None:
+            self._certificates.stop()
+        await self._stop_listening(self.settings.shutdown_timeout * (0.8 if self.store is None else 0.4))
+        if self._logins is not None:
+            self._logins.stop()
+        for each in (self._checks, self._loop_watch):
+            if each is not None:
+                each.stop()
+        await self._close_store()
+        self.broker.release_waiting()
+        if self._ticker is not None:
+            self._ticker.stop()
+        self.endpoints.clear()
+
+    async def _stop_listening(self, seconds: float) -> None:
+        listeners = [each for each in (self._http, self._listener) if each is not None]
+        await asyncio.gather(*(each.stop(seconds) for each in listeners))
+        await self._house.close(seconds / 4)
+
+    async def _close_store(self) -> None:
+        if self.store is None:
+            return
+        if self._flusher is not None:
+            self.broker.errands.finish(Settlement)  # unacknowledged messages are back in their queues
+            self.broker.note_redelivered()
+            self.broker.turn()
+            close_streams(self.broker)
+            if not await self._flusher.stop(self.settings.shutdown_timeout * 0.4):
+                self.store.abandon()  # its thread hangs in a disk operation
+                return
+        await asyncio.get_running_loop().run_in_executor(None, self.store.close)
+
+    # ---- reload
+
+    async def reload(self, load: Callable[[], Settings]) -> None:
+        """Apply the settings that may change at runtime, and load the certificates again. Problems are logged."""
+        self._readiness.reloading()
+        status = "reloaded"
+        try:
+            wanted = await asyncio.get_running_loop().run_in_executor(None, load)
+        except ConfigError as problem:
+            get_log("reload").error("settings not reloaded", reason=problem)
+            status = f"settings not reloaded: {problem}"
+        else:
+            before, reload = self.settings, compare(self.settings, wanted)
+            self._apply(reload.settings)
+            log_reload(reload, before, wanted)
+            if self._certificates is not None and not await self._certificates.reload():
+                status = "reloaded, but the certificate is the old one: see the log"
+        self._readiness.ready(status)
+
+    def _apply(self, settings: Settings) -> None:
+        """Pass the settings that are declared ``live`` on; the others are as before."""
+        self.settings = settings
+        self._house.max_message_size = settings.max_message_size
+        if self._api is not None:
+            self._api.settings = settings
+        if self._logins is not None:
+            self._logins.failure_delay = settings.login_failure_delay
+            self._logins.handshake_timeout = settings.handshake_timeout
+        if self._checks is not None:
+            self._checks.handshake_timeout = settings.handshake_timeout
+        if self._http is not None:
+            self._http.set_head_timeout(settings.handshake_timeout)
+        if self._listener is not None:
+            self._listener.set_limits(settings.max_message_size, settings.connection_max)
+        self.broker.memory.high_watermark = settings.memory_high_watermark.of(usable_memory())
+        self.broker.check_memory()
+
+    # ---- for the command line
+
+    @property
+    def message_memory(self) -> int:
+        return self.broker.gauge.used
+
+    @property
+    def url_user(self) -> str:
+        """The user in the URLs that are printed at the start; empty if the default user does not exist."""
+        first = self._first_login
+        name = self.settings.default_user if first is None else first.user
+        return name if name in self.broker.users else ""
+
 
 def _store_of(settings: Settings, clock: Clock) -> Store | None:
     if settings.data_dir is None:
@@ -430,6 +398,6 @@ def _store_of(settings: Settings, clock: Clock) -> Store | None:
 
 
 def _authority(host: str, port: int) -> str:
-    """Where a client on this machine connects: a wildcard address is not one to connect to."""
+    """Host and port for a client on this machine: a wildcard address is replaced by loopback."""
     shown = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # not bound
     return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def leveret_broker() -> Iterator[Broker]:
-    """A running broker on a free port, gone with everything in it when the test ends."""
+    """A running broker on a free port, stopped when the test ends."""
     from leveret.embedded import Broker
 
     with Broker() as broker:

@@ -1,7 +1,7 @@
-"""Accepts connections of which something comes before the protocol: a PROXY header, a TLS handshake, or both.
+"""Accepts connections that begin with a PROXY header, a TLS handshake, or both.
 
 Such a connection counts from the accept on (admission.py): first under the address that it came from, and once a
-trusted proxy has told the client's address, under that one. The PROXY header comes before the TLS handshake, so the
+trusted proxy has sent the client's address, under that one. The PROXY header comes before the TLS handshake, so the
 socket is read here, byte for byte as far as the header goes, and only then handed to the event loop with or without
 TLS. From then on the client's address stands in for the proxy's (proxied_transport.py).
 
@@ -33,7 +33,7 @@ Admit = Callable[[], Any]  # makes a protocol object with an attribute ``admitte
 
 
 class Acceptor:
-    """Has of ``asyncio.Server`` what Ports uses: ``sockets`` and ``close``. ``context`` may be replaced at any time."""
+    """Has the parts of ``asyncio.Server`` that Ports uses: ``sockets`` and ``close``. ``context`` can be replaced."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Acceptor:
         self._proxies = proxies
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
-        for door in sockets:
-            door.setblocking(False)
-            self._run(self._accept(door)).add_done_callback(lambda _, door=door: door.close())  # type: ignore[misc]
+        for listening in sockets:
+            listening.setblocking(False)
+            self._run(self._accept(listening)).add_done_callback(lambda _, each=listening: each.close())  # type: ignore[misc]
 
     def close(self) -> None:
         """Accept no more. Connections that have not been handed over are closed."""
@@ -67,10 +67,10 @@ class Acceptor:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _accept(self, door: socket.socket) -> None:
+    async def _accept(self, listening: socket.socket) -> None:
         while True:
             try:
-                peer, (host, port, *_) = await self._loop.sock_accept(door)
+                peer, (host, port, *_) = await self._loop.sock_accept(listening)
             except OSError as problem:  # the peer has gone already, or there are no descriptors
                 await asyncio.sleep(PAUSE if problem.errno in NO_RESOURCES else 0)
                 continue
@@ -105,7 +105,7 @@ class Acceptor:
                 if client is not None:
                     admitted.move_to(client[0])
                 await self._loop.connect_accepted_socket(
-                    lambda: protocol if client is None else Introduction(protocol, client),
+                    lambda: protocol if client is None else ProxiedProtocol(protocol, client),
                     peer,
                     ssl=self.context,
                     ssl_handshake_timeout=seconds if self.context else None,
@@ -135,8 +135,8 @@ class Acceptor:
         return client_of(head) or address
 
 
-class Introduction(asyncio.Protocol):
-    """Gives the connection to ``protocol``, as one of ``client``."""
+class ProxiedProtocol(asyncio.Protocol):
+    """Passes the connection to ``protocol`` with the address of ``client``."""
 
     def __init__(self, protocol: asyncio.BaseProtocol, client: Address) -> None:
         self._protocol = protocol

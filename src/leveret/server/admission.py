@@ -9,7 +9,7 @@ tunnels of HTTP requests, which have no socket, have a smaller pool of their own
 Descriptors are limited, too, for connections of all kinds together. When they run out, the HTTP connection that has
 been idle longest is closed, or else an unauthenticated one, by the rule above. If there is neither, the new connection
 is refused: one that has logged in is never closed for a new one. Loopback has a reserve beyond the limit, so that an
-operator on the machine, or a health check, gets in all the same.
+operator on the machine, or a health check, can always connect.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Admitted:
         pool.add(self)
 
     def move_to(self, address: str) -> None:
-        """It comes from there: a proxy has told so."""
+        """Count the connection under the client address that a proxy sent."""
         if self._pool is not None:
             self._pool.remove(self)
             self.source = source_of(address)
@@ -130,7 +130,7 @@ class Admitted:
         self.close()
 
     def leave(self) -> None:
-        """The connection is closed. Once is enough, twice does no harm."""
+        """The connection is closed. Can be called twice."""
         if self.is_open:
             self.is_open = False
             self._admission.sockets -= self.has_socket
@@ -139,7 +139,7 @@ class Admitted:
 
 
 class Admission:
-    """The only place that decides whether one more connection may come in."""
+    """Decides whether a new connection is accepted."""
 
     def __init__(self, memory_high_watermark: int, most_sockets: int | None = None) -> None:
         self.most_sockets = most_connections() if most_sockets is None else most_sockets

@@ -1,4 +1,4 @@
-"""A thread for the callbacks of consumers in this process: the loop must not wait for them, nor they for the loop."""
+"""A thread for the callbacks of consumers in this process: the loop does not wait for them, nor they for the loop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CallbackThread:
     def _run(self) -> None:
         while (work := self._work.get()) is not None and self.is_open:
             session, callback, delivered, done = work
-            if session.is_open:  # else its messages went back when it was closed
+            if session.is_open:  # else its messages were requeued when it was closed
                 self._call(callback, delivered)
             with suppress(BrokerStopped):
                 done()
@@ -50,7 +50,7 @@ class CallbackThread:
     def _call(self, callback: Callback, delivered: Delivered) -> None:
         try:
             callback(delivered)
-        except Exception:  # noqa: BLE001 - a stranger's code: it may raise anything, and the others must go on
+        except Exception:  # noqa: BLE001 - code of the application may raise anything, and the other callbacks must run
             if self.is_open:  # else it most likely called a broker that is being stopped
                 self._log.exception(
                     "consumer callback failed, message stays unacknowledged", consumer=delivered.consumer_tag

@@ -1,4 +1,4 @@
-"""Calls that come from other threads: answered by a future, once what they wrote is safe."""
+"""Calls from other threads: a future gets the result once what the call wrote is durable."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class Alarm(Exception):
-    """Publishers wait."""
+    """Publishers are blocked."""
 
 
 class Waiter:
-    """Somebody who waits for a receipt (broker/registry.py: AwaitsReceipt)."""
+    """Waits for a receipt (broker/registry.py: AwaitsReceipt)."""
 
     def __init__(self, receipt: int, answer: Callable[[], None], refuse: Callable[[BaseException], None]) -> None:
         self._receipt = receipt
@@ -31,7 +31,7 @@ class Waiter:
         return False
 
     def granted_early(self, receipts: set[int]) -> None:
-        pass  # the grant of all follows soon
+        pass  # granted() follows soon
 
     def lost(self) -> None:
         self._refuse(
@@ -45,7 +45,7 @@ def fill(answer: Future[T], function: Callable[[], T], broker: Broker) -> None:
     issued = broker.log.issued
     try:
         result = function()
-    except BaseException as problem:  # noqa: BLE001 - it belongs to whoever waits for the answer
+    except BaseException as problem:  # noqa: BLE001 - it is passed to the caller
         answer.set_exception(problem)
         return
     receipt = broker.log.issued

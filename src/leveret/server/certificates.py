@@ -1,10 +1,9 @@
-"""Certificates that are renewed while the broker runs: asked for by a reload, or noticed when their files change.
+"""Reloads TLS certificates while the broker runs: on a reload of the settings, or when their files change.
 
-New files become new contexts, one for each door, all of them tried whole before anybody meets one; then the listeners
-are told to receive new peers with them. A context that peers have met is never changed, so no handshake sees half of a
-change, and neither the authorities nor the tickets of earlier contexts live on in it. Files that cannot be used leave
-everything as it was; they are looked at again once they change, which they do when a renewal that had written one of
-two files writes the other.
+New files are loaded into new contexts, one per listener, before any of them is used; then the listeners use them for
+new connections. A context that is in use never changes, so no handshake sees half of a change, and authorities and
+session tickets of earlier contexts are not carried over. If the files are invalid, nothing changes; they are tried
+again when they change, as they do when a renewal that has written one of two files writes the other.
 """
 
 from __future__ import annotations
@@ -30,29 +29,29 @@ log = get_log("tls")
 
 
 class Certificates:
-    """The files of one node. ``seal`` each door, then ``watch``."""
+    """The TLS files of one node. Call ``add_listener`` for each listener, then ``watch``."""
 
     def __init__(self, files: TlsFiles, timers: Timers) -> None:
         self._files = files
         self._timers = timers
-        self._doors: list[tuple[Renew, bool]] = []
+        self._listeners: list[tuple[Renew, bool]] = []
         self._seen: Seen = ()
         self._one_at_a_time = asyncio.Lock()
         self._timer: Timer | None = None
         self._is_due = False
         self._looking: asyncio.Task[None] | None = None
 
-    def seal(self, renew: Renew, *, asks_clients: bool) -> ssl.SSLContext:
-        """The first context of a door; later ones go to ``renew``. ConfigError names the file that cannot be used.
+    def add_listener(self, renew: Renew, *, asks_clients: bool) -> ssl.SSLContext:
+        """The first context of a listener; later ones go to ``renew``. ConfigError names the file that cannot be used.
 
-        A door that asks clients for certificates has browsers ask their users which one they mean.
+        ``asks_clients`` requests client certificates, for which browsers ask their users.
         """
-        self._doors.append((renew, asks_clients))
+        self._listeners.append((renew, asks_clients))
         return self._contexts()[-1]
 
     def _contexts(self) -> list[ssl.SSLContext]:
-        self._seen = self._look_at_files()  # before they are read: a later change is then seen later
-        return [server_context(self._files, asks_clients=asks) for _, asks in self._doors]
+        self._seen = self._look_at_files()  # before they are read, so that a later change is noticed
+        return [server_context(self._files, asks_clients=asks) for _, asks in self._listeners]
 
     def watch(self) -> None:
         self._timer = self._timers.at(self._timers.clock.now() + INTERVAL, self._due)
@@ -65,17 +64,17 @@ class Certificates:
 
     @property
     def is_looking(self) -> bool:
-        """Whether somebody looks at the files now, because it was time."""
+        """Whether a periodic check of the files is running."""
         return self._looking is not None and not self._looking.done()
 
     async def reload(self) -> bool:
-        """Whether new peers now meet what the files say; if not, the log has the reason."""
+        """Whether new connections use the current files; if not, the log has the reason."""
         async with self._one_at_a_time:
             return await self._reload()
 
     def _due(self) -> None:
         self.watch()
-        self._is_due = True  # also while somebody still looks: what changes behind his back is seen the next time round
+        self._is_due = True  # also during a check: files that change meanwhile are checked again
         if not self.is_looking:
             self._looking = asyncio.ensure_future(self._look())
 
@@ -89,7 +88,7 @@ class Certificates:
     async def _reload(self) -> bool:
         try:
             contexts = await _in_thread(self._contexts)
-            for (renew, _), context in zip(self._doors, contexts, strict=True):
+            for (renew, _), context in zip(self._listeners, contexts, strict=True):
                 await renew(context)
         except (ConfigError, OSError) as problem:
             log.error(

@@ -1,7 +1,7 @@
-"""The first administrator of a broker that opens to a network and was given no password.
+"""The first administrator of a broker that listens on a network and has no configured password.
 
-The well-known ``guest`` would then be made for nothing: it may come from this machine only. So nobody but an
-administrator with a password that nobody can guess is made. Its hash is kept; the password itself is shown once.
+The default user ``guest`` would be useless, since it may log in from this machine only. Instead an administrator with
+a random password is created. Only its hash is stored; the password is shown once.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from leveret.auth.users import Users
 from leveret.config import Settings
 
 ADMINISTRATOR = "admin"
-WELL_KNOWN = "guest"  # name and password of the default user, known to every attacker
+WELL_KNOWN = "guest"  # name and password of the default user
 LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"  # none that looks like another
 LENGTH = 24
 
 ShowFirstLogin = Callable[[str, str], None]
-"""Told the user and the password, for the eyes of whoever started the broker. What it raises ends the start."""
+"""Shows user name and password to the operator. An exception ends the start."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,10 +35,10 @@ def opens_to_a_network(hosts: Iterable[str]) -> bool:
     return any(not host or not (host.lower() == "localhost" or is_loopback(host)) for host in hosts)
 
 
-def made_up(settings: Settings) -> tuple[FirstLogin, str | None]:
-    """The login, and its password unless the configuration brings one. Blocks for tens of milliseconds."""
+def generate_login(settings: Settings) -> tuple[FirstLogin, str | None]:
+    """The login, and its password unless the configuration has one. Blocks for tens of milliseconds."""
     name = settings.default_user
-    if name in settings.loopback_users:  # who may not come over the network cannot administer from there
+    if name in settings.loopback_users:  # a user that is limited to loopback cannot administer over the network
         name = ADMINISTRATOR
     if any(user.name == name for user in settings.bootstrap.users):
         return FirstLogin(name, None), None

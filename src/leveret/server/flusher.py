@@ -1,6 +1,6 @@
 """The threads of the store: one that writes, one that reads, one that writes streams.
 
-The writer takes all batches that wait, has them written and synced at once, and tells the loop. While it syncs, the
+The writer takes all batches that wait, writes and syncs them at once, and reports to the loop. While it syncs, the
 next batches gather: that is the group commit. The reader does what the loop must not: paged reads, reading segments for
 reclaim, asking for free space, serving requests. Its jobs run one after the other. Streams are written behind the
 journal, and their syncs must not hold up anything else: they have a thread of their own.
@@ -23,7 +23,7 @@ from leveret.store.disk import NO_FILES_REASON, is_shortage, lacks_files
 from leveret.store.store import Store
 from leveret.store.writer import Writer
 
-LAZY = 0.1  # seconds that settles alone may wait for company
+LAZY = 0.1  # seconds that settles alone may wait for other writes
 LOOK_EVERY = 0.25  # seconds between looks at the free space, and for requests
 NO_ERA = 1 << 62
 DISK = "disk"
@@ -42,8 +42,8 @@ class Flusher:
         self._batches: SimpleQueue[Batch | None] = SimpleQueue()
         self._void = -1  # eras up to this one have failed
         self._writer = threading.Thread(target=self._write, name="leveret-writer", daemon=True)
-        self._reader = Worker("leveret-reader", self._tell_job)
-        self._streams = Worker("leveret-streams", self._tell_job)
+        self._reader = Worker("leveret-reader", self._answer_on_loop)
+        self._streams = Worker("leveret-streams", self._answer_on_loop)
         self._idle = asyncio.Event()
         self._watch: asyncio.TimerHandle | None = None
         self._is_looking = False
@@ -94,12 +94,12 @@ class Flusher:
         self._streams.stop()
         patience = min(seconds, 1.0)
         await self._loop.run_in_executor(None, self._join, patience, max(deadline - self._loop.time(), patience))
-        self._void = NO_ERA  # a thread that hangs and comes back later writes nothing more
+        self._void = NO_ERA  # a thread that hangs and continues later writes nothing more
         self._streams.abandon()
         return not self._writer.is_alive() and not self._streams.thread.is_alive()
 
     def _join(self, seconds: float, streams: float) -> None:
-        """Streams have their last sync to do."""
+        """The streams' thread still has a sync to do."""
         for thread, patience in (
             (self._streams.thread, streams),
             (self._writer, seconds),
@@ -137,11 +137,11 @@ class Flusher:
                 writer.abandon(cut=is_shortage(problem))
             except OSError as second:
                 problem = problem if is_shortage(second) else second
-            self._tell(lambda failed=problem: self._failed(failed))  # type: ignore[misc]
+            self._on_loop(lambda failed=problem: self._failed(failed))  # type: ignore[misc]
         else:
-            self._tell(lambda: self._done(batches[-1]))
+            self._on_loop(lambda: self._done(batches[-1]))
 
-    def _tell(self, call: Callable[[], None]) -> None:
+    def _on_loop(self, call: Callable[[], None]) -> None:
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
@@ -173,7 +173,7 @@ class Flusher:
             self._idle.set()
 
     def _look(self) -> None:
-        """How much room is there? Asked in the reader, since even that may hang."""
+        """Measure the free space, in the reader's thread since even that may hang."""
         self._watch = self._loop.call_later(LOOK_EVERY, self._look)
         if not self._is_looking:
             self._is_looking = True
@@ -213,8 +213,8 @@ class Flusher:
 
     # ---- the other threads
 
-    def _tell_job(self, call: Callable[[], None]) -> None:
-        self._tell(lambda: self._answer(call))
+    def _answer_on_loop(self, call: Callable[[], None]) -> None:
+        self._on_loop(lambda: self._answer(call))
 
     def _answer(self, call: Callable[[], None]) -> None:
         call()

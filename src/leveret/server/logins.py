@@ -1,14 +1,14 @@
-"""Passwords are verified in a few worker threads: a verification costs tens of milliseconds that the loop must not pay.
+"""Verifies passwords in worker threads: a verification takes tens of milliseconds, too long for the event loop.
 
-Theory of operation. A login that was verified a moment ago is answered from a cache, at once. Others wait in a line per
-source address (admission.py), and the lines are served in turn, so that one source cannot delay another by the number
-of its logins. Sources with failed logins in the last minute get every fourth turn while others wait. All lines together
-are no longer than what can be verified within the handshake timeout: beyond that the peer would be gone before its
-answer. When a login's turn comes, it is skipped if its peer has gone, and answered from the cache if the same login has
-been verified meanwhile: of a thousand clients that reconnect with one password, one is verified.
+Theory of operation. A login that was verified recently is answered from a cache. Others wait in a queue per source
+address (admission.py), and the queues are served round-robin, so that one source cannot delay another by the number
+of its logins. Sources with failed logins in the last minute are served every fourth time while others wait. All queues
+together hold no more than can be verified within the handshake timeout: later logins would time out anyway. A login is
+skipped if its connection has been closed, and answered from the cache if the same login has been verified meanwhile: of
+a thousand clients that reconnect with one password, one is verified.
 
-A wrong login is answered at once, as RabbitMQ does it, until its source has failed repeatedly: from then on the answers
-come late, so that guessing is slow. A client that gets no answer at all is always closed late.
+A wrong login is answered at once, as in RabbitMQ, until its source has failed repeatedly: from then on replies are
+delayed, so that guessing is slow. A client that does not support a reply is always closed after the delay.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from leveret.logs import get_log
 
 WORKERS = 2
 FIRST_GUESS = 0.1  # seconds for a verification, until one has been measured
-SHORTEST_LINE = 16
+SHORTEST_QUEUE = 16
 FAILURES = 5  # in FAILING seconds: such a source is served after the others
 FAILING = 60.0
 MOST_FAILING = 10_000  # sources that are remembered
-TURN_OF_FAILING = 4
+FAILING_EVERY = 4
 NICENESS = 5  # of the workers, so that verifying passwords does not take the CPU from messages
 ESTABLISHED = 1  # of TCP's states
 
@@ -46,17 +46,17 @@ class LoginPeer(Protocol):
 
     @property
     def source(self) -> str:
-        """What it counts under: see admission.source_of."""
+        """The address that limits apply to: see admission.source_of."""
 
     @property
     def is_told(self) -> bool:
-        """Whether a refused login is answered; if not, the connection is closed without a word."""
+        """Whether a refused login gets a reply; if not, the connection is closed without one."""
 
     def is_gone(self) -> bool:
         """Whether it has been closed, by either side."""
 
     def authenticated(self) -> None:
-        """Its login was right."""
+        """The login succeeded."""
 
 
 class Attempt(NamedTuple):
@@ -87,43 +87,43 @@ class FailedSources:
 
 
 class LoginQueue:
-    """Logins that wait, in a line per source, served in turn."""
+    """Waiting logins, in a queue per source, served round-robin."""
 
     def __init__(self, failed: FailedSources) -> None:
         self._failed = failed
-        self._lines: OrderedDict[str, deque[Attempt]] = OrderedDict()
+        self._queues: OrderedDict[str, deque[Attempt]] = OrderedDict()
         self._number = 0
-        self._turn = 0
+        self._served = 0
 
     def __len__(self) -> int:
         return self._number
 
     def join(self, attempt: Attempt, most: int) -> Attempt | None:
-        """If there are more than ``most`` now, the last one of the longest line is taken out and returned."""
-        line = self._lines.setdefault(attempt.source, deque())
-        line.append(attempt)
+        """If there are more than ``most`` now, the last one of the longest queue is removed and returned."""
+        queue = self._queues.setdefault(attempt.source, deque())
+        queue.append(attempt)
         self._number += 1
         if self._number <= most:
             return None
         self._number -= 1
-        source = max(self._lines, key=lambda source: len(self._lines[source]))
-        longest = line if len(line) == len(self._lines[source]) else self._lines[source]
+        source = max(self._queues, key=lambda source: len(self._queues[source]))
+        longest = queue if len(queue) == len(self._queues[source]) else self._queues[source]
         refused = longest.pop()
         if not longest:
-            del self._lines[refused.source]
+            del self._queues[refused.source]
         return refused
 
     def next(self, now: float) -> Attempt | None:
-        if not self._lines:
+        if not self._queues:
             return None
-        self._turn += 1
-        source = next(iter(self._lines))
-        if self._turn % TURN_OF_FAILING:
-            source = next((each for each in self._lines if not self._failed.is_failing(each, now)), source)
-        line = self._lines.pop(source)
-        attempt = line.popleft()
-        if line:
-            self._lines[source] = line  # behind the others
+        self._served += 1
+        source = next(iter(self._queues))
+        if self._served % FAILING_EVERY:
+            source = next((each for each in self._queues if not self._failed.is_failing(each, now)), source)
+        queue = self._queues.pop(source)
+        attempt = queue.popleft()
+        if queue:
+            self._queues[source] = queue  # behind the others
         self._number -= 1
         return attempt
 
@@ -140,23 +140,23 @@ class Logins:
         self._running = 0
         self._seconds = FIRST_GUESS  # that a verification takes
         self._failed = FailedSources()
-        self._line = LoginQueue(self._failed)
+        self._queue = LoginQueue(self._failed)
         self._log = get_log("logins")
 
     @property
     def waiting(self) -> int:
-        return len(self._line)
+        return len(self._queue)
 
     def login(self, credentials: Credentials, peer: LoginPeer, done: Done) -> None:
         """Verify; ``done`` is called on the loop, at once or later."""
         attempt = Attempt(credentials, peer, peer.source, done)
-        if credentials.password is None:  # a client certificate vouches for the name
+        if credentials.password is None:  # authenticated by a client certificate
             self._answer(self._broker.users.get(credentials.name), attempt)
             return
         if self._is_known(attempt):
             return
-        most = max(SHORTEST_LINE, int(WORKERS * self.handshake_timeout / self._seconds))
-        refused = self._line.join(attempt, most)
+        most = max(SHORTEST_QUEUE, int(WORKERS * self.handshake_timeout / self._seconds))
+        refused = self._queue.join(attempt, most)
         if refused is not None:
             self._refuse(refused, late=True, reason="too many logins at once")
         self._serve()
@@ -171,9 +171,9 @@ class Logins:
         return cached is not None
 
     def _serve(self) -> None:
-        """Give the workers what is next in line, as long as they have nothing to do."""
+        """Start the next verifications while workers are idle."""
         while self._running < WORKERS:
-            attempt = self._line.next(self._loop.time())
+            attempt = self._queue.next(self._loop.time())
             if attempt is None:
                 return
             if attempt.peer.is_gone():
@@ -208,7 +208,7 @@ class Logins:
         else:
             self._broker.users.note_login(user)
             self._broker.wake()
-            current = self._broker.users.get(user.name)  # changed or deleted while the answer was on its way
+            current = self._broker.users.get(user.name)  # changed or deleted meanwhile
             user = current if current is not None and current.secret is user.secret else None
         self._answer(user, attempt)
         self._serve()

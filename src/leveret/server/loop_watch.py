@@ -1,11 +1,11 @@
-"""How long the event loop was busy with one turn: measured by a timer that is late when other work holds the loop."""
+"""How long one iteration of the event loop takes, measured by the delay of a timer."""
 
 from __future__ import annotations
 
 import asyncio
 from time import monotonic
 
-INTERVAL = 0.025  # seconds: a turn is seen as up to so much shorter than it was
+INTERVAL = 0.025  # seconds: an iteration is measured up to this much too short
 PERIOD = 30.0  # seconds that a reading covers at least
 
 

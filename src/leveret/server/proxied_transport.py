@@ -48,7 +48,7 @@ class ProxiedTransport(asyncio.Transport):
 
 
 def behind_proxy(transport: asyncio.Transport) -> asyncio.Transport:
-    """The same, for a proxy that does not tell the client's address. A connection that was reset before it was accepted
+    """The same, for a proxy that does not send the client's address. A connection that was reset before it was accepted
     has no address, and stays as it is."""
     peer = transport.get_extra_info("peername")
     return ProxiedTransport(transport, *peer[:2]) if isinstance(peer, tuple) else transport

@@ -1,8 +1,8 @@
-"""What the service manager is told: ready, reloading, stopping, and now and then that the loop still turns.
+"""Notifies the service manager: ready, reloading, stopping, and watchdog keep-alives.
 
-The protocol is systemd's: datagrams of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Where nobody
-listens nothing is sent, and a manager that cannot be reached never harms the broker. A watchdog is fed from the loop
-itself and in real time: a loop that is stuck does not feed it, and the manager starts the broker again.
+The protocol is systemd's: datagrams of ``NAME=value`` lines to the socket that NOTIFY_SOCKET names. Without that
+variable nothing is sent, and a manager that cannot be reached does not affect the broker. The watchdog is fed from the
+event loop: if the loop is stuck, the manager restarts the broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = get_log("readiness")
 
 
 class Readiness:
-    """Speaks to the manager of this process, if ``environ`` names one; an embedded broker gives an empty one."""
+    """Notifies the manager of this process, if ``environ`` names one; an embedded broker passes an empty one."""
 
     def __init__(
         self, environ: Mapping[str, str], monotonic_ns: Callable[[], int] = time.monotonic_ns, pid: int | None = None
@@ -34,18 +34,18 @@ class Readiness:
         self._send("READY=1", _status(status))
 
     def reloading(self) -> None:
-        """With the moment, by which the manager knows that this is the reload it asked for, not an earlier one."""
+        """With the time, by which the manager matches it to the reload that it requested."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={self._monotonic_ns() // 1000}", _status("reloading"))
 
     def stopping(self) -> None:
         self._send("STOPPING=1", _status("stopping"))
 
     def status(self, text: str) -> None:
-        """One line for people, such as ``systemctl status`` shows. May be called from any thread."""
+        """One line of text, as ``systemctl status`` shows it. May be called from any thread."""
         self._send(_status(text))
 
     def feed_watchdog(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on until ``leave``, twice in the time after which we would be taken for dead."""
+        """Until ``leave``, twice per watchdog interval."""
         if self.watchdog is not None and self._address is not None:
             self._send("WATCHDOG=1")
             self._feeding = loop.call_later(self.watchdog / 2, self.feed_watchdog, loop)

@@ -107,7 +107,7 @@ class Requests:
     def _sealed(self, work: Work, segment: int) -> None:
         try:
             snapshot(self._path, work.folder, segment, self._store.copy_definitions)
-        except Exception as problem:  # noqa: BLE001 - whatever it is, the writer goes on and who asked is told
+        except Exception as problem:  # noqa: BLE001 - the writer continues and the error is the reply
             work.problem = problem
         work.is_sealed = True
         self._next_step(work)
@@ -136,7 +136,7 @@ class Requests:
         """Whether the work is over."""
         try:
             made = self._go_on(work)
-        except Exception as problem:  # noqa: BLE001 - it belongs to whoever asked
+        except Exception as problem:  # noqa: BLE001 - the error is the reply
             self._fail(work, problem)
         else:
             if made is not None:
@@ -167,7 +167,7 @@ class Requests:
         if work.is_over:
             return
         work.is_over = True
-        with suppress(OSError):  # there is nobody to hear of a second failure
+        with suppress(OSError):  # a second failure cannot be reported
             if work.steps is not None:
                 work.steps.close()
             shutil.rmtree(work.folder, ignore_errors=True)

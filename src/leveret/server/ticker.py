@@ -1,4 +1,4 @@
-"""Gives the broker its turns: one call per turn of the event loop, however often it is woken."""
+"""Calls the broker's tick once per iteration of the event loop, however often it is woken."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Ticker:
     def wake(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._turn)
+            self._loop.call_soon(self._tick)
 
-    def _turn(self) -> None:
+    def _tick(self) -> None:
         self._scheduled = False
         self._broker.turn()
 

@@ -71,5 +71,5 @@ def _load_revoked(context: ssl.SSLContext, revoked: Path) -> None:
 
 
 def _refuse_to_ask() -> str:
-    """Or OpenSSL would ask at the terminal, and hold the broker as long as nobody answers."""
-    raise OSError("the key is encrypted, and nobody can be asked for its password; `openssl pkey` writes it in plain")
+    """Without this, OpenSSL would ask for the password at the terminal and block the broker."""
+    raise OSError("the key is encrypted: write it without a password, for instance with `openssl pkey`")

@@ -1,4 +1,4 @@
-"""The proxies whose PROXY headers are believed."""
+"""The proxies whose PROXY headers are trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thread that does jobs one after the other, and tells the loop what came of each."""
+"""A thread that runs jobs one after the other, and passes their results to the event loop."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 Job = tuple[Callable[[], object], Callable[[object], None]]
-Tell = Callable[[Callable[[], None]], None]
+OnLoop = Callable[[Callable[[], None]], None]
 
 
 class Worker:
-    """``tell`` brings a call to the loop, from any thread."""
+    """``on_loop`` runs a call on the loop, from any thread."""
 
-    def __init__(self, name: str, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, name: str, on_loop: OnLoop) -> None:
+        self._on_loop = on_loop
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._is_abandoned = False
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -23,11 +23,11 @@ class Worker:
         self.thread.start()
 
     def stop(self) -> None:
-        """When the jobs that wait are done."""
+        """Ends the thread after the jobs that wait."""
         self._jobs.put(None)
 
     def abandon(self) -> None:
-        """Its job hangs: when that is over, none follows."""
+        """Its job hangs: run no further one when it ends."""
         self._is_abandoned = True
 
     def do(self, job: Callable[[], object], done: Callable[[object], None]) -> None:
@@ -39,6 +39,6 @@ class Worker:
             job, done = work
             try:
                 result = job()
-            except Exception as problem:  # noqa: BLE001 - it belongs to whoever asked
+            except Exception as problem:  # noqa: BLE001 - it is passed to the caller
                 result = problem
-            self._tell(lambda done=done, result=result: done(result))  # type: ignore[misc]
+            self._on_loop(lambda done=done, result=result: done(result))  # type: ignore[misc]
