@@ -9,7 +9,7 @@ import pika
 import pytest
 
 from leveret import Broker, FrozenClock
-from leveret.api.views.queue import QueueView
+from leveret.http.rows import RowDescription
 from tests.support.http_api import QUIET
 from tests.support.http_objects import ObjectsApi
 
@@ -34,13 +34,16 @@ def api(broker: Broker) -> ObjectsApi:
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of queues of which a row was made."""
     names: list[str] = []
-    row = QueueView.row
 
-    def noting(self: QueueView, vhost: Any, queue: Any) -> Any:
-        names.append(queue.name)
-        return row(self, vhost, queue)
+    def noting(make: Any) -> Any:
+        def made(self: RowDescription[Any], found: Any) -> Any:
+            names.append(found[1].name)
+            return make(self, found)
 
-    monkeypatch.setattr(QueueView, "row", noting)
+        return made
+
+    for method in ("encoded", "encoded_stable"):
+        monkeypatch.setattr(RowDescription, method, noting(getattr(RowDescription, method)))
     return names
 
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from leveret.auth.permissions import EVERYTHING
 from leveret.broker.access import DEFAULT_EXCHANGE, KINDS, UserAccess, may_enter
 from leveret.broker.permission_rules import RULES, Need, Operation, Subject, TopicNeed, needs_of
-from leveret.http.listings import Row
+from leveret.http.rows import Row
 from leveret.queues.options import DEAD_LETTER_EXCHANGE
 from leveret.routing.exchange import ALTERNATE_EXCHANGE
 

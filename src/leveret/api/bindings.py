@@ -25,7 +25,7 @@ from leveret.http.amqp_rules import (
 from leveret.http.authorization import caller_of, entered_vhost, seen_vhost
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import ObjectNotFound
-from leveret.http.listings import as_it_is, list_response, object_response, viewed
+from leveret.http.listings import list_response, object_response, viewed
 from leveret.http.responses import no_content
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
 from leveret.routing.bindings import Binding, Destination
@@ -63,7 +63,7 @@ class _BindingsApi:
         rows: list[Row] = []
         for vhost in vhosts:
             rows += await _rows_of(vhost)
-        return await list_response(self._context, request, rows, as_it_is)
+        return await list_response(self._context, request, rows)
 
     async def list_between(self, request: Request) -> Response:
         vhost = seen_vhost(request)

@@ -18,10 +18,11 @@ from leveret.api.views.connection import channel_name, channel_view, connection_
 from leveret.auth.users import User
 from leveret.http.authorization import seen_vhost
 from leveret.http.errors import Forbidden, ObjectNotFound
-from leveret.http.listings import Row, list_response, object_response
+from leveret.http.listings import list_response, object_response
 from leveret.http.login import user_of
 from leveret.http.responses import no_content
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
+from leveret.http.rows import Row
 from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.samples import windows_of

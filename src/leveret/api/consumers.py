@@ -17,9 +17,10 @@ from leveret.auth.users import User
 from leveret.broker.vhost import Vhost
 from leveret.delivery.consumer import Consumer
 from leveret.http.authorization import seen_vhost
-from leveret.http.listings import Row, list_response, viewed
+from leveret.http.listings import list_response, viewed
 from leveret.http.login import user_of
 from leveret.http.roles import MANAGEMENT, MONITORING, has_role, refuse_unless_role, visible_vhosts
+from leveret.http.rows import Row
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.consumers import AmqpConsumer
 

@@ -15,9 +15,9 @@ from leveret.api.definitions_import import carry_out, planned, refuse_problems, 
 from leveret.http.authorization import known_vhost, name_of
 from leveret.http.bodies import parse_definitions, read_body
 from leveret.http.errors import BadRequest
-from leveret.http.listings import Row
 from leveret.http.responses import encoded, json_bytes_response, no_content
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
+from leveret.http.rows import Row
 from leveret.http.values import boolean_of, query_parameter
 
 LARGEST_FILE = 64 << 20

@@ -18,7 +18,8 @@ from leveret.api.views.vhost import facts_of
 from leveret.broker.broker import Broker
 from leveret.broker.predeclared import PREDECLARED
 from leveret.broker.vhost import Vhost
-from leveret.http.listings import Row, viewed
+from leveret.http.listings import viewed
+from leveret.http.rows import Row
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange

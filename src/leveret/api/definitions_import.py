@@ -32,7 +32,7 @@ from leveret.errors import AmqpError, LeveretError
 from leveret.http.authorization import LONGEST_NAME
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, Conflict
-from leveret.http.listings import Row
+from leveret.http.rows import Row
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import excerpt
 

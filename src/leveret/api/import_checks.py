@@ -28,7 +28,7 @@ from leveret.broker.policy import Policy, make_policy
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.http.errors import BadRequest
-from leveret.http.listings import Row
+from leveret.http.rows import Row
 from leveret.http.values import text_of
 
 # ---- who and where

@@ -11,7 +11,7 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.http.authorization import LONGEST_NAME, refuse_bad_name
 from leveret.http.errors import BadRequest
-from leveret.http.listings import Row
+from leveret.http.rows import Row
 from leveret.http.values import excerpt, is_encodable
 from leveret.routing.exchange import Exchange
 

@@ -14,7 +14,7 @@ from leveret.api.views.parameter import vhost_limits_of
 from leveret.broker.equivalence import check_same_exchange, check_same_queue, refuse_reserved
 from leveret.broker.vhost import MADE_UP
 from leveret.http.errors import BadRequest
-from leveret.http.listings import Row
+from leveret.http.rows import Row
 from leveret.http.values import boolean_of, excerpt, text_of
 from leveret.queues.kinds import refuse_kind
 from leveret.queues.options import QueueOptions

@@ -16,8 +16,9 @@ from leveret.api.context import ApiContext
 from leveret.broker.leases import Lease
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import seen_vhost
-from leveret.http.listings import Row, as_it_is, list_response, viewed
+from leveret.http.listings import list_response, viewed
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.rows import Row
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -35,7 +36,7 @@ async def _listed(context: ApiContext, request: Request, vhosts: Iterable[Vhost]
     book, now = context.broker.leases, context.clock.wall()
     leases = [lease for vhost in vhosts for lease in book.leases(vhost.name)]
     rows = await viewed(leases, lambda lease: _row(lease, now) if lease.queue.alive else None)
-    return await list_response(context, request, rows, as_it_is)
+    return await list_response(context, request, rows)
 
 
 def _row(lease: Lease, now: float) -> Row:

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from leveret.api.context import ApiContext
 from leveret.http.authorization import seen_vhost
-from leveret.http.listings import as_it_is, list_response
+from leveret.http.listings import list_response
 from leveret.http.roles import MONITORING, refuse_unless_role
 
 SHOVELS, LINKS = "/api/shovels", "/api/federation-links"
@@ -21,12 +21,12 @@ SHOVELS, LINKS = "/api/shovels", "/api/federation-links"
 def routes(context: ApiContext) -> list[Route]:
     async def of_all(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
-        return await list_response(context, request, [], as_it_is)
+        return await list_response(context, request, [])
 
     async def of_vhost(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
         seen_vhost(request)
-        return await list_response(context, request, [], as_it_is)
+        return await list_response(context, request, [])
 
     return [
         Route(SHOVELS, of_all),

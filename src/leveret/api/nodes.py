@@ -20,7 +20,7 @@ from leveret.api.views.node import (
     exchange_types,
 )
 from leveret.http.errors import ObjectNotFound
-from leveret.http.listings import as_it_is, list_response, object_response
+from leveret.http.listings import list_response, object_response
 from leveret.http.roles import MONITORING, refuse_unless_role
 from leveret.stats.samples import windows_of
 from leveret.version import VERSION
@@ -33,7 +33,7 @@ def routes(context: ApiContext) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)
-        return await list_response(context, request, [await _node(context, readings, request)], as_it_is)
+        return await list_response(context, request, [await _node(context, readings, request)])
 
     async def show(request: Request) -> Response:
         refuse_unless_role(request, MONITORING)

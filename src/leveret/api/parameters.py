@@ -29,7 +29,7 @@ from leveret.http.authorization import name_of, role_to_change, seen_vhost, vhos
 from leveret.http.bodies import read_object
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import Row, as_it_is, list_response, object_response
+from leveret.http.listings import list_response, object_response
 from leveret.http.responses import no_content, put_response
 from leveret.http.roles import (
     ADMINISTRATOR,
@@ -40,6 +40,7 @@ from leveret.http.roles import (
     refuse_unless_role,
     visible_vhosts,
 )
+from leveret.http.rows import Row
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -90,7 +91,7 @@ class Parameters:
         return await self._listed(request, parameters_of(seen_vhost(request), name_of(request, "component")))
 
     async def _listed(self, request: Request, rows: list[Row]) -> Response:
-        return await list_response(self._context, request, rows, as_it_is)
+        return await list_response(self._context, request, rows)
 
     async def show(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
@@ -141,7 +142,7 @@ class GlobalParameters:
     async def all(self, request: Request) -> Response:
         refuse_unless_role(request, POLICYMAKER)
         rows = [{"name": name, "value": value} for name, value in self._broker.parameters.all().items()]
-        return await list_response(self._context, request, rows, as_it_is)
+        return await list_response(self._context, request, rows)
 
     async def show(self, request: Request) -> Response:
         name = self._existing(request)

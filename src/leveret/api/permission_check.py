@@ -21,8 +21,9 @@ from leveret.broker.vhost import Vhost
 from leveret.http.amqp_rules import as_bad_request, short_text_of, table_of
 from leveret.http.bodies import decode_object
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import Row, list_response, object_response
+from leveret.http.listings import list_response, object_response
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role
+from leveret.http.rows import Row
 from leveret.http.values import excerpt, query_parameter
 
 

@@ -14,9 +14,10 @@ from leveret.http.authorization import LONGEST_NAME, name_of
 from leveret.http.bodies import read_object
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import Row, list_response, object_response
+from leveret.http.listings import list_response, object_response
 from leveret.http.responses import no_content, put_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
+from leveret.http.rows import Row
 from leveret.http.values import excerpt, text_of
 
 KINDS = ("configure", "write", "read")

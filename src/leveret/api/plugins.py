@@ -17,9 +17,10 @@ from leveret.broker.plugins import PLUGINS, Plugin, find_plugin, uses_keys, uses
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import name_of
 from leveret.http.durability import wait_until_durable
-from leveret.http.listings import Row, as_it_is, list_response, object_response
+from leveret.http.listings import list_response, object_response
 from leveret.http.responses import json_response
 from leveret.http.roles import ADMINISTRATOR, refuse_unless_role
+from leveret.http.rows import Row
 from leveret.http.time_slice import TimeSlice
 
 ONE = "/api/plugins/{name}"
@@ -42,7 +43,7 @@ class _Plugins:
 
     async def list_all(self, request: Request) -> Response:
         refuse_unless_role(request, ADMINISTRATOR)
-        return await list_response(self._context, request, await self._rows(PLUGINS), as_it_is)
+        return await list_response(self._context, request, await self._rows(PLUGINS))
 
     async def show(self, request: Request) -> Response:
         return object_response(request, await self._row(self._asked(request)))

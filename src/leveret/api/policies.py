@@ -19,9 +19,10 @@ from leveret.http.authorization import name_of, role_to_change, seen_vhost, vhos
 from leveret.http.bodies import read_object
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
-from leveret.http.listings import Row, list_response, object_response
+from leveret.http.listings import list_response, object_response
 from leveret.http.responses import no_content, put_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.rows import Row
 from leveret.http.values import text_of
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.exchange import Exchange

@@ -20,9 +20,10 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import PreconditionFailed
 from leveret.http.authorization import seen_vhost
 from leveret.http.errors import BadRequest
-from leveret.http.listings import Row, list_response
+from leveret.http.listings import list_response
 from leveret.http.responses import json_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
+from leveret.http.rows import Row
 from leveret.http.values import excerpt, query_parameter
 
 MOST_SHOWN = 20  # names, of all that match

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,8 +10,7 @@ from starlette.routing import Route
 
 from leveret.api.context import ApiContext
 from leveret.api.views.exchange import binding_row, default_binding
-from leveret.api.views.queue import QueueView, Row, state_of
-from leveret.api.views.unchanged_rows import StillRows
+from leveret.api.views.queue import QUEUE_ROWS, QueueView
 from leveret.broker.vhost import Vhost
 from leveret.http.amqp_rules import (
     as_bad_request,
@@ -26,25 +25,13 @@ from leveret.http.errors import BadRequest
 from leveret.http.listings import list_response, object_response
 from leveret.http.responses import no_content, put_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.rows import RowCache
 from leveret.http.values import boolean_of, text_of
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Destination
 from leveret.stats.samples import NO_WINDOWS, windows_of
 
 ONE = "/api/queues/{vhost}/{name}"
-Found = tuple[Vhost, DeclaredQueue]
-AT_HAND: dict[str, Callable[[Found], object]] = {
-    "name": lambda found: found[1].name,
-    "vhost": lambda found: found[0].name,
-    "type": lambda found: found[1].options.kind,
-    "durable": lambda found: found[1].durable,
-    "state": lambda found: state_of(found[1]),
-    "consumers": lambda found: len(found[1].consumers),
-    "messages": lambda found: found[1].ready + found[1].unacked,
-    "messages_ready": lambda found: found[1].ready,
-    "messages_unacknowledged": lambda found: found[1].unacked,
-    "memory": lambda found: found[1].accounted,
-}
 ACTIONS = ("sync", "cancel_sync")  # of mirrors, which we have none of: there is nothing to do
 
 
@@ -65,7 +52,7 @@ def routes(context: ApiContext) -> list[Route]:
 class _Queues:
     def __init__(self, context: ApiContext) -> None:
         self._context = context
-        self._still = StillRows(context.stats)
+        self._cache: RowCache[DeclaredQueue] = RowCache(lambda queue: queue.alive)
 
     # ---- looking
 
@@ -77,27 +64,11 @@ class _Queues:
         return await self._listed(request, [seen_vhost(request)])
 
     async def _listed(self, request: Request, vhosts: Iterable[Vhost]) -> Response:
-        """Samples are made of those queues alone that are shown."""
-        context, windows = self._context, windows_of(request.query_params)
-        view = QueueView(context.stats, context.policy_matches, context.broker.node_name)
-
-        def row(found: Found) -> Row | None:
-            return view.row(*found) if found[1].alive else None
-
-        def with_samples(row: Row) -> Row:
-            vhost = context.broker.vhosts.get(row["vhost"])
-            queue = None if vhost is None else vhost.queues.get(row["name"])
-            row.update({} if queue is None else context.stats.of_queue(queue, windows))
-            return row
-
-        all_of_them = [(vhost, queue) for vhost in vhosts for queue in vhost.queues.values()]
-
-        def written(found: Found) -> bytes | None:
-            return self._still.written(view, *found) if found[1].alive else None
-
-        self._still.asked()
-        adding = None if windows == NO_WINDOWS else with_samples
-        return await list_response(context, request, all_of_them, row, at_hand=AT_HAND, adding=adding, written=written)
+        view, has_samples = self._view(request), windows_of(request.query_params) != NO_WINDOWS
+        queues = [(vhost, queue, view) for vhost in vhosts for queue in vhost.queues.values()]
+        self._cache.begin_list()
+        cached = None if has_samples else view.encoded
+        return await list_response(self._context, request, queues, QUEUE_ROWS, cached)
 
     async def show(self, request: Request) -> Response:
         vhost = seen_vhost(request)
@@ -106,7 +77,7 @@ class _Queues:
 
     def _view(self, request: Request) -> QueueView:
         context, windows = self._context, windows_of(request.query_params)
-        return QueueView(context.stats, context.policy_matches, context.broker.node_name, windows)
+        return QueueView(context.stats, context.policy_matches, context.broker.node_name, self._cache, windows)
 
     async def bindings_to(self, request: Request) -> Response:
         vhost, name = seen_vhost(request), path_name(request)

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from leveret.api.context import ApiContext
 from leveret.http.authorization import seen_vhost
-from leveret.http.listings import as_it_is, list_response, viewed
+from leveret.http.listings import list_response, viewed
 from leveret.http.roles import MANAGEMENT, refuse_unless_role
 from leveret.pipeline.spark_queries import SparkQuery
 from leveret.pipeline.spark_query_view import is_shown, query_row, vhosts_of
@@ -27,6 +27,6 @@ def routes(context: ApiContext) -> list[Route]:
 
     async def listed(request: Request, found: list[SparkQuery]) -> Response:
         rows = await viewed(found, lambda query: query_row(request, query))
-        return await list_response(context, request, rows, as_it_is)
+        return await list_response(context, request, rows)
 
     return [Route("/api/spark-queries", list_all), Route("/api/spark-queries/{vhost}", list_of_vhost)]

@@ -25,9 +25,10 @@ from leveret.errors import StoreError
 from leveret.http.amqp_rules import path_name
 from leveret.http.authorization import access_of, entered_vhost, seen_vhost
 from leveret.http.errors import BadRequest, Gone, ObjectNotFound
-from leveret.http.listings import Row, as_it_is, list_response, object_response, viewed
+from leveret.http.listings import list_response, object_response, viewed
 from leveret.http.responses import encoded, json_bytes_response
 from leveret.http.roles import MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.rows import Row
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import LARGEST, integer_of
 from leveret.message import Address, Message
@@ -69,7 +70,7 @@ class _Streams:
         rows: list[Row] = []
         for vhost in vhosts:
             rows += await self._rows(vhost)
-        return await list_response(self._context, request, rows, as_it_is)
+        return await list_response(self._context, request, rows)
 
     async def _rows(self, vhost: Vhost) -> list[Row]:
         """Without samples: those of one are shown with it."""

@@ -22,9 +22,10 @@ from leveret.broker.tracing import place_name
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import known_vhost, name_of
 from leveret.http.errors import ObjectNotFound
-from leveret.http.listings import Row, list_response
+from leveret.http.listings import list_response
 from leveret.http.responses import json_response, no_content
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, MONITORING, has_role, refuse_unless_role
+from leveret.http.rows import Row
 from leveret.http.values import query_parameter
 
 

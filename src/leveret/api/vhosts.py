@@ -18,9 +18,10 @@ from leveret.http.authorization import known_vhost, name_of, seen_vhost
 from leveret.http.bodies import read_object
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import ObjectNotFound
-from leveret.http.listings import Row, list_response, object_response
+from leveret.http.listings import list_response, object_response
 from leveret.http.responses import no_content, put_response
 from leveret.http.roles import ADMINISTRATOR, MANAGEMENT, refuse_unless_role, visible_vhosts
+from leveret.http.rows import Row
 from leveret.http.values import boolean_of
 from leveret.stats.samples import Windows, windows_of
 from leveret.stats.totals import Totals

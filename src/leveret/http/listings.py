@@ -1,9 +1,9 @@
-"""Long lists over HTTP: filtered by name, sorted, cut into pages and columns, as RabbitMQ's management takes it.
+"""Lists over HTTP: filtered by name, sorted, and reduced to pages and columns, as by RabbitMQ's management API.
 
     ?name=ord&use_regex=false&sort=messages&sort_reverse=true&page=1&page_size=100&columns=name,message_stats.publish
 
-What is listed is looked at and written on the loop, for a millisecond a turn, so that ten thousand rows hold nobody up;
-names are matched in a thread. A regular expression of somebody else's is bounded in time.
+Rows are made and encoded on the event loop in time slices, so that ten thousand of them do not delay messages; names
+are matched and rows sorted in a thread. Matching a client's regular expression has a time limit.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
-from itertools import islice
 from operator import itemgetter
 from time import perf_counter
 from types import MappingProxyType
@@ -23,28 +22,27 @@ from starlette.types import Receive, Scope, Send
 
 from leveret.http.errors import BadRequest, PageOutOfRange
 from leveret.http.responses import JSON, encoded, json_bytes_response
+from leveret.http.rows import Row, RowDescription
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import boolean_of, integer_of, text_of
 from leveret.http.workers import WorkerContext
 
-Row = dict[str, Any]
 T = TypeVar("T")
-Columns = Mapping[str, Any]  # of such; at its leaves WHOLE
+SortKey = tuple[str, tuple[int, Any], T]  # the name of an object, its value to sort by, and the object
+Columns = Mapping[str, Any]  # a tree of names; its leaves are WHOLE
 
 WHOLE: Columns = MappingProxyType({})
 LARGEST_PAGE = 500
-PIECE = 64 << 10  # bytes of JSON that are sent at once
-AT_ONCE = 50  # things of which only a column is looked at
-STALLED = 60.0  # seconds that a client may take for one piece
+PIECE = 64 << 10  # bytes of JSON sent at once
+STALLED = 60.0  # seconds until a piece must be sent
 LONGEST_NAME = 1_000
-DEEPEST_SORT = 10  # parts of a column's name
+DEEPEST_SORT = 10  # parts of a column name
 SECONDS = 1.0  # for a regular expression, over all rows
 MISSING = object()
-RANK, THING = "\0rank", "\0thing"  # no columns of anything
 
 
-class Asked(NamedTuple):
-    """What the query asks for. ``page`` 0: all rows."""
+class ListQuery(NamedTuple):
+    """The query parameters of a list. ``page`` 0: all rows."""
 
     name: str | None
     is_regex: bool
@@ -55,13 +53,13 @@ class Asked(NamedTuple):
     columns: Columns
 
 
-def asked_of(request: Request) -> Asked:
+def list_query(request: Request) -> ListQuery:
     given = request.query_params
     name = text_of(given, "name") if "name" in given else None
     if name is not None and len(name) > LONGEST_NAME:
         raise BadRequest(f"'name' is longer than {LONGEST_NAME} characters: filter by a part of the name")
     is_paged = "page" in given
-    return Asked(
+    return ListQuery(
         name or None,
         _flag(given, "use_regex"),
         _path(text_of(given, "sort", "")),
@@ -73,7 +71,7 @@ def asked_of(request: Request) -> Asked:
 
 
 def _columns(text: str) -> Columns:
-    """``name,message_stats.publish`` as a tree; whoever asks for a whole asks for its parts."""
+    """``name,message_stats.publish`` as a tree; a column includes its parts."""
     tree: dict[str, Any] = {}
     for column in text.split(","):
         place = tree
@@ -90,17 +88,17 @@ def _columns(text: str) -> Columns:
 
 def _path(text: str) -> tuple[str, ...]:
     if text.count(".") >= DEEPEST_SORT:
-        raise BadRequest(f"'sort' has more than {DEEPEST_SORT} parts: name a column")
+        raise BadRequest(f"'sort' has more than {DEEPEST_SORT} parts: pass a column name")
     return tuple(text.split(".")) if text else ()
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:
-    """In any case, and false if it is empty: as RabbitMQ's page sends it, and tools that were written for it."""
+    """Case-insensitive, and false if empty: as sent by RabbitMQ's management UI and tools for it."""
     return boolean_of({name: given.get(name, "").lower() or "false"}, name)
 
 
 async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[Row]:
-    """A row of each, without those of which the view gives none. Other work gets its turn in between."""
+    """The rows of these objects, without those for which the view returns None. Other tasks run in between."""
     rows: list[Row] = []
     time_slice = TimeSlice()
     for thing in list(things):
@@ -114,74 +112,75 @@ async def viewed(things: Iterable[T], view: Callable[[T], Row | None]) -> list[R
 async def list_response(
     context: WorkerContext,
     request: Request,
-    things: Iterable[T],
-    view: Callable[[T], Row | None],
-    *,
-    at_hand: Mapping[str, Callable[[T], Any]] | None = None,
-    adding: Callable[[Row], Row] | None = None,
-    written: Callable[[T], bytes | None] | None = None,
+    things: Iterable[Any],
+    description: RowDescription[Any] | Callable[[Any], Row | None] | None = None,
+    cached: Callable[[Any], bytes | None] | None = None,
 ) -> Response:
-    """The rows of these things, as the query asks for them.
+    """The rows of these objects, filtered, sorted and paged as the query requests. Without a description the objects
+    are rows.
 
-    ``at_hand`` gives columns without making a row: if it has the name and what is sorted by, rows are made of those
-    things alone that are shown. It is for things whose view leaves none out. ``adding`` what is costly is done for what
-    is shown. ``written`` gives a whole row as JSON, if that is cheaper.
+    With a RowDescription, rows are made only of the objects that are returned, with only the requested columns; with a
+    function, of all objects. ``cached`` returns a whole row as JSON.
     """
-    asked = asked_of(request)
-    if asked.name is None and not asked.sort and not asked.page:
-        if written is None or adding is not None or asked.columns:
-            written = _writer(view, adding, asked.columns)
-        return await _response(_written(things, written), b"[", b"]")
-    slim, made = await _ranked(things, view, asked.sort, at_hand or {})
-    shown = await context.in_worker(lambda: arranged(slim, asked))
-    items = _written(shown.pop("items"), _writer(made, adding, asked.columns))
-    if not asked.page:
+    query = list_query(request)
+    if query.name is None and not query.sort and not query.page:
+        return await _response(_written(things, _writer(description, query.columns, cached)), b"[", b"]")
+    if isinstance(description, RowDescription):
+        keys = await _sort_keys(things, description, query.sort)
+    else:
+        rows = things if description is None else await viewed(things, description)
+        keys = await _sort_keys_of_rows(rows, query.sort)
+        description = None
+    shown = await context.in_worker(lambda: arranged(keys, query))
+    items = _written([thing for _, _, thing in shown.pop("items")], _writer(description, query.columns, cached))
+    if not query.page:
         return await _response(items, b"[", b"]")
     return await _response(items, b'{"items":[', b"]," + encoded(shown)[1:])
 
 
-async def _ranked(
-    things: Iterable[T],
-    view: Callable[[T], Row | None],
-    sort: tuple[str, ...],
-    at_hand: Mapping[str, Callable[[T], Any]],
-) -> tuple[list[Row], Callable[[Row], Row | None]]:
-    """What is arranged by: each with a name and a rank. And how one of them becomes a row."""
-    things = list(things)
-    name, rank = at_hand.get("name"), at_hand.get(".".join(sort) or "name")
-    if name is None or rank is None:
-        rows = await viewed(things, view)
-        time_slice = TimeSlice()
-        for row in rows:
-            row[RANK] = _rank(_at(row, sort))
-            await time_slice.pause_if_over()
-        return rows, _without_rank
-    slim: list[Row] = []
-    rest, time_slice = iter(things), TimeSlice()
-    while some := list(islice(rest, AT_ONCE)):
-        slim += [{"name": name(thing), RANK: _rank(rank(thing)), THING: thing} for thing in some]
+async def _sort_keys(things: Iterable[T], description: RowDescription[T], sort: tuple[str, ...]) -> list[SortKey[T]]:
+    keys: list[SortKey[T]] = []
+    time_slice = TimeSlice()
+    name, rank = description.reader_of("name"), description.reader_of(sort[0] if sort else "name")
+    path = sort[1:]
+    for thing in list(things):
+        if description.exists(thing):
+            value = rank(thing)
+            keys.append((name(thing), _rank(_at(value, path) if path else value), thing))
         await time_slice.pause_if_over()
-    return slim, lambda row: view(row[THING])
+    return keys
 
 
-def _without_rank(row: Row) -> Row:
-    del row[RANK]
-    return row
+async def _sort_keys_of_rows(rows: Iterable[Row], sort: tuple[str, ...]) -> list[SortKey[Row]]:
+    keys: list[SortKey[Row]] = []
+    time_slice = TimeSlice()
+    for row in rows:
+        keys.append((str(row.get("name", "")), _rank(_at(row, sort)), row))
+        await time_slice.pause_if_over()
+    return keys
 
 
 def _writer(
-    view: Callable[[T], Row | None], adding: Callable[[Row], Row] | None, columns: Columns
-) -> Callable[[T], bytes | None]:
-    def write(thing: T) -> bytes | None:
-        row = view(thing)
-        return None if row is None else encoded(_only(row if adding is None else adding(row), columns))
+    description: RowDescription[Any] | Callable[[Any], Row | None] | None,
+    columns: Columns,
+    cached: Callable[[Any], bytes | None] | None,
+) -> Callable[[Any], bytes | None]:
+    if isinstance(description, RowDescription):
+        if cached is not None and not columns:
+            return cached
+        rows = description.only(columns)
+        return lambda thing: encoded(_only(rows.row(thing), columns)) if rows.exists(thing) else None
+
+    def write(thing: Any) -> bytes | None:
+        row = thing if description is None else description(thing)
+        return None if row is None else encoded(_only(row, columns))
 
     return write
 
 
 async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> AsyncGenerator[bytes]:
-    """The rows as JSON with commas in between, piece by piece. Each row is thrown away before the next is made: to
-    write, or to free, ten thousand at once would hold the loop for longer than a message may wait."""
+    """The rows as comma-separated JSON, in pieces. Each row is discarded before the next one is made: encoding or
+    freeing ten thousand rows at once would block the event loop for too long."""
     parts: list[bytes] = []
     size, time_slice = 0, TimeSlice()
     for thing in list(things):
@@ -197,7 +196,7 @@ async def _written(things: Iterable[T], write: Callable[[T], bytes | None]) -> A
 
 
 async def _response(pieces: AsyncGenerator[bytes], before: bytes, behind: bytes) -> Response:
-    """Whole if it is short; else it goes out while it is made."""
+    """A plain response if it is short, else a streamed one."""
     first = await anext(pieces)
     second = await anext(pieces, None)
     if second is None:
@@ -206,7 +205,7 @@ async def _response(pieces: AsyncGenerator[bytes], before: bytes, behind: bytes)
 
 
 class StreamedResponse(Response):
-    """Goes out while it is made."""
+    """A response that is sent while it is made."""
 
     media_type = JSON
 
@@ -233,66 +232,61 @@ async def _send_piece(send: Send, piece: bytes, *, more: bool) -> None:
         raise ClientDisconnect from None
 
 
-def as_it_is(row: Row) -> Row:
-    """The view of what is a row already."""
-    return row
-
-
 def object_response(request: Request, row: Row) -> Response:
-    """One object, with the columns that are asked for."""
-    return json_bytes_response(encoded(_only(row, asked_of(request).columns)))
+    """One object, with the requested columns."""
+    return json_bytes_response(encoded(_only(row, list_query(request).columns)))
 
 
-def arranged(rows: list[Row], asked: Asked) -> Row:
-    """Those that are asked for as ``items``, and of a page what is to be known of the others. Each row has its rank."""
+def arranged(rows: list[SortKey[Any]], query: ListQuery) -> Row:
+    """The requested objects as ``items``, and the counts of a page."""
     total = len(rows)
-    if asked.name is not None:
-        rows = _named(rows, asked.name, is_regex=asked.is_regex)
-    if asked.sort:
-        rows = sorted(rows, key=itemgetter(RANK), reverse=asked.is_reversed)
-    if not asked.page:
+    if query.name is not None:
+        rows = _named(rows, query.name, is_regex=query.is_regex)
+    if query.sort:
+        rows = sorted(rows, key=itemgetter(1), reverse=query.is_reversed)
+    if not query.page:
         return {"items": rows}
-    pages = max(-(-len(rows) // asked.page_size), 1)
-    if asked.page > pages:
+    pages = max(-(-len(rows) // query.page_size), 1)
+    if query.page > pages:
         raise PageOutOfRange(
-            f"page out of range, page: {asked.page} page size: {asked.page_size}, len: {len(rows)}: ask for page 1 to "
+            f"page out of range, page: {query.page} page size: {query.page_size}, len: {len(rows)}: request page 1 to "
             f"{pages}"
         )
-    start = (asked.page - 1) * asked.page_size
-    items = rows[start : start + asked.page_size]
+    start = (query.page - 1) * query.page_size
+    items = rows[start : start + query.page_size]
     return {
         "filtered_count": len(rows),
         "item_count": len(items),
         "items": items,
-        "page": asked.page,
+        "page": query.page,
         "page_count": pages,
-        "page_size": asked.page_size,
+        "page_size": query.page_size,
         "total_count": total,
     }
 
 
-def _named(rows: list[Row], name: str, *, is_regex: bool) -> list[Row]:
+def _named(rows: list[SortKey[Any]], name: str, *, is_regex: bool) -> list[SortKey[Any]]:
     if not is_regex:
-        return [row for row in rows if name in str(row.get("name", ""))]
-    import regex  # with the first that is asked for
+        return [row for row in rows if name in row[0]]
+    import regex  # on first use
 
     try:
         pattern = regex.compile(name, regex.IGNORECASE, cache_pattern=False)
     except (regex.error, ValueError, RecursionError, OverflowError) as problem:
-        raise BadRequest(f"'name' is no regular expression: {problem}") from None
-    found: list[Row] = []
+        raise BadRequest(f"'name' is not a valid regular expression: {problem}") from None
+    found: list[SortKey[Any]] = []
     end = perf_counter() + SECONDS
     try:
         for row in rows:
-            if pattern.search(str(row.get("name", "")), timeout=max(end - perf_counter(), 0.0)):
+            if pattern.search(row[0], timeout=max(end - perf_counter(), 0.0)):
                 found.append(row)
     except TimeoutError:
-        raise BadRequest(f"'name' takes longer than {SECONDS:g} s to match: write a simpler expression") from None
+        raise BadRequest(f"'name' took longer than {SECONDS:g} s to match: use a simpler expression") from None
     return found
 
 
-def _at(row: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    value: Any = row
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    """The value at a path of nested columns."""
     for part in path:
         value = value.get(part, MISSING) if isinstance(value, Mapping) else MISSING
         if value is MISSING:
@@ -301,7 +295,7 @@ def _at(row: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _rank(value: Any) -> tuple[int, Any]:
-    """So that values of different kinds can be compared: what is not there first, then numbers, then texts."""
+    """Makes values of different types comparable: missing values first, then numbers, then strings."""
     if value is MISSING or value is None:
         return 0, 0
     if isinstance(value, bool | int | float):
@@ -320,7 +314,7 @@ def _only(row: Row, columns: Columns) -> Row:
         elif isinstance(value, list) and inner:
             value = [_only(each, inner) for each in value if isinstance(each, dict)]
         elif inner:
-            continue  # it has no parts
+            continue  # not nested
         if value is not MISSING:
             chosen[name] = value
     return chosen

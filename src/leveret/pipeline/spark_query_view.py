@@ -14,9 +14,9 @@ from starlette.requests import Request
 
 from leveret.broker.access import may_enter
 from leveret.broker.broker import Broker
-from leveret.http.listings import Row
 from leveret.http.login import broker_of, user_of
 from leveret.http.roles import MONITORING, has_role, may_see
+from leveret.http.rows import Row
 from leveret.pipeline.spark_queries import Report, SparkQuery
 
 ENDED = ("stopped", "failed")

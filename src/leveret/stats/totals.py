@@ -21,17 +21,8 @@ from leveret.stats.samples import Column, Row
 
 SLICE = 125  # queues, or connections, that are looked at in one go
 
-QUEUE = (
-    "publish",
-    "deliver",
-    "deliver_no_ack",
-    "get",
-    "get_no_ack",
-    "redeliver",
-    "ack",
-    "messages_ready",
-    "messages_unacknowledged",
-)
+COUNTED = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "redeliver", "ack")
+QUEUE = (*COUNTED, "messages_ready", "messages_unacknowledged")
 TOTAL = (*QUEUE, "confirm", "return_unroutable", "drop_unroutable", "get_empty", "received_confirm", "to_queues")
 CHURN = (
     "connection_created",
@@ -46,15 +37,16 @@ NODE = (*TOTAL, *CHURN, "mem_used")
 
 RECEIVED = QUEUE.index("publish")
 GIVEN = tuple(QUEUE.index(name) for name in ("deliver", "deliver_no_ack", "get", "get_no_ack"))
-QUEUE_COUNTS: tuple[Column, ...] = (*((name, (QUEUE.index(name),)) for name in QUEUE[:7]), ("deliver_get", GIVEN))
+QUEUE_COUNTS: tuple[Column, ...] = (*((name, (QUEUE.index(name),)) for name in COUNTED), ("deliver_get", GIVEN))
 TOTAL_COUNTS: tuple[Column, ...] = (
     *QUEUE_COUNTS,
     *((name, (TOTAL.index(name),)) for name in ("confirm", "return_unroutable", "drop_unroutable", "get_empty")),
 )
+READY, UNACKED = QUEUE.index("messages_ready"), QUEUE.index("messages_unacknowledged")
 LENGTHS: tuple[Column, ...] = (
-    ("messages", (7, 8)),
-    ("messages_ready", (7,)),
-    ("messages_unacknowledged", (8,)),
+    ("messages", (READY, UNACKED)),
+    ("messages_ready", (READY,)),
+    ("messages_unacknowledged", (UNACKED,)),
 )
 CHURN_COUNTS: tuple[Column, ...] = tuple((name, (NODE.index(name),)) for name in CHURN)
 CHANNEL_COUNTS: tuple[Column, ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from itertools import count
 from typing import Any, cast
 
@@ -14,7 +14,8 @@ from starlette.requests import ClientDisconnect, Request
 from leveret.http import listings
 from leveret.http import time_slice as turns_of_work
 from leveret.http.errors import BadRequest, PageOutOfRange
-from leveret.http.listings import arranged, asked_of, viewed
+from leveret.http.listings import arranged, list_query, viewed
+from leveret.http.rows import Field, RowDescription
 
 ROWS: list[dict[str, Any]] = [
     {"name": "orders.new", "messages": 5, "message_stats": {"publish": 7, "ack": 1}},
@@ -24,14 +25,11 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-AT_HAND: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "name": lambda row: row["name"],
-    "messages": lambda row: row["messages"],
-}
+FIELDS = ("name", "messages", "message_stats")
 
 
-class Desk:
-    """An context that does everything here and now."""
+class Context:
+    """A context that runs jobs at once."""
 
     @staticmethod
     async def in_worker(job: Callable[[], Any]) -> Any:
@@ -42,38 +40,52 @@ def request(query: str) -> Request:
     return Request({"type": "http", "query_string": query.encode(), "headers": []})
 
 
-def asked(query: str) -> listings.Asked:
-    return asked_of(request(query))
+def asked(query: str) -> listings.ListQuery:
+    return list_query(request(query))
 
 
-def told(query: str, rows: list[dict[str, Any]] = ROWS, at_hand: Any = None) -> Any:
-    """The answer, and which rows were made for it."""
+def told(query: str, rows: list[dict[str, Any]] = ROWS, by_fields: bool = False) -> Any:
+    """The response, and the names of the rows that were made for it."""
     made: list[str] = []
 
     def view(row: dict[str, Any]) -> dict[str, Any]:
         made.append(row["name"])
         return dict(row)
 
-    return json.loads(b"".join(asyncio.run(sent(query, rows, view, at_hand)))), made
+    def description() -> RowDescription[dict[str, Any]]:
+        def field(column: str) -> Field[dict[str, Any]]:
+            return Field((column, "?"), lambda row: {column: row[column]} if column in row else {})
+
+        class Noting(RowDescription[dict[str, Any]]):
+            def only(self, columns: Collection[str]) -> RowDescription[dict[str, Any]]:
+                return self
+
+            def row(self, thing: dict[str, Any]) -> dict[str, Any]:
+                made.append(thing["name"])
+                return super().row(thing)
+
+        return Noting([field(column) for column in FIELDS], exists=lambda row: True)
+
+    return json.loads(b"".join(asyncio.run(sent(query, rows, description() if by_fields else view)))), made
 
 
-async def sent(query: str, rows: Any, view: Any, at_hand: Any = None) -> list[bytes]:
+async def sent(query: str, rows: Any, view: Any) -> list[bytes]:
     pieces: list[bytes] = []
 
     async def send(message: Any) -> None:
         pieces.append(message.get("body", b""))
 
-    answer = await listings.list_response(Desk(), request(query), rows, view, at_hand=at_hand)  # type: ignore[arg-type]
+    answer = await listings.list_response(Context(), request(query), rows, view)  # type: ignore[arg-type]
     await answer({"type": "http"}, None, send)  # type: ignore[arg-type]
     return pieces
 
 
-def names(query: str, at_hand: Any = None) -> list[str]:
-    found, _ = told(query, at_hand=at_hand)
+def names(query: str, by_fields: bool = False) -> list[str]:
+    found, _ = told(query, by_fields=by_fields)
     return [row["name"] for row in (found["items"] if isinstance(found, dict) else found)]
 
 
-@pytest.mark.parametrize("at_hand", [None, AT_HAND], ids=["by rows", "at hand"])
+@pytest.mark.parametrize("by_fields", [False, True], ids=["by rows", "by fields"])
 @pytest.mark.parametrize(
     ("query", "found"),
     [
@@ -92,13 +104,26 @@ def names(query: str, at_hand: Any = None) -> list[str]:
         ("page=1&page_size=2&sort=name", ["Mail", "audit"]),
     ],
 )
-def test_filter_sort_and_page(query: str, found: list[str], at_hand: Any) -> None:
-    assert names(query, at_hand) == found
+def test_filter_sort_and_page(query: str, found: list[str], by_fields: bool) -> None:
+    assert names(query, by_fields) == found
 
 
-def test_with_what_is_at_hand_rows_are_made_of_those_alone_that_are_shown() -> None:
-    assert told("page=1&page_size=1&sort=messages&sort_reverse=true", at_hand=AT_HAND)[1] == ["orders.old"]
-    assert len(told("page=1&page_size=1&sort=message_stats.ack", at_hand=AT_HAND)[1]) == 4
+def test_with_fields_rows_are_made_of_those_alone_that_are_shown() -> None:
+    assert told("page=1&page_size=1&sort=messages&sort_reverse=true", by_fields=True)[1] == ["orders.old"]
+    assert told("page=1&page_size=1&sort=message_stats.ack&sort_reverse=true", by_fields=True)[1] == ["orders.new"]
+    assert len(told("page=1&page_size=1&sort=messages")[1]) == 4
+
+
+def test_with_fields_only_the_requested_columns_are_read() -> None:
+    read: list[str] = []
+
+    def field(column: str) -> Field[dict[str, Any]]:
+        return Field((column,), lambda row: read.append(column) or row.get(column))  # type: ignore[func-returns-value]
+
+    description = RowDescription([field(column) for column in FIELDS], exists=lambda row: True)
+    pieces = asyncio.run(sent("columns=name,message_stats.ack", ROWS[:1], description))
+    assert json.loads(b"".join(pieces)) == [{"name": "orders.new", "message_stats": {"ack": 1}}]
+    assert read == ["name", "message_stats"]
 
 
 def test_what_rows_are_arranged_by_does_not_show() -> None:
@@ -134,7 +159,7 @@ def test_an_empty_list_has_one_page() -> None:
 
 
 def test_a_page_that_is_not_there() -> None:
-    with pytest.raises(PageOutOfRange, match="page: 3 page size: 2, len: 4: ask for page 1 to 2"):
+    with pytest.raises(PageOutOfRange, match="page: 3 page size: 2, len: 4: request page 1 to 2"):
         told("page=3&page_size=2")
 
 
@@ -171,18 +196,18 @@ def test_a_query_that_makes_no_sense_is_refused(query: str, word: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "a{2}{3}{4}**", "[z-a]"])
 def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
-    with pytest.raises(BadRequest, match="no regular expression"):
-        arranged(ROWS, asked_of_name(pattern))
+    with pytest.raises(BadRequest, match="not a valid regular expression"):
+        arranged([(row["name"], (0, 0), row) for row in ROWS], asked_of_name(pattern))
 
 
 def test_a_pattern_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listings, "SECONDS", 0.1)
-    with pytest.raises(BadRequest, match=r"takes longer than 0.1 s"):
-        arranged([{"name": "a" * 40 + "!"}] * 50, asked_of_name("^(a|a|a|a|aa)+$"))
+    with pytest.raises(BadRequest, match=r"took longer than 0.1 s"):
+        arranged([("a" * 40 + "!", (0, 0), None)] * 50, asked_of_name("^(a|a|a|a|aa)+$"))
 
 
-def asked_of_name(pattern: str) -> listings.Asked:
-    return listings.Asked(pattern, True, (), False, 0, 100, {})
+def asked_of_name(pattern: str) -> listings.ListQuery:
+    return listings.ListQuery(pattern, True, (), False, 0, 100, {})
 
 
 def test_a_view_may_leave_things_out_and_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,19 +150,16 @@ class Answer(NamedTuple):
     kind: str = JSON
 
 
+def rows_with(columns: tuple[str, ...] = ()) -> Answer:
+    """A list, or a page of it, whose rows have these columns."""
+    row: Json = {"type": "object", "properties": {column: {} for column in columns}} if columns else ROW
+    counts = ("page", "page_size", "page_count", "item_count", "filtered_count", "total_count")
+    page = record({"items": list_of(row), **{count: whole() for count in counts}})
+    return Answer("All rows, or the requested page", {"oneOf": [list_of(row), page]})
+
+
 ROW: Json = {"type": "object"}
-PAGE = record(
-    {
-        "items": list_of(ROW),
-        "page": whole(),
-        "page_size": whole(),
-        "page_count": whole(),
-        "item_count": whole(),
-        "filtered_count": whole(),
-        "total_count": whole(),
-    }
-)
-ROWS = Answer("All rows, or the requested page", {"oneOf": [list_of(ROW), PAGE]})
+ROWS = rows_with()
 OBJECT = Answer("Success", ROW)
 DONE = Answer("Success")
 MADE = Answer("Created")
@@ -218,8 +215,9 @@ class Resource:
     def __init__(self, tag: str) -> None:
         self._tag = tag
 
-    def lists(self, summary: str, needs: Needs, *query: Query, **more: Any) -> Operation:
-        return Operation(self._tag, summary, needs, {200: ROWS}, (*PAGING, *COLUMNS, *query), **more)
+    def lists(self, summary: str, needs: Needs, *query: Query, columns: tuple[str, ...] = (), **more: Any) -> Operation:
+        answers = {200: rows_with(columns) if columns else ROWS}
+        return Operation(self._tag, summary, needs, answers, (*PAGING, *COLUMNS, *query), **more)
 
     def shows(self, summary: str, needs: Needs, *query: Query, **more: Any) -> Operation:
         return Operation(self._tag, summary, needs, {200: OBJECT}, query, **more)

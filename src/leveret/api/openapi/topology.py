@@ -21,6 +21,7 @@ from leveret.api.openapi.description import (
     text,
     truth,
 )
+from leveret.api.views.queue import QUEUE_ROWS
 
 queues = Resource("Queues")
 exchanges = Resource("Exchanges")
@@ -63,8 +64,10 @@ def _bindings_between(destination: str) -> dict[str, Operation]:
 
 TOPOLOGY: Operations = {
     # ---- queues
-    "GET /api/queues": queues.lists("List queues", VIEWER, *WINDOWS),
-    "GET /api/queues/{vhost}": queues.lists("List queues in a virtual host", SEES, *WINDOWS),
+    "GET /api/queues": queues.lists("List queues", VIEWER, *WINDOWS, columns=QUEUE_ROWS.columns),
+    "GET /api/queues/{vhost}": queues.lists(
+        "List queues in a virtual host", SEES, *WINDOWS, columns=QUEUE_ROWS.columns
+    ),
     "GET /api/queues/{vhost}/{name}": queues.shows("Get a queue", SEES, *COLUMNS, *WINDOWS),
     "PUT /api/queues/{vhost}/{name}": queues.puts(
         "Declare a queue", does("configure queue {name}", note=BY_ARGUMENT), DECLARED_QUEUE, may_be_empty=True

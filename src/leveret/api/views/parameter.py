@@ -11,7 +11,7 @@ from leveret.broker.broker import Broker
 from leveret.broker.rows import POLICY_COMPONENTS
 from leveret.broker.vhost import Vhost
 from leveret.http.errors import BadRequest
-from leveret.http.listings import Row
+from leveret.http.rows import Row
 from leveret.http.values import excerpt
 
 LIMITS, LIMITS_NAME = "vhost-limits", "limits"

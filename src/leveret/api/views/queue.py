@@ -13,7 +13,7 @@ from disk. Ours in addition:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from operator import attrgetter
 
 from leveret.api.policy_matches import PolicyMatches
 from leveret.api.views.connection import connection_details, consumer_view
@@ -26,6 +26,7 @@ from leveret.broker.policy_merge import effective_arguments, merged
 from leveret.broker.queue_jobs import readable_properties
 from leveret.broker.vhost import Vhost
 from leveret.delivery.single_active import SingleActive
+from leveret.http.rows import Field, Row, RowCache, RowDescription
 from leveret.message import Message
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.session.connection import Connection
@@ -34,56 +35,74 @@ from leveret.stats.stats import Stats
 from leveret.wire.content import PROPERTIES_AT, body_at
 from leveret.wire.properties import FLAG_EXPIRATION, FLAG_TIMESTAMP
 
-Row = dict[str, Any]
-
 AGE = "oldest_message_age"
+SIZES = (
+    "message_bytes",
+    "message_bytes_ready",
+    "message_bytes_unacknowledged",
+    "message_bytes_ram",
+    "message_bytes_paged_out",
+    "messages_ram",
+    "messages_ready_ram",
+    "messages_unacknowledged_ram",
+    "messages_paged_out",
+)
+CONSUMER_TAGS = ("exclusive_consumer_tag", "single_active_consumer_tag")
+POLICIES = ("policy", "operator_policy", "effective_policy_definition")
+STATS = (
+    "message_stats",
+    "messages_details",
+    "messages_ready_details",
+    "messages_unacknowledged_details",
+    "drain_estimate",
+)
+COUNTS = attrgetter(*QueueCounters.__slots__)
+NUMBERS = attrgetter("accounted", "bytes", "held", "unacked")
 LONGEST_PROPERTIES = 8 << 10  # bytes: the properties of a first message that has more are not looked into
 
 
-class QueueView:
-    """The queues of one answer. What policies come to is worked out once for all queues that follow the same ones."""
+Found = tuple[Vhost, DeclaredQueue, "QueueView"]
 
-    def __init__(self, stats: Stats, matches: PolicyMatches, node: str, windows: Windows = NO_WINDOWS) -> None:
+
+class QueueView:
+    """The rows of queues for one response. Queues with the same policies share one effective definition."""
+
+    def __init__(
+        self,
+        stats: Stats,
+        matches: PolicyMatches,
+        node: str,
+        cache: RowCache[DeclaredQueue],
+        windows: Windows = NO_WINDOWS,
+    ) -> None:
+        self._cache = cache
         self._stats = stats
         self._matches = matches
-        self._node = node
+        self.node = node
         self._windows = windows
         self._definitions: dict[tuple[int, ...], Row] = {}
 
     def row(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
-        """For a list: thousands of them are made in one go."""
-        ready, unacked = queue.ready, queue.unacked
-        first = queue.first_message()
-        row: Row = {
-            "name": queue.name,
-            "vhost": vhost.name,
-            "type": queue.options.kind,
-            "durable": queue.durable,
-            "auto_delete": queue.auto_delete,
-            "exclusive": queue.owner is not None,
-            "arguments": plain(queue.arguments),
-            "node": self._node,
-            "state": state_of(queue),
-            "consumers": len(queue.consumers),
-            "messages": ready + unacked,
-            "messages_ready": ready,
-            "messages_unacknowledged": unacked,
-            "messages_delayed": queue.delayed_messages,
-            "memory": queue.accounted,
-            "head_message_timestamp": _timestamp(first),
-            AGE: self.oldest_age(queue, first),
-            "counters": {name: getattr(queue.counters, name) for name in QueueCounters.__slots__},
-            **_sizes(queue),
-            **_consumer_tags(queue),
-            **_owner(queue),
-            **self._policies(vhost, queue),
-            **self._stats.of_queue(queue, self._windows),
-        }
-        row["drain_estimate"] = drain_estimate(ready + unacked, row.get("messages_details"))
-        return row
+        return QUEUE_ROWS.row((vhost, queue, self))
 
-    def oldest_age(self, queue: DeclaredQueue, first: Message | None) -> float | None:
-        """Of a stream what the message tells; else of the lane whose first message is the oldest."""
+    def encoded(self, found: Found) -> bytes | None:
+        """The row as JSON, from the cache if nothing happens to the queue; None if the queue is deleted."""
+        queue = found[1]
+        if not queue.alive:
+            return None
+        if self._stats.is_still(queue) and not queue.delayed_messages and not (queue.has_offsets and queue.ready):
+            return self._cache.encoded(queue, QUEUE_ROWS, found)
+        return QUEUE_ROWS.encoded(found)
+
+    def rates(self, queue: DeclaredQueue, windows: Windows | None = None) -> Row:
+        rates = self._stats.of_queue(queue, self._windows if windows is None else windows)
+        rates["drain_estimate"] = drain_estimate(queue.ready + queue.unacked, rates.get("messages_details"))
+        return rates
+
+    def oldest_age(self, queue: DeclaredQueue) -> float | None:
+        """In a stream the age of the first message; else the highest age of the first messages of its lanes."""
+        if not queue.ready:
+            return None
         if queue.stream is not None:
             return queue.stream.first_age()
         backlog = queue.backlog
@@ -93,7 +112,7 @@ class QueueView:
         return max([age for age in ages if age is not None], default=None)
 
     def _age_in(self, queue: DeclaredQueue, lane: Lane) -> float | None:
-        """What the lane's first message tells, or else when its number was counted."""
+        """From the first message itself, or else from the sample in which its number was first counted."""
         waiting = lane.first()
         told = None if waiting is None else _told_age(queue, waiting[2])
         if told is not None:
@@ -103,15 +122,15 @@ class QueueView:
 
     def detail(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
         row = self.row(vhost, queue)
-        row["consumer_details"] = [consumer_view(self._node, queue, consumer) for consumer in queue.consumers]
+        row["consumer_details"] = [consumer_view(self.node, queue, consumer) for consumer in queue.consumers]
         row["deliveries"] = row["incoming"] = []
         row["backing_queue_status"] = {"mode": "default", "len": row["messages_ready"]}
         if (stream := queue.stream) is not None:
             row["first_offset"], row["next_offset"] = stream.first_offset, stream.end_offset
         return row
 
-    def _policies(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
-        """The names of those that come first; the definition is what all that match come to."""
+    def policies(self, vhost: Vhost, queue: DeclaredQueue) -> Row:
+        """The names of the policies with the highest priority; the definition merges all that match."""
         policies, operators = self._matches.of(vhost, queue)
         key = tuple(map(id, (*policies, None, *operators)))
         definition = self._definitions.get(key)
@@ -124,7 +143,26 @@ class QueueView:
         }
 
 
-# ---- parts
+# ---- fields
+
+
+def _counters(queue: DeclaredQueue) -> Row:
+    return {name: getattr(queue.counters, name) for name in QueueCounters.__slots__}
+
+
+def _message_state(found: Found) -> tuple[object, ...]:
+    queue = found[1]
+    backlog = queue.backlog
+    paged = 0 if backlog is None or backlog.pager is None else backlog.pager.bytes
+    return queue.ready, NUMBERS(queue), paged
+
+
+def _consumer_state(found: Found) -> tuple[object, ...]:
+    consumers = found[1].consumers
+    if not consumers:
+        return (consumers.paused,)
+    first, active = next(iter(consumers)), getattr(consumers, "active", None)
+    return consumers.paused, len(consumers), first.tag, first.exclusive, active and active.tag
 
 
 def _sizes(queue: DeclaredQueue) -> Row:
@@ -160,10 +198,10 @@ def _consumer_tags(queue: DeclaredQueue) -> Row:
 
 
 def _owner(queue: DeclaredQueue) -> Row:
-    """Of an exclusive queue, unless it belongs to somebody in the broker's own process."""
+    """A queue of the broker's own process has no connection as its owner."""
     if not isinstance(queue.owner, Connection):
-        return {}
-    return {"owner_pid_details": connection_details(queue.owner)}
+        return {"exclusive": queue.owner is not None}
+    return {"exclusive": True, "owner_pid_details": connection_details(queue.owner)}
 
 
 def _definition(policies: Sequence[Policy], operators: Sequence[Policy]) -> Row:
@@ -218,3 +256,39 @@ def _told_age(queue: DeclaredQueue, first: Message) -> float | None:
         return max(0.0, context.now() - (first[2].deadline - ttl))
     said = _timestamp(first)
     return None if said is None else max(0.0, context.now() + context.wall_ahead() - said)
+
+
+# ---- the row
+
+QUEUE_ROWS: RowDescription[Found] = RowDescription(
+    [
+        Field(("name",), lambda found: found[1].name),
+        Field(("vhost",), lambda found: found[0].name),
+        Field(("type",), lambda found: found[1].options.kind),
+        Field(("durable",), lambda found: found[1].durable),
+        Field(("auto_delete",), lambda found: found[1].auto_delete),
+        Field(("exclusive", "owner_pid_details"), lambda found: _owner(found[1])),
+        Field(("arguments",), lambda found: plain(found[1].arguments)),
+        Field(("node",), lambda found: found[2].node),
+        Field(("state",), lambda found: state_of(found[1]), _consumer_state),
+        Field(("consumers",), lambda found: len(found[1].consumers), _consumer_state),
+        Field(CONSUMER_TAGS, lambda found: _consumer_tags(found[1]), _consumer_state),
+        Field(("messages",), lambda found: found[1].ready + found[1].unacked, _message_state),
+        Field(("messages_ready",), lambda found: found[1].ready, _message_state),
+        Field(("messages_unacknowledged",), lambda found: found[1].unacked, _message_state),
+        Field(("messages_delayed",), lambda found: found[1].delayed_messages, _message_state),
+        Field(("memory",), lambda found: found[1].accounted, _message_state),
+        Field(SIZES, lambda found: _sizes(found[1]), _message_state),
+        Field(("counters",), lambda found: _counters(found[1]), lambda found: COUNTS(found[1].counters)),
+        Field(POLICIES, lambda found: found[2].policies(*found[:2]), lambda found: found[0].policies.in_order()),
+        # The first message and the rates of an idle queue change with its counters only.
+        Field(("head_message_timestamp",), lambda found: _timestamp(found[1].first_message())),
+        Field(
+            STATS,
+            lambda found: found[2].rates(found[1]),
+            read_to_sort=lambda found: found[2].rates(found[1], NO_WINDOWS),
+        ),
+        Field((AGE,), lambda found: found[2].oldest_age(found[1]), volatile=lambda found: found[1].ready > 0),
+    ],
+    exists=lambda found: found[1].alive,
+)

@@ -1,0 +1,129 @@
+"""Descriptions of the rows of a list: one field per column, from which lists are sorted, paged, cached and documented.
+
+A resource with few objects is described by a function that makes a whole row. A resource with many objects, such as
+queues, has a RowDescription: a column can then be read without the rest of the row, to sort ten thousand objects or to
+return two columns of each. Its rows can also be cached: clients that refresh a list every few seconds mostly get the
+same rows again. A cached row is valid while the ``depends_on`` values of all fields are unchanged; volatile fields,
+such as the age of a message, are read for each response.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from leveret.http.responses import encoded
+
+Row = dict[str, Any]
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+FORGET_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Generic[T]):
+    """A column, or several that are read together: then ``read`` returns them by name, and may leave some out.
+
+    ``depends_on``: a cheap value that changes whenever the columns may have changed; without it they never change.
+    Fields that share the function share its call. ``volatile``: whether the column, one only, can change while no
+    ``depends_on`` value does. ``read_to_sort``: a cheaper ``read`` for sorting.
+    """
+
+    columns: tuple[str, ...]
+    read: Callable[[T], Any]
+    depends_on: Callable[[T], object] | None = None
+    volatile: Callable[[T], bool] | None = None
+    read_to_sort: Callable[[T], Any] | None = None
+
+    def add_to(self, row: Row, thing: T) -> None:
+        if len(self.columns) == 1:
+            row[self.columns[0]] = self.read(thing)
+        else:
+            row.update(self.read(thing))
+
+
+class RowDescription(Generic[T]):
+    """The fields of one kind of object; ``exists``: False for an object that was deleted while the list is made."""
+
+    def __init__(self, fields: Sequence[Field[T]], exists: Callable[[T], bool]) -> None:
+        self.fields = fields
+        self.exists = exists
+        self._of_column = {column: field for field in fields for column in field.columns}
+        self._volatile = [field for field in fields if field.volatile is not None]
+        self._depends_on = [*{field.depends_on: None for field in fields if field.depends_on is not None}]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self._of_column)
+
+    def only(self, columns: Collection[str]) -> RowDescription[T]:
+        """The fields with these columns."""
+        chosen = [field for field in self.fields if not columns or not set(columns).isdisjoint(field.columns)]
+        return RowDescription(chosen, self.exists)
+
+    def row(self, thing: T) -> Row:
+        row: Row = {}
+        for field in self.fields:
+            field.add_to(row, thing)
+        return row
+
+    def reader_of(self, column: str) -> Callable[[T], Any]:
+        """Reads the value of a column to sort by; always None if there is no such column."""
+        field = self._of_column.get(column)
+        if field is None:
+            return lambda thing: None
+        read = field.read_to_sort or field.read
+        return read if len(field.columns) == 1 else lambda thing: read(thing).get(column)
+
+    def is_volatile(self, thing: T) -> bool:
+        return any(field.volatile(thing) for field in self._volatile if field.volatile is not None)
+
+    def encoded(self, thing: T) -> bytes:
+        return encoded(self.row(thing))
+
+    def encoded_stable(self, thing: T) -> bytes:
+        """The row as JSON without volatile fields and closing brace."""
+        row: Row = {}
+        for field in self.fields:
+            if field.volatile is None:
+                field.add_to(row, thing)
+        return encoded(row)[:-1]
+
+    def encoded_with(self, stable: bytes, thing: T) -> bytes:
+        """The row as JSON: ``encoded_stable``, and the current volatile fields."""
+        row = {field.columns[0]: field.read(thing) for field in self._volatile}
+        return stable + b"," + encoded(row)[1:]
+
+    def state(self, thing: T) -> list[object]:
+        """Two equal states mean two equal rows, but for volatile fields."""
+        return [depends_on(thing) for depends_on in self._depends_on]
+
+
+class RowCache(Generic[K]):
+    """Encoded rows by object. Discarded a minute after the last list."""
+
+    def __init__(self, is_live: Callable[[K], bool]) -> None:
+        self._is_live = is_live
+        self._rows: dict[K, tuple[list[object], bytes, bool]] = {}  # state, JSON, whether volatile fields are missing
+        self._discarding: asyncio.TimerHandle | None = None
+
+    def begin_list(self) -> None:
+        if self._discarding is not None:
+            self._discarding.cancel()
+        self._rows = {key: row for key, row in self._rows.items() if self._is_live(key)}
+        self._discarding = asyncio.get_running_loop().call_later(FORGET_SECONDS, self._discard)
+
+    def encoded(self, key: K, description: RowDescription[T], thing: T) -> bytes:
+        state = description.state(thing)
+        known = self._rows.get(key)
+        if known is None or known[0] != state:
+            is_volatile = description.is_volatile(thing)
+            row = description.encoded_stable(thing) if is_volatile else description.encoded(thing)
+            known = self._rows[key] = (state, row, is_volatile)
+        return description.encoded_with(known[1], thing) if known[2] else known[1]
+
+    def _discard(self) -> None:
+        self._rows = {}
