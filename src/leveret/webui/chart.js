@@ -90,10 +90,20 @@ export function lineChart(title) {
   return { element, draw };
 }
 
+/**
+ * @param {Series} series
+ * @param {number} at
+ * @param {Format} show
+ * @param {number | undefined} value
+ */
 function legendItem(series, at, show, value) {
   return h("span", { class: `key line-${at}` }, h("i", {}), `${series.label} `, h("b", {}, show(value)));
 }
 
+/**
+ * @param {Point[]} points
+ * @param {number} time
+ */
 function nearest(points, time) {
   let best = -1;
   let distance = Infinity;
@@ -106,6 +116,11 @@ function nearest(points, time) {
   return best;
 }
 
+/**
+ * @param {Series[]} series
+ * @param {number} width
+ * @param {Format} show
+ */
 function scaleOf(series, width, show) {
   const times = series.flatMap((one) => one.points.map(([time]) => time));
   if (times.length < 2) return null;
@@ -126,13 +141,17 @@ function scaleOf(series, width, show) {
     last,
     top,
     width,
-    x: (time) => left + ((time - first) / (last - first)) * (width - left),
-    y: (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP),
-    timeAt: (x) => first + ((Math.max(x, left) - left) / (width - left)) * (last - first),
+    x: (/** @type {number} */ time) => left + ((time - first) / (last - first)) * (width - left),
+    y: (/** @type {number} */ value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - BOTTOM - TOP),
+    timeAt: (/** @type {number} */ x) => first + ((Math.max(x, left) - left) / (width - left)) * (last - first),
   };
 }
 
-/** Rounds up to 1, 2, 4, 6, 8, 10, 20, ...; counts to at least 2, so that the middle is a whole number. */
+/**
+ * Rounds up to 1, 2, 4, 6, 8, 10, 20, ...; counts to at least 2, so that the middle is a whole number.
+ * @param {number} value
+ * @param {boolean} isCount
+ */
 function roundUp(value, isCount) {
   if (value <= (isCount ? 2 : 0)) return isCount ? 2 : 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -140,6 +159,10 @@ function roundUp(value, isCount) {
   return step * power;
 }
 
+/**
+ * @param {ReturnType<typeof scaleOf>} scale
+ * @param {Format} show
+ */
 function axes(scale, show) {
   if (!scale) return [];
   const lines = [0, 0.5, 1].map((part) => {
@@ -161,6 +184,11 @@ function axes(scale, show) {
   return [lines, moments];
 }
 
+/**
+ * @param {Series} series
+ * @param {number} at
+ * @param {ReturnType<typeof scaleOf>} scale
+ */
 function curve(series, at, scale) {
   if (!scale || series.points.length < 2) return null;
   const path = series.points
@@ -169,7 +197,11 @@ function curve(series, at, scale) {
   return s("path", { class: `line line-${at}`, d: path });
 }
 
-/** A small line without axes. */
+/**
+ * A small line without axes.
+ * @param {(number | null | undefined)[]} values
+ * @param {string} label
+ */
 export function sparkline(values, label) {
   const known = values.filter((value) => typeof value === "number");
   if (known.length < 2) return h("span", { class: "faint" }, "–");
@@ -188,6 +220,8 @@ export function sparkline(values, label) {
 /**
  * Samples of the API, newest first, as points or as rates between them.
  * @returns {Point[]}
+ * @param {{ samples?: { timestamp: number, sample: number }[] } | undefined} details
+ * @param {boolean} [isRate]
  */
 export function pointsOf(details, isRate) {
   const samples = [...(details?.samples ?? [])].reverse();

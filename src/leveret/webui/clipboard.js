@@ -8,7 +8,10 @@ const REFUSED = {
   reason: "The browser blocked clipboard access: select the text and copy it.",
 };
 
-/** Undefined if the browser has no clipboard API, as without TLS. */
+/**
+ * Undefined if the browser has no clipboard API, as without TLS.
+ * @param {string} text
+ */
 export function copyButton(text) {
   const copy = () =>
     navigator.clipboard.writeText(text).then(

@@ -5,15 +5,23 @@ export const NONE = "–";
 const WHOLE = new Intl.NumberFormat("en-US");
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
+/**
+ * @param {unknown} value
+ * @returns {value is number}
+ */
 export function isNumber(value) {
   return typeof value === "number" && Number.isFinite(value);
 }
 
+/** @param {unknown} value */
 export function number(value) {
   return isNumber(value) ? WHOLE.format(Math.round(value)) : NONE;
 }
 
-/** 950, 4,321, 12.3 k, 4.6 M: for charts and narrow columns. */
+/**
+ * 950, 4,321, 12.3 k, 4.6 M: for charts and narrow columns.
+ * @param {unknown} value
+ */
 export function short(value) {
   if (!isNumber(value)) return NONE;
   const size = Math.abs(value);
@@ -27,12 +35,14 @@ export function short(value) {
   return `${(value / 1e12).toPrecision(3)} T`;
 }
 
+/** @param {unknown} value */
 export function rate(value) {
   if (!isNumber(value)) return NONE;
   if (value === 0) return "0/s";
   return `${Math.abs(value) < 100 ? value.toFixed(1).replace(/\.0$/, "") : WHOLE.format(Math.round(value))}/s`;
 }
 
+/** @param {unknown} value */
 export function bytes(value) {
   if (!isNumber(value)) return NONE;
   let at = 0;
@@ -44,7 +54,10 @@ export function bytes(value) {
   return `${at === 0 || size >= 100 ? Math.round(size) : size.toFixed(1)} ${UNITS[at]}`;
 }
 
-/** 850 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h. */
+/**
+ * 850 ms, 12 s, 3 min 20 s, 5 h 12 min, 3 d 4 h.
+ * @param {unknown} seconds
+ */
 export function duration(seconds) {
   if (!isNumber(seconds)) return NONE;
   if (seconds > 0 && seconds < 1) return `${Math.max(Math.round(seconds * 1000), 1)} ms`;
@@ -55,11 +68,22 @@ export function duration(seconds) {
   return two(whole, 86400, "d", 3600, "h");
 }
 
+/**
+ * @param {number} whole
+ * @param {number} large
+ * @param {string} largeName
+ * @param {number} small
+ * @param {string} smallName
+ */
 function two(whole, large, largeName, small, smallName) {
   const rest = Math.floor((whole % large) / small);
   return `${Math.floor(whole / large)} ${largeName}${rest ? ` ${rest} ${smallName}` : ""}`;
 }
 
+/**
+ * @param {number} milliseconds
+ * @param {boolean} hasSeconds
+ */
 export function clockTime(milliseconds, hasSeconds = true) {
   return new Date(milliseconds).toLocaleTimeString([], {
     hour: "2-digit",
@@ -68,11 +92,19 @@ export function clockTime(milliseconds, hasSeconds = true) {
   });
 }
 
-/** 3 s ago. */
+/**
+ * 3 s ago.
+ * @param {number} seconds
+ */
 export function ago(seconds) {
   return seconds < 1 ? "just now" : `${duration(seconds)} ago`;
 }
 
+/**
+ * @param {number} count
+ * @param {string} one
+ * @param {string} many
+ */
 export function plural(count, one, many = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : many}`;
 }

@@ -10,15 +10,39 @@ import { openDialog, problemBox } from "./notices.js";
  * @typedef {{ get(name: string): string, has(name: string): boolean }} Given
  */
 
-/** A field with its label: field("Name", h("input", {name: "name"}), "hint"). */
+/**
+ * A field with its label: field("Name", h("input", {name: "name"}), "hint").
+ * @param {string} label
+ * @param {HTMLElement} control
+ * @param {string} [hint]
+ */
 export function field(label, control, hint) {
   return h("label", { class: "field" }, h("span", {}, label), control, hint && h("small", { class: "faint" }, hint));
 }
 
+/**
+ * An input for a name or a routing key, without autocompletion and spell check.
+ * @param {string} name
+ * @param {import("./dom.js").Properties} properties
+ */
+export function textInput(name, properties = {}) {
+  return h("input", { name, maxlength: "255", autocomplete: "off", spellcheck: "false", ...properties });
+}
+
+/**
+ * @param {string} label
+ * @param {string} name
+ * @param {boolean} isOn
+ */
 export function check(label, name, isOn = false) {
   return h("label", { class: "check" }, h("input", { type: "checkbox", name, checked: isOn }), label);
 }
 
+/**
+ * @param {string} name
+ * @param {string[]} options
+ * @param {string | undefined} value
+ */
 export function choice(name, options, value) {
   return h(
     "select",

@@ -9,6 +9,26 @@ import { poll } from "./poll.js";
 const WATCHING = 500; // polling interval in milliseconds while a job runs
 const COUNTING = [30, 60, 120, 250]; // the same while a dry run counts
 
+/**
+ * A row of /api/queue-jobs.
+ * @typedef {object} Job
+ * @property {string} id
+ * @property {string} vhost
+ * @property {string} queue
+ * @property {string} kind
+ * @property {string} state
+ * @property {boolean} dry_run
+ * @property {number} done
+ * @property {number} skipped
+ * @property {number} looked_at
+ * @property {number} messages
+ * @property {string} [destination]
+ * @property {number} [rate]
+ * @property {number} [limit]
+ * @property {number} [ids]
+ */
+
+/** @type {Record<string, { title: string, doing: string, did: string, would: string }>} */
 export const WORDS = {
   move: { title: "Move", doing: "Moving", did: "Moved", would: "Would move" },
   copy: { title: "Copy", doing: "Copying", did: "Copied", would: "Would copy" },
@@ -16,7 +36,10 @@ export const WORDS = {
   redrive: { title: "Retry", doing: "Retrying", did: "Retried", would: "Would retry" },
 };
 
-/** Why a job skips messages. */
+/**
+ * Why a job skips messages.
+ * @type {Record<string, string>}
+ */
 export const SKIPPED = {
   move: "no queue accepted them",
   copy: "no queue accepted them",
@@ -24,12 +47,22 @@ export const SKIPPED = {
   redrive: "they are not dead-lettered, their queue no longer exists, or they were retried 10 times already",
 };
 
-/** Starts a job {kind, ...} on the messages of a queue; returns its ID. */
+/**
+ * Starts a job {kind, ...} on the messages of a queue; returns its ID.
+ * @param {string} vhost
+ * @param {string} queue
+ * @param {Record<string, unknown>} job
+ */
 export async function begin(vhost, queue, job) {
   return (await post(at`/api/queues/${vhost}/${queue}/jobs`, job)).id;
 }
 
-/** Runs the job as a dry run; returns its result. */
+/**
+ * Runs the job as a dry run; returns its result.
+ * @param {string} vhost
+ * @param {string} queue
+ * @param {Record<string, unknown>} job
+ */
 export async function counted(vhost, queue, job) {
   const id = await begin(vhost, queue, { ...job, dry_run: true });
   const address = at`/api/queue-jobs/${id}`;
@@ -45,12 +78,19 @@ export async function counted(vhost, queue, job) {
 
 /** A card of running jobs, hidden if there are none. `isOurs(row)` selects jobs; `whenOver` is called as each ends. */
 export class RunningJobs {
-  #lines = new Map(); // by id
+  /** @type {Map<string, Line>} */
+  #lines = new Map(); // by ID
+  /** @type {Map<string, number>} */
   #expected = new Map(); // ID -> number of messages, of jobs started here
   #isOurs;
   #whenOver;
   #timer = 0;
 
+  /**
+   * @param {AbortSignal} signal
+   * @param {(row: Job) => boolean} isOurs
+   * @param {(row: Job) => void} [whenOver]
+   */
   constructor(signal, isOurs, whenOver) {
     this.#isOurs = isOurs;
     this.#whenOver = whenOver;
@@ -65,12 +105,20 @@ export class RunningJobs {
     signal.addEventListener("abort", () => clearTimeout(this.#timer));
   }
 
-  /** Shows the job's end, even if it ends before the next poll. */
+  /**
+   * Shows the job's end, even if it ends before the next poll.
+   * @param {string} id
+   * @param {number} expected
+   */
   watch(id, expected) {
     this.#expected.set(id, expected);
     this.refresh();
   }
 
+  /**
+   * @param {Job[]} rows
+   * @param {AbortSignal} signal
+   */
   #show(rows, signal) {
     const ours = rows.filter((row) => this.#isOurs(row) && !row.dry_run);
     for (const row of ours) {
@@ -85,6 +133,7 @@ export class RunningJobs {
     if (this.#lines.size && !signal.aborted) this.#timer = setTimeout(this.refresh, WATCHING);
   }
 
+  /** @param {Job} row */
   #line(row) {
     const known = this.#lines.get(row.id);
     if (known) return known;
@@ -94,17 +143,23 @@ export class RunningJobs {
     return line;
   }
 
+  /** @param {string} id */
   async #cancel(id) {
     await remove(at`/api/queue-jobs/${id}`).catch(notifyError);
     this.refresh();
   }
 
+  /** @param {Job} row */
   #end(row) {
     this.#forget(row.id, this.#lines.get(row.id));
     notifyEnd(row);
     this.#whenOver?.(row);
   }
 
+  /**
+   * @param {string} id
+   * @param {Line | undefined} line
+   */
   #forget(id, line) {
     line?.element.remove();
     this.#lines.delete(id);
@@ -113,6 +168,10 @@ export class RunningJobs {
 }
 
 class Line {
+  /**
+   * @param {Job} row
+   * @param {() => void} cancel
+   */
   constructor(row, cancel) {
     this.text = h("span", {});
     this.bar = h("progress", { max: 1, value: 0, "aria-label": `${WORDS[row.kind].doing} messages from ${row.queue}` });
@@ -124,6 +183,10 @@ class Line {
     );
   }
 
+  /**
+   * @param {Job} row
+   * @param {number | undefined} expected
+   */
   show(row, expected) {
     const whole = expected ?? row.ids ?? row.limit;
     const share = Math.max(row.looked_at / Math.max(row.messages, 1), whole ? row.done / whole : 0);
@@ -139,6 +202,7 @@ class Line {
   }
 }
 
+/** @param {Job} row */
 function notifyEnd(row) {
   const destination = row.destination ? ` to ${row.destination}` : "";
   const what = `${WORDS[row.kind].did} ${plural(row.done, "message")} from ${row.queue}${destination}`;
@@ -152,7 +216,10 @@ function notifyEnd(row) {
   else notify(`${what}.${skipped}`);
 }
 
-/** The rate field of a form in messages per second; empty for no limit. */
+/**
+ * The rate field of a form in messages per second; empty for no limit.
+ * @param {import("./forms.js").Given} given
+ */
 export function rateOf(given) {
   const text = String(given.get("rate") ?? "").trim();
   return text ? { rate: Number(text) } : {};

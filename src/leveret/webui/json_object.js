@@ -1,6 +1,11 @@
 // AMQP tables (headers, arguments) as JSON objects in text fields.
 
-/** Parses the text as a JSON object; empty text is an empty object. `what` names the field in errors: "Headers". */
+/**
+ * Parses the text as a JSON object; empty text is an empty object. `what` names the field in errors: "Headers".
+ * @param {string} text
+ * @param {string} what
+ * @returns {Record<string, any>}
+ */
 export function objectOf(text, what) {
   if (!text.trim()) return {};
   let value = null;
@@ -18,7 +23,10 @@ export function objectOf(text, what) {
   return value;
 }
 
-/** The table on one line; an empty string for an empty table. */
+/**
+ * The table on one line; an empty string for an empty table.
+ * @param {object | null | undefined} table
+ */
 export function objectText(table) {
   return Object.keys(table ?? {}).length ? JSON.stringify(table) : "";
 }

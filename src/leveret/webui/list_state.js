@@ -4,12 +4,18 @@ function state() {
   return new URLSearchParams(location.hash.split("?")[1] ?? "");
 }
 
-/** The value of this name, or null. */
+/**
+ * The value of this name, or null.
+ * @param {string} name
+ */
 export function keptState(name) {
   return state().get(name);
 }
 
-/** Sets these values in the URL and removes empty ones, without a new history entry. */
+/**
+ * Sets these values in the URL and removes empty ones, without a new history entry.
+ * @param {Record<string, string>} values
+ */
 export function keepState(values) {
   const kept = state();
   for (const [name, value] of Object.entries(values)) {

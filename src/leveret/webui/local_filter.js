@@ -15,6 +15,7 @@ export function filteredSource(ask, text, whenMany = () => {}) {
   let isFew = false; // unknown before the first response
   const here = rowsSource(async (signal) => noted(await ask({ page: 1, page_size: FEW }, signal)).items, text);
 
+  /** @param {import("./table.js").Page} answer */
   function noted(answer) {
     isFew = answer.total_count <= FEW;
     if (!isFew) whenMany();

@@ -11,7 +11,11 @@ export const FILTERS = [
 // A prefix, because a control named "contains" would hide the form's method of that name.
 const CONTROL = "filter-";
 
-/** The input of one filter. */
+/**
+ * The input of one filter.
+ * @param {{ name: string, label: string, hint: string }} filter
+ * @param {string} value
+ */
 export function filterInput({ name, label, hint }, value = "") {
   return h("input", {
     type: "search",
@@ -24,7 +28,10 @@ export function filterInput({ name, label, hint }, value = "") {
   });
 }
 
-/** The filters of a form as query parameters of the API. */
+/**
+ * The filters of a form as query parameters of the API.
+ * @param {{ get(name: string): any }} given
+ */
 export function filterOf(given) {
   const asked = FILTERS.map(({ name }) => [name, given.get(CONTROL + name) ?? ""]);
   return Object.fromEntries(asked.filter(([, text]) => text.trim()));

@@ -34,20 +34,27 @@ function stand() {
   if (!all.matches(":popover-open")) all.showPopover();
 }
 
+/** @param {HTMLElement} notice */
 function add(notice) {
   all.append(notice);
   stand();
 }
 
-function place(kind, children, seconds) {
+/**
+ * @param {string} kind
+ * @param {import("./dom.js").Child[]} children
+ * @param {number} [milliseconds]
+ */
+function place(kind, children, milliseconds) {
   const notice = h("div", { class: `notice ${kind}` }, children);
   const close = () => notice.remove();
   notice.append(h("button", { class: "close", type: "button", "aria-label": "Dismiss", onclick: close }, "×"));
   add(notice);
-  if (seconds) setTimeout(close, seconds);
+  if (milliseconds) setTimeout(close, milliseconds);
   return close;
 }
 
+/** @param {string} text */
 export function notify(text) {
   return place("good", [h("p", {}, text)], SHOWN);
 }
@@ -84,6 +91,7 @@ export function undoable(text, act) {
   const tick = setInterval(show, 250);
   const timer = setTimeout(() => settle(true), UNDO);
 
+  /** @param {boolean} isWanted */
   function settle(isWanted) {
     clearInterval(tick);
     clearTimeout(timer);
@@ -112,12 +120,17 @@ export function showTrouble(place, problem, list, address) {
   ]);
 }
 
+/** @param {Element} place */
 export function endTrouble(place) {
   place.classList.remove("alone");
   fill(place);
 }
 
-/** Shows an error that may persist over many polls; screen readers announce it once. */
+/**
+ * Shows an error that may persist over many polls; screen readers announce it once.
+ * @param {Element} place
+ * @param {Problem} problem
+ */
 export function showProblem(place, problem) {
   fillFor(place, ["problem", problem.title, reasonOf(problem)], () => problemBox(problem));
 }

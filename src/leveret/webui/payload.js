@@ -1,12 +1,18 @@
 // Message bodies as bytes, and bytes as JSON, text or hex.
 
-/** The body of a message of the API. */
+/**
+ * The body of a message of the API.
+ * @param {{ payload: string, payload_encoding: string }} message
+ */
 export function bytesOf(message) {
   if (message.payload_encoding !== "base64") return new TextEncoder().encode(message.payload ?? "");
   return Uint8Array.from(atob(message.payload), (character) => character.charCodeAt(0));
 }
 
-/** Whether the body is text: UTF-8 without control characters other than tabs and line ends. */
+/**
+ * Whether the body is text: UTF-8 without control characters other than tabs and line ends.
+ * @param {Uint8Array} body
+ */
 export function isReadable(body) {
   if (body.some((byte) => byte < 32 && byte !== 9 && byte !== 10 && byte !== 13)) return false;
   try {
@@ -17,11 +23,15 @@ export function isReadable(body) {
   }
 }
 
+/** @param {Uint8Array} body */
 export function asText(body) {
   return new TextDecoder().decode(body);
 }
 
-/** Indented JSON, or an error text. Numbers that JavaScript cannot represent are kept as written. */
+/**
+ * Indented JSON, or an error text. Numbers that JavaScript cannot represent are kept as written.
+ * @param {Uint8Array} body
+ */
 export function asJson(body) {
   const text = asText(body);
   try {
@@ -31,14 +41,22 @@ export function asJson(body) {
   }
 }
 
-/** A reviver, which new browsers call with the source text of each value. */
+/**
+ * A reviver, which new browsers call with the source text of each value.
+ * @param {string} _key
+ * @param {any} value
+ * @param {{ source?: string }} [context]
+ */
 function exact(_key, value, context) {
   const { rawJSON } = /** @type {{ rawJSON?: (text: string) => unknown }} */ (/** @type {unknown} */ (JSON));
-  const isInexact = typeof value === "number" && context?.source && String(value) !== context.source;
-  return isInexact && rawJSON ? rawJSON(context.source) : value;
+  const source = typeof value === "number" ? context?.source : undefined;
+  return source && rawJSON && String(value) !== source ? rawJSON(source) : value;
 }
 
-/** 00000000  48 65 6c 6c 6f …  |Hello| */
+/**
+ * 00000000  48 65 6c 6c 6f …  |Hello|
+ * @param {Uint8Array} body
+ */
 export function asHex(body) {
   const lines = [];
   for (let start = 0; start < body.length; start += 16) {

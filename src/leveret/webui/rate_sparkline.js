@@ -2,10 +2,17 @@
 
 import { h, s } from "./dom.js";
 
+/** @typedef {import("./chart.js").Point} Point */
+
 const WIDTH = 100;
 const HEIGHT = 24;
 
-/** `incoming` and `outgoing` are points as returned by `pointsOf`. */
+/**
+ * `incoming` and `outgoing` are points as returned by `pointsOf`.
+ * @param {Point[]} incoming
+ * @param {Point[]} outgoing
+ * @param {string} label
+ */
 export function rateSparkline(incoming, outgoing, label) {
   const longest = Math.max(incoming.length, outgoing.length);
   if (longest < 2) return h("span", { class: "faint" }, "–");
@@ -18,10 +25,15 @@ export function rateSparkline(incoming, outgoing, label) {
   );
 }
 
+/**
+ * @param {Point[]} points
+ * @param {number} top
+ * @param {number} number
+ */
 function line(points, top, number) {
   if (points.length < 2) return null;
   const step = (WIDTH - 4) / (points.length - 1);
-  const place = ([, value], at) =>
+  const place = (/** @type {Point} */ [, value], /** @type {number} */ at) =>
     `${at ? "L" : "M"}${(2 + at * step).toFixed(1)} ${(HEIGHT - 2 - (value / top) * (HEIGHT - 5)).toFixed(1)}`;
   return s("path", { class: `line line-${number}`, d: points.map(place).join("") });
 }

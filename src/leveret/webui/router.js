@@ -1,10 +1,28 @@
 // Selects the page by the URL fragment. A pattern is "/queues/:vhost/:name"; each part is encoded separately.
 
+/**
+ * @typedef {{ name: string, tags: string[] }} User
+ *
+ * A module of pages/: pages with `nav` are in the menu, other pages belong to the entry `under`.
+ * @typedef {object} Page
+ * @property {string} path
+ * @property {string} [nav]
+ * @property {string} [under]
+ * @property {(parameters: any) => string} title
+ * @property {(place: HTMLElement, parameters: any, signal: AbortSignal, user: User) => unknown} show
+ * @property {(text: string, signal: AbortSignal) => Promise<import("./search.js").Found[]>} [find]
+ */
+
 export class Router {
+  /** @type {{ page: Page, parts: string[] }[]} */
   #routes = [];
   #show;
 
-  /** `show(page, parameters)` is called whenever the fragment changes. */
+  /**
+   * `show(page, parameters)` is called whenever the fragment changes.
+   * @param {Page[]} pages
+   * @param {(page: Page | null, parameters: Record<string, string>) => void} show
+   */
   constructor(pages, show) {
     this.#routes = pages.map((page) => ({ page, parts: page.path.split("/") }));
     this.#show = show;
@@ -29,8 +47,13 @@ export class Router {
   };
 }
 
+/**
+ * @param {string[]} pattern
+ * @param {string[]} parts
+ */
 function matched(pattern, parts) {
   if (pattern.length !== parts.length) return null;
+  /** @type {Record<string, string>} */
   const parameters = {};
   for (const [at, expected] of pattern.entries()) {
     if (!expected.startsWith(":")) {
@@ -46,11 +69,16 @@ function matched(pattern, parts) {
   return parameters;
 }
 
-/** link`/queues/${vhost}/${name}` */
+/**
+ * link`/queues/${vhost}/${name}`
+ * @param {TemplateStringsArray} texts
+ * @param {...(string | number)} parts
+ */
 export function link(texts, ...parts) {
   return `#${texts.reduce((all, text, at) => all + encodeURIComponent(parts[at - 1]) + text)}`;
 }
 
+/** @param {string} address */
 export function go(address) {
   location.hash = address;
 }

@@ -5,12 +5,21 @@ import { fill, h } from "./dom.js";
 import { openDialog } from "./notices.js";
 import { go } from "./router.js";
 
+/**
+ * @typedef {import("./router.js").Page} Page
+ * @typedef {{ title: string, hint: string, address: string }} Found
+ */
+
 const TYPING = 150;
 
-/** Exact matches first, then prefixes, then the rest; stable within each group. */
+/**
+ * Exact matches first, then prefixes, then the rest; stable within each group.
+ * @param {Found[]} found
+ * @param {string} text
+ */
 function nearestFirst(found, text) {
   const wanted = text.toLowerCase();
-  const distance = ({ title }) => {
+  const distance = (/** @type {Found} */ { title }) => {
     const name = title.toLowerCase();
     return name === wanted ? 0 : name.startsWith(wanted) ? 1 : 2;
   };
@@ -19,12 +28,14 @@ function nearestFirst(found, text) {
 
 export class Search {
   #pages;
+  /** @type {Found[]} */
   #found = [];
   #chosen = 0;
   #isTyped = false; // typed text that was not searched for yet
   #looking = Promise.resolve(true);
   #asking = new AbortController();
 
+  /** @param {Page[]} pages */
   constructor(pages) {
     this.#pages = pages;
     this.input = h("input", {
@@ -84,25 +95,30 @@ export class Search {
     this.#asking = new AbortController();
     const { signal } = this.#asking;
     const text = this.input.value.trim();
-    const pages = this.#pages.filter((page) => page.nav?.toLowerCase().includes(text.toLowerCase()));
-    this.#show(pages.map((page) => ({ title: page.nav, hint: "page", address: page.path })));
+    const pages = this.#pages.flatMap(({ nav, path }) => (nav ? [{ title: nav, hint: "page", address: path }] : []));
+    this.#show(pages.filter(({ title }) => title.toLowerCase().includes(text.toLowerCase())));
     if (!text) return true;
-    const finders = this.#pages.filter((page) => page.find);
-    await Promise.all(finders.map((page) => this.#ask(page, text, signal)));
+    await Promise.all(this.#pages.map((page) => this.#ask(page, text, signal)));
     if (!signal.aborted && !this.#found.length)
       fill(this.list, h("li", { class: "faint" }, `No results for “${text}”.`));
     return !signal.aborted;
   }
 
+  /**
+   * @param {Page} page
+   * @param {string} text
+   * @param {AbortSignal} signal
+   */
   async #ask(page, text, signal) {
     try {
-      const found = await page.find(text, signal);
+      const found = (await page.find?.(text, signal)) ?? [];
       if (!signal.aborted) this.#show(nearestFirst([...this.#found, ...found], text));
     } catch (problem) {
       if (!(problem instanceof ApiError) && problem.name !== "AbortError") throw problem;
     }
   }
 
+  /** @param {Found[]} found */
   #show(found) {
     this.#found = found;
     this.#chosen = Math.min(this.#chosen, Math.max(found.length - 1, 0));
@@ -133,6 +149,7 @@ export class Search {
     this.input.setAttribute("aria-activedescendant", `found-${this.#chosen}`);
   }
 
+  /** @param {KeyboardEvent} event */
   #pressed(event) {
     if (event.target !== this.input && event.key !== "Escape") return; // notices have their own buttons
     if (event.key === "ArrowDown") this.#chosen = Math.min(this.#chosen + 1, Math.max(this.#found.length - 1, 0));
@@ -151,6 +168,7 @@ export class Search {
     if (isReady && this.#found[this.#chosen]) this.#go(this.#found[this.#chosen]);
   }
 
+  /** @param {Found} found */
   #go(found) {
     this.element.close();
     go(found.address);

@@ -7,8 +7,11 @@ import { Router } from "./router.js";
 import { Search } from "./search.js";
 import { chooseTheme, chosenTheme, THEMES } from "./theme.js";
 
+/** @typedef {import("./router.js").Page} Page */
+
 const EARS = "M11 15C8 9 8 4 10.5 4S14 9 14.5 14h3C18 9 19 4 21.5 4S24 9 21 15";
 const HEAD = "c2.5 1.5 4 4 4 6.5 0 4-4 6.5-9 6.5s-9-2.5-9-6.5c0-2.5 1.5-5 4-6.5z";
+/** @type {Record<string, string>} */
 const THEME_NAMES = { auto: "Auto", light: "Light", dark: "Dark" };
 
 export class Shell {
@@ -17,7 +20,12 @@ export class Shell {
   #router;
   #search;
 
-  /** `whenOut` is called after the logout. */
+  /**
+   * `whenOut` is called after the logout.
+   * @param {Page[]} pages
+   * @param {import("./router.js").User} user
+   * @param {() => void} whenOut
+   */
   constructor(pages, user, whenOut) {
     this.user = user;
     this.#search = new Search(pages);
@@ -52,6 +60,7 @@ export class Shell {
     this.#router.stop();
   }
 
+  /** @param {() => void} whenOut */
   #side(whenOut) {
     const theme = h("button", { type: "button", class: "quiet theme", title: "Switch between light and dark theme" });
     const name = () => fill(theme, "◐", h("span", {}, ` ${THEME_NAMES[chosenTheme()]}`));
@@ -85,6 +94,7 @@ export class Shell {
     );
   }
 
+  /** @param {KeyboardEvent} event */
   #pressed = (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
       event.preventDefault();
@@ -92,6 +102,10 @@ export class Shell {
     }
   };
 
+  /**
+   * @param {Page | null} page
+   * @param {Record<string, string>} parameters
+   */
   #show(page, parameters) {
     this.#leaving.abort();
     this.#leaving = new AbortController();
@@ -119,6 +133,7 @@ export class Shell {
     this.#isMoving = true;
   }
 
+  /** @param {import("./api.js").ApiError | null} problem */
   #showHealth(problem) {
     this.health.hidden = !problem;
     if (problem)

@@ -140,6 +140,7 @@ export class Table {
     this.#refresh();
   }
 
+  /** @param {Column} column */
   #head(column) {
     const classes = classesOf(column);
     if (!column.sort) return h("th", { class: classes, scope: "col" }, column.title);
@@ -154,9 +155,10 @@ export class Table {
     );
   }
 
+  /** @param {Column} column */
   #sortBy(column) {
     this.#reverse = this.#sort === column.sort ? !this.#reverse : column.align === "right";
-    this.#sort = column.sort;
+    this.#sort = column.sort ?? "";
     this.#markSort();
     this.#remember();
     this.restart();
@@ -166,7 +168,7 @@ export class Table {
     this.#name = keptState("name") ?? "";
     const sort = keptState("sort");
     if (!this.#columns.some((column) => column.sort && column.sort === sort)) return;
-    this.#sort = sort;
+    this.#sort = sort ?? "";
     this.#reverse = keptState("down") === "yes";
   }
 
@@ -222,6 +224,10 @@ export class Table {
     this.#showCount();
   }
 
+  /**
+   * @param {number} page
+   * @returns {Promise<Page>}
+   */
   async #asked(page) {
     const question = {
       page,
@@ -239,6 +245,10 @@ export class Table {
     }
   }
 
+  /**
+   * @param {number} page
+   * @param {Page} answer
+   */
   #keep(page, answer) {
     const start = ((answer.page ?? page + 1) - 1) * PAGE;
     this.#total = answer.total_count;
@@ -249,6 +259,10 @@ export class Table {
     }
   }
 
+  /**
+   * @param {number} first
+   * @param {number} last
+   */
   #forgetFar(first, last) {
     for (const at of this.#rows.keys()) {
       if (at < (first - 2) * PAGE || at >= (last + 2) * PAGE) this.#rows.delete(at);
@@ -280,30 +294,51 @@ export class Table {
     else fillFor(this.place, "full", () => null);
   }
 
+  /** @param {unknown} reason */
   #showEmpty(reason) {
     fillFor(this.place, ["empty", reason], () => this.empty?.(reason));
   }
 
+  /** @param {string} name */
   #showUnmatched(name) {
     const text = name ? `No ${this.nouns} match “${name}”.` : `No ${this.nouns} match the filter.`;
     fillFor(this.place, ["unfit", text], () => h("p", { class: "empty" }, text));
   }
 
+  /** @param {import("./api.js").Problem} problem */
   #fail(problem) {
     showProblem(this.place, problem);
   }
 }
 
+/** @param {HTMLElement} row */
 const spacer = (row) => h("tbody", { "aria-hidden": "true" }, row);
+
+/**
+ * A right-aligned column of a field, such as "message_stats.publish_details.rate".
+ * @param {string} title
+ * @param {string} field
+ * @param {(value: any) => import("./dom.js").Child} show
+ * @param {{ rank?: number, width?: string }} [options]
+ * @returns {Column}
+ */
+export function numeric(title, field, show, { rank, width = "s" } = {}) {
+  return { title, sort: field, align: "right", rank, width, value: (row) => at(row, field), show };
+}
 
 /** A table row of the document, reused for different rows of data. */
 class Line {
+  /** @param {Column[]} columns */
   constructor(columns) {
     this.columns = columns;
     this.cells = columns.map((column) => h("td", { class: classesOf(column) }));
     this.element = h("tr", {}, this.cells);
   }
 
+  /**
+   * @param {Row | undefined} row
+   * @param {number} number
+   */
   show(row, number) {
     this.element.setAttribute("aria-rowindex", String(number + 2));
     this.element.classList.toggle("pending", row === undefined);
@@ -315,6 +350,11 @@ class Line {
   }
 }
 
+/**
+ * @param {HTMLElement} cell
+ * @param {Column} column
+ * @param {any} value
+ */
 function showIn(cell, column, value) {
   fillFor(cell, [value], () => {
     cell.title = typeof value === "string" ? value : "";
@@ -322,6 +362,7 @@ function showIn(cell, column, value) {
   });
 }
 
+/** @param {Column} column */
 function classesOf(column) {
   return [
     column.align === "right" ? "right" : "",
@@ -349,10 +390,19 @@ export function rowsSource(load, text = (row) => row.name ?? "") {
   };
 }
 
+/**
+ * @param {Row} row
+ * @param {string} path
+ * @returns {any}
+ */
 function at(row, path) {
   return path.split(".").reduce((value, part) => value?.[part], row);
 }
 
+/**
+ * @param {any} a
+ * @param {any} b
+ */
 function compared(a, b) {
   if (a === b) return 0;
   if (a === undefined || a === null) return -1;

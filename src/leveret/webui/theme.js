@@ -11,6 +11,7 @@ export function chosenTheme() {
   }
 }
 
+/** @param {string} theme */
 export function chooseTheme(theme) {
   try {
     localStorage.setItem(KEY, theme);

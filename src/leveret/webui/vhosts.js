@@ -4,12 +4,21 @@ import { get } from "./api.js";
 import { fill, h } from "./dom.js";
 import { keepState, keptState } from "./list_state.js";
 
-/** Names of the virtual hosts that the user may see, sorted; empty if the request fails. */
+/**
+ * Names of the virtual hosts that the user may see, sorted; empty if the request fails.
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<string[]>}
+ */
 export function vhostNames(signal) {
   return loadedNames(signal).catch(() => []);
 }
 
+/**
+ * @param {AbortSignal} [signal]
+ * @returns {Promise<string[]>}
+ */
 async function loadedNames(signal) {
+  /** @type {{ name: string }[]} */
   const vhosts = await get("/api/vhosts", { columns: "name" }, { signal });
   return vhosts.map((one) => one.name).sort();
 }
@@ -19,7 +28,11 @@ export function keptVhost() {
   return keptState("vhost") ?? "";
 }
 
-/** A select for the tools of a list, preset from the URL; its value is "" for all virtual hosts. */
+/**
+ * A select for the tools of a list, preset from the URL; its value is "" for all virtual hosts.
+ * @param {AbortSignal} signal
+ * @param {(vhost: string) => void} choose
+ */
 export function vhostChoice(signal, choose) {
   const select = h("select", { "aria-label": "Virtual host", hidden: true });
   select.addEventListener("change", () => {
@@ -30,6 +43,7 @@ export function vhostChoice(signal, choose) {
     keepState({ vhost: "" });
     choose("");
   };
+  /** @param {string[]} names */
   const offer = (names) => {
     if (signal.aborted) return; // the URL belongs to another page by now
     if (keptVhost() && !names.includes(keptVhost())) forgetChoice(); // the virtual host no longer exists

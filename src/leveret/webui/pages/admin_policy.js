@@ -4,7 +4,7 @@ import { path as at, get, put } from "../api.js";
 import { deleteAndLeave } from "../deletion.js";
 import { fill, h } from "../dom.js";
 import { plural } from "../format.js";
-import { choice, field, form } from "../forms.js";
+import { choice, field, form, textInput } from "../forms.js";
 import { notify, notifyError, problemBox, undoable } from "../notices.js";
 import { go } from "../router.js";
 import { vhostNames } from "../vhosts.js";
@@ -71,18 +71,7 @@ function editor({ isOperator, kind, known, policy, keys, vhosts, signal, mayChan
     h(
       "div",
       { class: "row" },
-      field(
-        "Name",
-        h("input", {
-          name: "name",
-          required: true,
-          maxlength: "255",
-          value: known?.name ?? "",
-          readonly: Boolean(known),
-          autocomplete: "off",
-          spellcheck: "false",
-        }),
-      ),
+      field("Name", textInput("name", { required: true, value: known?.name ?? "", readonly: Boolean(known) })),
       field("Virtual host", vhost),
     ),
     field("Pattern", pattern, "Regular expression, matched anywhere in the name. Leave empty to match all names."),

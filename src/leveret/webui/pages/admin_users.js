@@ -2,7 +2,7 @@
 
 import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
-import { dialog, field, form } from "../forms.js";
+import { dialog, field, form, textInput } from "../forms.js";
 import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
@@ -97,10 +97,7 @@ function addUser() {
     "Add user",
     form(
       [
-        field(
-          "User name",
-          h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-        ),
+        field("User name", textInput("name", { required: true })),
         field(
           "Password",
           h("input", { name: "password", type: "password", autocomplete: "new-password" }),

@@ -9,14 +9,13 @@ import { endTrouble, notify, notifyError, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { rowsSource, Table } from "../table.js";
+import { Tiles } from "../tiles.js";
 import { button, frame, isAdministrator, objectHead, section } from "./admin_frame.js";
 import { limitsForm } from "./admin_limits_form.js";
 
 export const path = "/admin/vhosts/:name";
 export const under = "Admin";
 export const title = ({ name }) => name;
-
-const TILES = { ready: "Ready", unacked: "Unacked", in: "Publish rate", out: "Deliver rate" };
 
 export function show(place, { name }, signal, user) {
   const isChanging = isAdministrator(user);
@@ -48,7 +47,7 @@ export function show(place, { name }, signal, user) {
     objectHead(name, ["virtual host ", view.badges], buttons),
     view.trouble,
     view.description,
-    view.tiles,
+    view.tiles.element,
     isChanging && section("Permissions", permissions(address, signal)),
     isChanging && section("Limits", limits.element),
   );
@@ -59,12 +58,7 @@ class View {
     this.badges = h("span", { class: "badges" });
     this.trouble = h("div", {});
     this.description = h("p", {});
-    this.values = Object.fromEntries(Object.keys(TILES).map((key) => [key, h("b", {}, "–")]));
-    this.tiles = h(
-      "div",
-      { class: "tiles" },
-      Object.entries(TILES).map(([key, label]) => h("div", { class: "tile" }, h("span", {}, label), this.values[key])),
-    );
+    this.tiles = new Tiles("Ready", "Unacked", "Publish rate", "Deliver rate");
   }
 
   show(vhost) {
@@ -75,10 +69,12 @@ class View {
       vhost.tracing && h("span", { class: "badge warn" }, "tracing"),
       vhost.tags.map((tag) => h("span", { class: "badge" }, tag)),
     );
-    setText(this.values.ready, number(vhost.messages_ready));
-    setText(this.values.unacked, number(vhost.messages_unacknowledged));
-    setText(this.values.in, rate(vhost.message_stats?.publish_details?.rate));
-    setText(this.values.out, rate(vhost.message_stats?.deliver_get_details?.rate));
+    this.tiles.show({
+      Ready: number(vhost.messages_ready),
+      Unacked: number(vhost.messages_unacknowledged),
+      "Publish rate": rate(vhost.message_stats?.publish_details?.rate),
+      "Deliver rate": rate(vhost.message_stats?.deliver_get_details?.rate),
+    });
   }
 }
 

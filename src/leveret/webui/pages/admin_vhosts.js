@@ -3,10 +3,10 @@
 import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
 import { number, rate } from "../format.js";
-import { dialog, field, form } from "../forms.js";
+import { dialog, field, form, textInput } from "../forms.js";
 import { notify } from "../notices.js";
 import { go, link } from "../router.js";
-import { Table } from "../table.js";
+import { numeric, Table } from "../table.js";
 import { button, frame, isAdministrator, listHead } from "./admin_frame.js";
 
 export const path = "/admin/vhosts";
@@ -57,40 +57,10 @@ function columns() {
         tags.map((tag) => h("span", { class: "badge" }, tag)),
       ],
     },
-    {
-      title: "Ready",
-      sort: "messages_ready",
-      align: "right",
-      width: "s",
-      value: (row) => row.messages_ready,
-      show: number,
-    },
-    {
-      title: "Unacked",
-      sort: "messages_unacknowledged",
-      align: "right",
-      width: "s",
-      value: (row) => row.messages_unacknowledged,
-      show: number,
-    },
-    {
-      title: "Publish rate",
-      sort: "message_stats.publish_details.rate",
-      rank: 2,
-      align: "right",
-      width: "s",
-      value: (row) => row.message_stats?.publish_details?.rate,
-      show: rate,
-    },
-    {
-      title: "Deliver rate",
-      sort: "message_stats.deliver_get_details.rate",
-      rank: 2,
-      align: "right",
-      width: "s",
-      value: (row) => row.message_stats?.deliver_get_details?.rate,
-      show: rate,
-    },
+    numeric("Ready", "messages_ready", number),
+    numeric("Unacked", "messages_unacknowledged", number),
+    numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
+    numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
   ];
 }
 
@@ -99,10 +69,7 @@ function addVhost() {
     "Add virtual host",
     form(
       [
-        field(
-          "Name",
-          h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-        ),
+        field("Name", textInput("name", { required: true })),
         field("Description", h("input", { name: "description", maxlength: "1000", autocomplete: "off" })),
         field("Tags", h("input", { name: "tags", autocomplete: "off", spellcheck: "false" }), "Comma-separated."),
       ],

@@ -2,12 +2,13 @@
 
 import { path as at, get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
-import { fill, fillFor, h, setText } from "../dom.js";
+import { fill, fillFor, h } from "../dom.js";
 import { number, rate } from "../format.js";
 import { endTrouble, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { rowsSource, Table } from "../table.js";
+import { Tiles } from "../tiles.js";
 import { modeOf } from "./channels.js";
 import { connectionLink, prefetch, stateBadge } from "./connection_format.js";
 
@@ -21,21 +22,12 @@ const RATES = [
   ["Confirm", "confirm"],
   ["Deliver", "deliver_get"],
 ];
-/** @type {[string, (channel: any) => string][]} */
-const TILES = [
-  ["Unacked", (channel) => number(channel.messages_unacknowledged)],
-  ["Unconfirmed", (channel) => number(channel.messages_unconfirmed)],
-  ["Uncommitted", (channel) => number(channel.messages_uncommitted + channel.acks_uncommitted)],
-  ["Prefetch count", (channel) => prefetch(channel.prefetch_count)],
-  ["Prefetch (global)", (channel) => prefetch(channel.global_prefetch_count)],
-  ["Consumers", (channel) => number(channel.consumer_count)],
-];
 
 export function show(place, { name }, signal) {
   const address = at`/api/channels/${name}`;
   const about = h("p", { class: "faint" }, "channel");
   const trouble = h("div", {});
-  const values = TILES.map(() => h("b", {}, "–"));
+  const tiles = new Tiles();
   const rates = lineChart("Message rates");
   poll(
     signal,
@@ -51,7 +43,14 @@ export function show(place, { name }, signal) {
         stateBadge(channel.state),
         mode && h("span", { class: "badge" }, mode),
       ]);
-      for (const [at, [, result]] of TILES.entries()) setText(values[at], result(channel));
+      tiles.show({
+        Unacked: number(channel.messages_unacknowledged),
+        Unconfirmed: number(channel.messages_unconfirmed),
+        Uncommitted: number(channel.messages_uncommitted + channel.acks_uncommitted),
+        "Prefetch count": prefetch(channel.prefetch_count),
+        "Prefetch (global)": prefetch(channel.global_prefetch_count),
+        Consumers: number(channel.consumer_count),
+      });
       const stats = channel.message_stats ?? {};
       rates.draw(
         RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
@@ -64,11 +63,7 @@ export function show(place, { name }, signal) {
     place,
     h("header", { class: "page-head" }, h("div", {}, h("h1", { class: "object" }, name), about)),
     trouble,
-    h(
-      "div",
-      { class: "tiles" },
-      TILES.map(([label], at) => h("div", { class: "tile" }, h("span", {}, label), values[at])),
-    ),
+    tiles.element,
     rates.element,
     h("section", {}, h("h2", {}, "Consumers"), consumers(address, signal)),
   );

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { h } from "../dom.js";
 import { number, rate } from "../format.js";
-import { rowsSource, Table } from "../table.js";
+import { numeric, rowsSource, Table } from "../table.js";
 import { channelLink, prefetch, stateBadge } from "./connection_format.js";
 
 export function channelsTable(address, signal) {
@@ -27,49 +27,11 @@ export function channelsTable(address, signal) {
         width: "s",
         value: (row) => prefetch(row.prefetch_count),
       },
-      {
-        title: "Unacked",
-        sort: "messages_unacknowledged",
-        align: "right",
-        width: "s",
-        value: (row) => row.messages_unacknowledged,
-        show: number,
-      },
-      {
-        title: "Unconfirmed",
-        sort: "messages_unconfirmed",
-        align: "right",
-        rank: 3,
-        width: "m",
-        value: (row) => row.messages_unconfirmed,
-        show: number,
-      },
-      {
-        title: "Consumers",
-        sort: "consumer_count",
-        align: "right",
-        width: "s",
-        value: (row) => row.consumer_count,
-        show: number,
-      },
-      {
-        title: "Publish rate",
-        sort: "message_stats.publish_details.rate",
-        align: "right",
-        rank: 2,
-        width: "s",
-        value: (row) => row.message_stats?.publish_details?.rate,
-        show: rate,
-      },
-      {
-        title: "Deliver rate",
-        sort: "message_stats.deliver_get_details.rate",
-        align: "right",
-        rank: 2,
-        width: "s",
-        value: (row) => row.message_stats?.deliver_get_details?.rate,
-        show: rate,
-      },
+      numeric("Unacked", "messages_unacknowledged", number),
+      numeric("Unconfirmed", "messages_unconfirmed", number, { rank: 3, width: "m" }),
+      numeric("Consumers", "consumer_count", number),
+      numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
+      numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
     ],
     source: rowsSource(load, (row) => String(row.number)),
     signal,

@@ -4,10 +4,12 @@ import { path as at, get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
+import { facts } from "../facts.js";
 import { bytes, number } from "../format.js";
 import { dialog, field, form } from "../forms.js";
 import { endTrouble, notify, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
+import { Tiles } from "../tiles.js";
 import { isAdministrator } from "./admin_frame.js";
 import { channelsTable } from "./channels.js";
 import { byteRate, clientOf, moment, stateBadge } from "./connection_format.js";
@@ -36,7 +38,7 @@ export function show(place, { name }, signal, user) {
     place,
     view.head,
     view.trouble,
-    view.tiles,
+    view.tiles.element,
     h("div", { class: "charts" }, view.traffic.element, view.client),
     h("section", {}, h("h2", {}, "Channels"), channelsTable(`${address}/channels`, signal)),
     view.facts,
@@ -56,22 +58,7 @@ class View {
       h("div", { class: "buttons" }, this.close),
     );
     this.trouble = h("div", {});
-    this.values = {};
-    this.tiles = h(
-      "div",
-      { class: "tiles" },
-      [
-        ["user", "User"],
-        ["vhost", "Virtual host"],
-        ["channels", "Channels"],
-        ["received", "Received"],
-        ["sent", "Sent"],
-        ["unsent", "Send pending"],
-      ].map(([key, label]) => {
-        this.values[key] = h("b", {}, "–");
-        return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
-      }),
-    );
+    this.tiles = new Tiles("User", "Virtual host", "Channels", "Received", "Sent", "Send pending");
     this.traffic = lineChart("Data rates");
     this.properties = h("dl", {});
     this.capabilities = h("div", { class: "capabilities" });
@@ -91,18 +78,14 @@ class View {
     this.close.hidden = !isAdministrator(this.user) && connection.user !== this.user.name;
     setText(this.title, clientOf(connection));
     fill(this.state, stateBadge(connection.state));
-    const result = {
-      user: connection.user,
-      vhost: connection.vhost,
-      channels: number(connection.channels),
-      received: bytes(connection.recv_oct),
-      sent: bytes(connection.send_oct),
-      unsent: bytes(connection.send_pend),
-    };
-    for (const [key, text] of Object.entries(result)) {
-      setText(this.values[key], text);
-      this.values[key].title = text;
-    }
+    this.tiles.show({
+      User: connection.user,
+      "Virtual host": connection.vhost,
+      Channels: number(connection.channels),
+      Received: bytes(connection.recv_oct),
+      Sent: bytes(connection.send_oct),
+      "Send pending": bytes(connection.send_pend),
+    });
     this.traffic.draw(
       TRAFFIC.map(([label, key]) => ({ label, points: pointsOf(connection[`${key}_details`], true) })),
       byteRate,
@@ -126,13 +109,6 @@ class View {
     this.close.disabled = problem.status === 404;
     showTrouble(this.trouble, problem, "All connections", "#/connections");
   }
-}
-
-function facts(table) {
-  return Object.entries(table).map(([name, value]) => [
-    h("dt", {}, name),
-    h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)),
-  ]);
 }
 
 function agreedIn(connection) {

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { number } from "../format.js";
 import { filteredSource } from "../local_filter.js";
-import { Table } from "../table.js";
+import { numeric, Table } from "../table.js";
 import { keptVhost, vhostChoice } from "../vhosts.js";
 import { byteRate, clientOf, connectionLink, moment, peerOf, stateBadge } from "./connection_format.js";
 
@@ -85,33 +85,9 @@ function columns() {
     { title: "User", sort: "user", width: "m", value: (row) => row.user },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "State", sort: "state", width: "s", value: (row) => row.state, show: stateBadge },
-    {
-      title: "Channels",
-      sort: "channels",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.channels,
-      show: number,
-    },
-    {
-      title: "From client",
-      sort: "recv_oct_details.rate",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.recv_oct_details?.rate,
-      show: byteRate,
-    },
-    {
-      title: "To client",
-      sort: "send_oct_details.rate",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.send_oct_details?.rate,
-      show: byteRate,
-    },
+    numeric("Channels", "channels", number, { rank: 2 }),
+    numeric("From client", "recv_oct_details.rate", byteRate, { rank: 2 }),
+    numeric("To client", "send_oct_details.rate", byteRate, { rank: 2 }),
     {
       title: "TLS",
       sort: "ssl_protocol",
@@ -119,15 +95,7 @@ function columns() {
       width: "s",
       value: (row) => (row.ssl ? row.ssl_protocol || "yes" : "no"),
     },
-    {
-      title: "Connected at",
-      sort: "connected_at",
-      align: "right",
-      rank: 3,
-      width: "l",
-      value: (row) => row.connected_at,
-      show: moment,
-    },
+    numeric("Connected at", "connected_at", moment, { rank: 3, width: "l" }),
   ];
 }
 

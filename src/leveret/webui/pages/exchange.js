@@ -4,9 +4,11 @@ import { path as at, get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
+import { facts } from "../facts.js";
 import { number, rate } from "../format.js";
 import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
+import { Tiles } from "../tiles.js";
 import { bindingDialog, bindingsTable } from "./exchange_bindings.js";
 import { exchangeInPath, isBuiltIn, shownExchange } from "./exchange_links.js";
 import { featuresOf } from "./exchanges.js";
@@ -53,7 +55,7 @@ export function show(place, parameters, signal) {
     place,
     view.head,
     view.trouble,
-    view.tiles,
+    view.tiles.element,
     h(
       "div",
       { class: "charts" },
@@ -108,20 +110,7 @@ class View {
       h("div", { class: "buttons" }, this.publish, this.remove),
     );
     this.trouble = h("div", {});
-    this.values = {};
-    this.tiles = h(
-      "div",
-      { class: "tiles" },
-      [
-        ["in", "Message rate in"],
-        ["out", "Message rate out"],
-        ["published", "Published"],
-        ["routed", "Routed"],
-      ].map(([key, label]) => {
-        this.values[key] = h("b", {}, "–");
-        return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
-      }),
-    );
+    this.tiles = new Tiles("Message rate in", "Message rate out", "Published", "Routed");
     this.rates = lineChart("Message rates");
     this.table = h("dl", {});
     this.facts = h("details", { class: "card facts" }, h("summary", {}, "Arguments and policy"), this.table);
@@ -137,30 +126,18 @@ class View {
       [...featuresOf(exchange), ...policy].map((text) => h("span", { class: "badge" }, text)),
     );
     const stats = exchange.message_stats ?? {};
-    const result = {
-      in: rate(stats.publish_in_details?.rate),
-      out: rate(stats.publish_out_details?.rate),
-      published: number(stats.publish_in),
-      routed: number(stats.publish_out),
-    };
-    for (const [key, text] of Object.entries(result)) setText(this.values[key], text);
+    this.tiles.show({
+      "Message rate in": rate(stats.publish_in_details?.rate),
+      "Message rate out": rate(stats.publish_out_details?.rate),
+      Published: number(stats.publish_in),
+      Routed: number(stats.publish_out),
+    });
     this.rates.draw(
       RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
       rate,
     );
-    const facts = {
-      type: exchange.type,
-      ...exchange.arguments,
-      policy: exchange.policy ?? "none",
-      ...exchange.effective_policy_definition,
-    };
-    fill(
-      this.table,
-      Object.entries(facts).map(([name, value]) => [
-        h("dt", {}, name),
-        h("dd", {}, typeof value === "object" ? JSON.stringify(value) : String(value)),
-      ]),
-    );
+    const { type, arguments: own, policy: name = "none", effective_policy_definition: definition } = exchange;
+    fill(this.table, facts({ type, ...own, policy: name, ...definition }));
   }
 
   fail(problem) {

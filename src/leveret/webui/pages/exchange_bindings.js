@@ -4,7 +4,7 @@
 
 import { path as at, get, post, remove } from "../api.js";
 import { h } from "../dom.js";
-import { choice, dialog, field, form } from "../forms.js";
+import { choice, dialog, field, form, textInput } from "../forms.js";
 import { objectOf, objectText } from "../json_object.js";
 import { filteredSource } from "../local_filter.js";
 import { notify, notifyError, undoable } from "../notices.js";
@@ -100,13 +100,7 @@ function unbindButton(binding, whenChanged) {
 
 /** Adds a binding in which the exchange has the role `end`. */
 export function bindingDialog(vhost, exchange, end, whenChanged) {
-  const name = h("input", {
-    name: "other",
-    required: true,
-    maxlength: "255",
-    autocomplete: "off",
-    spellcheck: "false",
-  });
+  const name = textInput("other", { required: true });
   const ends =
     end === "source"
       ? [field("Destination type", choice("kind", ["queue", "exchange"], "queue")), field("Destination", name)]
@@ -118,7 +112,7 @@ export function bindingDialog(vhost, exchange, end, whenChanged) {
         h("div", { class: "row" }, ends),
         field(
           "Routing key",
-          h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
+          textInput("routing_key"),
           "In a topic exchange, * matches one word and # any number of words.",
         ),
         field(

@@ -3,11 +3,11 @@
 import { path as at, get, put } from "../api.js";
 import { fill, h } from "../dom.js";
 import { rate } from "../format.js";
-import { check, choice, dialog, field, form } from "../forms.js";
+import { check, choice, dialog, field, form, textInput } from "../forms.js";
 import { objectOf } from "../json_object.js";
 import { notify } from "../notices.js";
 import { go, link } from "../router.js";
-import { Table } from "../table.js";
+import { numeric, Table } from "../table.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
 import { vhostSuffix } from "./queue_link.js";
@@ -90,23 +90,8 @@ function columns() {
     { title: "Type", sort: "type", width: "type", value: (row) => row.type },
     { title: "Features", rank: 2, width: "l", value: featuresOf, show: badges },
     { title: "Policy", sort: "policy", rank: 3, width: "m", value: (row) => row.policy ?? "" },
-    {
-      title: "Message rate in",
-      sort: "message_stats.publish_in_details.rate",
-      align: "right",
-      width: "s",
-      value: (row) => row.message_stats?.publish_in_details?.rate,
-      show: rate,
-    },
-    {
-      title: "Message rate out",
-      sort: "message_stats.publish_out_details.rate",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.message_stats?.publish_out_details?.rate,
-      show: rate,
-    },
+    numeric("Message rate in", "message_stats.publish_in_details.rate", rate),
+    numeric("Message rate out", "message_stats.publish_out_details.rate", rate, { rank: 2 }),
   ];
 }
 
@@ -143,10 +128,7 @@ async function addExchange(vhost) {
 
 function fieldsOf(vhosts, vhost, types) {
   return [
-    field(
-      "Name",
-      h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-    ),
+    field("Name", textInput("name", { required: true })),
     h(
       "div",
       { class: "row" },
@@ -156,11 +138,7 @@ function fieldsOf(vhosts, vhost, types) {
     check("Durable: survives a broker restart", "durable", true),
     check("Internal: accepts messages from other exchanges only", "internal"),
     check("Auto-delete: deleted with its last binding", "auto_delete"),
-    field(
-      "Alternate exchange",
-      h("input", { name: "alternate", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-      "Receives messages that no binding matches (optional).",
-    ),
+    field("Alternate exchange", textInput("alternate"), "Receives messages that no binding matches (optional)."),
     field(
       "Arguments",
       h("textarea", { name: "arguments", rows: "2", spellcheck: "false", placeholder: '{"x-delayed-type": "topic"}' }),

@@ -2,6 +2,7 @@
 
 import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
+import { facts } from "../facts.js";
 import { bytes, duration, plural } from "../format.js";
 import { notify, notifyError, problemBox } from "../notices.js";
 import { poll } from "../poll.js";
@@ -75,7 +76,7 @@ class View {
     fill(
       this.body,
       h("section", { class: "card" }, h("h2", {}, "Events"), timeline(this.vhost, trace)),
-      facts(this.vhost, trace),
+      messageCard(this.vhost, trace),
     );
   }
 
@@ -238,7 +239,7 @@ function bindings(vhost, steps) {
 
 // ---- facts
 
-function facts(vhost, trace) {
+function messageCard(vhost, trace) {
   const { headers, ...properties } = trace.properties ?? {};
   const first = {
     id: trace.id,
@@ -256,22 +257,13 @@ function facts(vhost, trace) {
       "dl",
       {},
       waits.length ? [h("dt", {}, "in queue"), waits] : [h("dt", {}, "in queue"), h("dd", {}, "none")],
-      pairs(first),
+      facts(first),
     ),
     headers &&
       Object.keys(headers).length > 0 && [
         h("h3", {}, trace.headers_cut ? "Headers (long values omitted)" : "Headers"),
-        h("dl", {}, pairs(headers)),
+        h("dl", {}, facts(headers)),
       ],
     h("p", { class: "faint" }, "Traces do not include message bodies."),
   );
-}
-
-function pairs(values) {
-  return Object.entries(values)
-    .filter(([, value]) => value !== undefined && value !== null)
-    .map(([name, value]) => [
-      h("dt", {}, name),
-      h("dd", {}, typeof value === "object" ? JSON.stringify(value, null, 1) : String(value)),
-    ]);
 }

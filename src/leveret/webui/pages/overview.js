@@ -188,7 +188,7 @@ function showNode(card, node) {
     card,
     h("h2", {}, "Node"),
     h("p", { class: "name" }, node.name),
-    gauge("Memory", node.mem_used, node.mem_limit, bytes, "high watermark "),
+    gauge("Memory", node.mem_used, node.mem_limit, bytes, " high watermark"),
     gauge("File descriptors", node.fd_used, node.fd_total, number),
     gauge("Sockets", node.sockets_used, node.sockets_total, number),
     fact("Free disk space", `${bytes(node.disk_free)} (alarm below ${bytes(node.disk_free_limit)})`),
@@ -203,7 +203,7 @@ function gauge(label, used, limit, show, limitName = "") {
     { class: "gauge" },
     h("span", {}, label),
     h("meter", { min: 0, max: limit, high: limit * 0.8, value: Math.min(used, limit), "aria-label": label }),
-    h("span", { class: "faint" }, `${show(used)} of ${limitName}${show(limit)}`),
+    h("span", { class: "faint" }, `${show(used)} of ${show(limit)}${limitName}`),
   );
 }
 

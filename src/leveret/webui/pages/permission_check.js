@@ -2,7 +2,7 @@
 
 import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
-import { field, form } from "../forms.js";
+import { field, form, textInput } from "../forms.js";
 import { problemBox } from "../notices.js";
 import { vhostNames } from "../vhosts.js";
 import { suggestionInput } from "./admin_suggestions.js";
@@ -41,11 +41,7 @@ function question({ user, first, signal, actions, vhosts }) {
   const fields = {
     name: field("Queue", name.element),
     other: field("Exchange", other.element),
-    key: field(
-      "Routing key",
-      h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-      "Only checked for topic exchanges.",
-    ),
+    key: field("Routing key", textInput("routing_key"), "Only checked for topic exchanges."),
   };
   const adapt = () => {
     const one = chosen();

@@ -3,13 +3,15 @@
 import { amount } from "../amount.js";
 import { path as at, get, remove } from "../api.js";
 import { sparkline } from "../chart.js";
-import { fill, h, setText } from "../dom.js";
+import { fill, h } from "../dom.js";
+import { facts } from "../facts.js";
 import { ago, bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { dialog } from "../forms.js";
 import { notify, notifyError, showProblem, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { rowsSource, Table } from "../table.js";
+import { numeric, rowsSource, Table } from "../table.js";
+import { Tiles } from "../tiles.js";
 import { sparkSteps } from "./spark_steps.js";
 
 export const path = "/pipelines";
@@ -50,7 +52,7 @@ export function show(place, _parameters, signal, user) {
       known = { queries: found, leases: held };
       const isEmpty = found.length + held.length === 0;
       fill(trouble);
-      tiles.show(found, held);
+      tiles.show(totalsOf(found, held));
       tiles.element.hidden = tables.hidden = isEmpty;
       if (!isEmpty) fill(first);
       else if (!first.hasChildNodes()) fill(first, sparkSteps(user));
@@ -84,28 +86,15 @@ function section(name, content) {
   return h("section", {}, h("h2", {}, name), content);
 }
 
-class Tiles {
-  constructor() {
-    const labels = ["Running queries", "Largest lag", "Process rate", "Leased messages"];
-    this.values = labels.map(() => h("b", {}, "–"));
-    this.element = h(
-      "div",
-      { class: "tiles" },
-      labels.map((label, number) => h("div", { class: "tile" }, h("span", {}, label), this.values[number])),
-    );
-  }
-
-  show(queries, leases) {
-    const running = queries.filter((one) => RUNNING.includes(one.state));
-    const lags = running.map((one) => one.lag).filter(isNumber);
-    const texts = [
-      number(running.length),
-      number(lags.length ? Math.max(...lags) : undefined),
-      rate(running.reduce((sum, one) => sum + (one.rows_per_second ?? 0), 0)),
-      number(leases.reduce((sum, one) => sum + one.messages, 0)),
-    ];
-    for (const [at, text] of texts.entries()) setText(this.values[at], text);
-  }
+function totalsOf(queries, leases) {
+  const running = queries.filter((one) => RUNNING.includes(one.state));
+  const lags = running.map((one) => one.lag).filter(isNumber);
+  return {
+    "Running queries": number(running.length),
+    "Largest lag": number(lags.length ? Math.max(...lags) : undefined),
+    "Process rate": rate(running.reduce((sum, one) => sum + (one.rows_per_second ?? 0), 0)),
+    "Leased messages": number(leases.reduce((sum, one) => sum + one.messages, 0)),
+  };
 }
 
 function queryTable(rows, signal) {
@@ -138,24 +127,8 @@ function queryTable(rows, signal) {
       },
       { title: "Sources", rank: 2, value: readsOf, show: readLinks },
       { title: "Sink", sort: "sink", rank: 4, value: (row) => row.sink ?? "–" },
-      {
-        title: "Input rate",
-        sort: "input_rows_per_second",
-        align: "right",
-        rank: 3,
-        width: "s",
-        value: (row) => row.input_rows_per_second,
-        show: rate,
-      },
-      {
-        title: "Process rate",
-        sort: "rows_per_second",
-        align: "right",
-        rank: 2,
-        width: "s",
-        value: (row) => row.rows_per_second,
-        show: rate,
-      },
+      numeric("Input rate", "input_rows_per_second", rate, { rank: 3 }),
+      numeric("Process rate", "rows_per_second", rate, { rank: 2 }),
       {
         title: "Recent rates",
         rank: 2,
@@ -219,7 +192,7 @@ function lastBatch(row) {
 }
 
 function details(row) {
-  const facts = {
+  const values = {
     State: row.state,
     "Reported by": row.user,
     "Virtual host": row.vhost ?? "–",
@@ -246,11 +219,7 @@ function details(row) {
     h(
       "div",
       {},
-      h(
-        "dl",
-        {},
-        Object.entries(facts).map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]),
-      ),
+      h("dl", {}, facts(values)),
       places.length > 0 && [
         h("h3", {}, "Offsets and leases"),
         h(
@@ -276,17 +245,9 @@ function leaseTable(rows, signal, release) {
         show: ([vhost, queue]) => h("a", { href: link`/queues/${vhost}/${queue}` }, queue),
       },
       { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
-      { title: "Lease", sort: "lease", align: "right", rank: 2, width: "s", value: (row) => row.lease, show: number },
-      {
-        title: "Messages",
-        sort: "messages",
-        align: "right",
-        rank: 2,
-        width: "s",
-        value: (row) => row.messages,
-        show: number,
-      },
-      { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
+      numeric("Lease", "lease", number, { rank: 2 }),
+      numeric("Messages", "messages", number, { rank: 2 }),
+      numeric("Size", "bytes", bytes, { rank: 2 }),
       {
         title: "Age",
         sort: "age",

@@ -3,11 +3,13 @@
 import { path as at, get, post, remove } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, fillFor, h, setText } from "../dom.js";
+import { facts } from "../facts.js";
 import { bytes, duration, number, plural, rate } from "../format.js";
 import { RunningJobs, WORDS } from "../jobs.js";
 import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { rowsSource, Table } from "../table.js";
+import { Tiles } from "../tiles.js";
 import { connectionLink, peerIn, prefetch } from "./connection_format.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
 import { traceLinks } from "./message_trace.js";
@@ -67,7 +69,7 @@ export function show(place, { vhost, name }, signal, user) {
     view.trouble,
     jobs.element,
     view.findings,
-    view.tiles,
+    view.tiles.element,
     h("div", { class: "charts" }, view.lengths.element, view.rates.element),
     h(
       "div",
@@ -111,23 +113,7 @@ class View {
     this.trouble = h("div", {});
     this.findings = h("div", { class: "findings", role: "note" });
     this.work = []; // buttons for jobs on messages
-    this.values = {};
-    this.tiles = h(
-      "div",
-      { class: "tiles" },
-      [
-        ["ready", "Ready"],
-        ["unacked", "Unacked"],
-        ["in", "Publish rate"],
-        ["out", "Deliver rate"],
-        ["oldest", "Oldest"],
-        ["drain", "Drains in"],
-        ["size", "Size"],
-      ].map(([key, label]) => {
-        this.values[key] = h("b", {}, "–");
-        return h("div", { class: "tile" }, h("span", {}, label), this.values[key]);
-      }),
-    );
+    this.tiles = new Tiles("Ready", "Unacked", "Publish rate", "Deliver rate", "Oldest", "Drains in", "Size");
     this.lengths = lineChart("Messages");
     this.rates = lineChart("Message rates");
     this.facts = h("details", { class: "card facts" }, h("summary", {}, "Arguments, policy and counters"));
@@ -149,16 +135,15 @@ class View {
     this.purge.disabled = !queue.messages_ready;
     if (queue.type === "stream") this.#isStream();
     const stats = queue.message_stats ?? {};
-    const result = {
-      ready: number(queue.messages_ready),
-      unacked: number(queue.messages_unacknowledged),
-      in: rate(stats.publish_details?.rate),
-      out: rate(stats.deliver_get_details?.rate),
-      oldest: duration(queue.oldest_message_age),
-      drain: drain(queue.drain_estimate, queue.messages),
-      size: bytes(queue.message_bytes),
-    };
-    for (const [key, text] of Object.entries(result)) setText(this.values[key], text);
+    this.tiles.show({
+      Ready: number(queue.messages_ready),
+      Unacked: number(queue.messages_unacknowledged),
+      "Publish rate": rate(stats.publish_details?.rate),
+      "Deliver rate": rate(stats.deliver_get_details?.rate),
+      Oldest: duration(queue.oldest_message_age),
+      "Drains in": drain(queue.drain_estimate, queue.messages),
+      Size: bytes(queue.message_bytes),
+    });
     this.lengths.draw([
       { label: "Ready", points: pointsOf(queue.messages_ready_details), now: queue.messages_ready },
       { label: "Unacked", points: pointsOf(queue.messages_unacknowledged_details), now: queue.messages_unacknowledged },
@@ -181,24 +166,16 @@ class View {
   }
 
   #showFacts(queue) {
-    const facts = {
+    const counters = Object.entries(queue.counters ?? {}).map(([name, value]) => [name, number(value)]);
+    const values = {
       ...queue.arguments,
       policy: queue.policy ?? "none",
       "operator policy": queue.operator_policy ?? "none",
       ...queue.effective_policy_definition,
       memory: bytes(queue.memory),
-      ...queue.counters,
+      ...Object.fromEntries(counters),
     };
-    fillFor(this.table, facts, () =>
-      Object.entries(facts).map(([name, value]) => [
-        h("dt", {}, name),
-        h(
-          "dd",
-          {},
-          typeof value === "object" ? JSON.stringify(value) : typeof value === "number" ? number(value) : String(value),
-        ),
-      ]),
-    );
+    fillFor(this.table, values, () => facts(values));
   }
 
   fail(problem) {

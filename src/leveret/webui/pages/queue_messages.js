@@ -2,6 +2,7 @@
 
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
+import { facts } from "../facts.js";
 import { bytes, plural } from "../format.js";
 import { FILTERS, filterInput, filterOf } from "../message_filter.js";
 import { problemBox } from "../notices.js";
@@ -229,13 +230,4 @@ export function opened(one, body) {
     ),
     headers && Object.keys(headers).length > 0 && [h("h3", {}, "Headers"), h("dl", {}, facts(headers))],
   ];
-}
-
-function facts(values) {
-  return Object.entries(values)
-    .filter(([, value]) => value !== undefined && value !== null)
-    .map(([name, value]) => [
-      h("dt", {}, name),
-      h("dd", {}, typeof value === "object" ? JSON.stringify(value, null, 1) : String(value)),
-    ]);
 }

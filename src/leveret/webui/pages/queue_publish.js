@@ -2,7 +2,7 @@
 
 import { path as at, post } from "../api.js";
 import { h } from "../dom.js";
-import { check, choice, dialog, field, form } from "../forms.js";
+import { check, choice, dialog, field, form, textInput } from "../forms.js";
 import { objectOf } from "../json_object.js";
 import { notify } from "../notices.js";
 
@@ -20,7 +20,7 @@ export function publishDialog(vhost, queue, whenDone) {
 
 /** `exchange` as in paths of the API: amq.default for the default exchange. */
 export function exchangePublishDialog(vhost, exchange, whenDone) {
-  const key = h("input", { name: "routing_key", maxlength: "255", autocomplete: "off", spellcheck: "false" });
+  const key = textInput("routing_key");
   openDialog(
     `Publish message to ${exchange}`,
     at`/api/exchanges/${vhost}/${exchange}/publish`,

@@ -4,11 +4,11 @@ import { path as at, get, put } from "../api.js";
 import { pointsOf, sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { duration, isNumber, number, rate } from "../format.js";
-import { check, choice, dialog, field, form } from "../forms.js";
+import { check, choice, dialog, field, form, textInput } from "../forms.js";
 import { notify } from "../notices.js";
 import { rateSparkline } from "../rate_sparkline.js";
 import { go, link } from "../router.js";
-import { Table } from "../table.js";
+import { numeric, Table } from "../table.js";
 import { ValueHistory } from "../value_history.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { firstSteps } from "./first_steps.js";
@@ -112,23 +112,8 @@ function columns(depths) {
     },
     { title: "Vhost", sort: "vhost", rank: 4, width: "s", value: (row) => row.vhost },
     { title: "State", sort: "state", rank: 2, width: "state", value: (row) => [row.state, row.type], show: badges },
-    {
-      title: "Ready",
-      sort: "messages_ready",
-      align: "right",
-      width: "s",
-      value: (row) => row.messages_ready,
-      show: number,
-    },
-    {
-      title: "Unacked",
-      sort: "messages_unacknowledged",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.messages_unacknowledged,
-      show: number,
-    },
+    numeric("Ready", "messages_ready", number),
+    numeric("Unacked", "messages_unacknowledged", number, { rank: 2 }),
     {
       title: "Last 5 min",
       rank: 2,
@@ -143,42 +128,10 @@ function columns(depths) {
       value: (row) => [...ratesOf(row), row.name],
       show: ([incoming, outgoing, name]) => rateSparkline(incoming, outgoing, `Publish and deliver rates of ${name}`),
     },
-    {
-      title: "Publish rate",
-      sort: "message_stats.publish_details.rate",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.message_stats?.publish_details?.rate,
-      show: rate,
-    },
-    {
-      title: "Deliver rate",
-      sort: "message_stats.deliver_get_details.rate",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.message_stats?.deliver_get_details?.rate,
-      show: rate,
-    },
-    {
-      title: "Consumers",
-      sort: "consumers",
-      align: "right",
-      rank: 4,
-      width: "s",
-      value: (row) => row.consumers,
-      show: number,
-    },
-    {
-      title: "Oldest",
-      sort: "oldest_message_age",
-      align: "right",
-      rank: 3,
-      width: "age",
-      value: (row) => row.oldest_message_age,
-      show: duration,
-    },
+    numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
+    numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
+    numeric("Consumers", "consumers", number, { rank: 3 }),
+    numeric("Oldest", "oldest_message_age", duration, { rank: 3, width: "age" }),
     {
       title: "Drains in",
       sort: "drain_estimate",
@@ -258,10 +211,7 @@ export async function addQueue(vhost) {
     "Add queue",
     form(
       [
-        field(
-          "Name",
-          h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-        ),
+        field("Name", textInput("name", { required: true })),
         field("Virtual host", choice("vhost", options, vhost || options[0])),
         field(
           "Type",

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { plural } from "../format.js";
-import { field, form } from "../forms.js";
+import { field, form, textInput } from "../forms.js";
 import { objectOf, objectText } from "../json_object.js";
 import { link } from "../router.js";
 import { exchangeLink, shownExchange } from "./exchange_links.js";
@@ -13,13 +13,7 @@ const SHOWN = 100; // maximum queues and bindings listed
 /** `whenAnswered(answer)` is called with the route, and with null when the result is cleared. */
 export function routeTester(address, whenAnswered) {
   const result = h("div", { class: "route-answer", role: "status" });
-  const key = h("input", {
-    name: "routing_key",
-    placeholder: "order.paid",
-    maxlength: "255",
-    autocomplete: "off",
-    spellcheck: "false",
-  });
+  const key = textInput("routing_key", { placeholder: "order.paid" });
   const headers = h("textarea", { name: "headers", rows: "1", spellcheck: "false", placeholder: '{"colour": "red"}' });
   const asking = form(
     [h("div", { class: "row" }, field("Routing key", key), field("Headers", headers))],

@@ -4,7 +4,7 @@ import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, number } from "../format.js";
 import { notify, notifyError, undoable } from "../notices.js";
-import { rowsSource, Table } from "../table.js";
+import { numeric, rowsSource, Table } from "../table.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { shownExchange } from "./exchange_links.js";
 
@@ -102,7 +102,7 @@ function columns(schedules, cancelRow) {
     { title: "Exchange", sort: "exchange", rank: 2, value: (row) => shownExchange(row.exchange) },
     { title: "Routing key", sort: "routing_key", width: "name", value: (row) => row.routing_key },
     { title: "Vhost", sort: "vhost", rank: 3, width: "s", value: (row) => row.vhost },
-    { title: "Size", sort: "size", align: "right", rank: 2, width: "s", value: (row) => row.size, show: bytes },
+    numeric("Size", "size", bytes, { rank: 2 }),
     {
       title: "",
       width: "retry",

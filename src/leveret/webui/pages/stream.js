@@ -8,7 +8,8 @@ import { bytes, duration, isNumber, number, rate } from "../format.js";
 import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
-import { rowsSource, Table } from "../table.js";
+import { numeric, rowsSource, Table } from "../table.js";
+import { Tiles } from "../tiles.js";
 import { ValueHistory } from "../value_history.js";
 import { connectionLink, peerIn } from "./connection_format.js";
 import { streamMessages } from "./stream_messages.js";
@@ -70,7 +71,7 @@ export function show(place, { vhost, name }, signal) {
     place,
     view.head,
     view.trouble,
-    view.tiles,
+    view.tiles.element,
     h("div", { class: "charts" }, view.rates.element, view.lengths.element),
     below,
   );
@@ -105,10 +106,10 @@ class View {
       h("div", { class: "buttons" }, this.queue, this.exchange),
     );
     this.trouble = h("div", {});
-    this.tiles = h("div", { class: "tiles eight" });
+    this.tiles = new Tiles();
+    this.tiles.element.classList.add("eight");
     this.rates = lineChart("Message rates");
     this.lengths = lineChart("Messages");
-    this.values = new Map();
   }
 
   show(stream) {
@@ -122,7 +123,7 @@ class View {
       this.badges,
       badgesOf(stream).map(([text, kind]) => h("span", { class: `badge ${kind}` }, text)),
     );
-    for (const [label, text] of tilesOf(stream)) this.#tile(label, text);
+    this.tiles.show(Object.fromEntries(tilesOf(stream)));
     const stats = stream.message_stats ?? {};
     this.rates.draw(
       RATES.map(([label, key]) => ({ label, points: pointsOf(stats[`${key}_details`], true) })),
@@ -135,14 +136,6 @@ class View {
         now: stream.messages_ready,
       },
     ]);
-  }
-
-  #tile(label, text) {
-    if (!this.values.has(label)) {
-      this.values.set(label, h("b", {}));
-      this.tiles.append(h("div", { class: "tile" }, h("span", {}, label), this.values.get(label)));
-    }
-    setText(this.values.get(label), text);
   }
 
   fail(problem) {
@@ -232,48 +225,11 @@ function partitions(stream, isSharded, signal) {
         value: (row) => (isSharded ? row.messages_ready : row.messages),
         show: number,
       },
-      {
-        title: "Unacked",
-        sort: "messages_unacknowledged",
-        align: "right",
-        rank: 2,
-        width: "s",
-        value: (row) => row.messages_unacknowledged,
-        show: number,
-      },
-      {
-        title: "Consumers",
-        sort: "consumers",
-        align: "right",
-        rank: 2,
-        width: "s",
-        value: (row) => row.consumers,
-        show: number,
-      },
-      ...(isSharded
-        ? []
-        : [
-            offsets,
-            { title: "Lag", sort: "lag", align: "right", rank: 2, width: "s", value: (row) => row.lag, show: number },
-          ]),
-      {
-        title: "Publish rate",
-        sort: "message_stats.publish_details.rate",
-        align: "right",
-        rank: 2,
-        width: "s",
-        value: (row) => row.message_stats?.publish_details?.rate,
-        show: rate,
-      },
-      {
-        title: "Deliver rate",
-        sort: "message_stats.deliver_get_details.rate",
-        align: "right",
-        rank: 3,
-        width: "s",
-        value: (row) => row.message_stats?.deliver_get_details?.rate,
-        show: rate,
-      },
+      numeric("Unacked", "messages_unacknowledged", number, { rank: 2 }),
+      numeric("Consumers", "consumers", number, { rank: 2 }),
+      ...(isSharded ? [] : [offsets, numeric("Lag", "lag", number, { rank: 2 })]),
+      numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
+      numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 3 }),
       {
         title: "Share",
         sort: "share",
@@ -316,24 +272,8 @@ function readers(rows, lags, signal, deleteOffset) {
         value: (row) => row.channel_details?.connection_name ?? "",
         show: (name) => (name ? h("a", { href: connectionLink(name), title: name }, peerIn(name)) : "–"),
       },
-      {
-        title: "Next offset",
-        sort: "offset",
-        align: "right",
-        rank: 2,
-        width: "m",
-        value: (row) => row.offset,
-        show: number,
-      },
-      {
-        title: "Unacked",
-        sort: "messages_unacknowledged",
-        align: "right",
-        rank: 3,
-        width: "s",
-        value: (row) => row.messages_unacknowledged,
-        show: number,
-      },
+      numeric("Next offset", "offset", number, { rank: 2, width: "m" }),
+      numeric("Unacked", "messages_unacknowledged", number, { rank: 3 }),
       {
         title: "Recent lag",
         rank: 2,

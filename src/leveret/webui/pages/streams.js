@@ -4,10 +4,10 @@ import { path as at, get, put } from "../api.js";
 import { sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
-import { choice, dialog, field, form } from "../forms.js";
+import { choice, dialog, field, form, textInput } from "../forms.js";
 import { notify } from "../notices.js";
 import { go, link } from "../router.js";
-import { Table } from "../table.js";
+import { numeric, Table } from "../table.js";
 import { ValueHistory } from "../value_history.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
 import { vhostSuffix } from "./queue_link.js";
@@ -108,26 +108,10 @@ function columns(lags) {
       value: (row) => [row.kind, row.partitions, row.state, row.problem],
       show: badges,
     },
-    { title: "Messages", sort: "messages", align: "right", width: "s", value: (row) => row.messages, show: number },
-    { title: "Size", sort: "bytes", align: "right", rank: 2, width: "s", value: (row) => row.bytes, show: bytes },
-    {
-      title: "Publish rate",
-      sort: "message_stats.publish_details.rate",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.message_stats?.publish_details?.rate,
-      show: rate,
-    },
-    {
-      title: "Deliver rate",
-      sort: "message_stats.deliver_get_details.rate",
-      align: "right",
-      rank: 2,
-      width: "s",
-      value: (row) => row.message_stats?.deliver_get_details?.rate,
-      show: rate,
-    },
+    numeric("Messages", "messages", number),
+    numeric("Size", "bytes", bytes, { rank: 2 }),
+    numeric("Publish rate", "message_stats.publish_details.rate", rate, { rank: 2 }),
+    numeric("Deliver rate", "message_stats.deliver_get_details.rate", rate, { rank: 2 }),
     {
       title: "Readers",
       sort: "readers",
@@ -137,7 +121,7 @@ function columns(lags) {
       value: (row) => (row.kind === "shards" ? row.consumers : row.readers),
       show: number,
     },
-    { title: "Lag", sort: "lag", align: "right", width: "s", value: (row) => row.lag, show: number },
+    numeric("Lag", "lag", number),
     {
       title: "Recent lag",
       rank: 3,
@@ -211,10 +195,7 @@ async function addStream(vhost) {
     "Add stream",
     form(
       [
-        field(
-          "Name",
-          h("input", { name: "name", required: true, maxlength: "255", autocomplete: "off", spellcheck: "false" }),
-        ),
+        field("Name", textInput("name", { required: true })),
         field("Virtual host", choice("vhost", options, vhost || options[0])),
         field("Max age", choice("age", Object.keys(AGES), "no limit")),
         field(

@@ -5,7 +5,7 @@ import { fill, h, setText } from "../dom.js";
 import { bytes, number, plural } from "../format.js";
 import { notify, notifyError, problemBox, undoable } from "../notices.js";
 import { go, link } from "../router.js";
-import { Table } from "../table.js";
+import { numeric, Table } from "../table.js";
 import { vhostNames } from "../vhosts.js";
 import { shownExchange } from "./exchange_links.js";
 
@@ -201,15 +201,7 @@ function columns(vhost) {
       value: (row) => row.began,
       show: (time) => new Date(time * 1000).toLocaleTimeString([], { hour12: false }),
     },
-    {
-      title: "Events",
-      sort: "number_of_events",
-      rank: 3,
-      align: "right",
-      width: "s",
-      value: (row) => row.number_of_events,
-      show: number,
-    },
+    numeric("Events", "number_of_events", number, { rank: 3 }),
   ];
 }
 
