@@ -175,7 +175,7 @@ class NetworkPeer:
         self._settling(lambda: self.channel.basic_nack(tag, multiple, requeue))
 
     def _settling(self, function: Callable[[], None]) -> None:
-        """Settling has no answer: ask something behind it."""
+        """Settlement has no answer: ask something behind it."""
 
         def settle() -> None:
             function()

@@ -3,11 +3,11 @@
 Theory of operation. A message with an id is first *held*: the application has it and has not settled it. When the
 connection is lost, the broker delivers the message again, under another tag. That one is kept back, and the holding
 learns the new tag: when the application settles what it has, the new delivery is settled. If the application was
-quicker, its verdict is remembered and the second delivery gets it as it comes. The same is done with a message that the
+quicker, its outcome is remembered and the second delivery gets it as it comes. The same is done with a message that the
 broker took back because the application is slow: it comes marked redelivered, though the first tag is of this life.
 
 A settled message may come again too: the ack was lost with the connection, or the publisher sent it twice. So ids that
-were settled are remembered, the last ones of each queue. A verdict to reject is meant for a delivery that was marked
+were settled are remembered, the last ones of each queue. A outcome to reject is meant for a delivery that was marked
 redelivered: an unmarked one with the id may be a dead letter on its way round.
 """
 
@@ -17,9 +17,9 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from leveret.client.settling import Settling
+    from leveret.client.settlement import Settlement
 
-Verdict = Literal["ack", "reject"]
+Outcome = Literal["ack", "reject"]
 MOST_QUEUES = 1_000  # of which ids are remembered: temporary ones come and go
 
 
@@ -28,7 +28,7 @@ class Holding:
 
     __slots__ = ("message_id", "place", "queue", "tag")
 
-    def __init__(self, place: Settling, tag: int, queue: str, message_id: str) -> None:
+    def __init__(self, place: Settlement, tag: int, queue: str, message_id: str) -> None:
         self.place = place
         self.tag = tag
         self.queue = queue
@@ -44,9 +44,9 @@ class Audit:
         self._depth = depth
         self._held: dict[tuple[str, str], Holding] = {}
         # By queue and id, the oldest first. From the front of a plain dict one would walk over all that has gone.
-        self._settled: dict[str, OrderedDict[str, Verdict]] = {}
+        self._settled: dict[str, OrderedDict[str, Outcome]] = {}
 
-    def verdict(self, queue: str, message_id: str, *, redelivered: bool) -> Verdict | None:
+    def outcome(self, queue: str, message_id: str, *, redelivered: bool) -> Outcome | None:
         """What the application said of the message before."""
         settled = self._settled.get(queue)
         said = None if settled is None else settled.get(message_id)
@@ -58,7 +58,7 @@ class Audit:
     def hold(self, holding: Holding) -> None:
         self._held[holding.queue, holding.message_id] = holding
 
-    def settle(self, holding: Holding, verdict: Verdict) -> None:
+    def settle(self, holding: Holding, outcome: Outcome) -> None:
         self.release(holding)
         settled = self._settled.get(holding.queue)
         if settled is None:
@@ -66,7 +66,7 @@ class Audit:
             if len(self._settled) > MOST_QUEUES:
                 del self._settled[next(iter(self._settled))]
         settled.pop(holding.message_id, None)
-        settled[holding.message_id] = verdict
+        settled[holding.message_id] = outcome
         if len(settled) > self._depth:
             settled.popitem(last=False)
 

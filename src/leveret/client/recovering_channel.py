@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from leveret.client.arrivals import Delivery, Fetched
 from leveret.client.channel import NO_PROPERTIES, Channel, Then
 from leveret.client.confirms import Confirms, Settled
-from leveret.client.deduplicating import deduplicating, is_there_without
+from leveret.client.deduplication import exists_without_it, with_deduplication
 from leveret.client.errors import Closed, Interrupted, told_by_peer
 from leveret.client.gate import Gate
 from leveret.client.mandatory import Likeness, likeness_of
@@ -32,7 +32,7 @@ from leveret.client.message_ids import MessageIds
 from leveret.client.publish_frames import refitted
 from leveret.client.question import Question, Questions
 from leveret.client.queue_shorthand import LastQueue
-from leveret.client.settling import Settling
+from leveret.client.settlement import Settlement
 from leveret.client.subscriptions import Subscriptions
 from leveret.client.transaction import OpenTransaction, rolled_back, too_late
 from leveret.client.unconfirmed import Publication, Unconfirmed
@@ -67,7 +67,7 @@ class RecoveringChannel(Channel):
         self._questions = Questions(self)
         self._stamps = count()  # of questions and publishes, in their order
         self._ids = MessageIds()
-        self._settling = Settling(self, connection.audit)
+        self._settlement = Settlement(self, connection.audit)
 
     # ---- lives
 
@@ -104,9 +104,9 @@ class RecoveringChannel(Channel):
         self.life += 1
         self._transaction.lose(problem)
         self._is_confirming = False
-        self._settling.begin_life()
+        self._settlement.begin_life()
         for consumer in self.consumers.values():
-            self._settling.let_go(self._subscriptions.take_back(consumer))
+            self._settlement.let_go(self._subscriptions.take_back(consumer))
         self._correlator.end(Interrupted(str(problem)))
 
     async def revive(self, grace: Grace) -> None:
@@ -167,7 +167,7 @@ class RecoveringChannel(Channel):
         self._gate.turn_away(problem)
 
     def end(self, problem: Exception) -> None:
-        self._settling.end()
+        self._settlement.end()
         self._unconfirmed.end(problem)
         super().end(problem)
         self._subscriptions.end()
@@ -248,12 +248,12 @@ class RecoveringChannel(Channel):
         """A queue of this broker is declared to take each message id once, unless it is there without that."""
         self._refuse_closed()
         asked = m.QueueDeclare(name, passive, durable, exclusive, auto_delete, False, arguments or {})
-        method = deduplicating(asked) if self._owner.can_deduplicate else None
+        method = with_deduplication(asked) if self._owner.can_deduplicate else None
         if method is not None:
             try:
                 answer: m.QueueDeclareOk = await self._owner.ask_aside(method, m.QueueDeclareOk)
             except PreconditionFailed as problem:
-                if not is_there_without(problem):
+                if not exists_without_it(problem):
                     raise
             else:
                 self._note(method, answer)
@@ -353,9 +353,9 @@ class RecoveringChannel(Channel):
     def deliver(self, delivery: Delivery) -> None:
         consumer = self.consumers.get(delivery.consumer_tag)
         queue = "" if consumer is None or consumer.no_ack else consumer.queue
-        if self._settling.is_new(delivery, queue, is_audited=not self._is_transacted):
+        if self._settlement.is_new(delivery, queue, is_audited=not self._is_transacted):
             if consumer is not None and self._subscriptions.is_read(consumer, delivery, self._owner.mark):
-                self._settling.ack(delivery.delivery_tag, multiple=False)
+                self._settlement.ack(delivery.delivery_tag, multiple=False)
             else:
                 super().deliver(delivery)
 
@@ -365,7 +365,7 @@ class RecoveringChannel(Channel):
         def renumbered(answer: Any) -> Any:
             if isinstance(answer, Fetched):
                 name = "" if no_ack else self._owner.record.current(queue)
-                if not self._settling.is_new(answer, name, is_audited=not self._is_transacted):
+                if not self._settlement.is_new(answer, name, is_audited=not self._is_transacted):
                     return m.BasicGet()  # the application has it already: the next one
             return answer
 
@@ -377,21 +377,21 @@ class RecoveringChannel(Channel):
     def ack(self, delivery_tag: int, *, multiple: bool = False) -> None:
         self._refuse_closed()
         if self._may_settle(delivery_tag):
-            self._settling.ack(delivery_tag, multiple=multiple)
+            self._settlement.ack(delivery_tag, multiple=multiple)
 
     def nack(self, delivery_tag: int, *, multiple: bool = False, requeue: bool = True) -> None:
         self._refuse_closed()
         if self._may_settle(delivery_tag):
-            self._settling.refuse(delivery_tag, multiple=multiple, requeue=requeue)
+            self._settlement.refuse(delivery_tag, multiple=multiple, requeue=requeue)
 
     def reject(self, delivery_tag: int, *, requeue: bool = False) -> None:
         self.nack(delivery_tag, requeue=requeue)
 
     def _may_settle(self, tag: int) -> bool:
-        return not self._is_transacted or self._transaction.may_settle(is_known=self._settling.knows(tag))
+        return not self._is_transacted or self._transaction.may_settle(is_known=self._settlement.knows(tag))
 
     async def recover(self, *, requeue: bool = True) -> None:
-        self._settling.end()  # the application wants to see them again
+        self._settlement.end()  # the application wants to see them again
         await super().recover(requeue=requeue)
 
     def write(self, method: m.Method) -> None:

@@ -30,7 +30,7 @@ from leveret.client.inflow import Inflow
 from leveret.client.recovering_channel import RecoveringChannel
 from leveret.client.side_channel import SideChannel
 from leveret.client.topology_record import TopologyRecord
-from leveret.client.topology_restoring import Restoring
+from leveret.client.topology_recovery import TopologyRecovery
 from leveret.errors import AmqpError, LeveretError, NotAllowed
 from leveret.wire import methods as m
 
@@ -314,7 +314,7 @@ class RecoveringConnection(Connection):
         self.address, self._inflow.limit, self._fallen = address, address.frame_max, None
         await self._establish()
         grace = self._grace()
-        await Restoring(self, grace).everything()
+        await TopologyRecovery(self, grace).everything()
         await self._revive_channels(grace)
 
     def _grace(self) -> Grace:

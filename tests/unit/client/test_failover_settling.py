@@ -8,7 +8,7 @@ import pytest
 
 from leveret.client.arrivals import Delivery
 from leveret.client.audit import MOST_QUEUES, Audit
-from leveret.client.settling import Settling
+from leveret.client.settlement import Settlement
 from leveret.wire import methods as m
 from leveret.wire.fields import Table
 from leveret.wire.properties import Properties, encode_properties
@@ -19,7 +19,7 @@ class Wire:
 
     def __init__(self, audit: Audit | None) -> None:
         self.written: list[m.Method] = []
-        self.settling = Settling(cast(Any, self), audit)
+        self.settling = Settlement(cast(Any, self), audit)
 
     def write(self, method: m.Method) -> None:
         self.written.append(method)
@@ -262,5 +262,5 @@ def test_queues_that_come_and_go_do_not_fill_the_memory() -> None:
         assert delivery is not None
         wire.settling.ack(delivery.delivery_tag, multiple=False)
     assert len(audit._settled) == MOST_QUEUES
-    assert audit.verdict("temporary 0", "a", redelivered=True) is None
-    assert audit.verdict(f"temporary {MOST_QUEUES}", "a", redelivered=True) == "ack"
+    assert audit.outcome("temporary 0", "a", redelivered=True) is None
+    assert audit.outcome(f"temporary {MOST_QUEUES}", "a", redelivered=True) == "ack"

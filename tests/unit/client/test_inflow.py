@@ -19,7 +19,7 @@ from leveret.wire.properties import Properties, encode_properties
 SMALL_FRAME = 40  # so that bodies are split
 
 
-class Listening:
+class ListenerCall:
     """What was heard, by channel."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def test_any_slicing_gives_the_same_messages(data: st.DataObject, spoken: dict[i
         if data.draw(st.booleans()):
             stream += HEARTBEAT_FRAME
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
-    listening = Listening()
+    listening = ListenerCall()
     inflow = Inflow(listening)
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         inflow.receive(stream[start:end])
@@ -99,7 +99,7 @@ def test_any_slicing_gives_the_same_messages(data: st.DataObject, spoken: dict[i
 def test_byte_by_byte_is_a_slicing_too() -> None:
     deliver = BasicDeliver("tag", 7, True, "exchange", "key")
     head = encode_properties(Properties(delivery_mode=2))
-    listening = Listening()
+    listening = ListenerCall()
     inflow = Inflow(listening)
     for byte in b"".join(frames_of(1, deliver, head, bytes(100))):
         inflow.receive(bytes([byte]))
@@ -141,7 +141,7 @@ BROKEN: dict[str, tuple[bytes, type[AmqpError]]] = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_what_is_malformed_is_refused(case: str, step: int) -> None:
     stream, error = BROKEN[case]
-    inflow = Inflow(Listening())
+    inflow = Inflow(ListenerCall())
     inflow.limit = 1000
     pieces = [stream[start : start + step] for start in range(0, len(stream), step)]
     with pytest.raises(error):
@@ -155,7 +155,7 @@ def test_damaged_bytes_raise_errors_of_the_protocol_or_nothing(data: st.DataObje
     for _ in range(data.draw(st.integers(1, 3))):
         stream[data.draw(st.integers(0, len(stream) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(stream)))
-    inflow = Inflow(Listening())
+    inflow = Inflow(ListenerCall())
     try:
         inflow.receive(bytes(stream[:cut]))
         inflow.receive(bytes(stream[cut:]))
@@ -164,7 +164,7 @@ def test_damaged_bytes_raise_errors_of_the_protocol_or_nothing(data: st.DataObje
 
 
 def test_what_is_left_of_a_message_is_forgotten_with_its_channel() -> None:
-    listening = Listening()
+    listening = ListenerCall()
     inflow = Inflow(listening)
     inflow.receive(DELIVER + HEADER)
     inflow.forget(1)

@@ -35,7 +35,7 @@ from leveret.client.jms.prefetch import PrefetchPolicy
 from leveret.client.jms.producer import Producer
 from leveret.client.jms.redelivery import RedeliveryPolicy
 from leveret.client.jms.requestor import Requestor
-from leveret.client.jms.sending import Sending
+from leveret.client.jms.send_options import Sending
 from leveret.client.jms.session import Session
 
 __all__ = [

@@ -27,7 +27,7 @@ from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
 from leveret.client.jms.prefetch import PrefetchPolicy
 from leveret.client.jms.redelivery import RedeliveryPolicy
-from leveret.client.jms.sending import Sending
+from leveret.client.jms.send_options import Sending
 from leveret.client.loop_thread import LoopThread
 
 __all__ = [

@@ -22,8 +22,8 @@ from leveret.client.jms.blocking_ends import (
 )
 from leveret.client.jms.destinations import Destination, Queue, Topic
 from leveret.client.jms.errors import IllegalState
+from leveret.client.jms.listener_call import NotCalled
 from leveret.client.jms.listener_thread import ListenerThread
-from leveret.client.jms.listening import NotCalled
 from leveret.client.jms.messages import BytesMessage, MapMessage, Message, TextMessage
 from leveret.client.loop_thread import LoopThread
 

@@ -11,10 +11,10 @@ from leveret.client.connection import CLOSE_SECONDS, Happening
 from leveret.client.connection import Connection as AmqpConnection
 from leveret.client.errors import Closed
 from leveret.client.jms.ack_modes import AckMode
+from leveret.client.jms.clock import Clock
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.registrar import Registrar
 from leveret.client.jms.session import Session
-from leveret.client.jms.timing import Clock
 
 if TYPE_CHECKING:
     from leveret.client.jms.factory import ConnectionFactory

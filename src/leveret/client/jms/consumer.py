@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 from leveret.client.arrivals import Delivery
 from leveret.client.errors import Closed
 from leveret.client.jms.ack_modes import AckMode, AckType
-from leveret.client.jms.delivered import Dispatched, Verdict
+from leveret.client.jms.delivered import Dispatched, Outcome
 from leveret.client.jms.errors import IllegalState
-from leveret.client.jms.listening import Listener, Listening, NotCalled
+from leveret.client.jms.listener_call import Listener, ListenerCall, NotCalled
 from leveret.client.jms.messages import Message, received
 from leveret.client.jms.once import Once
 from leveret.client.jms.redelivery import RedeliveryPolicy
@@ -54,7 +54,7 @@ class MessageConsumer:
         self.is_receiving = False
         self._news: asyncio.Future[None] | None = None
         self._setback: Exception | None = None  # for the receive() that waits; the next one tries again
-        self._listening = Listening()
+        self._listener_call = ListenerCall()
         self._closing = Once(self._close)
         self._retries = Retries(policy, session.connection.clock, self._put_first, self._go_on)
 
@@ -177,7 +177,7 @@ class MessageConsumer:
         if entry is None or message is None or self._listener is None:
             return
         try:
-            problem = await self._listening.call(self._listener, message)
+            problem = await self._listener_call.call(self._listener, message)
             if problem is None:
                 self._consumed(entry)
             elif isinstance(problem, NotCalled):
@@ -229,20 +229,20 @@ class MessageConsumer:
                     self._expired(entry)
                     continue
                 if self.source.filters and not self.source.wants(entry.delivery):
-                    self._settle_unseen(entry, Verdict.ACK, AckType.UNMATCHED)
+                    self._settle_unseen(entry, Outcome.ACK, AckType.UNMATCHED)
                     continue
             except LeveretError:  # its headers are unreadable, for every consumer
-                self._settle_unseen(entry, Verdict.REJECT, AckType.POISON)
+                self._settle_unseen(entry, Outcome.REJECT, AckType.POISON)
                 continue
             return entry
         return None
 
     def _expired(self, entry: Dispatched) -> None:
         is_kept = entry.delivery.properties.delivery_mode == PERSISTENT
-        self._settle_unseen(entry, Verdict.REJECT if is_kept else Verdict.ACK, AckType.EXPIRED)
+        self._settle_unseen(entry, Outcome.REJECT if is_kept else Outcome.ACK, AckType.EXPIRED)
 
-    def _settle_unseen(self, entry: Dispatched, verdict: Verdict, kind: AckType) -> None:
-        self.session.settle([entry], verdict)
+    def _settle_unseen(self, entry: Dispatched, outcome: Outcome, kind: AckType) -> None:
+        self.session.settle([entry], outcome)
         self.session.tell(kind, self, [entry])
         if self.session.is_transacted:  # the broker counts it until the transaction ends
             self.subscription.consumed()
@@ -253,7 +253,7 @@ class MessageConsumer:
             return received(entry.delivery, self.session, entry.redeliveries, self.source.destination)
         except LeveretError:
             del self.delivered[entry.delivery]
-            self._settle_unseen(entry, Verdict.REJECT, AckType.POISON)
+            self._settle_unseen(entry, Outcome.REJECT, AckType.POISON)
             return None
 
     def _consumed(self, entry: Dispatched) -> None:
@@ -272,7 +272,7 @@ class MessageConsumer:
 
     def acknowledge(self, entries: list[Dispatched], kind: AckType) -> None:
         if entries:
-            self.session.settle(entries, Verdict.ACK)
+            self.session.settle(entries, Outcome.ACK)
             self.forget(entries)
             self.session.tell(kind, self, entries)
 
@@ -289,7 +289,7 @@ class MessageConsumer:
         self.session.forget_void(entries)
         entries = [entry for entry in entries if not entry.is_settled]
         if self.is_closed:
-            self.session.settle(entries, Verdict.GIVE_BACK)
+            self.session.settle(entries, Outcome.GIVE_BACK)
             return
         for entry in entries:
             entry.redeliveries += 1
@@ -297,7 +297,7 @@ class MessageConsumer:
         poison = [entry for entry in entries if not self.policy.allows(entry.redeliveries)]
         again = [entry for entry in entries if self.policy.allows(entry.redeliveries)]
         if poison:
-            self.session.settle(poison, Verdict.REJECT)
+            self.session.settle(poison, Outcome.REJECT)
             self.session.tell(AckType.POISON, self, poison)
         if again:
             self.session.tell(AckType.REDELIVERED, self, again)
@@ -329,14 +329,14 @@ class MessageConsumer:
 
     async def _close(self) -> None:
         self.end(None)
-        await self._listening.done()
+        await self._listener_call.done()
         await self.session.connection.in_time(self._leave())
 
     async def _leave(self) -> None:
         await self.subscription.close()
         self.session.acknowledge_lazy(self)
         waiting = [*self._retries.away, *self.unconsumed, *self.session.take_waiting(self)]
-        self.session.settle(waiting, Verdict.GIVE_BACK)
+        self.session.settle(waiting, Outcome.GIVE_BACK)
         self.unconsumed.clear()
         self.session.forget(self)
         await self.source.close()

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from leveret.client.arrivals import Delivery
-from leveret.client.jms.timing import Clock
+from leveret.client.jms.clock import Clock
 
 if TYPE_CHECKING:
     from leveret.client.jms.consumer import MessageConsumer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_DONE = 100  # that stay in a line, whatever its length
 
 
-class Verdict(Enum):
+class Outcome(Enum):
     ACK = "done with"
     REJECT = "given up: to the dead letters, if the broker has some for its queue"
     GIVE_BACK = "requeue"
@@ -92,15 +92,15 @@ class Outstanding:
         self._mark(entries)
         self._forget_settled()
 
-    def settle(self, entries: Iterable[Dispatched], verdict: Verdict) -> None:
+    def settle(self, entries: Iterable[Dispatched], outcome: Outcome) -> None:
         """Says so to the broker. Each is settled once, however often it is asked for."""
         fresh = [entry for entry in entries if not entry.is_settled]
         self._mark(fresh)
-        if verdict is Verdict.ACK and fresh:
+        if outcome is Outcome.ACK and fresh:
             self._ack(fresh)
         else:
             for entry in fresh:
-                entry.delivery.reject(requeue=verdict is Verdict.GIVE_BACK)
+                entry.delivery.reject(requeue=outcome is Outcome.GIVE_BACK)
             self._forget_settled()
 
     def _mark(self, fresh: list[Dispatched]) -> None:

@@ -15,13 +15,13 @@ from typing import TypedDict, Unpack
 import leveret.client
 from leveret.client.address import Address, parsed
 from leveret.client.failover_uri import is_plan, plan_of
+from leveret.client.jms.clock import Clock, LoopClock
 from leveret.client.jms.connection import Connection
 from leveret.client.jms.destinations import Layout
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.prefetch import PrefetchPolicy
 from leveret.client.jms.redelivery import RedeliveryPolicy
-from leveret.client.jms.sending import Sending
-from leveret.client.jms.timing import Clock, LoopClock
+from leveret.client.jms.send_options import Sending
 from leveret.client.jms.uri_options import split_uri, with_login
 
 LOGIN = {"user", "password"}

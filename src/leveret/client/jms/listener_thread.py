@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
 
-from leveret.client.jms.listening import NotCalled
+from leveret.client.jms.listener_call import NotCalled
 
 Call = tuple[Callable[[], object], "Future[None]"]
 

@@ -28,7 +28,7 @@ from leveret.client.jms.destinations import Destination, Queue
 from leveret.client.jms.errors import IllegalState, InvalidDestination, MessageFormatError, Unsupported
 from leveret.client.jms.messages import NON_PERSISTENT, ORIGIN_HEADER, PERSISTENT, USUAL_PRIORITY, Message
 from leveret.client.jms.registrar import Registrar
-from leveret.client.jms.sending import Sending
+from leveret.client.jms.send_options import Sending
 from leveret.errors import FrameError
 from leveret.wire.properties import Properties
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from leveret.client.jms.clock import Clock, Timer
 from leveret.client.jms.delivered import Dispatched
 from leveret.client.jms.redelivery import RedeliveryPolicy
-from leveret.client.jms.timing import Clock, Timer
 
 
 class Retries:

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Self
 from leveret.client.channel import Channel
 from leveret.client.errors import ClientError, ConnectionLost
 from leveret.client.jms.ack_modes import AckMode
-from leveret.client.jms.acknowledging import Acknowledging
 from leveret.client.jms.consumer import MessageConsumer
-from leveret.client.jms.delivered import Dispatched, Verdict
+from leveret.client.jms.delivered import Dispatched, Outcome
 from leveret.client.jms.destinations import Destination
 from leveret.client.jms.errors import IllegalState
-from leveret.client.jms.listening import Listener
+from leveret.client.jms.listener_call import Listener
 from leveret.client.jms.once import Once
 from leveret.client.jms.prefetch import refuse_exclusive_pull, refuse_wrong_prefetch
 from leveret.client.jms.registrar import Registrar
+from leveret.client.jms.session_acks import SessionAcks
 from leveret.client.jms.topics import open_source
 from leveret.errors import AmqpError
 
@@ -36,7 +36,7 @@ log = logging.getLogger("leveret.client.jms")
 BURST = 100  # messages for plain functions before others on the loop get their turn
 
 
-class Session(Acknowledging):
+class Session(SessionAcks):
     def __init__(self, connection: Connection, channel: Channel, ack_mode: AckMode) -> None:
         super().__init__(connection, channel, ack_mode)
         self.subscribing = asyncio.Lock()  # basic.qos is for the next basic.consume
@@ -44,7 +44,7 @@ class Session(Acknowledging):
         self.problem: Exception | None = None
         self._closing = Once(self._close)
         self._line: deque[Dispatched] = deque()  # delivered by the channel, not yet with its consumer
-        self._listening: asyncio.Task[None] | None = None
+        self._listener_call: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_moving = False
         channel.on_close = self._lost
@@ -134,7 +134,7 @@ class Session(Acknowledging):
 
     def give_back_waiting(self, consumer: MessageConsumer) -> None:
         """What was on its way to a consumer that does not want it any more."""
-        self.settle(self.take_waiting(consumer), Verdict.GIVE_BACK)
+        self.settle(self.take_waiting(consumer), Outcome.GIVE_BACK)
 
     def resume(self) -> None:
         """The connection is started."""
@@ -144,8 +144,8 @@ class Session(Acknowledging):
         self.serve_listeners()
 
     def serve_listeners(self) -> None:
-        if self._listening is None and not self.is_closed and any(each.has_work for each in self._consumers):
-            self._listening = asyncio.ensure_future(self._serve_in_turn())
+        if self._listener_call is None and not self.is_closed and any(each.has_work for each in self._consumers):
+            self._listener_call = asyncio.ensure_future(self._serve_in_turn())
 
     async def _serve_in_turn(self) -> None:
         served = 0
@@ -161,11 +161,11 @@ class Session(Acknowledging):
                         if served % BURST == 0:
                             await asyncio.sleep(0)
         finally:
-            self._listening = None
+            self._listener_call = None
 
     async def listeners_done(self) -> None:
         """Until no listener runs, unless it is a listener that waits here."""
-        listening = self._listening
+        listening = self._listener_call
         if listening is not None and listening is not asyncio.current_task():
             await asyncio.wait([listening])
 

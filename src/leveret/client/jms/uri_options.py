@@ -17,7 +17,7 @@ from leveret.client.jms.destinations import LARGEST_PREFETCH
 from leveret.client.jms.foreign_options import Fixed, ForeignOptions
 from leveret.client.jms.prefetch import USUAL_PREFETCH, PrefetchPolicy
 from leveret.client.jms.redelivery import NO_MAXIMUM, RedeliveryPolicy
-from leveret.client.jms.sending import Sending
+from leveret.client.jms.send_options import Sending
 
 JMS = "jms."
 NESTED = "nested."

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.client.arrivals import Delivery
-from leveret.client.jms.delivered import Dispatched, Outstanding, Verdict
+from leveret.client.jms.delivered import Dispatched, Outcome, Outstanding
 from leveret.wire.properties import Properties, encode_properties
 from tests.support.hand_clock import HandClock
 
@@ -45,23 +45,23 @@ class Line:
         self.outstanding.add(entry)
         return entry
 
-    def settle(self, verdict: Verdict, *tags: int) -> None:
-        self.outstanding.settle([self.entries[tag - 1] for tag in tags], verdict)
+    def settle(self, outcome: Outcome, *tags: int) -> None:
+        self.outstanding.settle([self.entries[tag - 1] for tag in tags], outcome)
 
 
 def test_acks_at_the_front_are_one_frame() -> None:
     line = Line(5)
-    line.settle(Verdict.ACK, 1, 2, 3)
+    line.settle(Outcome.ACK, 1, 2, 3)
     assert line.wire.said == [("ack", 3, True)]
-    line.settle(Verdict.ACK, 4)
+    line.settle(Outcome.ACK, 4)
     assert line.wire.said[1:] == [("ack", 4, False)]
 
 
 def test_acks_out_of_turn_are_single() -> None:
     line = Line(5)
-    line.settle(Verdict.ACK, 2, 4)
+    line.settle(Outcome.ACK, 2, 4)
     assert sorted(line.wire.said) == [("ack", 2, False), ("ack", 4, False)]
-    line.settle(Verdict.ACK, 1, 3)
+    line.settle(Outcome.ACK, 1, 3)
     assert line.wire.said[2:] == [("ack", 3, True)]
     assert line.wire.held == {5}
 
@@ -73,32 +73,32 @@ def test_what_is_done_does_not_pile_up_behind_one_that_is_not() -> None:
     line.entries.append(line._entry(1))
     for tag in range(2, 5_000):
         line.entries.append(line._entry(tag))
-        line.settle(Verdict.ACK, tag)
+        line.settle(Outcome.ACK, tag)
     assert len(line.outstanding._line) < 500
-    line.settle(Verdict.ACK, 1)
+    line.settle(Outcome.ACK, 1)
     assert line.wire.held == set()
 
 
 def test_each_is_settled_once() -> None:
     line = Line(2)
-    line.settle(Verdict.REJECT, 1)
-    line.settle(Verdict.ACK, 1, 2)
-    line.settle(Verdict.GIVE_BACK, 2)
+    line.settle(Outcome.REJECT, 1)
+    line.settle(Outcome.ACK, 1, 2)
+    line.settle(Outcome.GIVE_BACK, 2)
     assert line.wire.said == [("reject", 1, False), ("ack", 2, False)]
     assert len(line.outstanding) == 0
 
 
 def test_giving_back_is_a_reject_that_requeues() -> None:
     line = Line(1)
-    line.settle(Verdict.GIVE_BACK, 1)
+    line.settle(Outcome.GIVE_BACK, 1)
     assert line.wire.said == [("reject", 1, True)]
 
 
-@given(st.lists(st.tuples(st.sampled_from(Verdict), st.sets(st.integers(1, 12), min_size=1)), max_size=12))
-def test_the_broker_is_left_with_what_nobody_settled(steps: list[tuple[Verdict, set[int]]]) -> None:
+@given(st.lists(st.tuples(st.sampled_from(Outcome), st.sets(st.integers(1, 12), min_size=1)), max_size=12))
+def test_the_broker_is_left_with_what_nobody_settled(steps: list[tuple[Outcome, set[int]]]) -> None:
     line, left = Line(12), set(range(1, 13))
-    for verdict, tags in steps:
-        line.settle(verdict, *tags)
+    for outcome, tags in steps:
+        line.settle(outcome, *tags)
         left -= tags
         assert line.wire.held == left
         assert len(line.outstanding) == len(left)

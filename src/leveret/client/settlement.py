@@ -11,14 +11,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from leveret.client.arrivals import Delivery
-from leveret.client.audit import Audit, Holding, Verdict
+from leveret.client.audit import Audit, Holding, Outcome
 from leveret.wire import methods as m
 
 if TYPE_CHECKING:
     from leveret.client.recovering_channel import RecoveringChannel
 
 
-class Settling:
+class Settlement:
     __slots__ = ("_audit", "_base", "_channel", "_held", "_newest", "_open", "_stand_ins")
 
     def __init__(self, channel: RecoveringChannel, audit: Audit | None) -> None:
@@ -64,9 +64,9 @@ class Settling:
         message_id = delivery.properties.message_id if is_audited else None
         if message_id is None or delivery.stream_offset is not None:
             return True  # a stream delivers each message to every consumer, and again to one that goes back
-        verdict = audit.verdict(queue, message_id, redelivered=delivery.redelivered)
-        if verdict is not None:
-            self._say(tag, verdict)
+        outcome = audit.outcome(queue, message_id, redelivered=delivery.redelivered)
+        if outcome is not None:
+            self._say(tag, outcome)
             return False
         holding = audit.held(queue, message_id)
         if holding is None:
@@ -101,21 +101,21 @@ class Settling:
         method = m.BasicNack(self._numbered(tag), multiple, requeue)
         self._settle(tag, multiple, None if requeue else "reject", method)
 
-    def _settle(self, tag: int, multiple: bool, verdict: Verdict | None, method: m.Method) -> None:
+    def _settle(self, tag: int, multiple: bool, outcome: Outcome | None, method: m.Method) -> None:
         last = self._newest if multiple and tag == 0 else tag
         is_said = self.knows(last)
         taken = self._taken(last, multiple=multiple)
         if is_said:
-            self._tell(last, multiple, verdict, method, self._of_others(taken, last))
+            self._tell(last, multiple, outcome, method, self._of_others(taken, last))
         for holding in taken:
             is_covered = (
                 is_said and holding.place is self and (holding.tag == last or (multiple and holding.tag <= last))
             )
             if not is_covered and holding.place.knows(holding.tag):
-                holding.place.settle_stand_in(holding.tag, verdict)
-            self._remember(holding, verdict)
+                holding.place.settle_stand_in(holding.tag, outcome)
+            self._remember(holding, outcome)
 
-    def _tell(self, last: int, multiple: bool, verdict: Verdict | None, method: m.Method, others: set[int]) -> None:
+    def _tell(self, last: int, multiple: bool, outcome: Outcome | None, method: m.Method, others: set[int]) -> None:
         """The broker. ``others`` are not to be settled, though all up to a tag are: then each of these by itself."""
         if not multiple:
             self._open.pop(last, None)
@@ -124,7 +124,7 @@ class Settling:
         meant = [tag for tag in takewhile(last.__ge__, self._open) if tag not in others]
         if others:
             for tag in meant:
-                self._say(tag, verdict)
+                self._say(tag, outcome)
         else:
             self._channel.write(method)
             for tag in meant:
@@ -141,17 +141,17 @@ class Settling:
             return [] if holding is None else [holding]
         return [self._held.pop(tag) for tag in list(takewhile(last.__ge__, self._held))]
 
-    def _remember(self, holding: Holding, verdict: Verdict | None) -> None:
+    def _remember(self, holding: Holding, outcome: Outcome | None) -> None:
         if self._audit is None:
             return
-        if verdict is None:
+        if outcome is None:
             self._audit.release(holding)
         else:
-            self._audit.settle(holding, verdict)
+            self._audit.settle(holding, outcome)
 
-    def settle_stand_in(self, tag: int, verdict: Verdict | None) -> None:
+    def settle_stand_in(self, tag: int, outcome: Outcome | None) -> None:
         self._stand_ins.pop(tag, None)
-        self._say(tag, verdict)
+        self._say(tag, outcome)
 
     def _lose_stand_ins(self, tags: set[int]) -> None:
         """They were settled together with others, or are no more: for their holders there is nothing left to say."""
@@ -165,9 +165,9 @@ class Settling:
     def _numbered(self, tag: int) -> int:
         return max(tag - self._base, 0)
 
-    def _say(self, tag: int, verdict: Verdict | None) -> None:
+    def _say(self, tag: int, outcome: Outcome | None) -> None:
         self._open.pop(tag, None)
         number = self._numbered(tag)
         self._channel.write(
-            m.BasicAck(number, False) if verdict == "ack" else m.BasicNack(number, False, verdict is None)
+            m.BasicAck(number, False) if outcome == "ack" else m.BasicNack(number, False, outcome is None)
         )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from leveret.client.recovering_connection import RecoveringConnection
 
 
-class Restoring:
+class TopologyRecovery:
     def __init__(self, connection: RecoveringConnection, grace: Grace) -> None:
         self._connection = connection
         self._record = connection.record

@@ -11,7 +11,7 @@ from leveret.wire.fields import Table
 TAKES_EACH_ONCE: Table = {"x-message-deduplication": True, "x-deduplication-header": "message-id"}
 
 
-def deduplicating(method: m.QueueDeclare) -> m.QueueDeclare | None:
+def with_deduplication(method: m.QueueDeclare) -> m.QueueDeclare | None:
     """The same queue with it; None if that cannot be, or if something was said about it."""
     kind = method.arguments.get("x-queue-type", "classic")
     if method.passive or method.exclusive or kind != "classic" or "x-message-deduplication" in method.arguments:
@@ -21,5 +21,5 @@ def deduplicating(method: m.QueueDeclare) -> m.QueueDeclare | None:
     return wanted
 
 
-def is_there_without(problem: PreconditionFailed) -> bool:
+def exists_without_it(problem: PreconditionFailed) -> bool:
     return "x-message-deduplication" in problem.text

@@ -15,7 +15,7 @@ class NotCalled(Exception):  # no fault of the listener's
     """The listener was not called: its session is closed."""
 
 
-class Listening:
+class ListenerCall:
     __slots__ = ("_returned", "_task")
 
     def __init__(self) -> None:

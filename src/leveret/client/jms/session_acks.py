@@ -16,7 +16,7 @@ from leveret.client.channel import Channel
 from leveret.client.errors import TransactionRolledBack
 from leveret.client.jms.ack_modes import AckEvent, AckListener, AckMode, AckType
 from leveret.client.jms.creations import Creations
-from leveret.client.jms.delivered import Dispatched, Outstanding, Verdict
+from leveret.client.jms.delivered import Dispatched, Outcome, Outstanding
 from leveret.client.jms.errors import IllegalState
 from leveret.client.jms.messages import Message
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from leveret.client.jms.consumer import MessageConsumer
 
 log = logging.getLogger("leveret.client.jms")
-Aside = list[tuple[list[Dispatched], Verdict]]
+Aside = list[tuple[list[Dispatched], Outcome]]
 
 
-class Acknowledging(Creations):
+class SessionAcks(Creations):
     def __init__(self, connection: Connection, channel: Channel, ack_mode: AckMode) -> None:
         super().__init__(connection, channel if ack_mode is AckMode.SESSION_TRANSACTED else None)
         self.channel = channel
@@ -73,20 +73,20 @@ class Acknowledging(Creations):
         if self.ack_mode is AckMode.DUPS_OK and not self.channel.is_closed:
             consumer.acknowledge([each for each in consumer.delivered.values() if each.is_consumed], AckType.STANDARD)
 
-    def settle(self, entries: list[Dispatched], verdict: Verdict) -> None:
+    def settle(self, entries: list[Dispatched], outcome: Outcome) -> None:
         """In a transaction the broker hears of it when that ends. Until then they use up their window."""
         if not entries or self.channel.is_closed:
             return
         if self.is_transacted:
-            self._aside.append((entries, verdict))
+            self._aside.append((entries, outcome))
         else:
-            self._say(entries, verdict)
+            self._say(entries, outcome)
 
-    def _say(self, entries: list[Dispatched], verdict: Verdict) -> None:
+    def _say(self, entries: list[Dispatched], outcome: Outcome) -> None:
         for entry in entries:
             if not entry.is_settled:
                 entry.consumer.subscription.settled(entry)
-        self._outstanding.settle(entries, verdict)
+        self._outstanding.settle(entries, outcome)
 
     def held_by(self, consumer: MessageConsumer) -> list[Dispatched]:
         """What it was given and has not settled, in the order of arrival."""
@@ -131,7 +131,7 @@ class Acknowledging(Creations):
         aside, self._aside = self._aside, []
         self._tell(aside)
         for consumer, entries in done:
-            self._say(entries, Verdict.ACK)
+            self._say(entries, Outcome.ACK)
             consumer.forget(entries)
         try:
             await self.channel.commit()
@@ -152,7 +152,7 @@ class Acknowledging(Creations):
         for consumer, entries in done:
             self._reopen(entries)
             consumer.roll_back(entries)
-        self._aside = [*((self._reopen(entries), verdict) for entries, verdict in told), *self._aside]
+        self._aside = [*((self._reopen(entries), outcome) for entries, outcome in told), *self._aside]
         await self._settle_aside()
 
     def _reopen(self, entries: list[Dispatched]) -> list[Dispatched]:
@@ -192,15 +192,15 @@ class Acknowledging(Creations):
                 await self.channel.commit()
 
     def _tell(self, aside: Aside) -> None:
-        for entries, verdict in aside:
-            self._say(entries, verdict)
+        for entries, outcome in aside:
+            self._say(entries, outcome)
 
     def _forget_void_aside(self) -> None:
         """The connection is lost: what it brought cannot be settled by a later one."""
         for entries, _ in self._aside:
             self.forget_void(entries)
-        left = [([each for each in entries if not each.is_settled], verdict) for entries, verdict in self._aside]
-        self._aside = [(entries, verdict) for entries, verdict in left if entries]
+        left = [([each for each in entries if not each.is_settled], outcome) for entries, outcome in self._aside]
+        self._aside = [(entries, outcome) for entries, outcome in left if entries]
 
     def _drop_closed(self) -> None:
         self._consumers = [each for each in self._consumers if not each.is_closed or each.delivered]
