@@ -32,7 +32,6 @@ from leveret.http.authorization import access_of, caller_of, entered_vhost, refu
 from leveret.http.bodies import LARGEST_BODY, read_body, read_json
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest
-from leveret.http.login import user_of
 from leveret.http.responses import encoded, json_bytes_response, json_response
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import integer_of, text_of
@@ -68,7 +67,7 @@ class _Messages:
         given = published_object(body, f"the body of {request.url.path}")
         vhost, exchange = entered_vhost(request), exchange_name(request)
         key, payload = short_text_of(given, "routing_key"), body_from(given)
-        properties = properties_from(given, user_of(request))
+        properties = properties_from(given)
         access = access_of(request, vhost)
         access.check("publish", exchange)
         refuse_while_blocked(self._context.broker)

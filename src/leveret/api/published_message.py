@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 import msgspec
 
 from leveret.api.views.message import BASE64, TEXT
-from leveret.auth.users import User
 from leveret.http.amqp_rules import short_text_of, table_of
 from leveret.http.bodies import LARGEST_BODY, Json, decode_object, has_many_values, refuse_many_values
 from leveret.http.errors import BadRequest, ContentTooLarge
@@ -19,7 +18,6 @@ from leveret.wire.fields import LAST_SECOND, FarTime
 from leveret.wire.properties import Properties
 
 MISSING = msgspec.Raw(b"")
-IMPERSONATOR = "impersonator"
 MOST_SECONDS = (1 << 63) - 1
 TEXTS = (
     "content_type",
@@ -93,7 +91,7 @@ def text_in(given: Mapping[str, object], name: str) -> str:
     return value
 
 
-def properties_from(given: Mapping[str, object], user: User) -> Properties:
+def properties_from(given: Mapping[str, object]) -> Properties:
     """What is no property is left out, as RabbitMQ does. A null is as good as nothing."""
     value = given.get("properties")
     if value is None or value == []:  # languages without empty objects write a list
@@ -113,14 +111,8 @@ def properties_from(given: Mapping[str, object], user: User) -> Properties:
         properties.priority = integer_of(said, "priority", 0, 255)
     if "timestamp" in said:
         properties.timestamp = _time(integer_of(said, "timestamp", 0, MOST_SECONDS))
-    _refuse_other_user(properties, user)
     return properties
 
 
 def _time(seconds: int) -> datetime | FarTime:
     return FarTime(seconds) if seconds > LAST_SECOND else datetime.fromtimestamp(seconds, UTC)
-
-
-def _refuse_other_user(properties: Properties, user: User) -> None:
-    if properties.user_id not in (None, user.name) and IMPERSONATOR not in user.tags:
-        raise BadRequest(f"user_id property set to '{properties.user_id}' but authenticated user was '{user.name}'")

@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leveret.auth.permissions import EVERYTHING, Kind, Permissions
+from leveret.auth.users import User
 from leveret.broker.permission_rules import NO_ARGUMENTS, Arguments, Need, Operation, Subject, TopicNeed, needs_of
 from leveret.broker.pools import Pool
+from leveret.broker.publish_rules import PUBLISH
 from leveret.broker.vhost import Vhost
-from leveret.errors import AccessRefused, NotAllowed
+from leveret.errors import AccessRefused, NotAllowed, PreconditionFailed
 
 if TYPE_CHECKING:
     from leveret.broker.broker import Broker
 
 KINDS: tuple[Kind, ...] = ("configure", "write", "read")
+IMPERSONATOR = "impersonator"  # the tag of users that may publish in the name of others
 DEFAULT_EXCHANGE = "amq.default"  # the name under which permissions on the exchange without a name are set
 
 
@@ -26,17 +29,17 @@ def in_process_access(vhost: Vhost) -> UserAccess:
     """For code in the broker's process, which permissions do not limit."""
     permissions = Permissions()
     permissions.set("", vhost.name, EVERYTHING, EVERYTHING, EVERYTHING)
-    return UserAccess(permissions, vhost, "")
+    return UserAccess(permissions, vhost, "", (IMPERSONATOR,))
 
 
-def access_to(broker: Broker, vhost: str, user: str) -> UserAccess:
+def access_to(broker: Broker, vhost: str, user: User) -> UserAccess:
     """For a client that opens a connection to a virtual host; NotAllowed unless the user has permissions there."""
     found = broker.vhosts.get(vhost)
     if found is None:
         raise NotAllowed(f"vhost {vhost} not found")
-    if not may_enter(broker.permissions, user, vhost):
-        raise NotAllowed(f"access to vhost '{vhost}' refused for user '{user}'")
-    return UserAccess(broker.permissions, found, user)
+    if not may_enter(broker.permissions, user.name, vhost):
+        raise NotAllowed(f"access to vhost '{vhost}' refused for user '{user.name}'")
+    return UserAccess(broker.permissions, found, user.name, user.tags)
 
 
 def may_enter(permissions: Permissions, user: str, vhost: str) -> bool:
@@ -47,6 +50,7 @@ class UserAccess(NamedTuple):
     permissions: Permissions
     vhost: Vhost
     user: str
+    tags: Sequence[str] = ()
 
     def check(
         self,
@@ -63,6 +67,12 @@ class UserAccess(NamedTuple):
         for need in needs_of(self.vhost, operation, Subject(name, source, keys, arguments)):
             if not self.allows(need):
                 raise AccessRefused(self._refusal(need))
+
+    def check_user_id(self, user_id: str | None) -> None:
+        """The property user_id of a message, if it has one, must be the name of the user."""
+        if user_id not in (None, self.user) and IMPERSONATOR not in self.tags:
+            text = f"user_id property set to '{user_id}' but authenticated user was '{self.user}'"
+            raise PreconditionFailed(text, method=PUBLISH)
 
     def allows(self, need: Need | TopicNeed) -> bool:
         if isinstance(need, TopicNeed):

@@ -9,15 +9,15 @@ Caller and ask it for the exchange or queue.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from leveret.broker.access import UserAccess
 from leveret.broker.permission_rules import GENERATED_NAME, NO_ARGUMENTS, Arguments, Operation
+from leveret.broker.publish_rules import further_keys
 from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
+from leveret.wire.properties import Properties
 
 
 class Caller:
@@ -57,13 +57,21 @@ class Caller:
         self.access.check("delete exchange", name)
         self.vhost.delete_exchange(name, if_unused=if_unused)
 
-    def exchange_to_publish(self, name: str, keys: Sequence[str]) -> Exchange:
-        """``keys``: the routing key, and those in CC and BCC. Checked once per route by AMQP channels."""
-        self.access.check("publish", name, keys=keys)
+    def exchange_to_publish(self, name: str, key: str) -> Exchange:
+        """AMQP channels call it once per route. ``check_properties`` checks the rest of a message."""
+        self.access.check("publish", name, keys=(key,))
         exchange = self.vhost.exchange(name)
         if exchange.internal:
             raise AccessRefused(f"cannot publish to internal exchange '{name}' in vhost '{self.vhost.name}'")
         return exchange
+
+    def check_properties(self, exchange: str, properties: Properties) -> list[str]:
+        """Check user_id, CC and BCC of a message; returns the routing keys in CC and BCC."""
+        self.access.check_user_id(properties.user_id)
+        keys = further_keys(properties.headers or {})
+        if keys:
+            self.access.check("publish", exchange, keys=keys)
+        return keys
 
     # ---- queues
 

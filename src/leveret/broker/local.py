@@ -16,7 +16,7 @@ from leveret.broker.access import UserAccess
 from leveret.broker.caller import Caller
 from leveret.broker.getters import Getters
 from leveret.broker.permission_rules import NO_ARGUMENTS
-from leveret.broker.publish_rules import further_keys, too_large, traits_of
+from leveret.broker.publish_rules import too_large, traits_of
 from leveret.broker.publishes import publish_run
 from leveret.broker.routes import PublishRoute
 from leveret.broker.schedules import until
@@ -116,8 +116,8 @@ class LocalSession:
         properties = properties or Properties()
         self._check_content(properties, body)
         vhost, headers = self.vhost, properties.headers or {}
-        keys = (routing_key, *further_keys(headers))
-        source = self.caller.exchange_to_publish(exchange, keys)
+        source = self.caller.exchange_to_publish(exchange, routing_key)
+        keys = (routing_key, *self.caller.check_properties(exchange, properties))
         fields = selectable(properties)
         traits = traits_of(properties, vhost.queue_context.now())
         due = vhost.schedules.due(source, headers)

@@ -95,7 +95,8 @@ def role_to_change(component: str) -> str:
 
 
 def access_of(request: Request, vhost: Vhost) -> UserAccess:
-    return UserAccess(broker_of(request).permissions, vhost, user_of(request).name)
+    user = user_of(request)
+    return UserAccess(broker_of(request).permissions, vhost, user.name, user.tags)
 
 
 def caller_of(request: Request, vhost: Vhost) -> Caller:

@@ -11,18 +11,16 @@ from typing import NamedTuple
 
 from leveret.auth.permissions import Permissions
 from leveret.broker.access import UserAccess
-from leveret.broker.publish_rules import further_keys, traits_of
+from leveret.broker.caller import Caller
+from leveret.broker.publish_rules import traits_of
 from leveret.broker.routes import PublishRoute
 from leveret.broker.vhost import Vhost
 from leveret.delivery.selector import selectable
-from leveret.errors import AccessRefused, PreconditionFailed
+from leveret.errors import PreconditionFailed
 from leveret.message import Address, Message
 from leveret.pipeline.inflow import QUICK, AddressRoutes, Look
 from leveret.queues.direct_reply import REPLY_TO
 from leveret.wire.content import properties_of
-from leveret.wire.properties import Properties
-
-IMPERSONATOR = "impersonator"
 
 
 class Publisher(NamedTuple):
@@ -38,7 +36,7 @@ class Admission:
 
     def __init__(self, vhost: Vhost, permissions: Permissions, publisher: Publisher) -> None:
         self._vhost = vhost
-        self._access = UserAccess(permissions, vhost, publisher.user)
+        self._caller = Caller(UserAccess(permissions, vhost, publisher.user, publisher.tags))
         self._publisher = publisher
         self.routes = AddressRoutes(vhost)
         self._known: set[tuple[str, str]] = set()
@@ -53,8 +51,9 @@ class Admission:
     def admit(self, run: Sequence[Message], look: Look) -> None:
         """An error if one of these messages, all of one address, may not come in."""
         address = run[0][1]
-        if self._epoch != self._access.permissions.epoch:  # the body of a request may arrive for hours
-            self._epoch = self._access.permissions.epoch
+        epoch = self._caller.access.permissions.epoch
+        if self._epoch != epoch:  # the body of a request may arrive for hours
+            self._epoch = epoch
             self._known.clear()
         if (address.exchange, address.key) not in self._known:
             self.refuse_unless_writable(address.exchange, address.key)
@@ -70,34 +69,22 @@ class Admission:
             raise self._unreachable(address)
 
     def refuse_unless_writable(self, exchange: str, key: str) -> None:
-        self._access.check("publish", exchange, keys=(key,))
-        found = self._vhost.exchange(exchange)
-        if found.internal:
-            raise AccessRefused(f"cannot publish to internal exchange '{exchange}' in vhost '{self._vhost.name}'")
+        self._caller.exchange_to_publish(exchange, key)
 
     def _check(self, route: PublishRoute, message: Message) -> None:
         content, address, _ = message
         properties = properties_of(content)
         headers = properties.headers or {}
-        self._check_properties(properties)
-        copies, due = further_keys(headers), self._vhost.schedules.due(route.exchange, headers)
-        if copies:
-            self._access.check("publish", route.exchange.name, keys=copies)
+        traits_of(properties, 0.0)
+        if properties.reply_to == REPLY_TO:
+            raise PreconditionFailed("fast reply consumer does not exist")  # requests of HTTP cannot consume replies
+        copies = self._caller.check_properties(route.exchange.name, properties)
+        due = self._vhost.schedules.due(route.exchange, headers)
         if self._publisher.mandatory and due is None:
             if copies or route.special:
                 route = self.routes.of_message(route, address, copies, selectable(properties))
             if not route.queues:
                 raise self._unreachable(address)
-
-    def _check_properties(self, properties: Properties) -> None:
-        publisher = self._publisher
-        traits_of(properties, 0.0)
-        if properties.reply_to == REPLY_TO:
-            raise PreconditionFailed("fast reply consumer does not exist")  # nobody over HTTP can be one
-        if properties.user_id not in (None, publisher.user) and IMPERSONATOR not in publisher.tags:
-            raise PreconditionFailed(
-                f"user_id property set to '{properties.user_id}' but authenticated user was '{publisher.user}'"
-            )
 
     def _unreachable(self, address: Address) -> PreconditionFailed:
         return PreconditionFailed(

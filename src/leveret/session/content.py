@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leveret.broker.publish_rules import further_keys, too_large, traits_of
+from leveret.broker.publish_rules import too_large, traits_of
 from leveret.broker.routes import PublishRoute
 from leveret.broker.schedules import until
 from leveret.delivery.selector import selectable
@@ -26,13 +26,12 @@ from leveret.wire.frames import decode_header
 from leveret.wire.frames import frame as body_frame
 from leveret.wire.grammar import after_body, after_header
 from leveret.wire.methods import BasicPublish
-from leveret.wire.properties import FLAG_REPLY_TO, Properties
+from leveret.wire.properties import FLAG_REPLY_TO
 
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 BLIND = ("BCC",)  # no receiver may see it
-IMPERSONATOR = "impersonator"
 SMALL = 256  # bytes
 
 
@@ -148,11 +147,8 @@ def _finish(channel: Channel, pending: PendingContent) -> None:
 def _look_closely(channel: Channel, route: PublishRoute, content: bytes) -> tuple[PublishRoute, bytes, Traits]:
     properties = properties_of(content)
     headers = properties.headers or {}
-    _check_user(channel, properties)
+    copies = channel.caller.check_properties(route.exchange.name, properties)
     traits = traits_of(properties, channel.now())
-    copies = further_keys(headers)
-    if copies:
-        channel.caller.access.check("publish", route.exchange.name, keys=copies)
     due = channel.vhost.schedules.due(route.exchange, headers)
     if "BCC" in headers and due is None:
         content = spliced(content, {}, without=BLIND)
@@ -163,12 +159,3 @@ def _look_closely(channel: Channel, route: PublishRoute, content: bytes) -> tupl
     if copies or route.special:
         route = channel.routes.reroute(route, (route.address.key, *copies), selectable(properties))
     return route, content, traits
-
-
-def _check_user(channel: Channel, properties: Properties) -> None:
-    user = channel.connection.user
-    if properties.user_id is not None and properties.user_id != user.name and IMPERSONATOR not in user.tags:
-        raise PreconditionFailed(
-            f"user_id property set to '{properties.user_id}' but authenticated user was '{user.name}'",
-            method=BasicPublish.id,
-        )

@@ -117,7 +117,7 @@ def _tuned(name: str, wanted: int, offered_: int) -> int:
 
 def _open(connection: Connection, method: ConnectionOpen) -> None:
     broker, user = connection.broker, connection.user
-    access = access_to(broker, method.virtual_host, user.name)
+    access = access_to(broker, method.virtual_host, user)
     vhost = access.vhost
     broker.registry.enter(user.name, user.max_connections, vhost.name, vhost.max_connections)
     connection.vhost = vhost

@@ -66,7 +66,7 @@ class Routes(RouteCache[bytes, PublishRoute]):
         connection = channel.connection
         if method.immediate:
             raise Unsupported("immediate=true", method=BasicPublish.id)
-        exchange = channel.caller.exchange_to_publish(method.exchange, (method.routing_key,))
+        exchange = channel.caller.exchange_to_publish(method.exchange, method.routing_key)
         address = Address(method.exchange, method.routing_key, channel.number, connection.frame_max)
         tracer, counters = vhost.tracer, vhost.counters_of(exchange.name)
         route = PublishRoute(address, exchange, counters, mandatory=method.mandatory, tracer=tracer)

@@ -90,13 +90,23 @@ def test_topic_permissions_are_checked_for_every_key(house: House) -> None:
             session.publish("t", "a", b"1", Properties(headers={copies: ["b"]}))
 
 
+def test_user_id_must_be_the_user(house: House) -> None:
+    permitted = access(house, write=".*")
+    session = LocalSession(permitted, lambda tag, delivered: None)
+    assert session.publish("x", "k", b"1", Properties(user_id="ann"))
+    with pytest.raises(PreconditionFailed, match="user_id property set to 'bob' but authenticated user was 'ann'"):
+        session.publish("x", "k", b"1", Properties(user_id="bob"))
+    other = LocalSession(permitted._replace(tags=("impersonator",)), lambda tag, delivered: None)
+    assert other.publish("x", "k", b"1", Properties(user_id="bob"))
+
+
 def test_a_missing_object_is_not_found_only_by_users_with_a_permission(house: House) -> None:
     with pytest.raises(AccessRefused):
         Caller(access(house)).queue_to("look at queue", "none")
     with pytest.raises(NotFound):
         Caller(access(house, write="^none$")).queue_to("look at queue", "none")
     with pytest.raises(AccessRefused):
-        Caller(access(house)).exchange_to_publish("none", ("k",))
+        Caller(access(house)).exchange_to_publish("none", "k")
 
 
 def test_an_exclusive_queue_belongs_to_the_owner(house: House) -> None:
