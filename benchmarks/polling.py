@@ -29,7 +29,7 @@ from benchmarks.brokers import BrokerFailed, Leveret, free_port
 from benchmarks.generator import GeneratorFailed, Generators, Line, spoiled
 from benchmarks.report import machine
 from benchmarks.run import RESULTS, commit
-from leveret.cli.serve import look_for_cycles_seldom, settle_garbage
+from leveret.cli.serve import collect_garbage_rarely, freeze_garbage
 from leveret.config import Settings
 
 QUEUES = 10_000
@@ -126,8 +126,8 @@ def longest_turns() -> list[float]:
     turns: list[float] = []
     with leveret.Broker(Settings(amqp_port=0, http_port=0)) as broker:
         declare_many(broker.http_url)
-        look_for_cycles_seldom()  # as `leveret serve` does
-        settle_garbage()
+        collect_garbage_rarely()  # as `leveret serve` does
+        freeze_garbage()
         watching = True
         last = 0.0
 

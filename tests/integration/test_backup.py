@@ -260,7 +260,7 @@ def test_a_broker_that_does_not_answer_is_given_up_and_makes_no_backup_later(tmp
         told = refused("backup", tmp_path / "data", tmp_path / "backup", "--timeout", "0.5")
         os.kill(serving.process.pid, signal.SIGCONT)
         assert f"in use by a broker (process {serving.process.pid})" in told
-        assert "has not begun after 0.5 seconds" in told
+        assert "has not started the backup after 0.5 seconds" in told
         assert os.listdir(tmp_path / "data" / "requests") == []
         done("backup", tmp_path / "data", tmp_path / "second")
     assert not (tmp_path / "backup").exists()
@@ -294,7 +294,7 @@ def test_a_broker_that_dies_meanwhile_is_noticed(tmp_path: Path) -> None:
             serving.process.kill()
             _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
-    assert "stopped before the backup was made: run the command again" in err
+    assert "stopped before the backup was complete: run the command again" in err
 
 
 def test_what_an_earlier_life_left_is_removed_and_never_served(tmp_path: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_damaged_backup_is_restored_by_force_only(tmp_path: Path) -> None:
     folder = another(tmp_path, "other")
     result = leveret("restore", tmp_path / "backup", folder / "data")
     assert result.returncode == 1
-    assert "restore the rest by --force" in result.stderr
+    assert "restore the intact part with --force" in result.stderr
     assert not (folder / "data").exists()
     assert "2 messages" in done("restore", tmp_path / "backup", folder / "data", "--force")
     with WarmServing(folder) as restored:

@@ -50,7 +50,7 @@ def test_a_virtual_host_from_its_creation_to_its_end(cli: Cli) -> None:
 def test_a_user_logs_in_with_the_password_from_standard_input(cli: Cli, broker: Broker) -> None:
     cli.done("users", "create", "anna", "--tag", "management", "--tag", "monitoring", given="hunter2\nignored\n")
     assert HttpApi(broker.http_url, "anna", "hunter2").get("/api/whoami")[1]["tags"] == ["management", "monitoring"]
-    assert "user 'anna' exists: leveret users password anna" in cli.refused(
+    assert "user 'anna' already exists: to change it, run 'leveret users password'" in cli.refused(
         "users", "create", "anna", code=2, given="other\n"
     )
     cli.done("users", "password", "anna", given="better\n")
@@ -75,10 +75,10 @@ def test_may_this_user_do_that_is_answered_as_the_broker_does(cli: Cli, broker: 
     assert cli.done(*asked) == "yes: read '^orders' in vhost '/'\n"
     assert anna.post("/api/queues/%2F/orders.eu/get", get)[0] == 200
     line = cli.refused("permissions", "may", "anna", "write", "orders.eu")
-    assert line.startswith("leveret: no, user 'anna' may not write 'orders.eu' in vhost '/': write '' does not match")
+    assert line.startswith("leveret: no: user 'anna' may not write 'orders.eu' in vhost '/': write '' does not match")
     cli.done("permissions", "clear", "anna")
     assert "no permissions" in cli.refused(*asked)
-    assert "'eat' is no kind of permission" in cli.refused("permissions", "may", "anna", "eat", "q", code=2)
+    assert "unknown kind of permission 'eat'" in cli.refused("permissions", "may", "anna", "eat", "q", code=2)
     assert "user 'none' not found" in cli.refused("permissions", "may", "none", "read", "q")
 
 
@@ -101,12 +101,12 @@ def test_a_policy_is_set_and_explained_from_the_command_line(cli: Cli) -> None:
     cli.done("queues", "create", "orders", "--argument", "x-max-length=50")
     set_it = ("policies", "set", "short", "^orders", '{"max-length": 10, "message-ttl": 60000}', "--apply-to", "queues")
     assert cli.done(*set_it) == "policy 'short' created\n"
-    assert cli.done(*set_it) == "policy 'short' is there as asked\n"
+    assert cli.done(*set_it) == "policy 'short' updated\n"
     cli.done("policies", "set", "cap", "", '{"max-length": 5}', "--operator")
     explained = [row for row in cli.rows("policies", "explain", "orders") if row[0] == "max-length"]
     assert [(row[1], row[-1]) for row in explained] == [("5", "yes"), ("50", "no"), ("10", "no")]
     assert "'nope' is not a recognised policy setting" in cli.refused("policies", "set", "bad", "", '{"nope": 1}')
-    assert "is not JSON" in cli.refused("policies", "set", "bad", "", "{nope}", code=2)
+    assert "is not valid JSON" in cli.refused("policies", "set", "bad", "", "{nope}", code=2)
     assert cli.rows("policies", "list")[0][:5] == ["/", "short", "^orders", "queues", "0"]
     cli.done("policies", "delete", "short")
     cli.done("policies", "delete", "cap", "--operator")
@@ -143,14 +143,12 @@ def test_definitions_that_cannot_be_taken_are_named_one_by_one(cli: Cli, tmp_pat
         result = cli.run("definitions", "import", str(file), *flags)
         assert result.exit_code == 1
         told = result.stderr.splitlines()
-        assert told[0].startswith(
-            "cannot be taken: queue 'bad' in vhost 'none': vhost 'none' not found; make the vhost"
-        )
+        assert told[0].startswith("invalid: queue 'bad' in vhost 'none': vhost 'none' not found; make the vhost")
         assert told[-1].startswith("leveret: ")
-    assert "passed over, unknown here: shovels" in result.stdout
+    assert "ignored, not supported: shovels" in result.stdout
     assert cli.json("queues", "list") == []
     file.write_text("[]")
-    assert "holds no definitions" in cli.refused("definitions", "import", str(file), code=2)
+    assert "contains no definitions" in cli.refused("definitions", "import", str(file), code=2)
 
 
 # ---- how it is
@@ -176,7 +174,7 @@ def test_the_doctor_sees_a_queue_that_grows_without_consumers(cli: Cli, broker: 
     assert result.exit_code == 1
     [finding] = json.loads(result.stdout)
     assert finding["weight"] == "alarm"
-    assert finding["what"] == "queue 'orders' in vhost '/' grows by 2.0/s and nobody consumes: 11 wait"
+    assert finding["what"] == "queue 'orders' in vhost '/' grows by 2.0/s and has no consumers: 11 ready"
 
 
 def test_a_user_without_the_tag_monitoring_gets_what_it_may_see(cli: Cli) -> None:
@@ -185,7 +183,7 @@ def test_a_user_without_the_tag_monitoring_gets_what_it_may_see(cli: Cli) -> Non
     anna = Cli(cli.url, cli.folder, username="anna", password="secret")
     result = anna.run("doctor")
     assert result.exit_code == 0
-    assert "The node was not looked at: user 'anna' needs the tag monitoring." in result.stderr
+    assert "Nodes were not checked: user 'anna' needs the tag 'monitoring'." in result.stderr
     assert "product" in anna.done("overview")
     assert anna.run("status").exit_code == 1
 

@@ -52,7 +52,7 @@ def test_a_load_is_delivered_whole_and_leaves_nothing(options: tuple[str, ...], 
 def test_without_consumers_the_queue_has_what_was_published(cli: Cli) -> None:
     shown = cli.done("bench", "--seconds", "0.2", "--consumers", "0", "--confirms")
     assert "publish rate" in shown
-    assert shown.endswith("nothing is lost or changed\n")
+    assert shown.endswith("all messages arrived once, in order and unchanged\n")
     assert cli.json("queues", "list") == []
 
 
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_the_load_early_and_still_checks_it(cli: Cli, tmp_path: Path
     with LiveCommand(*load, folder=tmp_path, at_terminal=True, width=120) as bench:
         bench.until("published")
         bench.interrupt()
-        bench.until("nothing is lost or changed")
+        bench.until("all messages arrived once, in order and unchanged")
         assert bench.ended()[0] == 0
     assert cli.json("queues", "list") == []
 

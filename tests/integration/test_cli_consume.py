@@ -46,10 +46,10 @@ def queue(broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
 def test_without_ack_messages_are_shown_and_go_back(cli: Cli, queue: str, vhost: EmbeddedVhost) -> None:
     told = cli.run("consume", queue, "--no-follow")
     assert told.stdout == "".join(f"(default)  {queue}  body {number}\n" for number in range(3))
-    assert told.stderr == f"3 messages went back to queue '{queue}'\n"
+    assert told.stderr == f"3 messages requeued to queue '{queue}'\n"
     assert vhost.message_count(queue) == 3
     again = cli.done("consume", queue, "--count", "1")
-    assert again == f"(default)  {queue}  (again)  body 0\n"
+    assert again == f"(default)  {queue}  (redelivered)  body 0\n"
 
 
 @pytest.mark.feature("S4-77")
@@ -87,7 +87,7 @@ def test_a_body_is_shown_as_text_json_or_bytes(cli: Cli, vhost: EmbeddedVhost) -
     shown = {"kind": "order", "blob": "/w==", "limits": ["inf", {"x": "nan"}]}
     assert rows[0]["properties"] == {"headers": shown, "message_id": "7"}
     assert (rows[1]["payload"], rows[1]["payload_encoding"], rows[1]["payload_bytes"]) == ("/wA=", "base64", 2)
-    assert "leave one of them" in cli.refused("consume", "bodies", "--json", "--raw", code=2)
+    assert "use only one of them" in cli.refused("consume", "bodies", "--json", "--raw", code=2)
 
 
 def test_a_stream_is_read_from_where_it_is_asked_and_keeps_all(cli: Cli, vhost: EmbeddedVhost) -> None:
@@ -133,7 +133,7 @@ def test_what_was_shown_is_acked_on_ctrl_c_and_the_rest_goes_back(
     with LiveCommand("consume", queue, "--url", cli.url, folder=tmp_path) as consume:
         consume.until("later\n")
         consume.interrupt()
-        assert consume.ended() == (0, f"1 message went back to queue '{queue}'\n")
+        assert consume.ended() == (0, f"1 message requeued to queue '{queue}'\n")
     assert vhost.message_count(queue) == 1
 
 
@@ -164,16 +164,18 @@ def test_a_deleted_queue_ends_the_command_with_the_cause(
 def test_what_cannot_be_followed_is_one_line(cli: Cli, broker: Broker, vhost: EmbeddedVhost, queue: str) -> None:
     assert "no queue 'nope'" in cli.refused("consume", "nope")
     assert "no exchange 'nope'" in cli.refused("tail", "--exchange", "nope")
-    assert "either a QUEUE or an --exchange" in cli.refused("tail", code=2)
-    assert "either a QUEUE or an --exchange" in cli.refused("tail", queue, "--exchange", "amq.topic", code=2)
-    assert "nothing is taken" in cli.refused("tail", "--exchange", "amq.topic", "--ack", code=2)
-    assert "is for streams" in cli.refused("tail", queue, "--offset", "first", code=2)
+    assert "either QUEUE or --exchange" in cli.refused("tail", code=2)
+    assert "either QUEUE or --exchange" in cli.refused("tail", queue, "--exchange", "amq.topic", code=2)
+    assert "only copies are consumed" in cli.refused("tail", "--exchange", "amq.topic", "--ack", code=2)
+    assert "is only for streams" in cli.refused("tail", queue, "--offset", "first", code=2)
     assert "at most 1000 can be" in cli.refused("consume", queue, "--count", "1001", code=2)
     assert "nobody speaks AMQP at amqp://127.0.0.1:1" in cli.refused(
         "consume", queue, "--amqp", "amqp://127.0.0.1:1", code=3
     )
-    assert "where others can read them" in cli.refused("consume", queue, "--amqp", "amqp://a:b@localhost", code=2)
-    assert "cannot be used" in cli.refused("consume", queue, "--amqp", "localhost:5672", code=2)
+    assert "which other users of this machine can read" in cli.refused(
+        "consume", queue, "--amqp", "amqp://a:b@localhost", code=2
+    )
+    assert "invalid --amqp" in cli.refused("consume", queue, "--amqp", "localhost:5672", code=2)
     with RawClient.open(broker.amqp_url) as other:
         other.call(QueueDeclare("others", exclusive=True), QueueDeclareOk)
         assert "RESOURCE_LOCKED" in cli.refused("consume", "others")

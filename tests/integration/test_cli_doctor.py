@@ -33,9 +33,9 @@ def found(cli: Cli, code: int = 0) -> list[Row]:
 def test_a_broker_that_is_well_and_one_that_is_not_there(tmp_path: Path) -> None:
     with Broker(QUIET) as broker:
         cli = Cli(broker.http_url, tmp_path)
-        assert cli.done("doctor").startswith("Nothing is wrong: no alarm, no queue")
+        assert cli.done("doctor").startswith("No problems found: no alarms, no growing queues")
     line = cli.refused("doctor", code=3)
-    assert "start one with 'leveret serve'" in line
+    assert "start a broker with 'leveret serve'" in line
 
 
 def test_a_store_that_failed_is_an_alarm_and_so_it_is_to_status(tmp_path: Path) -> None:
@@ -44,11 +44,11 @@ def test_a_store_that_failed_is_an_alarm_and_so_it_is_to_status(tmp_path: Path) 
         broker.call(lambda: _lose_store(broker))
         [finding] = found(cli, 1)
         assert finding["weight"] == "alarm"
-        assert finding["what"].startswith("nothing can be stored: Some virtual hosts are down")
+        assert finding["what"].startswith("the message store has failed: Some virtual hosts are down")
         assert "log" in finding["remedy"]
         result = cli.run("status")
         assert result.exit_code == 1
-        assert "alarm: store" in result.stdout
+        assert "alarms: store" in result.stdout
         assert "store alarm on node" in result.stderr
         assert "ALARM: store" in cli.done("top", "--once")
 
@@ -81,7 +81,7 @@ def test_a_clock_that_is_off_and_a_certificate_that_ends_are_told(tmp_path: Path
         broker.clock.advance(30 * DAY)
         certificate = next(row for row in found(cli) if "certificate" in row["what"])
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ends))
-    assert certificate["what"] == f"a certificate ends at {shown}"
+    assert certificate["what"] == f"a certificate expires at {shown}"
     assert "tls_cert" in certificate["remedy"]
 
 
@@ -92,7 +92,7 @@ def test_who_may_not_see_the_node_is_not_told_that_it_is_well(tmp_path: Path) ->
         result = Cli(cli.url, tmp_path, username="anna", password="secret").run("doctor")
     assert result.exit_code == 0
     assert "no alarm" not in result.stdout
-    assert "needs the tag monitoring" in result.stderr
+    assert "needs the tag 'monitoring'" in result.stderr
 
 
 def _lose_store(broker: Broker) -> None:

@@ -64,8 +64,8 @@ def test_no_broker_is_one_line_and_exit_code_3(cli: Cli) -> None:
     result = cli.run("queues", "list", "--json", url="http://127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr == (
-        "leveret: no broker answers at http://127.0.0.1:1: Connection refused; start one with 'leveret serve', or name "
-        "another by --url or --context\n"
+        "leveret: cannot connect to http://127.0.0.1:1: Connection refused; start a broker with 'leveret serve', or "
+        "select another one with --url or --context\n"
     )
 
 
@@ -117,9 +117,9 @@ def test_a_certificate_that_nobody_here_trusts_is_refused_with_the_remedy(
 
 def test_a_refusal_is_exit_code_1_and_a_misuse_2(cli: Cli) -> None:
     assert "no queue 'none' in vhost '/'" in cli.refused("queues", "show", "none")
-    assert "--argument 'x' cannot be used" in cli.refused("queues", "create", "q", "--argument", "x", code=2)
+    assert "invalid --argument 'x'" in cli.refused("queues", "create", "q", "--argument", "x", code=2)
     assert cli.run("queues", "create").exit_code == 2
-    assert "where others can read them" in cli.run("queues", "list", url="http://a:hunter2@h").stderr
+    assert "which other users of this machine can read" in cli.run("queues", "list", url="http://a:hunter2@h").stderr
 
 
 @pytest.mark.feature("S4-72")
@@ -128,7 +128,7 @@ def test_a_wrong_password_is_refused_and_never_shown(cli: Cli, tmp_path: Path) -
     file.write_text("hunter2\n")
     file.chmod(0o600)
     line = cli.refused("vhosts", "list", "--password-file", str(file))
-    assert f"{cli.url} refuses user 'guest': login failed" in line
+    assert f"{cli.url} refused user 'guest': login failed" in line
     assert "hunter2" not in line
     file.chmod(0o644)
     assert "chmod 600" in cli.refused("vhosts", "list", "--password-file", str(file), code=2)
@@ -162,7 +162,7 @@ def test_a_context_says_where_who_and_in_which_vhost(cli: Cli) -> None:
 def test_a_queue_from_its_creation_to_its_end(cli: Cli) -> None:
     create = ("queues", "create", "orders", "--argument", "x-max-length=5")
     assert cli.done(*create) == "queue 'orders' created\n"
-    assert cli.done(*create) == "queue 'orders' is there as asked\n"
+    assert cli.done(*create) == "queue 'orders' already exists\n"
     assert "inequivalent arg 'durable'" in cli.refused(*create, "--transient")
     shown = cli.json("queues", "show", "orders")
     assert (shown["durable"], shown["arguments"]) == (True, {"x-max-length": 5})
@@ -174,7 +174,7 @@ def test_a_queue_from_its_creation_to_its_end(cli: Cli) -> None:
     cli.done("queues", "resume", "orders")
     assert cli.json("queues", "show", "orders")["state"] == "running"
     assert "not empty" in cli.refused("queues", "delete", "orders", "--if-empty")
-    assert cli.done("purge", "orders") == "queue 'orders' purged: 2 messages were ready\n"
+    assert cli.done("purge", "orders") == "queue 'orders' purged: 2 messages deleted\n"
     cli.done("queues", "delete", "orders", "--if-empty")
     assert cli.json("queues", "list") == []
 
@@ -196,8 +196,8 @@ def test_exchanges_and_bindings_lead_a_message_to_its_queue(cli: Cli) -> None:
     cli.done("queues", "create", "sport")
     cli.done("bindings", "create", "news", "sport", "--routing-key", "sport.#")
     cli.done("bindings", "create", "news", "all", "--to-exchange", "--routing-key", "#")
-    assert "It would reach sport." in cli.done("exchanges", "route", "news", "sport.golf")
-    assert "It would reach no queue." in cli.run("exchanges", "route", "news", "politics").output
+    assert "Routed to: sport\n" in cli.done("exchanges", "route", "news", "sport.golf")
+    assert "Not routed to any queue." in cli.run("exchanges", "route", "news", "politics").output
     assert "has no queue for key 'politics'" in cli.refused("publish", "politics", "x", "--exchange", "news")
     assert cli.rows("bindings", "list", "--queue", "sport")[-1][1:5] == ["news", "sport", "queue", "sport.#"]
     assert "with key 'golf'" in cli.refused("bindings", "delete", "news", "sport", "--routing-key", "golf")
@@ -226,7 +226,7 @@ def test_a_message_comes_back_as_it_was_published(cli: Cli, tmp_path: Path) -> N
     assert first["properties"] == {"delivery_mode": 2, "priority": 3, "headers": {"kind": "order"}}
     assert (first["redelivered"], third["properties"]) == (True, {"delivery_mode": 1})
     assert cli.json("get", "q") == []
-    assert "has no message that is ready" in cli.run("get", "q").stderr
+    assert "has no ready messages" in cli.run("get", "q").stderr
 
 
 def test_a_message_is_found_without_being_taken(cli: Cli) -> None:
@@ -238,7 +238,7 @@ def test_a_message_is_found_without_being_taken(cli: Cli) -> None:
     assert len(cli.json("browse", "q", "--selector", "n > 1")["messages"]) == 2
     assert len(cli.json("browse", "q", "--header", "n=3")["messages"]) == 1
     assert cli.done("browse", "q", "--contains", '"id": 1', "--raw") == '{"order": {"id": 1}}\n'
-    assert "there are more" in cli.run("browse", "q", "--limit", "2").stderr
+    assert "to see more" in cli.run("browse", "q", "--limit", "2").stderr
     ids = [line.split()[0] for line in cli.done("browse", "q").splitlines()]  # by which a trace finds them
     assert ids == ["id", *(row["id"] for row in cli.json("browse", "q")["messages"])]
     assert cli.json("queues", "show", "q")["messages_ready"] == 4
@@ -259,13 +259,13 @@ def test_dead_letters_go_back_where_they_died(cli: Cli) -> None:
     for number in range(3):
         cli.done("publish", "work", str(number))
     cli.done("get", "work", "--count", "3", "--reject")
-    assert "3 dead letters wait in queue 'graves'" in cli.done("doctor")
-    assert cli.done("redrive", "graves", "--dry-run") == "3 of 3 messages would be sent back\n  3 to work\n"
+    assert "3 dead letters in queue 'graves'" in cli.done("doctor")
+    assert cli.done("redrive", "graves", "--dry-run") == "3 of 3 messages would be moved back\n  3 to work\n"
     assert cli.json("redrive", "graves", "--limit", "1")["done"] == 1
     assert "'rate' must be messages a second" in cli.refused("redrive", "graves", "--rate", "9999999")
-    assert cli.done("redrive", "graves").startswith("2 of 2 messages sent back")
+    assert cli.done("redrive", "graves").startswith("2 of 2 messages moved back")
     assert cli.json("queues", "show", "work")["messages_ready"] == 3
-    assert cli.done("doctor").startswith("Nothing is wrong")
+    assert cli.done("doctor").startswith("No problems found")
 
 
 def test_messages_are_moved_and_copied(cli: Cli) -> None:
@@ -306,7 +306,7 @@ def test_an_interrupted_redrive_is_cancelled_and_says_how_far_it_came(
     line = cli.refused("redrive", "graves", "--rate", "1")
     [job] = api.get("/api/queue-jobs")[1]
     assert job["state"] == "cancelled"
-    assert line == f"leveret: job {job['id']} cancelled: what it has done stays done, 1 message"
+    assert line == f"leveret: job {job['id']} cancelled: 1 message had been processed already"
     assert cli.json("queues", "show", "work")["messages_ready"] == job["done"] < 20
 
 
@@ -317,7 +317,7 @@ def test_a_terminal_sees_a_bar_and_a_table_that_fits(cli: Cli, tmp_path: Path) -
     cli.done("publish", long, "hello")
     shown = at_terminal("queues", "list", "--url", cli.url, folder=tmp_path, width=60)
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
-    table = [line for line in plain.splitlines() if not line.startswith("Not shown")]
+    table = [line for line in plain.splitlines() if not line.startswith("Columns that")]
     assert len(table) == 3
     assert max(map(len, table)) <= 60
     assert re.search(r"orders\.x+…x*\.retry +1 ", plain)

@@ -33,7 +33,7 @@ if FULL.exists():
             Cli(broker.http_url, tmp_path).done("queues", "create", "q")
             done = shell(f"leveret {command} >{FULL}", broker.http_url, tmp_path)
         assert done.returncode == 1
-        assert done.stderr == "leveret: the output cannot be written: No space left on device\n"
+        assert done.stderr == "leveret: cannot write to standard output: No space left on device\n"
 
 
 if POSIX:
@@ -66,7 +66,7 @@ if POSIX:
 
 def test_the_first_context_is_used_and_says_so(tmp_path: Path) -> None:
     cli = Cli("", tmp_path)
-    assert "it is the one that is used" in cli.run("context", "add", "shop", url=None).stdout
+    assert "it is the current context" in cli.run("context", "add", "shop", url=None).stdout
     assert "leveret context use other" in cli.run("context", "add", "other", url=None).stdout
     rows = cli.run("context", "list", url=None).stdout.splitlines()[1:]
     assert [row.split()[:2] for row in rows] == [["no", "other"], ["yes", "shop"]]

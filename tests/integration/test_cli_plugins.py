@@ -67,15 +67,15 @@ def test_sharding_policies_are_refused_while_sharding_is_off(cli: Cli) -> None:
     cli.done("exchanges", "create", "events", "--type", "x-modulus-hash")
     cli.done(*sharded)
     told = cli.run("plugins", "disable", "sharding")
-    assert told.stdout == "plugin 'sharding' is disabled\n"
+    assert told.stdout == "plugin 'sharding' disabled\n"
     assert "exchange 'events' in vhost '/', policy 'shards' in vhost '/'" in told.stderr
-    assert cli.done(*sharded) == "policy 'shards' is there as asked\n"
+    assert cli.done(*sharded) == "policy 'shards' updated\n"
     more = ('{"shards-per-node": 3}', "--apply-to", "exchanges")
     line = cli.refused("policies", "set", "shards", "^events$", *more)
     assert "shards-per-node is not a recognised policy setting, since the plugin 'sharding' is disabled" in line
     assert "sharding" in cli.refused("policies", "set", "others", "^others$", *more)
     cli.done("policies", "set", "shards", "^events$", '{"shards-per-node": 2, "alternate-exchange": "amq.fanout"}')
-    assert cli.done("plugins", "enable", "rabbitmq_sharding") == "plugin 'sharding' is enabled\n"
+    assert cli.done("plugins", "enable", "rabbitmq_sharding") == "plugin 'sharding' enabled\n"
     cli.done("policies", "set", "shards", "^events$", *more)
     assert len(cli.json("queues", "list")) == 3
 
@@ -83,7 +83,7 @@ def test_sharding_policies_are_refused_while_sharding_is_off(cli: Cli) -> None:
 def test_what_cannot_be_switched_says_what_it_goes_with(cli: Cli) -> None:
     line = cli.refused("plugins", "disable", "rabbitmq_management")
     assert line.endswith("it is part of the broker, and goes with the setting http_port")
-    assert cli.done("plugins", "enable", "rabbitmq_prometheus") == "plugin 'prometheus' is enabled\n"
+    assert cli.done("plugins", "enable", "rabbitmq_prometheus") == "plugin 'prometheus' enabled\n"
     assert "no plugin 'rabbitmq_shovel': known plugins are" in cli.refused("plugins", "enable", "rabbitmq_shovel")
 
 

@@ -99,7 +99,7 @@ def _obey(cli: Cli, line: str) -> None:
 
 def test_permissions_without_a_pattern_take_nothing_away(cli: Cli) -> None:
     line = cli.refused("permissions", "set", "guest", code=2)
-    assert "say what user 'guest' may do: --configure '.*'" in line
+    assert "no permissions given for user 'guest': use --configure '.*'" in line
     assert cli.rows("permissions", "list") == [["guest", "/", ".*", ".*", ".*"]]
     assert "leveret permissions list --user guest" in _answer_no(cli)
 
@@ -118,7 +118,7 @@ def _answer_no(cli: Cli) -> str:
 )
 def test_an_empty_name_is_refused_before_anybody_is_asked(command: str, cli: Cli) -> None:
     line = cli.refused(*command.split(), "", code=2)
-    assert line.startswith("leveret: a name is empty")
+    assert line.startswith("leveret: the name is empty")
 
 
 def test_the_exchange_without_a_name_is_the_default_one_everywhere(cli: Cli) -> None:
@@ -129,7 +129,7 @@ def test_the_exchange_without_a_name_is_the_default_one_everywhere(cli: Cli) -> 
     assert line.endswith("leveret exchanges route amq.default 'no one'")
     for name in ("", "amq.default"):
         assert "(default)  q" in cli.done("exchanges", "show", name)
-        assert cli.done("exchanges", "route", name, "q").endswith("It would reach q.\n")
+        assert cli.done("exchanges", "route", name, "q").endswith("Routed to: q\n")
         assert [row[:3] for row in cli.rows("bindings", "list", "--exchange", name)] == [["/", "(default)", "q"]]
     assert "amq.default" not in "".join(map(str, cli.rows("exchanges", "list")))
 
@@ -182,8 +182,8 @@ def rabbitmq(tmp_path: Path) -> Iterator[Cli]:
 
 
 def test_another_broker_purges_and_says_what_it_has_not(rabbitmq: Cli) -> None:
-    assert rabbitmq.done("purge", "q") == "queue 'q' purged: 1 message was ready\n"
-    assert "no queue 'nope' in vhost '/': leveret queues list" in rabbitmq.refused("queues", "show", "nope")
+    assert rabbitmq.done("purge", "q") == "queue 'q' purged: 1 message deleted\n"
+    assert "no queue 'nope' in vhost '/': see 'leveret queues list'" in rabbitmq.refused("queues", "show", "nope")
     assert "no user 'nope'" in rabbitmq.refused("users", "show", "nope")
     assert "no exchange 'nope' in vhost '/'" in rabbitmq.refused("publish", "q", "x", "--exchange", "nope")
 
@@ -205,4 +205,4 @@ def test_another_broker_purges_and_says_what_it_has_not(rabbitmq: Cli) -> None:
 )
 def test_what_only_leveret_can_do_is_refused_as_such_by_another_broker(command: str, rabbitmq: Cli) -> None:
     line = rabbitmq.refused(*command.split())
-    assert "it is not Leveret, which this command needs" in line
+    assert "this command needs Leveret" in line

@@ -28,7 +28,7 @@ def cli(broker: Broker, tmp_path: Path) -> Cli:
 
 @pytest.mark.feature("S4-77")
 def test_streams_are_listed_and_shown(broker: Broker, cli: Cli) -> None:
-    assert "x-queue-type=stream" in cli.run("streams", "list").stderr
+    assert "--type stream" in cli.run("streams", "list").stderr
     vhost = broker.vhost()
     vhost.declare_queue("log", durable=True, arguments={"x-queue-type": "stream", "x-max-age": "7D"})
     for _ in range(7):
@@ -58,7 +58,7 @@ def test_leases_are_listed_and_released(broker: Broker, cli: Cli) -> None:
     as_guest(broker).post("pipeline/%2F/leases", taking)
     (row,) = cli.rows("leases", "list")
     assert row[:5] == ["/", "q", "job", "1", "3"]
-    assert cli.done("leases", "release", "q", "job", "--lease", "1") == "3 messages are back in queue 'q'\n"
+    assert cli.done("leases", "release", "q", "job", "--lease", "1") == "3 messages requeued to queue 'q'\n"
     assert cli.json("leases", "list") == []
     assert vhost.message_count("q") == 4
     assert "no queue 'none'" in cli.refused("leases", "release", "none", "job")

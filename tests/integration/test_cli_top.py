@@ -41,7 +41,7 @@ def queues_in(shown: str) -> list[list[str]]:
 
 @pytest.mark.feature("S4-77")
 def test_one_screen_has_rates_queues_and_connections(cli: Cli, broker: Broker) -> None:
-    assert "no queue: leveret queues create NAME" in cli.done("top", "--once")
+    assert "no queues; to create one: leveret queues create NAME" in cli.done("top", "--once")
     fill(broker, few=1, many=7, none=0)
     with RawClient.open(broker.amqp_url, properties={"connection_name": "till"}) as client:
         client.call(BasicConsume("few", no_ack=False), BasicConsumeOk)
@@ -85,7 +85,7 @@ def test_a_name_cannot_steer_the_terminal(cli: Cli, broker: Broker) -> None:
 
 
 def test_what_cannot_be_shown_is_one_line(cli: Cli) -> None:
-    assert "must be one of messages, in, out, name" in cli.refused("top", "--sort", "size", code=2)
+    assert "choose one of messages, publish, deliver, name" in cli.refused("top", "--sort", "size", code=2)
     result = cli.run("top", url="http://127.0.0.1:1")
     assert result.exit_code == 3
     cli.done("users", "create", "anna", "--tag", "management", given="secret\n")
@@ -100,11 +100,11 @@ def test_a_terminal_is_live_sorts_by_s_and_leaves_by_q(cli: Cli, broker: Broker,
         fill(broker, third=9)
         top.until("third")
         top.press("s")
-        top.until("queues by in")
+        top.until("queues by publish")
         top.press("q")
         assert top.ended()[0] == 0
     with LiveCommand("top", "--interval", "20", "--url", cli.url, folder=tmp_path, at_terminal=True) as top:
-        top.until("q: leave")
+        top.until("q quit")
         top.interrupt()
         assert top.ended()[0] == 0
 
@@ -114,8 +114,8 @@ def test_a_broker_that_goes_away_is_said_on_the_screen(tmp_path: Path) -> None:
         url = broker.http_url
         top = LiveCommand("top", "--interval", "0.1", "--url", url, folder=tmp_path, at_terminal=True)
         with top:
-            top.until("q: leave")
+            top.until("q quit")
             broker.stop()
-            top.until("no broker answers")
+            top.until("cannot connect")
             top.press("q")
             assert top.ended()[0] == 0

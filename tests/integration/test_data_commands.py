@@ -66,7 +66,7 @@ def test_check_tells_what_is_left_of_queues_that_were_deleted(tmp_path: Path) ->
         serving.process.kill()
     assert [queue["name"] for queue in checked(tmp_path / "data")["queues"]] == ["q"]
     assert checked(tmp_path / "data")["deleted_queues"][0]["messages"] == 1
-    assert "Of queues that no longer exist: 1 message," in done("check", tmp_path / "data")
+    assert "Of deleted queues: 1 message," in done("check", tmp_path / "data")
 
 
 def test_check_refuses_a_directory_in_use_and_the_broker_goes_on(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_check_refuses_a_directory_in_use_and_the_broker_goes_on(tmp_path: Path)
         serving.url()
         for command in ("check", "dump"):
             told = refused(command, tmp_path / "data")
-            assert f"in use by a broker (process {serving.process.pid}): stop it first" in told
+            assert f"in use by a broker (process {serving.process.pid}): stop the broker first" in told
         fill(serving, b"m")
         stop(serving)
     assert checked(tmp_path / "data")["messages"] == 1
@@ -104,7 +104,7 @@ def test_check_tells_damage_by_its_exit_code_and_the_broker_loses_just_that(tmp_
     result = leveret("check", path)
     assert result.returncode == 1
     assert "is damaged." in result.stdout
-    assert "Restore a backup" in result.stdout
+    assert "restore a backup" in result.stdout
     dump = leveret("dump", path, "--bodies")
     assert dump.returncode == 1
     assert [json.loads(line).get("body") for line in dump.stdout.splitlines()[-2:]] == ["first", "third"]
@@ -192,7 +192,7 @@ def test_dump_tells_what_was_published(tmp_path: Path) -> None:
     assert [line.get("body") for line in dumped(path, "--limit", 1)] == [None] * 8
     assert [line["kind"] for line in dumped(path, "--queue", "mail", "--limit", 0)] == ["queue", "binding"]
     assert dumped(path, "--vhost", "nowhere") == []
-    assert "has no queue 'letters': leveret check" in refused("dump", path, "--queue", "letters")
+    assert "has no queue 'letters': see 'leveret check" in refused("dump", path, "--queue", "letters")
 
 
 def test_dump_ends_quietly_when_nobody_reads_on(tmp_path: Path) -> None:

@@ -201,10 +201,10 @@ def test_the_command_line_trusts_the_file_it_is_given(broker: leveret.Broker, pa
     cli = Cli(broker.https_url, tmp_path)
     assert "--ca-file" in cli.refused("queues", "list", code=3)
     assert cli.json("vhosts", "list", "--ca-file", str(papers.clients))[0]["name"] == "/"
-    assert "cannot be used: No such file" in cli.refused("queues", "list", "--ca-file", "none.pem", code=2)
+    assert "invalid --ca-file none.pem: No such file" in cli.refused("queues", "list", "--ca-file", "none.pem", code=2)
     empty = tmp_path / "empty.pem"
     empty.write_text("")
-    assert "it holds no certificate" in cli.refused("queues", "list", "--ca-file", str(empty), code=2)
+    assert "it contains no certificate" in cli.refused("queues", "list", "--ca-file", str(empty), code=2)
 
 
 @pytest.mark.feature("S4-77")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import leveret
-from leveret.cli.serve import look_for_cycles_seldom
+from leveret.cli.serve import collect_garbage_rarely
 from leveret.config import Settings
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.frames import method_frame
@@ -212,7 +212,7 @@ SCENES: dict[str, tuple[Step, Step]] = {
 def collector() -> Iterator[None]:
     """As ``leveret serve`` has it."""
     before = gc.get_threshold()
-    look_for_cycles_seldom()
+    collect_garbage_rarely()
     gc.collect()
     gc.freeze()
     yield

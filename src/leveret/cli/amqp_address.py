@@ -1,4 +1,4 @@
-"""Where the broker speaks AMQP, for commands that need more than its HTTP port: as it says itself, or as is given."""
+"""The AMQP address of the broker, for commands that consume or publish: given by --amqp, or discovered over HTTP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from leveret.cli.api_client import Api, Misuse, Refusal
 PORTS = {"amqp": 5672, "amqps": 5671}
 PROTOCOLS = {"amqp": "amqp", "amqp/ssl": "amqps"}  # as the API names them
 AMQP = typer.Option(
-    None, "--amqp", metavar="URL", help="the broker's AMQP port, as amqp://HOST:PORT or amqps://  [default: it says so]"
+    None,
+    "--amqp",
+    metavar="URL",
+    help="AMQP address, as amqp://HOST:PORT or amqps://HOST:PORT.  [default: discovered from the broker]",
 )
 
 
@@ -28,27 +31,29 @@ class AmqpAddress(NamedTuple):
 
 
 def amqp_address(api: Api, given: str | None) -> AmqpAddress:
-    """At the host of the HTTP port, unless another is given; with TLS if HTTP has it, or if there is nothing else."""
+    """Use the host of the HTTP port unless ``given`` names another; prefer TLS if HTTP uses it."""
     if given is not None:
         return _parsed(given)
     rows = api.get("overview", query={"columns": "listeners"}).value.get("listeners")
     if rows is None:
         raise Refusal(
-            f"user '{api.username}' is not told where the broker listens, for which it needs the tag monitoring: say "
-            f"it by --amqp amqp://{api.address.host}:5672"
+            f"the AMQP port cannot be discovered: user '{api.username}' needs the tag 'monitoring' to see listeners; "
+            f"pass --amqp amqp://{api.address.host}:5672"
         )
     ports = {PROTOCOLS[row["protocol"]]: int(row["port"]) for row in rows if row["protocol"] in PROTOCOLS}
     wanted = ("amqps", "amqp") if api.address.scheme == "https" else ("amqp", "amqps")
     for scheme in wanted:
         if scheme in ports:
             return AmqpAddress(scheme, api.address.host, ports[scheme])
-    raise Refusal(f"the broker at {api.address.url} does not listen for AMQP: start it with --amqp-port 5672")
+    raise Refusal(f"the broker at {api.address.url} has no AMQP listener: start it with --amqp-port 5672")
 
 
 def _parsed(given: str) -> AmqpAddress:
     if "@" in given:
-        raise Misuse("--amqp has a user name or a password in it, where others can read them: use --username")
-    problem = f"--amqp {given!r} cannot be used: write it as amqp://HOST:PORT or amqps://HOST:PORT"
+        raise Misuse(
+            "--amqp contains a user name or password, which other users of this machine can read: use --username"
+        )
+    problem = f"invalid --amqp {given!r}: write it as amqp://HOST:PORT or amqps://HOST:PORT"
     try:
         parts = urlsplit(given)
         port = parts.port

@@ -1,6 +1,6 @@
-"""The broker's HTTP API as the command line speaks it: a path, a query, JSON in both directions.
+"""The client of the broker's HTTP API: a path, a query, JSON in both directions.
 
-What goes wrong is a CommandProblem: one line for the user, and the exit code of the command.
+Every error is a CommandProblem: one line for the user, and the exit code of the command.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from leveret.cli.remedies import for_a_person, not_found, only_leveret
+from leveret.cli.remedies import not_found, only_leveret, with_command
 from leveret.errors import LeveretError
 
 Row = dict[str, Any]
 Query = Mapping[str, object]
 
-SECONDS = 60.0  # for an answer; an import of many definitions asks for more
+SECONDS = 60.0  # timeout of a request; an import of definitions uses a longer one
 PORTS = {"http": 15672, "https": 15671}
-BYTES = "surrogateescape"  # what is no text on the command line travels as the bytes it was
-MOST_SHOWN = 200  # characters of an answer that is no JSON
-ACCEPTED = "application/json, */*;q=0.1"  # RabbitMQ purges for nobody who takes JSON alone
-HAS_NOT = (400, 404, 405, 406)  # RabbitMQ, without a word more, at a path that it does not have
+BYTES = "surrogateescape"  # arguments that are not UTF-8 are sent as their bytes
+MOST_SHOWN = 200  # characters of a response that is not JSON
+ACCEPTED = "application/json, */*;q=0.1"  # RabbitMQ refuses a purge if only JSON is accepted
+NOT_SUPPORTED = (400, 404, 405, 406)  # RabbitMQ's responses, with an empty body, for unknown paths
 
 
 class CommandProblem(LeveretError):
-    """One line that names the object, the cause and the remedy."""
+    """An error message that names the object, the cause and the remedy."""
 
     exit_code: ClassVar[int] = 1
 
 
 class Refusal(CommandProblem):
-    """The broker said no."""
+    """The broker refused the request."""
 
     def __init__(self, text: str, status: int = 0, answer: Row | None = None) -> None:
         super().__init__(text)
@@ -44,13 +44,13 @@ class Refusal(CommandProblem):
 
 
 class Misuse(CommandProblem):
-    """What was given on the command line, or in a file it names, cannot be used."""
+    """Invalid arguments, options or input files."""
 
     exit_code = 2
 
 
 class NotReachable(CommandProblem):
-    """Nobody answers, or somebody who is no broker."""
+    """No response, or a response that is not from a broker."""
 
     exit_code = 3
 
@@ -68,26 +68,26 @@ class Address(NamedTuple):
 
 
 def address_of(url: str, source: str) -> Address:
-    """The parts of a URL; ``source`` says where it was given."""
-    if "@" in url:  # before anything else: what is told of it would tell the password, too
+    """The parts of a URL; ``source``: the option or context that gave it, for errors."""
+    if "@" in url:  # first of all: any other error would print the password
         raise Misuse(
-            f"the URL from {source} has a user name or a password in it, where others can read them: use --username, "
-            "and LEVERET_PASSWORD or --password-file"
+            f"the URL from {source} contains a user name or password, which other users of this machine can read: use "
+            "--username, and LEVERET_PASSWORD or --password-file"
         )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as problem:
-        raise Misuse(f"URL {url!r} (from {source}) cannot be used: {problem}") from None
+        raise Misuse(f"invalid URL {url!r} (from {source}): {problem}") from None
     if parts.scheme not in PORTS or not parts.hostname:
-        raise Misuse(f"URL {url!r} (from {source}) cannot be used: write it as http://HOST:PORT or https://HOST:PORT")
+        raise Misuse(f"invalid URL {url!r} (from {source}): write it as http://HOST:PORT or https://HOST:PORT")
     if parts.query or parts.fragment:
-        raise Misuse(f"URL {url!r} (from {source}) cannot be used: nothing may follow its path")
+        raise Misuse(f"invalid URL {url!r} (from {source}): remove the query and fragment")
     return Address(parts.scheme, parts.hostname, port or PORTS[parts.scheme], parts.path.rstrip("/"))
 
 
 class Login(NamedTuple):
-    """Where the broker is, who asks, and in which virtual host if nothing else is said."""
+    """Address and credentials of a broker, and the default virtual host."""
 
     address: Address
     username: str
@@ -97,7 +97,7 @@ class Login(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``date``: when it was given, by the clock of the broker, as HTTP writes it."""
+    """``date``: the Date header, that is, the broker's clock."""
 
     status: int
     body: bytes
@@ -109,7 +109,7 @@ class Answer(NamedTuple):
         try:
             return json.loads(self.body)
         except ValueError:
-            raise NotReachable(_no_json(self.url, self.body)) from None
+            raise NotReachable(_not_json(self.url, self.body)) from None
 
     @property
     def rows(self) -> list[Row]:
@@ -118,9 +118,9 @@ class Answer(NamedTuple):
 
 
 class Api:
-    """One user at one broker. The password is asked for with the first request.
+    """One user at one broker. The password is read at the first request.
 
-    Each request has a connection of its own: a broker closes one that is idle while somebody reads a question.
+    Each request opens a connection: the broker closes connections that are idle while the user answers a prompt.
     """
 
     def __init__(self, login: Login) -> None:
@@ -160,14 +160,14 @@ class Api:
         seconds: float = SECONDS,
         reason: str | None = None,
     ) -> Answer:
-        """``value`` is sent as JSON, or as it is if it is bytes. A status from 400 on is a Refusal."""
+        """``value`` is sent as JSON, bytes are sent unchanged. A status of 400 or above raises a Refusal."""
         if "" in path:
-            raise Misuse("a name is empty: everything but the default exchange, which is amq.default here, has one")
+            raise Misuse("the name is empty: only the default exchange has an empty name, written as amq.default")
         place = self.address.prefix + located(path, query)
         pair = f"{self.username}:{self.password}".encode(errors=BYTES)
         headers = {"Authorization": f"Basic {base64.b64encode(pair).decode()}", "Accept": ACCEPTED}
         if reason is not None:
-            headers["X-Reason"] = quote(reason, safe=" ,;:!?'()[]/@")  # a header holds no other letters
+            headers["X-Reason"] = quote(reason, safe=" ,;:!?'()[]/@")  # headers are ASCII
         body = None
         if value is not None:
             body = value if isinstance(value, bytes) else json.dumps(value).encode()
@@ -179,7 +179,7 @@ class Api:
 
     @cached_property
     def password(self) -> str:
-        """Asked for when it is first needed."""
+        """Read when it is first needed."""
         return self._ask_password()
 
     def _exchange(
@@ -205,49 +205,49 @@ class Api:
         url = self.address.url
         if isinstance(problem, ssl.SSLCertVerificationError):
             return NotReachable(
-                f"the certificate of {url} is not trusted: {problem.verify_message}; name the file of the authority "
-                "that signed it by --ca-file, or in SSL_CERT_FILE"
+                f"the certificate of {url} is not trusted: {problem.verify_message}; pass the CA certificate with "
+                "--ca-file, or set SSL_CERT_FILE"
             )
         if isinstance(problem, TimeoutError):
-            return NotReachable(f"the broker at {url} gives no answer in {seconds:g} s: try again, or look at its log")
+            return NotReachable(f"no response from {url} within {seconds:g} s: try again, or check the broker's log")
         cause = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
         return NotReachable(
-            f"no broker answers at {url}: {cause}; start one with 'leveret serve', or name another by --url or "
-            "--context"
+            f"cannot connect to {url}: {cause}; start a broker with 'leveret serve', or select another one with --url "
+            "or --context"
         )
 
     def _refusal(self, answer: Answer, method: str, path: tuple[str, ...], place: str) -> CommandProblem:
         status, url = answer.status, self.address.url
-        if status in HAS_NOT and not answer.body:
+        if status in NOT_SUPPORTED and not answer.body:
             return Refusal(only_leveret(url, method, located(path)), status)
         try:
-            told = json.loads(answer.body)
+            error = json.loads(answer.body)
         except ValueError:
-            return NotReachable(_no_json(url, answer.body))
-        told = told if isinstance(told, dict) else {}
-        reason = for_a_person(str(told.get("reason") or told.get("error") or f"status {status}"))
+            return NotReachable(_not_json(url, answer.body))
+        error = error if isinstance(error, dict) else {}
+        reason = with_command(str(error.get("reason") or error.get("error") or f"status {status}"))
         if status == 401:
             is_login = "login" in reason.lower()
-            hint = "; the password comes from LEVERET_PASSWORD, --password-file or the terminal" if is_login else ""
-            reason = f"{url} refuses user '{self.username}': {reason}{hint}"
+            hint = "; set LEVERET_PASSWORD or --password-file, or enter it at the terminal" if is_login else ""
+            reason = f"{url} refused user '{self.username}': {reason}{hint}"
         elif reason == "Not Found":
             reason = not_found(path) or only_leveret(url, method, located(path))
-        elif len(reason) < 16:  # tells nobody what was meant
+        elif len(reason) < 16:  # too short to be understood
             reason = f"{method} {place}: {reason}"
-        return Refusal(" ".join(reason.split()), status, told)
+        return Refusal(" ".join(reason.split()), status, error)
 
 
 def trusting(ca_file: str | None) -> ssl.SSLContext:
-    """Believes the authorities in the file, or those that this machine believes."""
+    """Trusts the CA certificates in the file, or those of the system."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except OSError as problem:
-        cause = "it holds no certificate" if isinstance(problem, ssl.SSLError) else problem.strerror
-        raise Misuse(f"--ca-file {ca_file} cannot be used: {cause}; name a file of certificates (PEM)") from None
+        cause = "it contains no certificate" if isinstance(problem, ssl.SSLError) else problem.strerror
+        raise Misuse(f"invalid --ca-file {ca_file}: {cause}; pass a file of certificates (PEM)") from None
 
 
 def located(path: tuple[str, ...], query: Query | None = None) -> str:
-    """The path below /api, each part percent-encoded; a True in the query is ``true``, what is None is left out."""
+    """The path below /api, percent-encoded; in the query, True becomes ``true`` and None is omitted."""
     parts = "".join(f"/{quote(part, safe='', errors=BYTES)}" for part in path)
     given = {name: _query_value(value) for name, value in (query or {}).items() if value is not None}
     return f"/api{parts}?{urlencode(given, errors=BYTES)}" if given else f"/api{parts}"
@@ -257,6 +257,6 @@ def _query_value(value: object) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
-def _no_json(url: str, body: bytes) -> str:
+def _not_json(url: str, body: bytes) -> str:
     begin = ascii(body[:MOST_SHOWN].decode("utf-8", "replace"))
-    return f"{url} answers, but not as a broker's HTTP API does: {begin}; check the port in --url"
+    return f"{url} is not the HTTP API of a broker, it responded with {begin}: check the port in --url"

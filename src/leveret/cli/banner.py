@@ -1,4 +1,4 @@
-"""What the operator sees once the broker listens: where it is, what to try, how to stop it."""
+"""The text that `leveret serve` prints once the broker listens: addresses, a first example, how to stop it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from leveret.config import Settings
 def banner(
     settings: Settings, endpoints: Mapping[str, str], version: str, user: str | None = None, made_up: str = ""
 ) -> str:
-    """``user`` is whom the URLs name, nobody if empty; ``made_up`` the administrator whose password was made up."""
+    """``user``: the user name in the URLs, none if empty; ``made_up``: the administrator with a generated password."""
     user = settings.default_user if user is None else user
     places = {name: _url(name, url, settings, user) for name, url in endpoints.items()}
     if settings.data_dir is None:
-        places["data"] = "in memory only: a restart forgets everything"
+        places["data"] = "in memory only: all data is lost on restart"
     else:
-        note = "" if settings.durability == "fsync" else " (durability os: a power cut may lose confirmed messages)"
+        note = "" if settings.durability == "fsync" else " (durability os: a power failure can lose confirmed messages)"
         places["data"] = f"{settings.data_dir.absolute()}{note}"
     width = max(map(len, places))
     lines = [f"Leveret {version} is ready as {settings.node_name}", ""]
     lines += [f"  {name:{width}}  {place}" for name, place in places.items()]
     if "amqp" in places:
-        lines += ["", "  Try it: pip install pika, then in Python", *_first_message(places["amqp"])]
+        lines += ["", "  Try it: pip install pika, then in Python:", *_first_message(places["amqp"])]
     if made_up:
-        lines += ["", f"  Change the password of {made_up}:", *_change_password(made_up, endpoints)]
-    lines += ["", "  Stop it with Ctrl-C.", ""]
+        lines += ["", f"  Change the password of {made_up!r}:", *_change_password(made_up, endpoints)]
+    lines += ["", "  Press Ctrl-C to stop.", ""]
     return "\n".join(lines) + "\n"
 
 
@@ -39,10 +39,10 @@ def _first_message(url: str) -> list[str]:
 
 
 def first_login(user: str, password: str) -> str:
-    """Shown before the banner, and never again."""
+    """Printed before the banner of the first start only."""
     return f"""\
-This broker is open to a network and was given no default_password, so it has made an administrator.
-This is shown only now:
+This broker listens on a network address and default_password is not set: an administrator was created.
+These credentials are shown only once:
 
   user      {user}
   password  {password}
@@ -54,17 +54,14 @@ def _change_password(user: str, endpoints: Mapping[str, str]) -> list[str]:
     url = endpoints.get("http") or endpoints.get("https")
     if url is None:
         return [
-            f'    give it another in a [[bootstrap.users]] table of the config file (name = "{user}"), then restart'
+            f'    set it in a [[bootstrap.users]] table of the config file (name = "{user}"), then restart the broker'
         ]
-    body = '{"password": "THE NEW ONE", "tags": "administrator"}'
-    return [
-        f"    curl -u {shlex.quote(user)} -X PUT {url}/api/users/{quote(user, safe='')} \\",
-        f"      -H 'content-type: application/json' -d '{body}'",
-    ]
+    name = shlex.quote(user)
+    return [f"    leveret users password {name} --username {name} --url {url}"]
 
 
 def _url(name: str, url: str, settings: Settings, user: str) -> str:
-    """The URL a client can use as it is. The well-known guest password is shown; any other is a secret."""
+    """A URL to copy into a client. It contains the password only for guest, whose default password is public."""
     if name not in ("amqp", "amqps"):
         return url
     login = "guest:guest" if (user, settings.default_password) == ("guest", "guest") else quote(user, safe="")

@@ -1,6 +1,6 @@
-"""``leveret bench``: how fast a broker is, measured with its own protocol, and whether it loses or changes anything.
+"""``leveret bench``: a load generator that also checks that no message is lost, duplicated, reordered or changed.
 
-A queue of its own is made for the load and deleted at the end; should this process die before, it expires by itself.
+It declares a queue and deletes it at the end; if this process is killed, the queue expires.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import typer
 
 from leveret.cli.amqp_address import AMQP, AmqpAddress, amqp_address
 from leveret.cli.api_client import Api, Misuse, Refusal
-from leveret.cli.broker_options import VHOST, alone, at_broker, vhost_in
+from leveret.cli.broker_options import VHOST, at_broker, single_command, vhost_in
 from leveret.cli.event_loop import loop_factory
-from leveret.cli.printing import say
-from leveret.cli.tables import Column, count, facts, numbered
+from leveret.cli.output import print_line
+from leveret.cli.tables import Column, count, numbered, print_facts
 
 if TYPE_CHECKING:
     from leveret.cli.amqp_link import AmqpLink
     from leveret.cli.bench_load import Load, Progress, Result
 
-app = alone()
+app = single_command()
 
 SMALLEST, LARGEST = 16, 64 << 20
-LEFT_BEHIND_MS = 60_000  # a queue whose bench died is deleted after that
+QUEUE_EXPIRES_MS = 60_000  # if this process is killed, the broker deletes the queue after that
 STREAM = "stream"
 
 
@@ -47,39 +47,47 @@ FACTS = (
     Column("confirmed", "confirmed", count),
     Column("publish rate", "publish_rate", per_second),
     Column("consume rate", "consume_rate", per_second),
-    Column("latency, half below", "p50", milliseconds),
-    Column("latency, 99 % below", "p99", milliseconds),
+    Column("latency p50", "p50", milliseconds),
+    Column("latency p99", "p99", milliseconds),
 )
 WRONG = ("lost", "twice", "changed", "disordered", "refused")
 
 
-class Asked(NamedTuple):
-    """The load, as options."""
+class LoadOptions(NamedTuple):
+    """The options that describe the load."""
 
-    size: int = typer.Option(100, "--size", metavar="BYTES", min=SMALLEST, max=LARGEST, help="of a body")
-    seconds: float = typer.Option(10.0, "--seconds", metavar="N", min=0.1, help="how long to publish")
-    publishers: int = typer.Option(1, "--publishers", metavar="N", min=1, max=1000, help="each with a connection")
-    consumers: int = typer.Option(1, "--consumers", metavar="N", min=0, max=1000, help="each with a connection")
-    rate: float | None = typer.Option(None, "--rate", metavar="N", min=0.1, help="messages a second, of all together")
-    confirms: bool = typer.Option(False, "--confirms", help="publishers wait for confirms")
-    durable: bool = typer.Option(False, "--durable", help="a durable queue and persistent messages")
-    auto_ack: bool = typer.Option(False, "--auto-ack", help="consumers send no acks")
+    size: int = typer.Option(100, "--size", metavar="BYTES", min=SMALLEST, max=LARGEST, help="Body size.")
+    seconds: float = typer.Option(10.0, "--seconds", metavar="N", min=0.1, help="How long to publish.")
+    publishers: int = typer.Option(
+        1, "--publishers", metavar="N", min=1, max=1000, help="Number of publishers, one connection each."
+    )
+    consumers: int = typer.Option(
+        1, "--consumers", metavar="N", min=0, max=1000, help="Number of consumers, one connection each."
+    )
+    rate: float | None = typer.Option(
+        None, "--rate", metavar="N", min=0.1, help="Limit of messages per second, all publishers together."
+    )
+    confirms: bool = typer.Option(False, "--confirms", help="Use publisher confirms.")
+    durable: bool = typer.Option(False, "--durable", help="Use a durable queue and persistent messages.")
+    auto_ack: bool = typer.Option(False, "--auto-ack", help="Consume in automatic acknowledgement mode.")
 
 
 @app.command()
 @at_broker
 def bench(
     api: Api,
-    asked: Asked,
-    queue: str | None = typer.Option(None, "--queue", metavar="NAME", help="this one, if it is empty and unused"),
+    options: LoadOptions,
+    queue: str | None = typer.Option(
+        None, "--queue", metavar="NAME", help="Use this queue; it must be empty and unused."
+    ),
     vhost: str | None = VHOST,
     amqp: str | None = AMQP,
-    as_json: bool = typer.Option(False, "--json", help="the result as JSON"),
+    as_json: bool = typer.Option(False, "--json", help="Print the result as JSON."),
 ) -> None:
-    """Put a broker under load and say how fast it is; exit code 1 if a message is lost or not as it was sent."""
+    """Measure throughput and latency; the exit code is 1 if a message is lost, duplicated, reordered or changed."""
     from leveret.cli.bench_load import Load
 
-    load, place = Load(**asked._asdict()), vhost_in(api, vhost)
+    load, place = Load(**options._asdict()), vhost_in(api, vhost)
     is_there = queue is not None and _is_usable(api, place, queue)
     address = amqp_address(api, amqp)
     with _live_line() as tick:
@@ -87,27 +95,27 @@ def bench(
             result = runner.run(_run(api, address, place, load, queue, is_there, tick))
     told = result._asdict() | {"is_sound": result.is_sound}
     if as_json:
-        say(json.dumps(told))
+        print_line(json.dumps(told))
     else:
-        facts([column for column in FACTS if asked.confirms or column.path != "confirmed"], told)
+        print_facts([column for column in FACTS if options.confirms or column.path != "confirmed"], told)
     if not result.is_sound:
         wrong = ", ".join(f"{told[name]} {name}" for name in WRONG if told[name])
-        raise Refusal(f"of {numbered(result.published, 'messages')} published: {wrong}; look at the log of the broker")
+        raise Refusal(f"of {numbered(result.published, 'messages')} published: {wrong}; check the broker's log")
     if not as_json:
-        say("nothing is lost or changed")
+        print_line("all messages arrived once, in order and unchanged")
 
 
 def _is_usable(api: Api, vhost: str, queue: str) -> bool:
-    """Whether the queue is there, and fit for it; if it is not there it will be made."""
+    """Whether the queue exists. A queue with messages or consumers, or a stream, is refused."""
     if not api.exists("queues", vhost, queue):
         return False
     row = api.get("queues", vhost, queue).value
     if row["type"] == STREAM:
-        raise Misuse(f"queue '{queue}' is a stream, which keeps what it is given: name a classic or quorum queue")
+        raise Misuse(f"queue '{queue}' is a stream, and streams keep all messages: use a classic or quorum queue")
     if row.get("messages") or row.get("consumers"):
         raise Misuse(
             f"queue '{queue}' in vhost '{vhost}' has {numbered(row.get('messages') or 0, 'messages')} and "
-            f"{numbered(row.get('consumers') or 0, 'consumers')}: name one that is empty and unused, or none"
+            f"{numbered(row.get('consumers') or 0, 'consumers')}: use an empty, unused queue, or omit --queue"
         )
     return True
 
@@ -141,7 +149,7 @@ async def _run(
 
 @asynccontextmanager
 async def _queue(keeper: AmqpLink, name: str, load: Load, is_there: bool) -> AsyncIterator[None]:
-    """One that was there before is left as it was found, empty; ours goes."""
+    """Declare and delete the queue of the load; an existing queue is purged instead of deleted."""
     from leveret.wire.methods import (
         QueueDeclare,
         QueueDeclareOk,
@@ -152,7 +160,7 @@ async def _queue(keeper: AmqpLink, name: str, load: Load, is_there: bool) -> Asy
     )
 
     if not is_there:
-        own = QueueDeclare(name, durable=load.durable, arguments={"x-expires": LEFT_BEHIND_MS})
+        own = QueueDeclare(name, durable=load.durable, arguments={"x-expires": QUEUE_EXPIRES_MS})
         await keeper.call(own, QueueDeclareOk)
     try:
         yield
@@ -165,7 +173,7 @@ async def _queue(keeper: AmqpLink, name: str, load: Load, is_there: bool) -> Asy
 
 @contextmanager
 def _live_line() -> Iterator[Callable[[Progress], None]]:
-    """For whoever sits at a terminal."""
+    """Live rates on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda progress: None
         return

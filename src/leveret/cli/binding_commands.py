@@ -20,16 +20,16 @@ from leveret.cli.broker_options import (
     pairs,
     vhost_in,
 )
-from leveret.cli.completing import names_of
-from leveret.cli.printing import print_list, say
+from leveret.cli.name_completion import names_of
+from leveret.cli.output import print_line, print_list
 from leveret.cli.tables import Column, name
 
-app = group("Bindings: from an exchange to queues and other exchanges.")
+app = group("List, create and delete bindings: routes from an exchange to queues and other exchanges.")
 
 BINDINGS = (
-    Column("from", "source", name),
-    Column("to", "destination"),
-    Column("kind", "destination_type"),
+    Column("source", "source", name),
+    Column("destination", "destination"),
+    Column("type", "destination_type"),
     Column("routing key", "routing_key"),
     Column("arguments", "arguments"),
 )
@@ -37,14 +37,14 @@ COLUMNS = (Column("vhost", "vhost"), *BINDINGS)
 
 
 class Ends(NamedTuple):
-    """What a binding joins, and by what."""
+    """The arguments and options that identify a binding."""
 
-    exchange: str = typer.Argument(metavar="EXCHANGE", help="from", autocompletion=names_of("exchanges"))
+    exchange: str = typer.Argument(metavar="EXCHANGE", help="Source exchange.", autocompletion=names_of("exchanges"))
     destination: str = typer.Argument(
-        metavar="DESTINATION", help="to: a queue, or an exchange with --to-exchange", autocompletion=names_of("queues")
+        metavar="DESTINATION", help="Queue, or exchange with --to-exchange.", autocompletion=names_of("queues")
     )
-    routing_key: str = typer.Option("", "--routing-key", metavar="KEY")
-    to_exchange: bool = typer.Option(False, "--to-exchange", help="the destination is an exchange")
+    routing_key: str = typer.Option("", "--routing-key", metavar="KEY", help="Binding key.")
+    to_exchange: bool = typer.Option(False, "--to-exchange", help="DESTINATION is an exchange.")
     vhost: str | None = VHOST
     argument: list[str] = ARGUMENTS
 
@@ -58,8 +58,10 @@ class Ends(NamedTuple):
 def list_bindings(
     api: Api,
     vhost: str | None = ANY_VHOST,
-    queue: str | None = typer.Option(None, "--queue", metavar="NAME", help="that lead to this queue"),
-    exchange: str | None = typer.Option(None, "--exchange", metavar="NAME", help="that start at this exchange"),
+    queue: str | None = typer.Option(None, "--queue", metavar="NAME", help="Only bindings of this queue."),
+    exchange: str | None = typer.Option(
+        None, "--exchange", metavar="NAME", help="Only bindings whose source is this exchange."
+    ),
     as_json: bool = AS_JSON,
 ) -> None:
     """List bindings."""
@@ -69,22 +71,22 @@ def list_bindings(
     elif exchange is not None:
         path = ("exchanges", vhost_in(api, vhost), exchange_in(exchange), "bindings", "source")
     answer = api.get(*path)
-    print_list(answer, COLUMNS, "There are no such bindings. Make one: leveret bindings create EXCHANGE QUEUE", as_json)
+    print_list(answer, COLUMNS, "No bindings. To create one: leveret bindings create EXCHANGE QUEUE", as_json)
 
 
 @app.command("create")
 @at_broker
 def create_binding(api: Api, ends: Ends) -> None:
-    """Bind a queue, or an exchange, to an exchange."""
+    """Bind a queue or an exchange to an exchange."""
     value = {"routing_key": ends.routing_key, "arguments": pairs(ends.argument, "--argument")}
     api.post(*ends.path(api), value=value)
-    say(f"'{ends.destination}' is bound to exchange '{name(ends.exchange)}' by key '{ends.routing_key}'")
+    print_line(f"'{ends.destination}' bound to exchange '{name(ends.exchange)}' with key '{ends.routing_key}'")
 
 
 @app.command("delete")
 @at_broker
 def delete_binding(api: Api, ends: Ends) -> None:
-    """Remove the binding with this routing key and these arguments."""
+    """Delete the binding with this routing key and these arguments."""
     path, key = ends.path(api), ends.routing_key
     arguments = pairs(ends.argument, "--argument")
     rows: list[Row] = [row for row in api.get(*path).rows if row["routing_key"] == key]
@@ -92,8 +94,8 @@ def delete_binding(api: Api, ends: Ends) -> None:
     if found is None:
         raise Refusal(
             f"no binding from exchange '{name(ends.exchange)}' to '{ends.destination}' in vhost "
-            f"'{vhost_in(api, ends.vhost)}' with key '{key}' and arguments {arguments}: leveret bindings list "
-            f"--exchange {shlex.quote(ends.exchange)}"
+            f"'{vhost_in(api, ends.vhost)}' with key '{key}' and arguments {arguments}: see 'leveret bindings list "
+            f"--exchange {shlex.quote(ends.exchange)}'"
         )
     api.delete(*path, found["properties_key"])
-    say(f"'{ends.destination}' is no longer bound to exchange '{name(ends.exchange)}' by key '{key}'")
+    print_line(f"'{ends.destination}' unbound from exchange '{name(ends.exchange)}' with key '{key}'")

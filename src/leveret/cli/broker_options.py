@@ -1,6 +1,6 @@
-"""What every command has that asks a running broker: where it is, who asks, and how a problem ends the command.
+"""The options of every command that connects to a broker (address and credentials), and how errors end a command.
 
-Exit codes: 1 if the broker refuses, 2 if the command was given something it cannot use, 3 if no broker answers.
+Exit codes: 1 the broker refused the request, 2 invalid usage, 3 no broker answered.
 """
 
 from __future__ import annotations
@@ -14,48 +14,50 @@ from typing import Any, get_type_hints
 import typer
 
 from leveret.cli.api_client import Api, CommandProblem, Misuse
-from leveret.cli.completing import contexts_known, names_of
 from leveret.cli.contexts import login_of
+from leveret.cli.name_completion import context_names, names_of
 from leveret.cli.tables import printable
 
 VHOST = typer.Option(
     None,
     "--vhost",
     metavar="NAME",
-    help="the virtual host  [default: of the context, or /]",
+    help="Virtual host.  [default: that of the context, or /]",
     autocompletion=names_of("vhosts"),
 )
 ANY_VHOST = typer.Option(
-    None, "--vhost", metavar="NAME", help="of this virtual host only", autocompletion=names_of("vhosts")
+    None, "--vhost", metavar="NAME", help="Only this virtual host.", autocompletion=names_of("vhosts")
 )
-AS_JSON = typer.Option(False, "--json", help="as JSON, exactly as the API answers")
+AS_JSON = typer.Option(False, "--json", help="Print JSON exactly as the API returned it.")
 ARGUMENTS = typer.Option(
-    [], "--argument", metavar="KEY=VALUE", help="an argument; the value is read as JSON or as text"
+    [], "--argument", metavar="KEY=VALUE", help="Optional argument; repeatable. The value is JSON or text."
 )
-YES = typer.Option(False, "--yes", help="do not ask")
+YES = typer.Option(False, "--yes", help="Do not ask for confirmation.")
 DEFAULT_EXCHANGE = "amq.default"
 
 WHERE = {
-    "url": typer.Option(None, "--url", metavar="URL", help="the broker's HTTP port  [default: http://127.0.0.1:15672]"),
-    "username": typer.Option(None, "--username", metavar="NAME", help="who asks  [default: guest]"),
+    "url": typer.Option(
+        None, "--url", metavar="URL", help="HTTP address of the broker.  [default: http://127.0.0.1:15672]"
+    ),
+    "username": typer.Option(None, "--username", metavar="NAME", help="User name.  [default: guest]"),
     "context": typer.Option(
         None,
         "--context",
         metavar="NAME",
-        help="a broker known by name, see leveret context",
-        autocompletion=contexts_known,
+        help="Named broker, see 'leveret context'.",
+        autocompletion=context_names,
     ),
     "password_file": typer.Option(
-        None, "--password-file", metavar="FILE", help="a file with mode 600  [or LEVERET_PASSWORD]"
+        None, "--password-file", metavar="FILE", help="File with the password, mode 600.  [env: LEVERET_PASSWORD]"
     ),
     "ca_file": typer.Option(
-        None, "--ca-file", metavar="FILE", help="the authority that signed the broker's certificate, for https"
+        None, "--ca-file", metavar="FILE", help="CA certificate (PEM) to verify the broker, for https."
     ),
 }
 
 
 def group(text: str) -> typer.Typer:
-    """Commands of one kind of object."""
+    """A group of commands for one kind of object."""
     return typer.Typer(
         help=text,
         no_args_is_help=True,
@@ -65,15 +67,15 @@ def group(text: str) -> typer.Typer:
     )
 
 
-def alone() -> typer.Typer:
-    """For a single command."""
+def single_command() -> typer.Typer:
+    """An application with a single command."""
     return typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
 
 
 def at_broker(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with the options above; it is given the API, then its own parameters by name.
+    """Add the options above to a command, which is called with the API client and then its own parameters by name.
 
-    A parameter that is a NamedTuple stands for an option per field: commands share options so.
+    A parameter whose type is a NamedTuple becomes one option per field; commands share options this way.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     bundles = {item.name: item.annotation for item in own if hasattr(item.annotation, "_fields")}
@@ -83,7 +85,7 @@ def at_broker(command: Callable[..., None]) -> Callable[..., None]:
         for name, bundle in bundles.items():
             given[name] = bundle(**{field: given.pop(field) for field in bundle._fields})
 
-        told(lambda: command(Api(login_of(os.environ, **where)), **given))
+        run_command(lambda: command(Api(login_of(os.environ, **where)), **given))
 
     parameters = [each for item in own for each in _options_of(item)]
     parameters += [_option(name, str | None, default) for name, default in WHERE.items()]
@@ -106,8 +108,8 @@ def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def told(command: Callable[[], None]) -> None:
-    """Run it; a problem is one line on standard error and an exit code."""
+def run_command(command: Callable[[], None]) -> None:
+    """Run it; print an error as one line on standard error and set the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a name may hold letters that this terminal lacks
@@ -123,25 +125,25 @@ def vhost_in(api: Api, given: str | None) -> str:
 
 
 def exchange_in(name: str) -> str:
-    """The exchange without a name has one in paths."""
+    """The name of the exchange in API paths; the default exchange has an empty name."""
     return name or DEFAULT_EXCHANGE
 
 
 def listed_at(api: Api, kind: str, vhost: str | None) -> tuple[str, ...]:
-    """The path of a list: of one virtual host, or of all that the user may see."""
+    """The API path of a list: of one virtual host, or of all that the user may access."""
     only = vhost or api.vhost
     return (kind,) if only is None else (kind, only)
 
 
 def pairs(given: list[str], flag: str) -> dict[str, Any]:
-    """``KEY=VALUE`` as it is written; what is JSON counts as such: 10 is a number, "10" with its quotes a text."""
+    """Parse ``KEY=VALUE`` items. A value that is valid JSON is parsed as JSON, any other is a string."""
     import json
 
     found: dict[str, Any] = {}
     for item in given:
         key, is_there, text = item.partition("=")
         if not is_there or not key:
-            raise Misuse(f"{flag} {item!r} cannot be used: write it as KEY=VALUE")
+            raise Misuse(f"invalid {flag} {item!r}: write it as KEY=VALUE")
         try:
             found[key] = json.loads(text)
         except ValueError:
@@ -150,6 +152,6 @@ def pairs(given: list[str], flag: str) -> dict[str, Any]:
 
 
 def confirm(question: str, yes: bool) -> None:
-    """At a terminal, what cannot be undone is asked about; a script is taken at its word."""
+    """Ask before an irreversible change, if standard input is a terminal; scripts are not asked."""
     if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
-        raise Misuse("nothing was done")
+        raise Misuse("cancelled, nothing was changed")

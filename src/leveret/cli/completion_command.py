@@ -1,4 +1,4 @@
-"""``leveret completion``: the script by which a shell completes commands and options."""
+"""``leveret completion``: the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import typer
 from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from leveret.cli.api_client import Misuse
-from leveret.cli.broker_options import alone, told
+from leveret.cli.broker_options import run_command, single_command
 
-app = alone()
+app = single_command()
 
 PROGRAM = "leveret"
 VARIABLE = "_LEVERET_COMPLETE"
@@ -18,14 +18,14 @@ SHELLS = ("bash", "zsh", "fish", "powershell", "pwsh")
 @app.command()
 def completion(
     shell: str = typer.Argument(
-        metavar="SHELL", help=f"one of {', '.join(SHELLS)}", autocompletion=lambda: list(SHELLS)
+        metavar="SHELL", help=f"One of {', '.join(SHELLS)}.", autocompletion=lambda: list(SHELLS)
     ),
 ) -> None:
-    """Print the script for a shell. For bash: leveret completion bash >> ~/.bash_completion"""
+    """Print the completion script for a shell. For bash: leveret completion bash >> ~/.bash_completion"""
 
     def run() -> None:
         if shell not in SHELLS:
-            raise Misuse(f"there is no completion for {shell!r}: {', '.join(SHELLS)}")
+            raise Misuse(f"unknown shell {shell!r}: choose one of {', '.join(SHELLS)}")
         typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=VARIABLE, shell=shell))
 
-    told(run)
+    run_command(run)

@@ -6,13 +6,13 @@ import typer
 
 from leveret.cli.api_client import Api
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, at_broker, group, listed_at
-from leveret.cli.printing import print_json, print_list, say
-from leveret.cli.tables import Column, count, draw, duration, facts, size
+from leveret.cli.output import print_json, print_line, print_list
+from leveret.cli.tables import Column, count, duration, print_facts, print_table, size
 
-app = group("Connections of clients.")
-consumers_app = group("Those who consume from queues.")
+app = group("List, show and close client connections.")
+consumers_app = group("List consumers.")
 
-NAME = typer.Argument(metavar="NAME", help="as leveret connections list shows it")
+NAME = typer.Argument(metavar="NAME", help="Connection name, see 'leveret connections list'.")
 COLUMNS = (
     Column("name", "name"),
     Column("vhost", "vhost"),
@@ -26,11 +26,11 @@ COLUMNS = (
 FACTS = (
     *COLUMNS,
     Column("protocol", "protocol"),
-    Column("login by", "auth_mechanism"),
+    Column("SASL mechanism", "auth_mechanism"),
     Column("TLS", "ssl"),
     Column("TLS protocol", "ssl_protocol"),
     Column("heartbeat", "timeout", duration),
-    Column("largest frame", "frame_max", size),
+    Column("frame max", "frame_max", size),
     Column("product", "client_properties.product"),
     Column("version", "client_properties.version"),
     Column("platform", "client_properties.platform"),
@@ -47,7 +47,7 @@ CONSUMER = (
     Column("consumer", "consumer_tag"),
     Column("user", "channel_details.user"),
     Column("connection", "channel_details.connection_name"),
-    Column("acks", "ack_required"),
+    Column("ack required", "ack_required"),
     Column("prefetch", "prefetch_count", count),
     Column("active", "active"),
 )
@@ -59,7 +59,7 @@ CONSUMERS = (Column("vhost", "queue.vhost"), Column("queue", "queue.name"), *CON
 def list_connections(
     api: Api,
     vhost: str | None = ANY_VHOST,
-    user: str | None = typer.Option(None, "--user", metavar="NAME", help="of this user only"),
+    user: str | None = typer.Option(None, "--user", metavar="NAME", help="Only connections of this user."),
     as_json: bool = AS_JSON,
 ) -> None:
     """List connections."""
@@ -69,22 +69,22 @@ def list_connections(
     elif vhost or api.vhost:
         path = ("vhosts", vhost or api.vhost or "/", "connections")
     answer = api.get(*path)
-    print_list(answer, COLUMNS, "Nobody is connected.", as_json)
+    print_list(answer, COLUMNS, "No connections.", as_json)
 
 
 @app.command("show")
 @at_broker
 def show_connection(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
-    """Show all about a connection, and its channels."""
+    """Show a connection and its channels."""
     answer = api.get("connections", name)
     if as_json:
         print_json(answer)
         return
-    facts(FACTS, answer.value)
+    print_facts(FACTS, answer.value)
     channels = api.get("connections", name, "channels").rows
     if channels:
-        say("")
-        draw(CHANNELS, channels, "")
+        print_line("")
+        print_table(CHANNELS, channels, "")
 
 
 @app.command("close")
@@ -92,11 +92,13 @@ def show_connection(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None
 def close_connection(
     api: Api,
     name: str = NAME,
-    reason: str = typer.Option("closed by leveret connections close", "--reason", metavar="TEXT", help="for its log"),
+    reason: str = typer.Option(
+        "closed by leveret connections close", "--reason", metavar="TEXT", help="Reason sent to the client."
+    ),
 ) -> None:
-    """Close a connection; a good client opens another."""
+    """Close a connection; most client libraries reconnect."""
     api.delete("connections", name, reason=reason)
-    say(f"connection '{name}' closed")
+    print_line(f"connection '{name}' closed")
 
 
 @consumers_app.command("list")
@@ -104,9 +106,9 @@ def close_connection(
 def list_consumers(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
     """List consumers."""
     answer = api.get(*listed_at(api, "consumers", vhost))
-    print_list(answer, CONSUMERS, "Nobody consumes.", as_json)
+    print_list(answer, CONSUMERS, "No consumers.", as_json)
 
 
 @consumers_app.callback()
 def _consumers() -> None:
-    """Those who consume from queues."""
+    """List consumers."""

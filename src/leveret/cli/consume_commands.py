@@ -1,7 +1,7 @@
-"""``leveret consume`` and ``leveret tail``: messages as they come, over AMQP, until Ctrl-C.
+"""``leveret consume`` and ``leveret tail``: print messages as they arrive over AMQP, until Ctrl-C.
 
-What is not acknowledged goes back when the command ends. An exchange is followed by a queue of our own, which goes with
-the connection and holds no more than a terminal can show.
+Unacknowledged messages are requeued when the command ends. To follow an exchange, an exclusive queue of limited length
+is bound to it; the queue is deleted with the connection.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import typer
 
 from leveret.cli.amqp_address import AMQP, amqp_address
 from leveret.cli.api_client import Api, Misuse
-from leveret.cli.broker_options import ARGUMENTS, VHOST, alone, at_broker, pairs, vhost_in
-from leveret.cli.completing import names_of
+from leveret.cli.broker_options import ARGUMENTS, VHOST, at_broker, pairs, single_command, vhost_in
+from leveret.cli.name_completion import names_of
 from leveret.cli.tables import numbered
 
 if TYPE_CHECKING:
@@ -24,38 +24,43 @@ if TYPE_CHECKING:
     from leveret.cli.delivery_text import Shown
     from leveret.cli.watching import Watch
 
-consume_app, tail_app = alone(), alone()
+consume_app, tail_app = single_command(), single_command()
 
 STREAM = "stream"
-QUEUE = typer.Argument(metavar="QUEUE", help="a queue or stream", autocompletion=names_of("queues"))
+QUEUE = typer.Argument(metavar="QUEUE", help="Queue or stream.", autocompletion=names_of("queues"))
 OWN_QUEUE: dict[str, Any] = {"x-max-length": 10_000, "x-overflow": "drop-head"}
 
 
-class Showing(NamedTuple):
-    """How messages are shown, until when, and where they come from."""
+class OutputOptions(NamedTuple):
+    """Options of ``consume`` and ``tail``."""
 
-    most: int | None = typer.Option(None, "--count", metavar="N", min=1, help="end after so many")
-    follow: bool = typer.Option(True, "--follow/--no-follow", help="wait for more, or end when nothing more is there")
-    as_json: bool = typer.Option(False, "--json", help="a line of JSON each")
-    raw: bool = typer.Option(False, "--raw", help="only the bodies, byte for byte, each with an end of line")
-    in_hex: bool = typer.Option(False, "--hex", help="bodies by their bytes")
+    most: int | None = typer.Option(None, "--count", metavar="N", min=1, help="Exit after N messages.")
+    follow: bool = typer.Option(
+        True, "--follow/--no-follow", help="Wait for more messages, or exit when there are none."
+    )
+    as_json: bool = typer.Option(False, "--json", help="Print messages as JSON lines.")
+    raw: bool = typer.Option(False, "--raw", help="Print only the bodies, unchanged, each followed by a newline.")
+    in_hex: bool = typer.Option(False, "--hex", help="Print bodies in hex.")
     vhost: str | None = VHOST
     amqp: str | None = AMQP
 
 
-class Taking(NamedTuple):
-    """What is for queues and streams only."""
+class QueueOptions(NamedTuple):
+    """Options for queues and streams, not for exchanges."""
 
-    ack: bool = typer.Option(False, "--ack", help="they are gone afterwards; without it they go back at the end")
+    ack: bool = typer.Option(False, "--ack", help="Acknowledge: remove the messages from the queue.")
     offset: str | None = typer.Option(
-        None, "--offset", metavar="WHERE", help="of a stream: first, last, next or a number  [default: next]"
+        None,
+        "--offset",
+        metavar="WHERE",
+        help="Start offset in a stream: first, last, next or a number.  [default: next]",
     )
 
 
 @consume_app.command()
 @at_broker
-def consume(api: Api, showing: Showing, taking: Taking, queue: str = QUEUE) -> None:
-    """Show the messages of a queue as they come, until Ctrl-C; without --ack they go back at the end."""
+def consume(api: Api, showing: OutputOptions, taking: QueueOptions, queue: str = QUEUE) -> None:
+    """Consume from a queue and print messages as they arrive, until Ctrl-C; without --ack they are requeued."""
     _follow_queue(api, queue, showing, taking)
 
 
@@ -63,40 +68,46 @@ def consume(api: Api, showing: Showing, taking: Taking, queue: str = QUEUE) -> N
 @at_broker
 def tail(
     api: Api,
-    showing: Showing,
-    taking: Taking,
+    showing: OutputOptions,
+    taking: QueueOptions,
     queue: str | None = typer.Argument(
-        None, metavar="[QUEUE]", help="a queue or stream", autocompletion=names_of("queues")
+        None, metavar="[QUEUE]", help="Queue or stream.", autocompletion=names_of("queues")
     ),
     exchange: str | None = typer.Option(
-        None, "--exchange", metavar="NAME", help="copies of what it is sent", autocompletion=names_of("exchanges")
+        None,
+        "--exchange",
+        metavar="NAME",
+        help="Copy messages published to this exchange.",
+        autocompletion=names_of("exchanges"),
     ),
-    key: str = typer.Option("#", "--key", metavar="KEY", help="of an exchange: the binding key"),
+    key: str = typer.Option("#", "--key", metavar="KEY", help="Binding key, with --exchange."),
     argument: list[str] = ARGUMENTS,
 ) -> None:
-    """Show messages as they come: copies of what an exchange is sent, or those of a queue or stream."""
+    """Print messages as they arrive: copies from an exchange, or those of a queue or stream."""
     if (queue is None) == (exchange is None):
-        raise Misuse("name either a QUEUE or an --exchange to follow")
+        raise Misuse("specify either QUEUE or --exchange")
     if queue is not None:
         if argument:
-            raise Misuse("--argument is for the binding to an exchange: it needs --exchange")
+            raise Misuse("--argument is an argument of the binding: it requires --exchange")
         _follow_queue(api, queue, showing, taking)
     elif exchange is not None:
         if taking.ack or taking.offset is not None:
-            raise Misuse("--ack and --offset are for queues: what an exchange is sent is copied, nothing is taken")
+            raise Misuse("--ack and --offset are for queues and streams: from an exchange only copies are consumed")
         _follow_exchange(api, exchange, key, pairs(argument, "--argument"), showing)
 
 
-def _follow_queue(api: Api, queue: str, showing: Showing, taking: Taking) -> None:
+def _follow_queue(api: Api, queue: str, showing: OutputOptions, taking: QueueOptions) -> None:
     from leveret.cli.watching import MOST_HELD, Watch
 
     row = api.get("queues", vhost_in(api, showing.vhost), queue, query={"columns": "type"}).value
     is_stream = row["type"] == STREAM
     if taking.offset is not None and not is_stream:
-        raise Misuse(f"--offset is for streams, and queue '{queue}' is a {row['type']} queue")
-    acks = taking.ack or is_stream  # of a stream nothing is taken
+        raise Misuse(f"--offset is only for streams: queue '{queue}' is a {row['type']} queue")
+    acks = taking.ack or is_stream  # acknowledging does not remove messages from a stream
     if not acks and showing.most is not None and showing.most > MOST_HELD:
-        raise Misuse(f"--count {showing.most} without --ack would hold that many messages: at most {MOST_HELD} can be")
+        raise Misuse(
+            f"--count {showing.most} is too large without --ack: at most {MOST_HELD} messages can be unacknowledged"
+        )
     watch = Watch(queue, acks, False, showing.most, showing.follow, taking.offset)
 
     async def prepare(link: AmqpLink) -> Watch:
@@ -104,11 +115,11 @@ def _follow_queue(api: Api, queue: str, showing: Showing, taking: Taking) -> Non
 
     written = _watch(api, showing, prepare)
     if not acks and written:
-        full = ", which is as many as can be held: --ack takes more" if written == MOST_HELD else ""
-        sys.stderr.write(f"{numbered(written, 'messages')} went back to queue '{queue}'{full}\n")
+        full = ", the maximum without --ack" if written == MOST_HELD else ""
+        sys.stderr.write(f"{numbered(written, 'messages')} requeued to queue '{queue}'{full}\n")
 
 
-def _follow_exchange(api: Api, exchange: str, key: str, arguments: dict[str, Any], showing: Showing) -> None:
+def _follow_exchange(api: Api, exchange: str, key: str, arguments: dict[str, Any], showing: OutputOptions) -> None:
     from leveret.cli.watching import Watch
     from leveret.wire.methods import QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk
 
@@ -120,8 +131,8 @@ def _follow_exchange(api: Api, exchange: str, key: str, arguments: dict[str, Any
     _watch(api, showing, prepare)
 
 
-def _watch(api: Api, showing: Showing, prepare: Callable[[AmqpLink], Awaitable[Watch]]) -> int:
-    """How many messages were shown."""
+def _watch(api: Api, showing: OutputOptions, prepare: Callable[[AmqpLink], Awaitable[Watch]]) -> int:
+    """The number of messages printed."""
     from leveret.cli.amqp_link import linked
     from leveret.cli.watching import Watcher
 
@@ -141,11 +152,11 @@ def _watch(api: Api, showing: Showing, prepare: Callable[[AmqpLink], Awaitable[W
     try:
         asyncio.run(run())
     except KeyboardInterrupt:
-        pass  # the usual end
+        pass  # the usual way to stop
     return written
 
 
-def _form(showing: Showing) -> Shown:
+def _form(showing: OutputOptions) -> Shown:
     from leveret.cli.delivery_text import as_hex_line, as_json_line, as_line, as_raw
 
     chosen = [
@@ -154,5 +165,5 @@ def _form(showing: Showing) -> Shown:
         if is_asked
     ]
     if len(chosen) > 1:
-        raise Misuse("--json, --raw and --hex are different forms: leave one of them")
+        raise Misuse("--json, --raw and --hex exclude each other: use only one of them")
     return chosen[0] if chosen else as_line

@@ -1,4 +1,4 @@
-"""``leveret context``: names for brokers."""
+"""``leveret context``: named brokers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import asdict
 import typer
 
 from leveret.cli.api_client import Misuse, address_of
-from leveret.cli.broker_options import group, told
-from leveret.cli.completing import contexts_known
+from leveret.cli.broker_options import group, run_command
 from leveret.cli.contexts import URL, USERNAME, Context, Contexts, contexts_path, load_contexts
-from leveret.cli.printing import say
-from leveret.cli.tables import Column, draw
+from leveret.cli.name_completion import context_names
+from leveret.cli.output import print_line
+from leveret.cli.tables import Column, print_table
 
-app = group("Named brokers, kept in your configuration directory; passwords are not.")
+app = group("Manage named brokers. They are stored in your configuration directory, without passwords.")
 
-NAME = typer.Argument(metavar="NAME", autocompletion=contexts_known)
+NAME = typer.Argument(metavar="NAME", help="Context name.", autocompletion=context_names)
 COLUMNS = (
     Column("current", "current"),
     Column("name", "name"),
@@ -29,7 +29,7 @@ COLUMNS = (
 
 
 def _full(path: str | None) -> str | None:
-    """From wherever the next command is given."""
+    """An absolute path, valid from any working directory."""
     return None if path is None else os.path.abspath(os.path.expanduser(path))
 
 
@@ -38,8 +38,8 @@ def _known() -> Contexts:
 
 
 @app.command("list")
-def list_contexts(as_json: bool = typer.Option(False, "--json", help="as JSON")) -> None:
-    """List the brokers that have names."""
+def list_contexts(as_json: bool = typer.Option(False, "--json", help="Print JSON.")) -> None:
+    """List contexts."""
 
     def run() -> None:
         known = _known()
@@ -47,68 +47,70 @@ def list_contexts(as_json: bool = typer.Option(False, "--json", help="as JSON"))
         if as_json:
             import json
 
-            say(json.dumps(rows))
+            print_line(json.dumps(rows))
         else:
-            draw(COLUMNS, rows, "No broker has a name: leveret context add NAME --url URL --username NAME")
+            print_table(COLUMNS, rows, "No contexts. To add one: leveret context add NAME --url URL --username NAME")
 
-    told(run)
+    run_command(run)
 
 
 @app.command("add")
 def add_context(
     name: str = NAME,
-    url: str = typer.Option(URL, "--url", metavar="URL", help="its HTTP port"),
-    username: str = typer.Option(USERNAME, "--username", metavar="NAME"),
-    vhost: str | None = typer.Option(None, "--vhost", metavar="NAME", help="used where none is named"),
-    password_file: str | None = typer.Option(None, "--password-file", metavar="FILE", help="a file with mode 600"),
+    url: str = typer.Option(URL, "--url", metavar="URL", help="HTTP address of the broker."),
+    username: str = typer.Option(USERNAME, "--username", metavar="NAME", help="User name."),
+    vhost: str | None = typer.Option(None, "--vhost", metavar="NAME", help="Default virtual host."),
+    password_file: str | None = typer.Option(
+        None, "--password-file", metavar="FILE", help="File with the password, mode 600."
+    ),
     ca_file: str | None = typer.Option(
-        None, "--ca-file", metavar="FILE", help="the authority that signed the broker's certificate, for https"
+        None, "--ca-file", metavar="FILE", help="CA certificate (PEM) to verify the broker, for https."
     ),
 ) -> None:
-    """Give a broker a name, or change what is kept under it; the first is used from then on."""
+    """Add or replace a context; the first one added becomes the current context."""
 
     def run() -> None:
         address_of(url, "--url")
         if not name:
-            raise Misuse("a context needs a name: leveret context add NAME")
+            raise Misuse("the context name is empty: leveret context add NAME")
         known = _known()
         known.named[name] = Context(url, username, vhost, _full(password_file), _full(ca_file))
         known.current = known.current or name
         known.save()
-        say(f"context '{name}' is {username} at {url}")
+        print_line(f"context '{name}' saved: {username} at {url}")
         if known.current == name:
-            say("it is the one that is used where none is named")
+            print_line("it is the current context")
         else:
-            say(f"leveret context use {name} makes it the one that is used")
+            print_line(f"to make it the current context: leveret context use {name}")
 
-    told(run)
+    run_command(run)
 
 
 @app.command("use")
 def use_context(name: str = NAME) -> None:
-    """Use this broker where none is named."""
+    """Make a context the current one, used by commands without --context or --url."""
 
     def run() -> None:
         known = _known()
-        chosen = known.named_as(name)
+        chosen = known.find(name)
         known.current = name
         known.save()
-        say(f"commands now go to {chosen.username} at {chosen.url}")
+        print_line(f"current context is now '{name}': {chosen.username} at {chosen.url}")
 
-    told(run)
+    run_command(run)
 
 
 @app.command("remove")
 def remove_context(name: str = NAME) -> None:
-    """Forget a name."""
+    """Remove a context."""
 
     def run() -> None:
         known = _known()
-        known.named_as(name)
+        known.find(name)
         del known.named[name]
         if known.current == name:
             known.current = None
         known.save()
-        say(f"context '{name}' removed")
+        print_line(f"context '{name}' removed")
 
-    told(run)
+    run_command(run)

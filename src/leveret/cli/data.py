@@ -1,6 +1,6 @@
-"""``leveret check``, ``dump``, ``backup`` and ``restore``: what can be done with a data directory.
+"""``leveret check``, ``dump``, ``backup`` and ``restore``: commands for a data directory.
 
-Each gives the exit code: 0 for good, 1 for damage or work that failed, 2 for something that cannot be read or used.
+Each returns the exit code: 0 success, 1 damaged data or a failed operation, 2 unreadable or unusable directory.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from leveret.store.stream_inspection import StreamDamaged
 
 T = TypeVar("T")
 SOUND, DAMAGED, UNUSABLE = 0, 1, 2
-POLL = 0.05  # seconds between looks at the answer
-LOOK_FOR_BROKER = 1.0  # seconds between looks whether the broker still runs
+POLL = 0.05  # seconds between two reads of the answer
+BROKER_POLL = 1.0  # seconds between two checks that the broker still runs
 
 
 def run(command: Callable[[], int]) -> int:
-    """What goes wrong is one line on standard error."""
+    """Print an error as one line on standard error."""
     try:
         return command()
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SOUND
     except (StoreError, OSError) as problem:
@@ -55,17 +55,19 @@ def run(command: Callable[[], int]) -> int:
 
 
 @contextmanager
-def nobody_in(path: Path) -> Iterator[None]:
-    """Refuse to look at what a broker is changing."""
+def not_in_use(path: Path) -> Iterator[None]:
+    """Refuse to read a data directory while a broker runs on it."""
     require_format(path)
     with kept_still(path) as owner:
         if owner is not None:
-            raise StoreError(f"{path} is {owner}: stop it first, or look at a backup (leveret backup {path} TARGET)")
+            raise StoreError(
+                f"{path} is {owner}: stop the broker first, or use a backup (leveret backup {path} TARGET)"
+            )
         yield
 
 
-def told_progress(what: str) -> Callable[[int, int], None]:
-    """A line now and then, for whoever sits before a terminal."""
+def progress_lines(what: str) -> Callable[[int, int], None]:
+    """Prints a line for every tenth of the work, if standard error is a terminal."""
     steps = [0]
 
     def progress(done: int, of: int) -> None:
@@ -81,8 +83,8 @@ def told_progress(what: str) -> Callable[[int, int], None]:
 
 
 def check(path: Path, as_json: bool) -> int:
-    with nobody_in(path):
-        found = inspect(path, told_progress("reading segments"))
+    with not_in_use(path):
+        found = inspect(path, progress_lines("reading segments"))
     sys.stdout.write(json.dumps(facts_of(found), indent=2) + "\n" if as_json else report(path, found))
     return SOUND if found.contents.is_sound else DAMAGED
 
@@ -118,8 +120,8 @@ def report(path: Path, found: Inspection) -> str:
     contents = found.contents
     lines = [f"{path} is {'sound' if contents.is_sound else 'damaged'}."]
     lines += [f"  fault: {fault}" for fault in contents.faults]
-    lines += [f"  {_told(damage, f'segment {damage.segment:010d}')}" for damage in contents.recovered.damages]
-    lines += [f"  {_told(damage, damage.path)}" for damage in contents.stream_damages]
+    lines += [f"  {_damage_line(damage, f'segment {damage.segment:010d}')}" for damage in contents.recovered.damages]
+    lines += [f"  {_damage_line(damage, damage.path)}" for damage in contents.stream_damages]
     kinds = ", ".join(numbered(number, name.replace("_", " ")) for name, number in found.definitions.items())
     lines += ["", f"Definitions: {kinds}"]
     within = numbered(len(found.queues), "queues")
@@ -130,9 +132,7 @@ def report(path: Path, found: Inspection) -> str:
     )
     if found.deleted:
         number, size = sum(row.messages for row in found.deleted), sum(row.bytes for row in found.deleted)
-        lines.append(
-            f"Of queues that no longer exist: {numbered(number, 'messages')}, {size} bytes; they go with their segments"
-        )
+        lines.append(f"Of deleted queues: {numbered(number, 'messages')}, {size} bytes; removed with their segments")
     total = sum(segment.bytes for segment in found.segments)
     lines += ["", f"Segments: {len(found.segments)}, {total} bytes"]
     lines += _table(
@@ -140,17 +140,20 @@ def report(path: Path, found: Inspection) -> str:
         [(f"{row.id:010d}", row.bytes, row.messages, f"{row.live:.0%}") for row in found.segments],
     )
     if not contents.is_sound:
-        lines += ["", "A broker that starts here loses what is damaged, and says so. Restore a backup to have it back."]
+        lines += [
+            "",
+            "A broker started on this directory skips damaged data and logs it. To recover it, restore a backup.",
+        ]
     return "\n".join(lines) + "\n"
 
 
-def _told(damage: Damaged | StreamDamaged, where: str) -> str:
-    kind = "torn tail, as a crash leaves it" if damage.is_tail else "damage"
+def _damage_line(damage: Damaged | StreamDamaged, where: str) -> str:
+    kind = "torn tail, left by a crash" if damage.is_tail else "damage"
     return f"{kind}: {where}, {damage.size} bytes at {damage.offset}: {damage.reason}"
 
 
 def _table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
-    """Text to the left, numbers to the right."""
+    """Lines of a table; text is left-aligned, numbers are right-aligned."""
     if not rows:
         return []
     widths = [max(len(str(row[at])) for row in [heads, *rows]) for at in range(len(heads))]
@@ -166,7 +169,7 @@ def _table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> list[str]:
 
 
 def shown(name: str | None) -> str:
-    """A name that users chose, so that it cannot play with the terminal."""
+    """A user-chosen name, with control characters escaped."""
     return name if name and name.isprintable() else json.dumps(name)
 
 
@@ -174,13 +177,13 @@ def shown(name: str | None) -> str:
 
 
 def dump(path: Path, queue: str | None, vhost: str | None, limit: int | None, bodies: bool) -> int:
-    with nobody_in(path):
-        contents = read_contents(path, told_progress("reading segments"))
+    with not_in_use(path):
+        contents = read_contents(path, progress_lines("reading segments"))
         rows = contents.definitions.queues
         chosen = [row for row in rows if queue in (None, row.name) and vhost in (None, row.vhost)]
         if queue is not None and not chosen:
             place = "" if vhost is None else f" in vhost {vhost!r}"
-            raise StoreError(f"{path} has no queue {queue!r}{place}: leveret check {path} lists them")
+            raise StoreError(f"{path} has no queue {queue!r}{place}: see 'leveret check {path}'")
         for line in definition_lines(contents.definitions, queue, vhost):
             sys.stdout.write(line + "\n")
         for row in chosen:
@@ -188,7 +191,7 @@ def dump(path: Path, queue: str | None, vhost: str | None, limit: int | None, bo
                 sys.stdout.write(line + "\n")
         sys.stdout.flush()
     if not contents.is_sound:
-        sys.stderr.write(f"leveret: {path} is damaged, there may be more: leveret check {path} tells what\n")
+        sys.stderr.write(f"leveret: {path} is damaged, messages may be missing: see 'leveret check {path}'\n")
         return DAMAGED
     return SOUND
 
@@ -202,15 +205,15 @@ def backup(path: Path, target: Path, timeout: float) -> int:
     id_ = uuid.uuid4().hex
     with kept_still(path) as owner:
         if owner is None:
-            return _tell(path, target, *_backup_at_rest(path, target, snapshot_folder(path, id_)))
+            return _print_backup(path, target, *_backup_at_rest(path, target, snapshot_folder(path, id_)))
     try:
         leave_request(path, id_, {"kind": "backup", "target": str(target)})
         answer = _answer(path, id_, owner, timeout)
     finally:
         withdraw(path, id_)
     if answer["state"] == FAILED:
-        raise StoreError(f"no backup of {path} was made: {answer.get('error')}")
-    return _tell(path, target, answer["segments"], answer["bytes"], answer["queues"])
+        raise StoreError(f"backup of {path} failed: {answer.get('error')}")
+    return _print_backup(path, target, answer["segments"], answer["bytes"], answer["queues"])
 
 
 def _backup_at_rest(path: Path, target: Path, folder: Path) -> Made:
@@ -222,14 +225,14 @@ def _backup_at_rest(path: Path, target: Path, folder: Path) -> Made:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _tell(path: Path, target: Path, segments: int, size: int, queues: int) -> int:
+def _print_backup(path: Path, target: Path, segments: int, size: int, queues: int) -> int:
     parts = (numbered(queues, "queues"), numbered(segments, "segments"), numbered(size, "bytes"))
-    sys.stdout.write(f"{target} is a backup of {path}: {', '.join(parts)}\n")
+    sys.stdout.write(f"{path} backed up to {target}: {', '.join(parts)}\n")
     return SOUND
 
 
 def _finished(steps: Generator[Step, None, T], what: str) -> T:
-    progress = told_progress(what)
+    progress = progress_lines(what)
     while True:
         try:
             progress(*next(steps))
@@ -239,10 +242,10 @@ def _finished(steps: Generator[Step, None, T], what: str) -> T:
 
 
 def _answer(path: Path, id_: str, owner: str, timeout: float) -> dict[str, Any]:
-    """Wait for the last word."""
-    progress = told_progress("copying")
+    """Wait until the broker reports the result."""
+    progress = progress_lines("copying")
     deadline = time.monotonic() + timeout
-    next_look = time.monotonic() + LOOK_FOR_BROKER
+    next_look = time.monotonic() + BROKER_POLL
     answer: dict[str, Any] | None = None
     while True:
         answer = read_answer(path, id_) or answer
@@ -251,15 +254,15 @@ def _answer(path: Path, id_: str, owner: str, timeout: float) -> dict[str, Any]:
         if answer is not None and answer.get("state") == WORKING:
             progress(answer["done"], answer["of"])
         if time.monotonic() > next_look:
-            next_look = time.monotonic() + LOOK_FOR_BROKER
+            next_look = time.monotonic() + BROKER_POLL
             with kept_still(path) as still:
                 if still is None and read_answer(path, id_) is None:
-                    raise StoreError(f"the broker on {path} stopped before the backup was made: {AGAIN}")
+                    raise StoreError(f"the broker on {path} stopped before the backup was complete: {AGAIN}")
         if time.monotonic() > deadline:
-            state = "is not done" if answer else "has not begun"
+            state = "has not finished" if answer else "has not started"
             raise StoreError(
-                f"{path} is {owner}, which {state} after {timeout:g} seconds: look at its log, or give it more "
-                "--timeout"
+                f"{path} is {owner}, which {state} the backup after {timeout:g} seconds: check its log, or "
+                "increase --timeout"
             )
         time.sleep(POLL)
 
@@ -270,15 +273,17 @@ def _answer(path: Path, id_: str, owner: str, timeout: float) -> dict[str, Any]:
 def restore(source: Path, path: Path, force: bool) -> int:
     source, path = Path(os.path.abspath(source)), Path(os.path.abspath(path))
     refuse_filled(path)
-    with nobody_in(source):
-        found = inspect(source, told_progress("reading segments"))
+    with not_in_use(source):
+        found = inspect(source, progress_lines("reading segments"))
         if not found.contents.is_sound:
             sys.stderr.write(report(source, found))
             if not force:
-                sys.stderr.write(f"leveret: {source} is damaged: take another backup, or restore the rest by --force\n")
+                sys.stderr.write(
+                    f"leveret: {source} is damaged: use another backup, or restore the intact part with --force\n"
+                )
                 return DAMAGED
         _finished(copy_over(source, path), "copying")
     restored = f"{numbered(found.messages, 'messages')} in {numbered(len(found.queues), 'queues')}"
-    sys.stdout.write(f"{path} is restored from {source}: {restored}, {numbered(found.bytes, 'bytes')}\n")
-    sys.stdout.write(f"Start a broker on it: leveret serve --data-dir {shlex.quote(str(path))}\n")
+    sys.stdout.write(f"{path} restored from {source}: {restored}, {numbered(found.bytes, 'bytes')}\n")
+    sys.stdout.write(f"To start a broker on it: leveret serve --data-dir {shlex.quote(str(path))}\n")
     return SOUND

@@ -1,4 +1,4 @@
-"""One delivered message as the commands show it: a line for people, a line of JSON, or its body byte for byte."""
+"""The output formats of ``leveret consume``: one readable line, one line of JSON, or the body only."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from leveret.wire.methods import BasicDeliver
 from leveret.wire.properties import LAYOUT, Properties
 
 OFFSET = "x-stream-offset"
+MOST_HEX = 64  # bytes of a binary body that are printed unless --hex is given
 
 
 class Delivery(NamedTuple):
@@ -25,14 +26,14 @@ Shown = Callable[[Delivery], bytes]
 
 
 def as_line(delivery: Delivery, in_hex: bool = False) -> bytes:
-    """Exchange, routing key and body; what cannot be read as text is shown by its bytes."""
+    """Exchange, routing key and body; a body that is not UTF-8 is printed in hex, shortened."""
     method = delivery.method
     parts = [name(method.exchange), text(method.routing_key), _readable(delivery.body, in_hex)]
     headers = delivery.properties.headers or {}
     if OFFSET in headers:
         parts.insert(0, text(headers[OFFSET]))
     if method.redelivered:
-        parts.insert(-1, "(again)")
+        parts.insert(-1, "(redelivered)")
     return ("  ".join(parts) + "\n").encode("utf-8", "backslashreplace")
 
 
@@ -45,7 +46,7 @@ def as_raw(delivery: Delivery) -> bytes:
 
 
 def as_json_line(delivery: Delivery) -> bytes:
-    """With the names that the HTTP API has for them."""
+    """With the field names of the HTTP API."""
     method, body = delivery.method, delivery.body
     try:
         payload, encoding = body.decode(), "string"
@@ -68,7 +69,8 @@ def _readable(body: bytes, in_hex: bool) -> str:
         try:
             return printable(body.decode())
         except UnicodeDecodeError:
-            pass
+            if len(body) > MOST_HEX:
+                return f"{body[:MOST_HEX].hex(' ')} ... ({len(body)} bytes)"
     return body.hex(" ")
 
 
@@ -78,7 +80,7 @@ def _given(properties: Properties) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become texts."""
+    """JSON has no NaN and no infinity: they become strings."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -87,7 +89,7 @@ def _finite(value: Any) -> Any:
 
 
 def _plain(value: object) -> str:
-    """What a header may hold and JSON has no word for."""
+    """Header values of types that JSON does not have."""
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode()
     return str(value)

@@ -1,4 +1,4 @@
-"""``leveret doctor``: looks at the node, what it stands on, and its queues; says what is wrong and what helps."""
+"""``leveret doctor``: checks nodes and queues, and prints each problem with a command that helps."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Mapping
 
 import typer
 
-from leveret.cli.api_client import HAS_NOT, Api, Refusal, Row
-from leveret.cli.broker_options import alone, at_broker
+from leveret.cli.api_client import NOT_SUPPORTED, Api, Refusal, Row
+from leveret.cli.broker_options import at_broker, single_command
 from leveret.cli.findings import Place, queue_findings
 from leveret.cli.node_findings import (
-    ENDS_SOON,
+    EXPIRES_WITHIN,
     certificate_findings,
     clock_findings,
     node_findings,
     store_findings,
 )
+from leveret.cli.output import print_line
 from leveret.cli.overview_commands import failed_check
-from leveret.cli.printing import say
 
-app = alone()
+app = single_command()
 
 REFUSED = (401, 403)
 COLUMNS = (
@@ -35,38 +35,38 @@ COLUMNS = (
 @at_broker
 def doctor(
     api: Api,
-    as_json: bool = typer.Option(False, "--json", help="as JSON: a list of what was found"),
+    as_json: bool = typer.Option(False, "--json", help="Print the findings as JSON."),
 ) -> None:
-    """Look for what is wrong, and name the command that helps; exit code 1 if something stops work now."""
+    """Check the broker and its queues for problems; the exit code is 1 if there is an alarm."""
     queues = api.get("queues", query={"columns": COLUMNS})
     bindings = api.get("bindings", query={"columns": "vhost,source,destination,destination_type"}).rows
     found = [
         *clock_findings(queues.date, time.time()),
         *store_findings(failed_check(api, "virtual-hosts")),
-        *certificate_findings(failed_check(api, "certificate-expiration", *ENDS_SOON)),
+        *certificate_findings(failed_check(api, "certificate-expiration", *EXPIRES_WITHIN)),
         *queue_findings(queues.rows, bindings, _leased(api)),
     ]
     nodes = _nodes(api)
     found += node_findings(nodes or ())
     found.sort(key=lambda each: each.weight != "alarm")
     if as_json:
-        say(json.dumps([each._asdict() for each in found]))
+        print_line(json.dumps([each._asdict() for each in found]))
     else:
         for each in found:
-            say(f"{each.weight}: {each.what}\n  {each.remedy}")
+            print_line(f"{each.weight}: {each.what}\n  {each.remedy}")
         if not found:
-            looked = "no alarm, " if nodes is not None else ""
-            say(f"Nothing is wrong: {looked}no queue without consumers that grows, no dead letter that waits.")
+            checked = "no alarms, " if nodes is not None else ""
+            print_line(f"No problems found: {checked}no growing queues without consumers, no dead letters.")
     if any(each.weight == "alarm" for each in found):
         raise typer.Exit(1)
 
 
 def _leased(api: Api) -> Mapping[Place, int]:
-    """How many messages of each queue are held by leases."""
+    """The number of messages of each queue that are held by leases."""
     try:
         rows = api.get("leases").rows
     except Refusal as problem:
-        if problem.status not in (*REFUSED, *HAS_NOT):
+        if problem.status not in (*REFUSED, *NOT_SUPPORTED):
             raise
         return {}  # RabbitMQ has none
     leased: dict[Place, int] = {}
@@ -77,11 +77,11 @@ def _leased(api: Api) -> Mapping[Place, int]:
 
 
 def _nodes(api: Api) -> list[Row] | None:
-    """None for those who may not see them."""
+    """None if the user may not list nodes."""
     try:
         return api.get("nodes").rows
     except Refusal as problem:
         if problem.status not in REFUSED:
             raise
-    sys.stderr.write(f"The node was not looked at: user '{api.username}' needs the tag monitoring.\n")
+    sys.stderr.write(f"Nodes were not checked: user '{api.username}' needs the tag 'monitoring'.\n")
     return None

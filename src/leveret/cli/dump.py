@@ -1,6 +1,6 @@
-"""The lines of ``leveret dump``: a JSON object each, with its ``kind``.
+"""The lines of ``leveret dump``: one JSON object each, with its ``kind``.
 
-JSON knows less than AMQP: times become ISO text, decimals text, and bytes that are no text ``{"base64": "..."}``.
+JSON has fewer types than AMQP: timestamps become ISO 8601 strings, decimals strings, bytes ``{"base64": "..."}``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UTF8, BASE64 = "utf-8", "base64"
 
 
 def definition_lines(definitions: Definitions, queue: str | None, vhost: str | None) -> Iterator[str]:
-    """All of them, or those of one virtual host, or one queue and its bindings."""
+    """All definitions, or those of one virtual host, or one queue and its bindings."""
     for name, kind in KINDS.items():
         for row in getattr(definitions, name):
             if _is_about(row, queue, vhost):
@@ -64,7 +64,7 @@ def _is_about(row: Row, queue: str | None, vhost: str | None) -> bool:
 def _row_facts(row: Row) -> dict[str, object]:
     facts: dict[str, object] = dict(row._asdict())
     if isinstance(row, UserRow):
-        facts["has_password"] = facts.pop("password_hash") is not None  # a secret stays one
+        facts["has_password"] = facts.pop("password_hash") is not None  # never the hash itself
         facts["tags"] = row.tags.split(",") if row.tags else []
     if isinstance(row, ExchangeRow):
         facts["type"] = facts.pop("kind")
@@ -116,7 +116,7 @@ def message_lines(queue: QueueRow, messages: Iterable[Stored], bodies: bool) -> 
 def _properties(content: bytes) -> object:
     try:
         found = properties_of(content)
-    except FrameError as problem:  # the publisher's; a broker passes on what it need not understand
+    except FrameError as problem:  # sent by the publisher: the broker does not validate properties it does not use
         return {"unreadable": str(problem)}
     values = {field.name: getattr(found, field.name) for field in fields(Properties)}
     return {name: _plain(value) for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The fastest event loop there is on this machine."""
+"""uvloop if it is installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """None: that of Python."""
+    """None: asyncio's default event loop."""
     try:
         import uvloop
     except ImportError:

@@ -20,16 +20,16 @@ from leveret.cli.broker_options import (
     pairs,
     vhost_in,
 )
-from leveret.cli.completing import names_of
-from leveret.cli.printing import made, print_json, print_list, say
-from leveret.cli.tables import Column, count, draw, facts, name, text
+from leveret.cli.name_completion import names_of
+from leveret.cli.output import print_created, print_json, print_line, print_list
+from leveret.cli.tables import Column, count, name, print_facts, print_table, text
 
-app = group("Exchanges: they take messages and hand them to queues.")
+app = group("List, show, create and delete exchanges, and test routing.")
 
 NAME = typer.Argument(
-    metavar="NAME", help="the exchange; amq.default is the one without a name", autocompletion=names_of("exchanges")
+    metavar="NAME", help="Exchange; amq.default is the default exchange.", autocompletion=names_of("exchanges")
 )
-HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="a header of the message")
+HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="Message header; repeatable.")
 COLUMNS = (
     Column("vhost", "vhost"),
     Column("name", "name", name),
@@ -41,7 +41,7 @@ COLUMNS = (
     Column("routed", "message_stats.publish_out", count),
     Column("policy", "policy"),
 )
-STEPS = (*BINDINGS[:3], Column("by", "by"), *BINDINGS[3:])
+STEPS = (*BINDINGS[:3], Column("matched by", "by"), *BINDINGS[3:])
 
 
 @app.command("list")
@@ -49,23 +49,23 @@ STEPS = (*BINDINGS[:3], Column("by", "by"), *BINDINGS[3:])
 def list_exchanges(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
     """List exchanges."""
     answer = api.get(*listed_at(api, "exchanges", vhost), query={"sort": "name"})
-    print_list(answer, COLUMNS, "There are no exchanges that you may see.", as_json)
+    print_list(answer, COLUMNS, "No exchanges that you have access to.", as_json)
 
 
 @app.command("show")
 @at_broker
 def show_exchange(api: Api, name: str = NAME, vhost: str | None = VHOST, as_json: bool = AS_JSON) -> None:
-    """Show all about an exchange, and where its bindings lead."""
+    """Show an exchange and its bindings."""
     place, name = vhost_in(api, vhost), exchange_in(name)
     answer = api.get("exchanges", place, name)
     if as_json:
         print_json(answer)
         return
-    facts((*COLUMNS, Column("arguments", "arguments")), answer.value)
+    print_facts((*COLUMNS, Column("arguments", "arguments")), answer.value)
     bindings = api.get("exchanges", place, name, "bindings", "source").rows
     if bindings:
-        say("")
-        draw(BINDINGS, bindings, "")
+        print_line("")
+        print_table(BINDINGS, bindings, "")
 
 
 @app.command("create")
@@ -73,17 +73,19 @@ def show_exchange(api: Api, name: str = NAME, vhost: str | None = VHOST, as_json
 def create_exchange(
     api: Api,
     name: str = NAME,
-    kind: str = typer.Option("direct", "--type", metavar="TYPE", help="direct, fanout, topic, headers or another"),
+    kind: str = typer.Option(
+        "direct", "--type", metavar="TYPE", help="direct, fanout, topic, headers or another type."
+    ),
     vhost: str | None = VHOST,
-    transient: bool = typer.Option(False, "--transient", help="gone after a restart"),
-    auto_delete: bool = typer.Option(False, "--auto-delete", help="gone with its last binding"),
-    internal: bool = typer.Option(False, "--internal", help="only other exchanges may publish to it"),
+    transient: bool = typer.Option(False, "--transient", help="Not durable: deleted when the broker restarts."),
+    auto_delete: bool = typer.Option(False, "--auto-delete", help="Delete it with its last binding."),
+    internal: bool = typer.Option(False, "--internal", help="Only other exchanges can publish to it."),
     argument: list[str] = ARGUMENTS,
 ) -> None:
-    """Create an exchange; one that is there with the same properties stays as it is."""
+    """Create an exchange; an existing one with the same properties is not changed."""
     value: Row = {"type": kind, "durable": not transient, "auto_delete": auto_delete, "internal": internal}
     value["arguments"] = pairs(argument, "--argument")
-    made(f"exchange '{name}'", api.put("exchanges", vhost_in(api, vhost), name, value=value))
+    print_created(f"exchange '{name}'", api.put("exchanges", vhost_in(api, vhost), name, value=value))
 
 
 @app.command("delete")
@@ -92,11 +94,11 @@ def delete_exchange(
     api: Api,
     name: str = NAME,
     vhost: str | None = VHOST,
-    if_unused: bool = typer.Option(False, "--if-unused", help="only if nothing is bound to it"),
+    if_unused: bool = typer.Option(False, "--if-unused", help="Only if it has no bindings."),
 ) -> None:
-    """Delete an exchange with its bindings; queues stay."""
+    """Delete an exchange and its bindings."""
     api.delete("exchanges", vhost_in(api, vhost), exchange_in(name), query={"if-unused": if_unused or None})
-    say(f"exchange '{name}' deleted")
+    print_line(f"exchange '{name}' deleted")
 
 
 @app.command("route")
@@ -104,22 +106,22 @@ def delete_exchange(
 def route(
     api: Api,
     name: str = NAME,
-    routing_key: str = typer.Argument("", metavar="ROUTING_KEY"),
+    routing_key: str = typer.Argument("", metavar="ROUTING_KEY", help="Routing key of the message."),
     vhost: str | None = VHOST,
     header: list[str] = HEADER,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Say where a message would go, and by which bindings; nothing is published."""
+    """Show which queues a message would reach, and by which bindings; nothing is published."""
     headers = {f"headers.{key}": value for key, _, value in (item.partition("=") for item in header)}
-    pairs(header, "--header")  # refuses what is no pair
+    pairs(header, "--header")  # validates the format
     query = {"routing_key": routing_key, **headers}
     answer = api.get("exchanges", vhost_in(api, vhost), exchange_in(name), "route", query=query)
     if as_json:
         print_json(answer)
         return
     found = answer.value
-    draw(STEPS, found["bindings"], "No binding takes it.")
+    print_table(STEPS, found["bindings"], "No binding matches.")
     queues = text(found["queues"]) if found["queues"] else ""
-    say(f"It would reach {queues}." if queues else "It would reach no queue.")
+    print_line(f"Routed to: {queues}" if queues else "Not routed to any queue.")
     if found.get("by_chance"):
-        sys.stderr.write("One of the exchanges chooses by chance: the next message may go elsewhere.\n")
+        sys.stderr.write("One of the exchanges routes at random: the next message may reach other queues.\n")

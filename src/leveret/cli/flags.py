@@ -1,4 +1,4 @@
-"""Flags made from the declared settings, so that no setting is written twice."""
+"""Command-line flags generated from the declared settings."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from leveret.config import DECLARED, Setting, Settings, flag_of
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with ``--config`` and a flag for every setting; it gets the file and the flags that were given.
+    """Add ``--config`` and a flag for every setting to a command, which is called with the file and the given flags.
 
-    Parameters of the command after those two stay options of its own.
+    Further parameters of the command remain its own options.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[2:]
 
@@ -25,7 +25,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
         options = {parameter.name: given.pop(parameter.name) for parameter in own}
         command(config, {name: value for name, value in given.items() if value is not None}, **options)
 
-    config = typer.Option(None, "--config", metavar="FILE", help="settings as TOML; flags and LEVERET_... win over it")
+    config = typer.Option(
+        None, "--config", metavar="FILE", help="TOML file with settings; flags and LEVERET_... variables override it."
+    )
     parameters = [_parameter("config", config, Path | None)]
     parameters += [_parameter(item.name, _option(item), str | None) for item in DECLARED if item.flag]
     old_names = [item.old_name for item in DECLARED if item.old_name]
@@ -43,13 +45,13 @@ def _parameter(name: str, option: Any, annotation: Any) -> inspect.Parameter:
 
 
 def _option(declared: Setting) -> Any:
-    """Every flag is text to the parser: what it may be is said once, in the setting's kind."""
-    shown = f"{declared.help}  [{_default_text(declared)}, {declared.env}]"
+    """Every flag is a string for the parser; the setting's kind parses and validates it."""
+    shown = f"{declared.help[:1].upper()}{declared.help[1:]}.  [{_default_text(declared)}, env: {declared.env}]"
     return typer.Option(None, declared.flag or "", metavar=declared.kind.metavar, help=shown)
 
 
 def _default_text(declared: Setting) -> str:
     if declared.name == "data_dir":
-        return "default: your own data folder"
+        return "default: the user's data directory"
     default = next(item.default for item in fields(Settings) if item.name == declared.name)
-    return "default: by this machine" if default is MISSING else f"default: {declared.kind.show(default)}"
+    return "default: depends on this machine" if default is MISSING else f"default: {declared.kind.show(default)}"

@@ -6,12 +6,12 @@ import typer
 
 from leveret.cli.api_client import Api
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, YES, at_broker, confirm, group, listed_at, vhost_in
-from leveret.cli.completing import names_of
-from leveret.cli.printing import print_json, say
-from leveret.cli.tables import Column, count, draw, duration, numbered, rate, size
+from leveret.cli.name_completion import names_of
+from leveret.cli.output import print_json, print_line
+from leveret.cli.tables import Column, count, duration, numbered, print_table, rate, size
 
-app = group("Messages of classic queues that readers hold.")
-spark_app = group("Spark queries that read from the broker.")
+app = group("List and release leases: messages of classic queues held by Spark readers.")
+spark_app = group("List Spark queries; list and delete transactions of the exactly-once sink.")
 
 COLUMNS = (
     Column("vhost", "vhost"),
@@ -32,11 +32,11 @@ QUERIES = (
     Column("name", "name"),
     Column("state", "state"),
     Column("lag", "lag", count),
-    Column("in", "input_rows_per_second", rate),
-    Column("done", "rows_per_second", rate),
+    Column("input", "input_rows_per_second", rate),
+    Column("processed", "rows_per_second", rate),
     Column("batch", "batch", count),
     Column("rows", "rows", count),
-    Column("last heard", "silent_for", duration),
+    Column("last report", "silent_for", duration),
     Column("vhost", "vhost"),
     Column("user", "user"),
     Column("sink", "sink"),
@@ -47,40 +47,44 @@ QUERIES = (
 @app.command("list")
 @at_broker
 def list_leases(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
-    """List leases: who was given which messages and has not committed them."""
+    """List leases: messages delivered to a Spark reader and not yet committed."""
     answer = api.get(*listed_at(api, "leases", vhost))
     if as_json:
         print_json(answer)
     else:
-        draw(COLUMNS, answer.rows, "No leases. Readers of classic queues in Spark take them.")
+        print_table(COLUMNS, answer.rows, "No leases. Spark readers of classic queues create them.")
 
 
 @app.command("release")
 @at_broker
 def release_leases(
     api: Api,
-    queue: str = typer.Argument(metavar="QUEUE", autocompletion=names_of("queues")),
-    consumer: str = typer.Argument(metavar="CONSUMER", help="as leveret leases list shows it"),
-    lease: int | None = typer.Option(None, "--lease", metavar="N", min=1, help="this one only"),
+    queue: str = typer.Argument(metavar="QUEUE", help="Queue name.", autocompletion=names_of("queues")),
+    consumer: str = typer.Argument(metavar="CONSUMER", help="Consumer name, see 'leveret leases list'."),
+    lease: int | None = typer.Option(None, "--lease", metavar="N", min=1, help="Only this lease."),
     vhost: str | None = VHOST,
     yes: bool = YES,
 ) -> None:
-    """Have messages go back to their queue. Without --lease all of the consumer's, and it is forgotten."""
-    confirm(f"Take back what consumer '{consumer}' holds of queue '{queue}'? If it still runs, others get it too.", yes)
+    """Requeue leased messages. Without --lease, release all leases of the consumer and remove it."""
+    confirm(
+        f"Requeue the messages of '{queue}' leased by '{consumer}'? If it still runs, they are processed twice.", yes
+    )
     query = {"queue": queue, "consumer": consumer, "lease": lease}
     released = api.delete("pipeline", vhost_in(api, vhost), "leases", query=query).value["released"]
-    say(f"{numbered(released, 'messages')} {'is' if released == 1 else 'are'} back in queue '{queue}'")
+    print_line(f"{numbered(released, 'messages')} requeued to queue '{queue}'")
 
 
 @spark_app.command("list")
 @at_broker
 def list_queries(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSON) -> None:
-    """List Spark queries and how far they are behind."""
+    """List Spark queries with their rates and lag."""
     answer = api.get(*listed_at(api, "spark-queries", vhost), query={"sort": "name"})
     if as_json:
         print_json(answer)
     else:
-        draw(QUERIES, answer.rows, "No Spark query has told of itself in the last hour. Add LeveretListener to Spark.")
+        print_table(
+            QUERIES, answer.rows, "No Spark queries in the last hour. Add LeveretListener to the Spark session."
+        )
 
 
 @spark_app.command("transactions")
@@ -88,36 +92,36 @@ def list_queries(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSO
 def list_transactions(
     api: Api,
     vhost: str | None = VHOST,
-    start: int = typer.Option(0, "--start", metavar="N", min=0, help="skip the first N"),
+    start: int = typer.Option(0, "--start", metavar="N", min=0, help="Skip the first N."),
     as_json: bool = AS_JSON,
 ) -> None:
-    """List transactions of the sink and their last batch, up to 1,000, the least recently committed first."""
+    """List sink transactions and their last batch: at most 1,000, least recently committed first."""
     answer = api.get("pipeline", vhost_in(api, vhost), "commits", query={"start": start})
     if as_json:
         print_json(answer)
     else:
-        draw(TRANSACTIONS, answer.value["commits"], "No transactions. The exactly-once sink of Spark creates them.")
+        print_table(TRANSACTIONS, answer.value["commits"], "No transactions. Spark's exactly-once sink creates them.")
 
 
 @spark_app.command("delete-transaction")
 @at_broker
 def delete_transaction(
     api: Api,
-    transaction: str = typer.Argument(metavar="TRANSACTION", help="as leveret spark transactions shows it"),
-    owner_only: bool = typer.Option(False, "--owner-only", help="keep its last batch, and let another user go on"),
+    transaction: str = typer.Argument(
+        metavar="TRANSACTION", help="Transaction name, see 'leveret spark transactions'."
+    ),
+    owner_only: bool = typer.Option(False, "--owner-only", help="Remove only the owner, and keep the last batch."),
     vhost: str | None = VHOST,
     yes: bool = YES,
 ) -> None:
-    """Delete a transaction of the sink: a batch that was committed can then be committed again."""
-    risk = "The next user that commits to it owns it." if owner_only else "A batch that is repeated is published again."
+    """Delete a sink transaction. A batch that was committed can then be committed again."""
+    risk = "The next user that commits becomes its owner." if owner_only else "A repeated batch is published again."
     confirm(f"Delete {'the owner of ' if owner_only else ''}transaction '{transaction}'? {risk}", yes)
     query = {"transaction": transaction, "owner_only": "true" if owner_only else None}
     last = api.delete("pipeline", vhost_in(api, vhost), "commits", query=query).value["last_batch"]
-    say(
-        f"transaction '{transaction}' {'has no owner any more' if owner_only else 'deleted'}; its last batch was {last}"
-    )
+    print_line(f"transaction '{transaction}' {'has no owner' if owner_only else 'deleted'}; its last batch was {last}")
 
 
 @spark_app.callback()
 def _spark() -> None:
-    """Spark queries that read from the broker."""
+    """List Spark queries; list and delete transactions of the exactly-once sink."""

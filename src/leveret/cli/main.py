@@ -1,4 +1,4 @@
-"""The ``leveret`` command. Each subcommand imports what it needs when it runs: ``serve`` must listen in a second."""
+"""The ``leveret`` command. Subcommands import what they need when they run, so that the command starts quickly."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ from pathlib import Path
 import typer
 
 from leveret.cli.flags import with_settings
-from leveret.cli.later_commands import LaterGroup
+from leveret.cli.lazy_commands import LazyGroup
 from leveret.cli.version import version
 from leveret.errors import ConfigError
 
-NOT_WRITTEN = (ENOSPC, EIO, EBADF)  # by standard output
+NOT_WRITTEN = (ENOSPC, EIO, EBADF)  # errors of standard output
 
 app = typer.Typer(
     name="leveret",
-    cls=LaterGroup,
+    cls=LazyGroup,
     help="A message broker that any RabbitMQ client can use unchanged.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-config_app = typer.Typer(help="Look at the settings before they are used.", no_args_is_help=True, rich_markup_mode=None)
+config_app = typer.Typer(help="Validate and show settings.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config_app, name="config")
-pipeline_app = typer.Typer(help="Ready pipelines on Spark.", no_args_is_help=True, rich_markup_mode=None)
+pipeline_app = typer.Typer(
+    help="List and run the built-in Spark pipelines.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(pipeline_app, name="pipeline")
 
 
 def _stand_in_for_closed_streams() -> None:
-    """Whoever started us may have closed any of the three, and then Python has None in its place."""
+    """Python sets a standard stream to None if the parent process closed it."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull)  # noqa: SIM115
     if sys.stdout is None:
@@ -42,11 +44,11 @@ def _stand_in_for_closed_streams() -> None:
 
 
 def main() -> None:
-    """The entry point: a setting that cannot be used is one line and exit code 2, never a trace."""
+    """The entry point. An invalid setting is reported in one line, with exit code 2 and no traceback."""
     if "_LEVERET_COMPLETE" in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
-        completion_init()  # a shell asks what could follow
+        completion_init()  # called by a shell to complete a command line
     _stand_in_for_closed_streams()
     try:
         app()
@@ -56,8 +58,8 @@ def main() -> None:
     except OSError as problem:
         if problem.errno not in NOT_WRITTEN:
             raise
-        sys.stderr.write(f"leveret: the output cannot be written: {problem.strerror}\n")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or what waits in buffers would fail once more at the exit
+        sys.stderr.write(f"leveret: cannot write to standard output: {problem.strerror}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or flushing the buffers at exit would fail again
         sys.exit(1)
 
 
@@ -83,7 +85,7 @@ def _print_version(wanted: bool) -> None:
 @app.command("serve")
 @with_settings
 def _serve(config: Path | None, flags: dict[str, object]) -> None:
-    """Run the broker until it is told to stop (Ctrl-C or SIGTERM)."""
+    """Run the broker until Ctrl-C or SIGTERM."""
     from leveret.cli.serve import serve
 
     raise typer.Exit(serve(config, os.environ, flags))
@@ -92,7 +94,7 @@ def _serve(config: Path | None, flags: dict[str, object]) -> None:
 @config_app.command("check")
 @with_settings
 def _check(config: Path | None, flags: dict[str, object]) -> None:
-    """Say whether the broker would accept these settings."""
+    """Validate the settings without starting a broker."""
     from leveret.cli.settings import check
 
     typer.echo(check(config, os.environ, flags))
@@ -101,28 +103,28 @@ def _check(config: Path | None, flags: dict[str, object]) -> None:
 @config_app.command("show")
 @with_settings
 def _show(
-    config: Path | None, flags: dict[str, object], json: bool = typer.Option(False, "--json", help="as JSON")
+    config: Path | None, flags: dict[str, object], json: bool = typer.Option(False, "--json", help="Print JSON.")
 ) -> None:
-    """Show every setting with its value and where that came from; secrets stay hidden."""
+    """Show every setting with its value and source; secrets are hidden."""
     from leveret.cli.settings import show, show_json
 
     typer.echo((show_json if json else show)(config, os.environ, flags))
 
 
-DATA_DIR = typer.Argument(metavar="DATA_DIR", help="the folder of the messages, as in leveret serve --data-dir")
-NEW_DATA_DIR = typer.Argument(metavar="DATA_DIR", help="a folder that is empty or does not exist")
-BACKUP = typer.Argument(metavar="BACKUP", help="what leveret backup made")
-TARGET = typer.Argument(metavar="TARGET", help="a folder that is empty or does not exist")
+DATA_DIR = typer.Argument(metavar="DATA_DIR", help="Data directory, as in 'leveret serve --data-dir'.")
+NEW_DATA_DIR = typer.Argument(metavar="DATA_DIR", help="Empty or new directory.")
+BACKUP = typer.Argument(metavar="BACKUP", help="Directory written by 'leveret backup'.")
+TARGET = typer.Argument(metavar="TARGET", help="Empty or new directory.")
 
 
 @app.command("check")
 def _check_data(
     data_dir: Path = DATA_DIR,
-    as_json: bool = typer.Option(False, "--json", help="as JSON"),
+    as_json: bool = typer.Option(False, "--json", help="Print JSON."),
 ) -> None:
-    """Read all that a stopped broker left, and say whether it is sound; nothing is changed.
+    """Verify the data directory of a stopped broker.
 
-    Exit code 0: sound; 1: damaged; 2: cannot be read.
+    Nothing is changed. Exit code 0: sound; 1: damaged; 2: cannot be read.
     """
     from leveret.cli.data import check, run
 
@@ -132,12 +134,12 @@ def _check_data(
 @app.command("dump")
 def _dump(
     data_dir: Path = DATA_DIR,
-    queue: str | None = typer.Option(None, metavar="NAME", help="of this queue only"),
-    vhost: str | None = typer.Option(None, metavar="NAME", help="of this virtual host only"),
-    limit: int | None = typer.Option(None, metavar="N", min=0, help="at most N messages of each queue"),
-    bodies: bool = typer.Option(False, "--bodies", help="with the bodies of the messages"),
+    queue: str | None = typer.Option(None, metavar="NAME", help="Only this queue."),
+    vhost: str | None = typer.Option(None, metavar="NAME", help="Only this virtual host."),
+    limit: int | None = typer.Option(None, metavar="N", min=0, help="At most N messages per queue."),
+    bodies: bool = typer.Option(False, "--bodies", help="Include message bodies."),
 ) -> None:
-    """Write definitions and messages that a stopped broker left, one JSON object a line."""
+    """Print the definitions and messages of a stopped broker as JSON lines."""
     from leveret.cli.data import dump, run
 
     raise typer.Exit(run(lambda: dump(data_dir, queue, vhost, limit, bodies)))
@@ -147,9 +149,9 @@ def _dump(
 def _backup(
     data_dir: Path = DATA_DIR,
     target: Path = TARGET,
-    timeout: float = typer.Option(600.0, metavar="SECONDS", help="how long to wait for a running broker"),
+    timeout: float = typer.Option(600.0, metavar="SECONDS", help="How long to wait for a running broker."),
 ) -> None:
-    """Copy a data directory as of one moment, while its broker goes on."""
+    """Back up a data directory, also while its broker runs."""
     from leveret.cli.data import backup, run
 
     raise typer.Exit(run(lambda: backup(data_dir, target, timeout)))
@@ -159,9 +161,9 @@ def _backup(
 def _restore(
     source: Path = BACKUP,
     data_dir: Path = NEW_DATA_DIR,
-    force: bool = typer.Option(False, "--force", help="also when the backup is damaged"),
+    force: bool = typer.Option(False, "--force", help="Restore a damaged backup too."),
 ) -> None:
-    """Make a data directory out of a backup; the backup stays as it is."""
+    """Restore a backup into a new data directory."""
     from leveret.cli.data import restore, run
 
     raise typer.Exit(run(lambda: restore(source, data_dir, force)))
@@ -169,19 +171,19 @@ def _restore(
 
 @pipeline_app.command("list")
 def _list_pipelines() -> None:
-    """Name the pipelines that are there, and say what each does."""
+    """List the pipelines."""
     from leveret.cli.pipeline import list_pipelines
 
     typer.echo(list_pipelines())
 
 
-# What follows the name is for the pipeline, --help too.
-OF_THE_PIPELINE = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+# The pipeline parses the options after its name, including --help.
+PIPELINE_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-@pipeline_app.command("run", context_settings=OF_THE_PIPELINE, add_help_option=False)
+@pipeline_app.command("run", context_settings=PIPELINE_ARGUMENTS, add_help_option=False)
 def _run_pipeline(context: typer.Context, name: str = typer.Argument("", metavar="NAME")) -> None:
-    """Run a pipeline: NAME --help shows its options."""
+    """Run a pipeline; for its options, run NAME --help."""
     from leveret.cli.pipeline import run_pipeline
 
     run_pipeline(name, context.args, context.command_path)

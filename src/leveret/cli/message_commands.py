@@ -1,6 +1,6 @@
-"""``leveret publish``, ``get`` and ``browse``: single messages, for people who try and look.
+"""``leveret publish``, ``get`` and ``browse``: single messages over HTTP.
 
-A body that is no text travels as base64, and is written as the bytes it is with ``--raw``.
+A body that is not UTF-8 is transferred as base64; ``--raw`` writes its bytes.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from leveret.cli.broker_options import (
     AS_JSON,
     DEFAULT_EXCHANGE,
     VHOST,
-    alone,
     at_broker,
     exchange_in,
     pairs,
+    single_command,
     vhost_in,
 )
-from leveret.cli.completing import names_of
-from leveret.cli.printing import print_json, say
-from leveret.cli.tables import Column, count, draw, name, numbered
+from leveret.cli.name_completion import names_of
+from leveret.cli.output import print_json, print_line
+from leveret.cli.tables import Column, count, name, numbered, print_table
 
-publish_app, get_app, browse_app = alone(), alone(), alone()
+publish_app, get_app, browse_app = single_command(), single_command(), single_command()
 
-QUEUE = typer.Argument(metavar="QUEUE", autocompletion=names_of("queues"))
-RAW = typer.Option(False, "--raw", help="only the bodies, byte for byte, each with an end of line")
+QUEUE = typer.Argument(metavar="QUEUE", help="Queue name.", autocompletion=names_of("queues"))
+RAW = typer.Option(False, "--raw", help="Print only the bodies, unchanged, each followed by a newline.")
 TRANSIENT, PERSISTENT = 1, 2
 COLUMNS = (
     Column("exchange", "exchange", name),
@@ -41,10 +41,12 @@ COLUMNS = (
     Column("headers", "properties.headers"),
     Column("body", "payload"),
 )
-FILE = typer.Option(None, "--file", metavar="FILE", help="the body is in this file")
-PROPERTY = typer.Option([], "--property", metavar="NAME=VALUE", help="such as priority=5")
-WITH_HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="with this header")
-HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="a header; the value is read as JSON or as text")
+FILE = typer.Option(None, "--file", metavar="FILE", help="Read the body from this file.")
+PROPERTY = typer.Option(
+    [], "--property", metavar="NAME=VALUE", help="Message property, such as priority=5; repeatable."
+)
+WITH_HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="Only messages with this header; repeatable.")
+HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="Header; repeatable. The value is JSON or text.")
 
 
 @publish_app.command()
@@ -52,18 +54,20 @@ HEADER = typer.Option([], "--header", metavar="NAME=VALUE", help="a header; the 
 def publish(
     api: Api,
     routing_key: str = typer.Argument(
-        metavar="ROUTING_KEY", help="without --exchange: the name of the queue", autocompletion=names_of("queues")
+        metavar="ROUTING_KEY", help="Without --exchange: the name of a queue.", autocompletion=names_of("queues")
     ),
-    body: str | None = typer.Argument(None, metavar="[BODY]", help="without it and --file: standard input"),
-    exchange: str = typer.Option(DEFAULT_EXCHANGE, "--exchange", metavar="NAME", autocompletion=names_of("exchanges")),
+    body: str | None = typer.Argument(None, metavar="[BODY]", help="Message body.  [default: standard input]"),
+    exchange: str = typer.Option(
+        DEFAULT_EXCHANGE, "--exchange", metavar="NAME", help="Exchange.", autocompletion=names_of("exchanges")
+    ),
     file: Path | None = FILE,
     header: list[str] = HEADER,
     property_: list[str] = PROPERTY,
-    transient: bool = typer.Option(False, "--transient", help="may be lost when the broker restarts"),
+    transient: bool = typer.Option(False, "--transient", help="Transient message (delivery mode 1), lost on restart."),
     vhost: str | None = VHOST,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Publish one message; exit code 1 if no queue got it."""
+    """Publish one message; the exit code is 1 if it is not routed to any queue."""
     payload = _body(body, file)
     properties: Row = {"delivery_mode": TRANSIENT if transient else PERSISTENT, **pairs(property_, "--property")}
     if header:
@@ -75,24 +79,26 @@ def publish(
     if as_json:
         print_json(answer)
     elif routed:
-        say(f"published {numbered(len(payload), 'bytes')} to exchange '{name(exchange)}' with key '{routing_key}'")
+        size = numbered(len(payload), "bytes")
+        print_line(f"published {size} to exchange '{name(exchange)}' with key '{routing_key}'")
     if not routed:
+        command = shlex.join(["leveret", "exchanges", "route", exchange, routing_key])
         raise Refusal(
-            f"exchange '{name(exchange)}' has no queue for key '{routing_key}', the message is lost: "
-            + shlex.join(["leveret", "exchanges", "route", exchange, routing_key])
+            f"unroutable: exchange '{name(exchange)}' has no queue for key '{routing_key}', the message was dropped; "
+            f"to see why: {command}"
         )
 
 
 def _body(body: str | None, file: Path | None) -> bytes:
     if body is not None and file is not None:
-        raise Misuse("the body is given twice, as an argument and by --file: leave one of them")
+        raise Misuse("the body is given as an argument and with --file: use only one of them")
     if body is not None:
         return body.encode("utf-8", "surrogateescape")
     if file is not None:
         try:
             return file.read_bytes()
         except OSError as problem:
-            raise Misuse(f"{file} cannot be read: {problem.strerror}") from None
+            raise Misuse(f"cannot read {file}: {problem.strerror}") from None
     return sys.stdin.buffer.read()
 
 
@@ -108,16 +114,16 @@ def _encoded(payload: bytes) -> Row:
 def get(
     api: Api,
     queue: str = QUEUE,
-    number: int = typer.Option(1, "--count", metavar="N", min=1, help="at most so many"),
-    ack: bool = typer.Option(False, "--ack", help="they are gone afterwards"),
-    reject: bool = typer.Option(False, "--reject", help="they are dead-lettered, or gone"),
+    number: int = typer.Option(1, "--count", metavar="N", min=1, help="Maximum number of messages."),
+    ack: bool = typer.Option(False, "--ack", help="Acknowledge: remove the messages from the queue."),
+    reject: bool = typer.Option(False, "--reject", help="Reject without requeueing: dead-letter or drop the messages."),
     raw: bool = RAW,
     vhost: str | None = VHOST,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Take messages from the front of a queue; without --ack or --reject they go back, marked as redelivered."""
+    """Get messages from a queue; without --ack or --reject they are requeued and marked as redelivered."""
     if ack and reject:
-        raise Misuse("--ack and --reject cannot both hold: leave one of them")
+        raise Misuse("--ack and --reject exclude each other: use only one of them")
     mode = "ack_requeue_false" if ack else "reject_requeue_false" if reject else "ack_requeue_true"
     value = {"count": number, "ackmode": mode, "encoding": "auto"}
     answer = api.post("queues", vhost_in(api, vhost), queue, "get", value=value)
@@ -126,7 +132,7 @@ def get(
     elif raw:
         _write_bodies(answer.rows)
     else:
-        draw(COLUMNS, answer.rows, f"Queue '{queue}' has no message that is ready.")
+        print_table(COLUMNS, answer.rows, f"Queue '{queue}' has no ready messages.")
 
 
 @browse_app.command()
@@ -134,18 +140,20 @@ def get(
 def browse(
     api: Api,
     queue: str = QUEUE,
-    limit: int = typer.Option(20, "--limit", metavar="N", min=1, max=1000, help="at most so many"),
+    limit: int = typer.Option(20, "--limit", metavar="N", min=1, max=1000, help="Maximum number of messages."),
     selector: str | None = typer.Option(
-        None, "--selector", metavar="TEXT", help="such as: priority > 3 AND kind = 'a'"
+        None, "--selector", metavar="TEXT", help="Only matching messages, such as: priority > 3 AND kind = 'a'"
     ),
-    contains: str | None = typer.Option(None, "--contains", metavar="TEXT", help="whose bodies have this text"),
-    where: str | None = typer.Option(None, "--where", metavar="PATH=VALUE", help="whose JSON has it, as order.id=7"),
+    contains: str | None = typer.Option(None, "--contains", metavar="TEXT", help="Only bodies that contain this text."),
+    where: str | None = typer.Option(
+        None, "--where", metavar="PATH=VALUE", help="Only JSON bodies with this value, such as order.id=7"
+    ),
     header: list[str] = WITH_HEADER,
     raw: bool = RAW,
     vhost: str | None = VHOST,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Look at messages without taking them; streams too."""
+    """Browse the messages of a queue or stream without removing them."""
     pairs([*header, *([where] if where else [])], "--header or --where")
     query: Row = {"limit": limit, "selector": selector, "contains": contains, "json": where}
     query |= {f"headers.{key}": value for key, _, value in (item.partition("=") for item in header)}
@@ -157,13 +165,12 @@ def browse(
     if raw:
         _write_bodies(found["messages"])
         return
-    draw((Column("id", "id"), *COLUMNS), found["messages"], f"Queue '{queue}' has no such message.")
+    print_table((Column("id", "id"), *COLUMNS), found["messages"], f"No matching messages in queue '{queue}'.")
     if found.get("too_large"):
-        sys.stderr.write(f"{numbered(found['too_large'], 'messages')} too large to search.\n")
+        sys.stderr.write(f"{numbered(found['too_large'], 'messages')} not searched: too large.\n")
     if not found.get("is_complete", True):
-        seen = found["looked_at"]
-        were = "was" if seen == 1 else "were"
-        sys.stderr.write(f"{numbered(seen, 'messages')} {were} looked at, and there are more: see --limit.\n")
+        seen = numbered(found["looked_at"], "messages")
+        sys.stderr.write(f"Only the first {seen} examined; to see more, increase --limit.\n")
 
 
 def _write_bodies(rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What may be wrong with a broker as a whole: its memory, disk, files, store, certificate and clock."""
+"""Problems of a node: memory, disk, file descriptors, store, certificates and clock."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from leveret.cli.findings import Finding
 from leveret.cli.tables import duration, printable, size
 
 NEAR = 0.8  # of a limit
-DISK_NEAR = 2.0  # times the space that must be free
-FEW_FILES = 4096  # each connection is one
-MOST_APART = 60.0  # seconds between two clocks, the way there and back included
-ENDS_SOON = ("1", "months")  # for a certificate
+DISK_NEAR = 2.0  # times the disk free limit
+FEW_FILES = 4096  # each connection uses one
+MAX_SKEW = 60.0  # seconds between two clocks, including the round trip
+EXPIRES_WITHIN = ("1", "months")  # for a certificate
 
 
 def node_findings(nodes: Iterable[Row]) -> Iterator[Finding]:
     for node in nodes:
         name = printable(str(node.get("name", "")))
         if node.get("running") is False:
-            yield Finding("alarm", f"node '{name}' does not run", "leveret serve")
+            yield Finding("alarm", f"node '{name}' is not running", "leveret serve")
             continue
         yield from _memory(name, node)
         yield from _disk(name, node)
@@ -32,10 +32,13 @@ def _memory(name: str, node: Row) -> Iterator[Finding]:
     largest = "leveret queues list --sort memory --reverse"
     if node.get("mem_alarm"):
         yield Finding(
-            "alarm", f"memory alarm on node '{name}': {size(used)} of {size(limit)}, publishers wait", largest
+            "alarm",
+            f"memory alarm on node '{name}': {size(used)} used, high watermark {size(limit)}; publishers are blocked",
+            largest,
         )
     elif limit and used >= NEAR * limit:
-        yield Finding("warning", f"memory of node '{name}' is near its limit: {size(used)} of {size(limit)}", largest)
+        what = f"memory of node '{name}' is near the high watermark: {size(used)} of {size(limit)}"
+        yield Finding("warning", what, largest)
 
 
 def _disk(name: str, node: Row) -> Iterator[Finding]:
@@ -43,60 +46,60 @@ def _disk(name: str, node: Row) -> Iterator[Finding]:
     largest = "leveret queues list --sort message_bytes --reverse"
     if node.get("disk_free_alarm"):
         yield Finding(
-            "alarm", f"disk alarm on node '{name}': {size(free)} free, {size(least)} needed, publishers wait", largest
+            "alarm",
+            f"disk alarm on node '{name}': {size(free)} free, limit {size(least)}; publishers are blocked",
+            largest,
         )
     elif least and free < DISK_NEAR * least:
         yield Finding(
-            "warning", f"disk of node '{name}' is near its limit: {size(free)} free, {size(least)} needed", largest
+            "warning", f"disk of node '{name}' is near the free limit: {size(free)} free, limit {size(least)}", largest
         )
 
 
 def _files(name: str, node: Row) -> Iterator[Finding]:
     used, most = node.get("fd_used") or 0, node.get("fd_total") or 0
-    more = "ulimit -n before leveret serve, or LimitNOFILE of the service"
+    more = "raise the limit: ulimit -n before 'leveret serve', or LimitNOFILE= of the service"
     if most > 0 and used >= NEAR * most:
-        what = f"node '{name}' has {used} of {most} file descriptors open: soon nobody can connect"
-        yield Finding("warning", what, f"leveret connections list, then {more}")
+        what = f"node '{name}' has {used} of {most} file descriptors open: new connections will soon be refused"
+        yield Finding("warning", what, f"leveret connections list; {more}")
     elif 0 < most < FEW_FILES:
-        what = f"node '{name}' may open {most} files at most, and each connection is one"
+        what = f"node '{name}' can open only {most} files, and each connection needs one"
         yield Finding("warning", what, more)
 
 
 def store_findings(failed: Row | None) -> Iterator[Finding]:
-    """``failed``: what the check of virtual hosts answered, if it was not ok. They go down with the store."""
+    """``failed``: the response of the virtual-hosts health check if it failed. It fails if the store has failed."""
     if failed is not None:
-        remedy = "look for 'error' in the broker's log, mend the disk, then restart the broker"
-        yield Finding("alarm", f"nothing can be stored: {_reason(failed)}", remedy)
+        remedy = "check the broker's log for errors, fix the disk, then restart the broker"
+        yield Finding("alarm", f"the message store has failed: {_reason(failed)}", remedy)
 
 
 def certificate_findings(failed: Row | None) -> Iterator[Finding]:
-    """``failed``: what the check of certificates answered, if it was not ok."""
+    """``failed``: the response of the certificate health check if it failed."""
     if failed is None:
         return
     ends = [_end(row) for row in failed.get("expired") or [{}]]
-    what = " and ".join(f"a certificate ends at {end}" if end else _reason(failed) for end in ends)
-    remedy = (
-        "put renewed files in the place of tls_cert and tls_key: they are used within a minute, see leveret config show"
-    )
+    what = " and ".join(f"a certificate expires at {end}" if end else _reason(failed) for end in ends)
+    remedy = "replace the files of tls_cert and tls_key (see 'leveret config show'); they are reloaded within a minute"
     yield Finding("warning", printable(what), remedy)
 
 
 def _end(row: Row) -> str:
-    """As we say it, or as RabbitMQ does."""
+    """In the field of Leveret, or of RabbitMQ."""
     ends = row.get("ends_at") or row.get("certfile_expires_on") or ""
     return str(ends[0] if isinstance(ends, list) else ends)
 
 
 def clock_findings(date: str | None, here: float) -> Iterator[Finding]:
-    """``date``: what the broker's clock showed when it answered; ``here``: what ours shows, in seconds since 1970."""
+    """``date``: the Date header of the broker's response; ``here``: local time in seconds since the epoch."""
     try:
         apart = parsedate_to_datetime(date or "").timestamp() - here
     except (ValueError, OverflowError):
         return
-    if abs(apart) > MOST_APART:
+    if abs(apart) > MAX_SKEW:
         way = "ahead of" if apart > 0 else "behind"
-        what = f"the broker's clock is {duration(abs(apart))} {way} that of this machine: schedules and ages are off"
-        yield Finding("warning", what, "timedatectl on both machines tells which of them is wrong")
+        what = f"the broker's clock is {duration(abs(apart))} {way} that of this machine: message ages are wrong"
+        yield Finding("warning", what, "run timedatectl on both machines")
 
 
 def _reason(failed: Row) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from leveret.cli.api_client import Api, Refusal, Row
-from leveret.cli.broker_options import AS_JSON, alone, at_broker
-from leveret.cli.printing import print_json, say
-from leveret.cli.tables import Column, at, count, draw, duration, facts, numbered, rate, size, text
+from leveret.cli.broker_options import AS_JSON, at_broker, single_command
+from leveret.cli.output import print_json, print_line
+from leveret.cli.tables import Column, at, count, duration, numbered, print_facts, print_table, rate, size, text
 
-status_app, overview_app = alone(), alone()
+status_app, overview_app = single_command(), single_command()
 
 REFUSED = (401, 403)
 MISSING = (404, 405, 406)
@@ -21,20 +21,22 @@ LISTENERS = (Column("protocol", "protocol"), Column("address", "ip_address"), Co
 @status_app.command()
 @at_broker
 def status(api: Api, as_json: bool = AS_JSON) -> None:
-    """Say in a few lines how the broker is; exit code 1 if an alarm is on. --json gives the nodes."""
+    """Show the status of the broker; the exit code is 1 if an alarm is in effect. --json prints the nodes."""
     nodes, failed = api.get("nodes"), failed_check(api, "alarms")
     if as_json:
         print_json(nodes)
     for node in nodes.rows:
         raised = alarms(node, failed)
         if not as_json:
-            _tell_node(api, node, raised)
+            _print_node(api, node, raised)
         if raised:
-            raise Refusal(f"{' and '.join(raised)} alarm on node '{node['name']}': publishers wait; leveret doctor")
+            raise Refusal(
+                f"{' and '.join(raised)} alarm on node '{node['name']}': publishers are blocked; see 'leveret doctor'"
+            )
 
 
 def failed_check(api: Api, *check: str) -> Row | None:
-    """What a health check says is wrong; None: nothing, or this broker has no such check."""
+    """The response of a failed health check; None if it passed or the broker does not have it."""
     try:
         api.get("health", "checks", *check)
     except Refusal as problem:
@@ -46,23 +48,25 @@ def failed_check(api: Api, *check: str) -> Row | None:
 
 
 def alarms(node: Row, failed: Row | None) -> list[str]:
-    """Of memory and disk, which nodes tell; ``failed``, the check of alarms, knows others: a store that failed."""
+    """Memory and disk alarms of the node, and others (a failed store) from ``failed``, the alarms check's response."""
     known = [kind for kind, key in (("memory", "mem_alarm"), ("disk", "disk_free_alarm")) if node.get(key)]
     here = [row["resource"] for row in (failed or {}).get("alarms", ()) if row["node"] == node["name"]]
     return known + [kind for kind in here if kind not in known]
 
 
-def _tell_node(api: Api, node: Row, raised: list[str]) -> None:
-    told = api.get("overview").value
+def _print_node(api: Api, node: Row, raised: list[str]) -> None:
+    overview = api.get("overview").value
     seconds = node["uptime"] / 1000
-    say(f"{told['product_name']} {told['product_version']} at {api.address.url}, node {text(node['name'])}")
-    say(f"up for {duration(seconds)}, {'alarm: ' + ', '.join(raised) if raised else 'no alarm'}")
-    numbers = told["object_totals"]
-    say(", ".join(numbered(numbers[kind], kind) for kind in OBJECTS))
-    lengths = told["queue_totals"]
+    print_line(
+        f"{overview['product_name']} {overview['product_version']} at {api.address.url}, node {text(node['name'])}"
+    )
+    print_line(f"up for {duration(seconds)}, {'alarms: ' + ', '.join(raised) if raised else 'no alarms'}")
+    numbers = overview["object_totals"]
+    print_line(", ".join(numbered(numbers[kind], kind) for kind in OBJECTS))
+    lengths = overview["queue_totals"]
     ready, unacked = lengths.get("messages_ready", 0), lengths.get("messages_unacknowledged", 0)
-    say(f"{numbered(ready, 'messages')} ready, {unacked} unacked")
-    say(f"memory {_of(node, 'mem_used', 'mem_limit')}, disk {size(node['disk_free'])} free")
+    print_line(f"{numbered(ready, 'messages')} ready, {unacked} unacked")
+    print_line(f"memory {_of(node, 'mem_used', 'mem_limit')}, disk {size(node['disk_free'])} free")
 
 
 def _of(node: Row, used: str, limit: str) -> str:
@@ -72,23 +76,23 @@ def _of(node: Row, used: str, limit: str) -> str:
 @overview_app.command()
 @at_broker
 def overview(api: Api, as_json: bool = AS_JSON) -> None:
-    """Show rates, totals, what the nodes use, and where they listen."""
+    """Show rates, totals, nodes and listeners."""
     answer = api.get("overview")
     if as_json:
         print_json(answer)
         return
-    told: Row = answer.value
-    facts(
+    totals: Row = answer.value
+    print_facts(
         (
             Column("product", "product_name"),
             Column("version", "product_version"),
             Column("node", "node"),
             *(Column(kind, f"object_totals.{kind}", count) for kind in OBJECTS),
         ),
-        told,
+        totals,
     )
-    say("")
-    stats, lengths = told["message_stats"], told["queue_totals"]
+    print_line("")
+    stats, lengths = totals["message_stats"], totals["queue_totals"]
     rows = [
         {"what": head, "count": lengths.get(key), "rate": at(lengths, f"{key}_details.rate")} for head, key in LENGTHS
     ]
@@ -97,31 +101,31 @@ def overview(api: Api, as_json: bool = AS_JSON) -> None:
         for key in RATES
         if key in stats
     ]
-    draw((Column("messages", "what"), Column("count", "count", count), Column("rate", "rate", rate)), rows, "")
+    print_table((Column("messages", "what"), Column("count", "count", count), Column("rate", "rate", rate)), rows, "")
     nodes = nodes_seen(api)
     if nodes:
-        say("")
-        draw(NODES, nodes, "")
-    if told.get("listeners"):
-        say("")
-        draw(LISTENERS, told["listeners"], "")
+        print_line("")
+        print_table(NODES, nodes, "")
+    if totals.get("listeners"):
+        print_line("")
+        print_table(LISTENERS, totals["listeners"], "")
 
 
 NODES = (
     Column("node", "name"),
-    Column("up", "seconds", duration),
+    Column("uptime", "seconds", duration),
     Column("memory", "mem_used", size),
-    Column("of", "mem_limit", size),
+    Column("high watermark", "mem_limit", size),
     Column("disk free", "disk_free", size),
-    Column("at least", "disk_free_limit", size),
-    Column("files", "fd_used", count),
-    Column("of", "fd_total", count),
+    Column("free limit", "disk_free_limit", size),
+    Column("file descriptors", "fd_used", count),
+    Column("limit", "fd_total", count),
     Column("alarms", "alarms"),
 )
 
 
 def nodes_seen(api: Api) -> list[Row]:
-    """None for those who may not see them."""
+    """Empty if the user may not list nodes."""
     try:
         rows = api.get("nodes").rows
     except Refusal as problem:

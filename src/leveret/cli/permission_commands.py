@@ -1,4 +1,4 @@
-"""``leveret permissions``: who may do what, and why."""
+"""``leveret permissions``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import typer
 
 from leveret.cli.api_client import Api, Misuse, Refusal, Row
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, vhost_in
-from leveret.cli.completing import names_of
-from leveret.cli.printing import print_json, say
-from leveret.cli.tables import Column, draw
+from leveret.cli.name_completion import names_of
+from leveret.cli.output import print_json, print_line
+from leveret.cli.tables import Column, print_table
 
-app = group("Permissions: regular expressions over the names of queues and exchanges.")
+app = group("List, set, clear and test permissions: regular expressions for names of queues and exchanges.")
 
 KINDS = ("configure", "write", "read")
-USER = typer.Argument(metavar="USER", autocompletion=names_of("users"))
-EXCHANGE = typer.Argument(metavar="EXCHANGE", help="a topic exchange")
-PATTERN = "the names it may {}; none if not given"
+USER = typer.Argument(metavar="USER", help="User name.", autocompletion=names_of("users"))
+EXCHANGE = typer.Argument(metavar="EXCHANGE", help="Topic exchange.")
+PATTERN = "Names the user may {}; none if omitted."
 ALL = "--configure '.*' --write '.*' --read '.*'"
 COLUMNS = (
     Column("user", "user"),
@@ -31,7 +31,7 @@ TOPICS = (Column("user", "user"), Column("vhost", "vhost"), Column("exchange", "
 
 
 class Given(NamedTuple):
-    """To whom, where, and what both kinds of permissions have."""
+    """The options that permissions and topic permissions have in common."""
 
     user: str = USER
     write: str | None = typer.Option(None, "--write", metavar="REGEX", help=PATTERN.format("publish to"))
@@ -41,7 +41,9 @@ class Given(NamedTuple):
     def put(self, api: Api, kind: str, key: str, value: str, what: str) -> None:
         place, write, read = vhost_in(api, self.vhost), self.write or "", self.read or ""
         api.put(kind, place, self.user, value={key: value, "write": write, "read": read})
-        say(f"user '{self.user}' {what} in vhost '{place}': write '{write}', read '{read}'")
+        print_line(
+            f"{what} of user '{self.user}' in vhost '{place}' set: {key} '{value}', write '{write}', read '{read}'"
+        )
 
 
 @app.command("list")
@@ -49,8 +51,8 @@ class Given(NamedTuple):
 def list_permissions(
     api: Api,
     vhost: str | None = ANY_VHOST,
-    user: str | None = typer.Option(None, "--user", metavar="NAME", help="of this user only"),
-    topic: bool = typer.Option(False, "--topic", help="those for routing keys of topic exchanges"),
+    user: str | None = typer.Option(None, "--user", metavar="NAME", help="Only permissions of this user."),
+    topic: bool = typer.Option(False, "--topic", help="Topic permissions."),
     as_json: bool = AS_JSON,
 ) -> None:
     """List permissions."""
@@ -65,7 +67,7 @@ def list_permissions(
         print_json(answer)
         return
     rows = [row for row in answer.rows if vhost in (None, row["vhost"])]
-    draw(TOPICS if topic else COLUMNS, rows, f"There are no such permissions: leveret permissions set USER {ALL}")
+    print_table(TOPICS if topic else COLUMNS, rows, f"No permissions. To set them: leveret permissions set USER {ALL}")
 
 
 @app.command("set")
@@ -77,35 +79,35 @@ def set_permissions(
         None, "--configure", metavar="REGEX", help=PATTERN.format("declare and delete")
     ),
 ) -> None:
-    """Say what a user may do in a virtual host, in place of what was said before."""
+    """Set the permissions of a user in a virtual host (replaces existing ones)."""
     if (configure, given.write, given.read) == (None, None, None):
-        raise Misuse(f"say what user '{given.user}' may do: {ALL}, or less; leveret permissions clear takes all away")
-    given.put(api, "permissions", "configure", configure or "", f"may configure '{configure or ''}'")
+        raise Misuse(f"no permissions given for user '{given.user}': use {ALL}, or run 'leveret permissions clear'")
+    given.put(api, "permissions", "configure", configure or "", "permissions")
 
 
 @app.command("clear")
 @at_broker
 def clear_permissions(api: Api, user: str = USER, vhost: str | None = VHOST) -> None:
-    """Let a user do nothing in a virtual host any more."""
+    """Clear the permissions of a user in a virtual host."""
     place = vhost_in(api, vhost)
     api.delete("permissions", place, user)
-    say(f"user '{user}' has no permissions in vhost '{place}'")
+    print_line(f"permissions of user '{user}' in vhost '{place}' cleared")
 
 
 @app.command("set-topic")
 @at_broker
 def set_topic(api: Api, given: Given, exchange: str = EXCHANGE) -> None:
-    """Say which routing keys a user may publish and bind with at a topic exchange."""
-    given.put(api, "topic-permissions", "exchange", exchange, f"at exchange '{exchange}'")
+    """Set the topic permissions of a user: routing keys to publish and bind with at a topic exchange."""
+    given.put(api, "topic-permissions", "exchange", exchange, "topic permissions")
 
 
 @app.command("clear-topic")
 @at_broker
 def clear_topic(api: Api, user: str = USER, vhost: str | None = VHOST) -> None:
-    """Let a user use any routing key again."""
+    """Clear the topic permissions of a user: any routing key is allowed."""
     place = vhost_in(api, vhost)
     api.delete("topic-permissions", place, user)
-    say(f"user '{user}' may use any routing key in vhost '{place}'")
+    print_line(f"topic permissions of user '{user}' in vhost '{place}' cleared")
 
 
 @app.command("may")
@@ -113,21 +115,23 @@ def clear_topic(api: Api, user: str = USER, vhost: str | None = VHOST) -> None:
 def may(
     api: Api,
     user: str = USER,
-    kind: str = typer.Argument(metavar="KIND", help="configure, write or read"),
-    name: str = typer.Argument(metavar="NAME", help="a queue or an exchange"),
-    routing_key: str | None = typer.Option(None, "--routing-key", metavar="KEY", help="at a topic exchange"),
+    kind: str = typer.Argument(metavar="KIND", help="configure, write or read."),
+    name: str = typer.Argument(metavar="NAME", help="Queue or exchange."),
+    routing_key: str | None = typer.Option(
+        None, "--routing-key", metavar="KEY", help="Routing key at a topic exchange."
+    ),
     vhost: str | None = VHOST,
 ) -> None:
-    """Say whether a user may do that, and by which rule; exit code 0 for yes, 1 for no."""
+    """Test whether a user has a permission, and show the rule that decides; exit code 0 for yes, 1 for no."""
     if kind not in KINDS:
-        raise Misuse(f"{kind!r} is no kind of permission: {', '.join(KINDS)}")
+        raise Misuse(f"unknown kind of permission {kind!r}: choose one of {', '.join(KINDS)}")
     place = vhost_in(api, vhost)
     question = {"user": user, "vhost": place, "action": kind, "name": name}
     if routing_key is not None:
         question["routing_key"] = routing_key
-    verdict: Row = api.get("permission-check", query=question).value
-    why = verdict["decided_by"]["text"]
-    if not verdict["allowed"]:
-        shown = f"leveret permissions list --user {shlex.quote(user)}"
-        raise Refusal(f"no, user '{user}' may not {kind} '{name}' in vhost '{place}': {why}; {shown} shows its rules")
-    say(f"yes: {why}")
+    result: Row = api.get("permission-check", query=question).value
+    why = result["decided_by"]["text"]
+    if not result["allowed"]:
+        command = f"leveret permissions list --user {shlex.quote(user)}"
+        raise Refusal(f"no: user '{user}' may not {kind} '{name}' in vhost '{place}': {why}; see '{command}'")
+    print_line(f"yes: {why}")

@@ -1,4 +1,4 @@
-"""``leveret pipeline``: the ready pipelines by name. Spark is imported for the one that is to run, not for the list."""
+"""``leveret pipeline``: the built-in Spark pipelines by name. Spark is imported only to run one."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ if TYPE_CHECKING:
     from leveret.spark.jobs.job import Job
 
 SUMMARIES = {
-    "archive": "keep messages as Parquet files by date, hour and queue",
-    "traffic": "count messages, bytes, sizes and latencies in windows of time",
-    "dead-letters": "say why messages died, and send chosen ones back to where they came from",
-    "replay": "publish messages of an archive or of a stream once more",
-    "dedup": "pass each message on once, by its id or by its body",
+    "archive": "write messages to Parquet files by date, hour and queue",
+    "traffic": "aggregate message counts, sizes and latencies in time windows",
+    "dead-letters": "report why messages were dead-lettered, and redrive selected ones",
+    "replay": "republish messages of an archive or a stream",
+    "dedup": "forward each message once, by its id or its body",
     "route": "publish with a routing key computed by SQL rules or from a table",
-    "schema-check": "pass on what fits a schema, and the rest with the reason to another exchange",
-    "audit": "prove that an archive has every message of its streams",
+    "schema-check": "forward messages that match a schema; others go to another exchange, with the reason",
+    "audit": "verify that an archive has every message of its streams",
 }
-OF_THE_EXTRA = {"pyspark", "py4j", "pyarrow", "numpy", "pandas"}
+SPARK_PACKAGES = {"pyspark", "py4j", "pyarrow", "numpy", "pandas"}
 GOOD, UNUSABLE = 0, 2
 
 
 def list_pipelines() -> str:
     lines = [f"  {name:14}{summary}" for name, summary in SUMMARIES.items()]
-    return "\n".join([*lines, "", "leveret pipeline run NAME --help shows the options of one."])
+    return "\n".join([*lines, "", "For the options of a pipeline: leveret pipeline run NAME --help"])
 
 
 def run_pipeline(name: str, arguments: Sequence[str], called: str) -> None:
-    """Run the pipeline with these arguments. Ends the process, as every command does."""
+    """Run the pipeline with these arguments, and exit."""
     if not name or name.startswith("-"):
         typer.echo(f"Usage: {called} NAME [OPTIONS]\n\n{list_pipelines()}")
         raise typer.Exit(GOOD if name in ("", "--help") else UNUSABLE)
@@ -47,14 +47,14 @@ def run_pipeline(name: str, arguments: Sequence[str], called: str) -> None:
 
 def job_named(name: str) -> Job:
     if name not in SUMMARIES:
-        raise ConfigError(f"there is no pipeline {name!r}: it can be {', '.join(SUMMARIES)}")
+        raise ConfigError(f"unknown pipeline {name!r}: choose one of {', '.join(SUMMARIES)}")
     try:
         job: Job = importlib.import_module(f"leveret.spark.jobs.{name.replace('-', '_')}").JOB
     except ModuleNotFoundError as missing:
         package = str(missing.name).partition(".")[0]
-        if package not in OF_THE_EXTRA:
+        if package not in SPARK_PACKAGES:
             raise
         raise ConfigError(
-            f"the pipeline {name} runs on Spark, and {package} is not installed: pip install 'leveret[spark]'"
+            f"pipeline {name!r} needs Spark, and {package} is not installed: pip install 'leveret[spark]'"
         ) from missing
     return job

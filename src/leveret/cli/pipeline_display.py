@@ -1,4 +1,4 @@
-"""How far a pipeline is, for people: one line that changes on a terminal, a line for each batch in a log."""
+"""Progress of a pipeline: one updated line on a terminal, otherwise one line per batch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Display:
         self._open = False
 
     def close(self) -> None:
-        """Leave the last line where it is."""
+        """End the current line."""
         if self._open:
             self._out.write("\n")
             self._open = False
@@ -50,7 +50,7 @@ def line_of(progress: Progress, seconds: float) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Text to the left, numbers to the right."""
+    """A table; text is left-aligned, numbers are right-aligned."""
     if not heads:
         return ""
     texts = [tuple("" if value is None else str(value) for value in row) for row in rows]

@@ -1,6 +1,6 @@
-"""Runs one pipeline: its options as flags, its progress before your eyes, Ctrl-C ends it in good order.
+"""Runs one pipeline: options as flags, progress on standard error, Ctrl-C stops it after the current batch.
 
-The options of a pipeline are declared in its job; no flag is written twice.
+The flags are generated from the options declared in the job.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from leveret.spark.jobs.job import (
 from leveret.spark.jobs.running import OF_SPARK, Running, cause_of
 from leveret.spark.jobs.session import open_session
 
-LOOK = 0.5  # seconds between looks at the progress
+POLL = 0.5  # seconds between two progress updates
 GOOD, NOT_GOOD, UNUSABLE, INTERRUPTED = 0, 1, 2, 130
-MASTER = typer.Option("local[*]", "--master", metavar="URL", help="where Spark runs: local[2], spark://host:7077, yarn")
-CONF = typer.Option([], "--conf", metavar="NAME=VALUE", help="a setting of Spark; may be repeated")
+MASTER = typer.Option("local[*]", "--master", metavar="URL", help="Spark master: local[2], spark://host:7077, yarn.")
+CONF = typer.Option([], "--conf", metavar="NAME=VALUE", help="Spark configuration property; repeatable.")
 
 
 def command_of(job: Job) -> Any:
-    """A command with a flag for each option of the job."""
+    """The command that runs the job, with a flag for each of its options."""
 
     def command(master: str, conf: list[str], **given: Any) -> None:
         options = job.options(**{name: _given(name, value) for name, value in given.items()})
         raise typer.Exit(run(job, options, master, pairs(conf, "conf")))
 
     kinds = typing.get_type_hints(job.options)
-    parameters = [_parameter(field.name, *_flag(field, kinds[field.name])) for field in for_the_eye(job)]
+    parameters = [_parameter(field.name, *_flag(field, kinds[field.name])) for field in ordered_fields(job)]
     parameters += [_parameter("master", MASTER, str), _parameter("conf", CONF, list[str])]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
 
 
-def for_the_eye(job: Job) -> list[Field[Any]]:
-    """The options in the order of interest: what must be given, what only this job has, then what others have too."""
+def ordered_fields(job: Job) -> list[Field[Any]]:
+    """Required options first, then those of this job only, then those shared with other jobs."""
     groups = (job.options, SourceOptions, SinkOptions, QueryOptions, BrokerOptions)
     rank = {name: at for at, group in reversed([*enumerate(groups)]) for name in group.__annotations__}
     return sorted(fields(job.options), key=lambda field: (field.default is not MISSING, rank[field.name]))
@@ -64,7 +64,7 @@ def _parameter(name: str, option: Any, kind: Any) -> inspect.Parameter:
 
 
 def _flag(field: Field[Any], kind: Any) -> tuple[Any, Any]:
-    """How the parser sees an option of a job: its flag, and the type that it can have."""
+    """The typer option of a job's option, and its type."""
     default: Any = ... if field.default is MISSING else field.default
     if typing.get_origin(kind) in (Mapping, tuple):
         kind, default = list[str], []
@@ -88,23 +88,23 @@ def pairs(texts: Sequence[str], name: str) -> dict[str, str]:
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"{flag_of(name)} is {text!r}: write NAME=VALUE")
+            raise ConfigError(f"invalid {flag_of(name)} {text!r}: write it as NAME=VALUE")
         found[key.strip()] = value
     return found
 
 
 def run(job: Job, options: Any, master: str, conf: Mapping[str, str]) -> int:
-    """Start it, show how far it is until it ends or is told to, and give the exit code."""
+    """Run the job, show its progress until it ends or a signal stops it, and return the exit code."""
     spark = open_session(job.name, master, conf)
-    told = threading.Event()
-    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    stopping = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stopping.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         spark.streams.addListener(LeveretListener(broker_settings(options)))
         running = job.start(spark, options)
-        was_told = watch(running, Display(sys.stderr), told)
+        is_interrupted = watch(running, Display(sys.stderr), stopping)
         report = running.report()
         sys.stdout.write(table(report.heads, report.rows) + "".join(f"{line}\n" for line in report.lines))
-        return INTERRUPTED if was_told else GOOD if report.is_good else NOT_GOOD
+        return INTERRUPTED if is_interrupted else GOOD if report.is_good else NOT_GOOD
     except ConfigError:
         raise
     except LeveretError as problem:
@@ -119,13 +119,13 @@ def run(job: Job, options: Any, master: str, conf: Mapping[str, str]) -> int:
             signal.signal(number, handler)
 
 
-def watch(running: Running, display: Display, told: threading.Event) -> bool:
-    """Until it is over; whether it was told to stop."""
+def watch(running: Running, display: Display, stopping: threading.Event) -> bool:
+    """Wait for the end of the job; whether ``stopping`` ended it."""
     try:
-        while not running.wait(LOOK):
+        while not running.wait(POLL):
             display.show(running.progress())
-            if told.is_set():
-                display.note("stopping; the next start goes on from here")
+            if stopping.is_set():
+                display.note("stopping; the next run continues from here")
                 running.stop()
                 return True
         display.show(running.progress())

@@ -1,4 +1,4 @@
-"""``leveret plugins``: what RabbitMQ ships as plugins and this broker has built in, switched on and off."""
+"""``leveret plugins``: features that RabbitMQ ships as plugins and that are built in here."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import typer
 
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, group
-from leveret.cli.completing import names_of
-from leveret.cli.printing import print_list, say
+from leveret.cli.name_completion import names_of
+from leveret.cli.output import print_line, print_list
 from leveret.cli.tables import Column, count, text
 
-app = group("Features that RabbitMQ ships as plugins: all are built in, some can be switched off.")
+app = group("List, enable and disable plugins. All are built in; some can be disabled.")
 
 NAMES = typer.Argument(
     metavar="NAME...",
-    help="here or in RabbitMQ, such as sharding or rabbitmq_sharding",
+    help="Plugin name, such as sharding or rabbitmq_sharding.",
     autocompletion=names_of("plugins"),
 )
 COLUMNS = (
     Column("name", "name"),
     Column("enabled", "enabled"),
-    Column("can be switched", "switchable"),
+    Column("can be disabled", "switchable"),
     Column("in use", "in_use", count),
-    Column("what it is", "description"),
-    Column("in RabbitMQ", "rabbitmq_name"),
+    Column("description", "description"),
+    Column("RabbitMQ name", "rabbitmq_name"),
 )
-MOST_NAMED = 20  # of those that still use a plugin
+MOST_NAMED = 20  # exchanges and policies that use a disabled plugin
 
 
 @app.command("list")
 @at_broker
 def list_plugins(api: Api, as_json: bool = AS_JSON) -> None:
-    """List plugins, whether they are on, and how many exchanges and policies use them."""
+    """List plugins, and how many exchanges and policies use them."""
     answer = api.get("plugins")
     print_list(answer, COLUMNS, "This broker has no plugins.", as_json)
 
@@ -41,22 +41,22 @@ def list_plugins(api: Api, as_json: bool = AS_JSON) -> None:
 @app.command("enable")
 @at_broker
 def enable(api: Api, names: list[str] = NAMES) -> None:
-    """Enable plugins; it takes effect at once and outlives a restart."""
+    """Enable plugins, immediately and permanently."""
     for name in names:
-        say(f"plugin '{api.put('plugins', name, value={}).value['name']}' is enabled")
+        print_line(f"plugin '{api.put('plugins', name, value={}).value['name']}' enabled")
 
 
 @app.command("disable")
 @at_broker
 def disable(api: Api, names: list[str] = NAMES) -> None:
-    """Disable plugins: nothing new is declared with them. What is there goes on working, and is named."""
+    """Disable plugins: new exchanges and policies that need them are refused; existing ones keep working."""
     for name in names:
         row: Row = api.delete("plugins", name).value
-        say(f"plugin '{row['name']}' is disabled")
+        print_line(f"plugin '{row['name']}' disabled")
         users = [*_named("exchange", row["exchanges"]), *_named("policy", row["policies"])]
         if users:
             more = f" and {len(users) - MOST_NAMED} more" if len(users) > MOST_NAMED else ""
-            sys.stderr.write(f"Still at work, as before: {', '.join(users[:MOST_NAMED])}{more}\n")
+            sys.stderr.write(f"Still in use: {', '.join(users[:MOST_NAMED])}{more}\n")
 
 
 def _named(kind: str, rows: list[Row]) -> list[str]:

@@ -1,7 +1,6 @@
-"""What the API tells programs, told to whoever typed a command: the command that helps, not a path and a verb.
+"""Errors of the API for users of the command line: the remedy is a command instead of an HTTP request.
 
-Brokers of RabbitMQ answer here too. They say of an object that is not there only that it is not found, and nothing at
-all of what they do not have.
+Errors of RabbitMQ have no remedies, and often no text: they are completed from the path of the request.
 """
 
 from __future__ import annotations
@@ -12,28 +11,27 @@ import shlex
 Path = tuple[str, ...]
 
 ALL = "'.*'"
-ENDINGS = (
-    (": declare it first, or look into /api/queues", ": leveret queues list shows those there are"),
-    (": declare it first, or look into /api/exchanges", ": leveret exchanges list shows those there are"),
-    ("declare one with x-queue-type stream, or look into /api/streams", "leveret streams list shows those there are"),
-    ("/api/connections lists those there are", "leveret connections list shows those there are"),
-    (": a PUT here gives it some", ": leveret permissions set gives it some"),
-    (": a PUT here makes it", ": leveret policies list shows those there are"),
-    ('switch tracing on with PUT /api/vhosts/NAME {"tracing": true}', "leveret trace on"),
-    ("; see /api/openapi.json", ": the broker may be older than this command, see leveret status"),
-)
-PATTERNS = (
-    (re.compile(r"(no (queue|exchange) '.*' in vhost '.*')"), r"\1: leveret \2s list shows those there are"),
-    (
-        re.compile(r"((user|vhost) '.*' not found): name an existing one.*", re.DOTALL),
-        r"\1: leveret \2s list shows those there are",
-    ),
+REST = r"(?:[:;] .*)?"  # the remedy for programs
+PATTERNS = tuple(
+    (re.compile(pattern + REST, re.DOTALL), remedy)
+    for pattern, remedy in (
+        (
+            r"(no (queue|exchange|stream) '.*?' in vhost '.*?'(?:, only an? \w+ of that name)?)",
+            r"\1: see 'leveret \2s list'",
+        ),
+        (r"(no (?:operator )?policy '.*?' in vhost '.*?')", r"\1: see 'leveret policies list'"),
+        (r"(no connection '.*?': .*?)", r"\1: see 'leveret connections list'"),
+        (r"((user|vhost) '.*?' not found)", r"\1: see 'leveret \2s list'"),
+        (r"(user '.*?' has no permissions in vhost '.*?')", r"\1: set them with 'leveret permissions set'"),
+        (r"(vhost '.*?' is not traced.*?)", r"\1: enable tracing with 'leveret trace on'"),
+        (r"(no such path: \S+?)", r"\1: the broker may be older than this command, see 'leveret status'"),
+    )
 )
 NO_ACCESS = re.compile(r"(access to vhost '(.*)' refused for user '(.*)'): give it permissions there", re.DOTALL)
 NO_TAG = re.compile(r"(user '(.*)' needs the tag '(\w+)') for this", re.DOTALL)
 NO_TAG_AT_ALL = re.compile(r"(not a management user: user '(.*)' has none of the tags .*); .*", re.DOTALL)
 
-# Where RabbitMQ keeps one object of a kind: the length of its path, and how it is called.
+# Paths of single objects in RabbitMQ's API: the length of the path, and the word for the object.
 OBJECTS = {
     "queues": (3, "queue"),
     "exchanges": (3, "exchange"),
@@ -46,19 +44,16 @@ OBJECTS = {
 PARTS = {"get", "contents", "bindings", "publish", "permissions", "topic-permissions", "connections", "channels"}
 
 
-def for_a_person(reason: str) -> str:
-    """The same refusal, with a command as its remedy."""
-    for said, remedy in ENDINGS:
-        if reason.endswith(said):
-            return reason.removesuffix(said) + remedy
-    for pattern, told in PATTERNS:
+def with_command(reason: str) -> str:
+    """The same error, with a command as its remedy."""
+    for pattern, template in PATTERNS:
         if (found := pattern.fullmatch(reason)) is not None:
-            return found.expand(told)
-    return _from_an_administrator(reason)
+            return found.expand(template)
+    return _for_an_administrator(reason)
 
 
-def _from_an_administrator(reason: str) -> str:
-    """For the rights that are missing; who asks can rarely give them to itself."""
+def _for_an_administrator(reason: str) -> str:
+    """Missing permissions and tags, which only an administrator can grant."""
     if found := NO_ACCESS.fullmatch(reason):
         what, vhost, user = found.groups()
         named = f"{shlex.quote(user)} --vhost {shlex.quote(vhost)}"
@@ -71,19 +66,17 @@ def _from_an_administrator(reason: str) -> str:
         remedy = f"leveret users tags {shlex.quote(user)} --tag management"
     else:
         return reason
-    return f"{what}; an administrator can help: {remedy}"
+    return f"{what}; an administrator can run: {remedy}"
 
 
 def not_found(path: Path) -> str | None:
-    """What a mere "Not Found" was about. None: RabbitMQ has nothing at such a path, whatever the names in it."""
+    """The text for a bare "Not Found", by the path. None: RabbitMQ's API has no such path."""
     length, kind = OBJECTS.get(path[0], (0, ""))
     if not length or len(path) < length or (len(path) > length and path[length] not in PARTS):
         return None
     where = f" in vhost '{path[1]}'" if length == 3 else ""
-    return for_a_person(f"no {kind} '{path[length - 1]}'{where}")
+    return with_command(f"no {kind} '{path[length - 1]}'{where}")
 
 
 def only_leveret(url: str, method: str, place: str) -> str:
-    return (
-        f"the broker at {url} has no {method} {place}: it is not Leveret, which this command needs; see leveret status"
-    )
+    return f"the broker at {url} does not support {method} {place}: this command needs Leveret; see 'leveret status'"

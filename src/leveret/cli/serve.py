@@ -1,10 +1,10 @@
-"""``leveret serve``: the one place that may change the process itself (signals, limits, garbage collection, logs).
+"""``leveret serve``: the only module that changes the process itself (signals, limits, garbage collection, logs).
 
-Signals are taken with ``signal.signal`` on every system rather than by the loop: the handler then also runs while
-the loop is stuck, so that a second signal always ends the process.
+Signal handlers are installed with ``signal.signal`` and not by the event loop: they also run while the loop is stuck,
+so that a second signal always ends the process.
 
-SIGHUP, where there is one, reloads. It also comes when the terminal goes away that the broker was started in; then it
-ends the broker, which nobody could stop by Ctrl-C any more.
+SIGHUP reloads the settings, where it exists. It is also sent when the terminal of the broker is closed; then it stops
+the broker, which could no longer be stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from leveret.errors import ConfigError, StoreError
 from leveret.logs import configure_logs, get_log
 
 COLLECT_EVERY = 60.0  # seconds
-COLLECT_BELOW = 8 << 20  # bytes that messages use
+COLLECT_BELOW = 8 << 20  # bytes used by messages
 log = get_log(__name__)
 
 MOST_FILES = 1 << 20
-"""Enough for any broker; some systems call their hard limit infinite and then refuse to set that."""
+"""Enough for any broker; some systems report an infinite hard limit and then refuse to set it."""
 
 
 class NodeLike(Protocol):
-    """What ``serve`` needs of a node. ``start`` that fails or is cancelled has undone what it did."""
+    """What ``serve`` needs of a node. A ``start`` that fails or is cancelled releases everything it acquired."""
 
     settings: Settings
     endpoints: dict[str, str]
@@ -47,7 +47,7 @@ class NodeLike(Protocol):
 
     @property
     def message_memory(self) -> int:
-        """Bytes that messages use."""
+        """Bytes used by messages."""
 
     async def start(self) -> None: ...
 
@@ -57,7 +57,7 @@ class NodeLike(Protocol):
 
 
 class Terminal:
-    """Where the operator reads: the banner, and once in a broker's life a password."""
+    """Standard output of the broker: the banner and, at the first start, a generated password."""
 
     def __init__(self, out: TextIO, environ: Mapping[str, str]) -> None:
         self._out = out
@@ -65,11 +65,12 @@ class Terminal:
         self._has_shown_login_of = ""
 
     def show_first_login(self, user: str, password: str) -> None:
-        """Not into a journal, which is kept and read by others: then there must be a password of the operator's."""
+        """Refused if standard output is the systemd journal, which stores it and which other users can read."""
         if _is_journal(self._out, self._environ):
             raise ConfigError(
-                "a broker that is open to a network needs a first password, and a made-up one would be kept in the "
-                "journal: set default_password in the config file or LEVERET_DEFAULT_PASSWORD, and default_user with it"
+                "a broker that listens on a network address needs an initial password, and a generated one would be "
+                "stored in the systemd journal: set default_user and default_password in the config file, or "
+                "LEVERET_DEFAULT_USER and LEVERET_DEFAULT_PASSWORD"
             )
         self._out.write(first_login(user, password))
         self._out.flush()
@@ -80,19 +81,19 @@ class Terminal:
         try:
             self._out.write(text)
             self._out.flush()
-        except OSError as problem:  # nobody reads our output: no reason not to serve
+        except OSError as problem:  # standard output is closed: start anyway
             log.warning("banner cannot be written", reason=problem)
 
 
 def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> int:
-    """Run a node until a signal; gives the exit code. ConfigError passes through to ``main``."""
+    """Run a node until a signal, and return the exit code. ConfigError is handled by ``main``."""
     loaded = load_with_sources(config, environ, flags)
     configure_logs(loaded.settings.log_format, loaded.settings.log_level)
     for notice in loaded.notices:
         log.warning("setting renamed", notice=notice)
     for name, near in mistyped(environ).items():
         log.warning("environment variable is not a setting", variable=name, nearest=near)
-    look_for_cycles_seldom()
+    collect_garbage_rarely()
     raise_file_limit()
     terminal = Terminal(sys.stdout, environ)
     try:
@@ -103,9 +104,9 @@ def serve(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
 
 
 def _node(loaded: Loaded, environ: Mapping[str, str], terminal: Terminal) -> NodeLike:
-    from leveret.node import Node  # only now: a wrong flag should not wait for the whole house to be imported
+    from leveret.node import Node  # slow to import: invalid flags are reported without it
 
-    has_password = loaded.sources["default_password"] != "default"  # noqa: S105  # a source, no password
+    has_password = loaded.sources["default_password"] != "default"  # noqa: S105  # a source, not a password
     show = None if has_password else terminal.show_first_login
     return Node(loaded.settings, environ=environ, show_first_login=show)
 
@@ -120,35 +121,35 @@ def run(
 async def _live(
     node: NodeLike, terminal: Terminal, load: Callable[[], Settings], exit_now: Callable[[int], object]
 ) -> int:
-    """Start, wait for a signal, stop. A signal during a long start (recovery) cuts the start short."""
+    """Start, wait for a signal, stop. A signal during a long start (recovery) aborts it."""
     stopping, hung_up = asyncio.Event(), asyncio.Event()
     with stop_signals(stopping, exit_now), hangup_signal(stopping, hung_up):
-        told = asyncio.ensure_future(stopping.wait())
+        stop = asyncio.ensure_future(stopping.wait())
         starting = asyncio.ensure_future(node.start())
         try:
-            await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
-                settle_garbage()
+                freeze_garbage()
                 terminal.show_banner(node)
-                beside = {
+                background = {
                     asyncio.ensure_future(reload_when(hung_up, node, load)),
                     asyncio.ensure_future(collect_when_small(node)),
                 }
-                await told
-                for task in beside:
+                await stop
+                for task in background:
                     task.cancel()
-                await asyncio.wait(beside)
+                await asyncio.wait(background)
             else:
                 starting.cancel()
                 await asyncio.wait({starting})
         finally:
-            told.cancel()
+            stop.cancel()
         return await _stop(node, node.settings.shutdown_timeout, exit_now)
 
 
 async def reload_when(hung_up: asyncio.Event, node: NodeLike, load: Callable[[], Settings]) -> None:
-    """One reload at a time; signals that come during one make one more."""
+    """One reload at a time; signals during a reload cause one more."""
     while True:
         await hung_up.wait()
         hung_up.clear()
@@ -160,9 +161,9 @@ async def reload_when(hung_up: asyncio.Event, node: NodeLike, load: Callable[[],
 
 
 async def _stop(node: NodeLike, seconds: float, exit_now: Callable[[int], object]) -> int:
-    """A stop that hangs must not outlive its time: not the task, nor the threads that an orderly exit would join."""
+    """Exit after ``seconds`` even if the stop hangs, without waiting for its task or threads."""
     stop = asyncio.ensure_future(node.stop())
-    await asyncio.wait({stop}, timeout=seconds * 0.95)  # the rest is for leaving the interpreter
+    await asyncio.wait({stop}, timeout=seconds * 0.95)  # the rest is for the exit of the interpreter
     if not stop.done():
         log.error("shutdown timed out, exiting", seconds=seconds)
         exit_now(1)
@@ -174,11 +175,11 @@ async def _stop(node: NodeLike, seconds: float, exit_now: Callable[[int], object
 
 @contextmanager
 def stop_signals(stopping: asyncio.Event, exit_now: Callable[[int], object]) -> Iterator[None]:
-    """While inside: the first SIGTERM, SIGINT (or Ctrl-Break) sets ``stopping``, the next one leaves at once."""
+    """The first SIGTERM, SIGINT or Ctrl-Break sets ``stopping``, the next one exits immediately."""
     loop = asyncio.get_running_loop()
     seen: list[int] = []
 
-    def heard(signum: int, _frame: object) -> None:
+    def handle(signum: int, _frame: object) -> None:
         if seen:
             exit_now(128 + signum)
             return
@@ -190,7 +191,7 @@ def stop_signals(stopping: asyncio.Event, exit_now: Callable[[int], object]) -> 
         stopping.set()
 
     names = [name for name in ("SIGTERM", "SIGINT", "SIGBREAK") if hasattr(signal, name)]
-    before = [(number, signal.signal(number, heard)) for number in (getattr(signal, name) for name in names)]
+    before = [(number, signal.signal(number, handle)) for number in (getattr(signal, name) for name in names)]
     try:
         yield
     finally:
@@ -200,21 +201,21 @@ def stop_signals(stopping: asyncio.Event, exit_now: Callable[[int], object]) -> 
 
 @contextmanager
 def hangup_signal(stopping: asyncio.Event, hung_up: asyncio.Event) -> Iterator[None]:
-    """While inside: SIGHUP sets ``hung_up``, or ``stopping`` if it came because our terminal is gone."""
+    """SIGHUP sets ``hung_up``, or ``stopping`` if the terminal was closed."""
     if not hasattr(signal, "SIGHUP"):
         yield
         return
     loop = asyncio.get_running_loop()
     had_terminal = os.isatty(0)
 
-    def heard() -> None:
+    def handle() -> None:
         if had_terminal and not os.isatty(0):
             log.info("stopping", reason="terminal closed")
             stopping.set()
         else:
             hung_up.set()
 
-    before = signal.signal(signal.SIGHUP, lambda _signum, _frame: loop.call_soon_threadsafe(heard))
+    before = signal.signal(signal.SIGHUP, lambda _signum, _frame: loop.call_soon_threadsafe(handle))
     try:
         yield
     finally:
@@ -222,7 +223,7 @@ def hangup_signal(stopping: asyncio.Event, hung_up: asyncio.Event) -> Iterator[N
 
 
 def _is_journal(out: TextIO, environ: Mapping[str, str]) -> bool:
-    """systemd says by number which stream of ours is its journal."""
+    """Whether ``out`` is the stream that systemd names in JOURNAL_STREAM."""
     try:
         found = os.fstat(out.fileno())
     except (OSError, ValueError):
@@ -230,22 +231,22 @@ def _is_journal(out: TextIO, environ: Mapping[str, str]) -> bool:
     return environ.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
 
 
-def look_for_cycles_seldom() -> None:
-    """A broker makes few cycles and many objects. Objects that survive their first collection are not scanned again: a
-    million waiting messages would hold the event loop for 0.1 s. For the cycles among them see ``collect_when_small``.
+def collect_garbage_rarely() -> None:
+    """A broker creates few cycles and many objects. Objects that survive one collection are not scanned again: a
+    million ready messages would block the event loop for 0.1 s. For the cycles among them see ``collect_when_small``.
     """
     gc.set_threshold(200_000, 1 << 30, 1 << 30)
 
 
-def settle_garbage() -> None:
-    """What exists after the start stays: never scan it again."""
+def freeze_garbage() -> None:
+    """Objects that exist after the start are permanent: do not scan them again."""
     gc.collect()
     gc.freeze()
 
 
 async def collect_when_small(node: NodeLike) -> None:
-    """Collect cycles while the broker holds so little that it takes a few milliseconds. Where it holds much, memory
-    that stays high has the same done in a worker (server/periodic_checks.py)."""
+    """Collect cycles while there are few messages, which takes a few milliseconds. With many messages, a worker does it
+    when memory stays high (server/periodic_checks.py)."""
     while True:
         await asyncio.sleep(COLLECT_EVERY)
         if node.message_memory < COLLECT_BELOW:
@@ -253,7 +254,7 @@ async def collect_when_small(node: NodeLike) -> None:
 
 
 def raise_file_limit() -> None:
-    """Every connection is a file: take all that the system grants. Windows has no such limit."""
+    """Raise the limit of open files to the maximum: each connection needs one. Windows has no such limit."""
     try:
         import resource
     except ImportError:

@@ -1,4 +1,4 @@
-"""``leveret config check`` and ``config show``: the settings as the broker would see them."""
+"""``leveret config check`` and ``config show``."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from leveret.config import BY_NAME, DECLARED, env_of
 from leveret.config_sources import load_with_sources
 from leveret.errors import ConfigError
 
-NO_SETTINGS = ("LEVERET_CONFIG", "LEVERET_CONTEXT", "LEVERET_PASSWORD")
-CLOSE = 0.85  # of 1, which is the same
+OTHER_VARIABLES = ("LEVERET_CONFIG", "LEVERET_CONTEXT", "LEVERET_PASSWORD")
+CLOSE = 0.85  # similarity; 1 is equal
 
 
 def check(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> str:
-    """One line of approval, or ConfigError. Looks also at what a start would find missing: the TLS files."""
+    """One line if the settings are valid, else ConfigError. Checks that the TLS files exist, too."""
     loaded = load_with_sources(config, environ, flags)
     for name in ("tls_cert", "tls_key", "tls_ca", "tls_crl"):
         path: Path | None = getattr(loaded.settings, name)
         if path is not None and not path.is_file():
-            raise ConfigError(f"{name} = {str(path)!r} (from {loaded.sources[name]}) cannot be used: no such file")
+            raise ConfigError(f"{name} = {str(path)!r} (from {loaded.sources[name]}) is invalid: no such file")
     changed = sum(source != "default" for source in loaded.sources.values())
     lines = [f"Settings are valid: {changed} given, {len(DECLARED) - changed} by default."]
     lines += [f"Renamed: {notice}." for notice in loaded.notices]
@@ -35,13 +35,13 @@ def check(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, o
 def mistyped(environ: Mapping[str, str]) -> dict[str, str]:
     """Variables whose name resembles a setting, each with the nearest setting. Other LEVERET_ variables are ignored."""
     known = [env_of(name) for name in BY_NAME]
-    unknown = [name for name in environ if name.startswith("LEVERET_") and name not in (*known, *NO_SETTINGS)]
+    unknown = [name for name in environ if name.startswith("LEVERET_") and name not in (*known, *OTHER_VARIABLES)]
     near = {name: get_close_matches(name, known, 1, CLOSE) for name in sorted(unknown)}
     return {name: found[0] for name, found in near.items() if found}
 
 
 def show(config: Path | None, environ: Mapping[str, str], flags: Mapping[str, object]) -> str:
-    """A line per setting: name, value, source."""
+    """One line per setting: name, value, source."""
     rows = _rows(config, environ, flags)
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return "\n".join(f"{name:{widths[0]}}  {value:{widths[1]}}  {source}" for name, value, source in rows)

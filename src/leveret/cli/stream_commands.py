@@ -8,11 +8,11 @@ import typer
 
 from leveret.cli.api_client import Api
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, listed_at, vhost_in
-from leveret.cli.completing import names_of
-from leveret.cli.printing import print_json, say
-from leveret.cli.tables import UNKNOWN, Column, count, draw, duration, facts, rate, size
+from leveret.cli.name_completion import names_of
+from leveret.cli.output import print_json, print_line
+from leveret.cli.tables import UNKNOWN, Column, count, duration, print_facts, print_table, rate, size
 
-app = group("Streams, super streams and sharded queues.")
+app = group("List and show streams, super streams and sharded queues.")
 
 
 def share(value: Any) -> str:
@@ -26,8 +26,8 @@ COLUMNS = (
     Column("partitions", "partitions", count),
     Column("messages", "messages", count),
     Column("size", "bytes", size),
-    Column("in", "message_stats.publish_details.rate", rate),
-    Column("out", "message_stats.deliver_get_details.rate", rate),
+    Column("publish", "message_stats.publish_details.rate", rate),
+    Column("deliver", "message_stats.deliver_get_details.rate", rate),
     Column("readers", "readers", count),
     Column("lag", "lag", count),
     Column("largest share", "largest_share", share),
@@ -37,8 +37,8 @@ FACTS = (
     Column("first offset", "first_offset", count),
     Column("last offset", "last_offset", count),
     Column("segments", "segments", count),
-    Column("kept for", "retention.max_age", duration),
-    Column("kept up to", "retention.max_bytes", size),
+    Column("max age", "retention.max_age", duration),
+    Column("max size", "retention.max_bytes", size),
     Column("problem", "problem"),
 )
 PARTITIONS = (
@@ -47,8 +47,8 @@ PARTITIONS = (
     Column("messages", "messages", count),
     Column("unacked", "messages_unacknowledged", count),
     Column("consumers", "consumers", count),
-    Column("in", "message_stats.publish_details.rate", rate),
-    Column("out", "message_stats.deliver_get_details.rate", rate),
+    Column("publish", "message_stats.publish_details.rate", rate),
+    Column("deliver", "message_stats.deliver_get_details.rate", rate),
     Column("lag", "lag", count),
     Column("share", "share", share),
 )
@@ -58,7 +58,7 @@ READERS = (
     Column("stream", "queue"),
     Column("offset", "offset", count),
     Column("lag", "lag", count),
-    Column("live", "is_live"),
+    Column("connected", "is_live"),
     Column("pinned", "pinned"),
     Column("connection", "channel_details.connection_name"),
 )
@@ -72,7 +72,7 @@ def list_streams(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSO
     if as_json:
         print_json(answer)
     else:
-        draw(COLUMNS, answer.rows, "No streams. Declare a queue with the argument x-queue-type=stream.")
+        print_table(COLUMNS, answer.rows, "No streams. To create one: leveret queues create NAME --type stream")
 
 
 @app.command("show")
@@ -80,19 +80,19 @@ def list_streams(api: Api, vhost: str | None = ANY_VHOST, as_json: bool = AS_JSO
 def show_stream(
     api: Api,
     name: str = typer.Argument(
-        metavar="NAME", help="of a stream, or of the exchange over several", autocompletion=names_of("streams")
+        metavar="NAME", help="Stream, or the exchange of a super stream.", autocompletion=names_of("streams")
     ),
     vhost: str | None = VHOST,
     as_json: bool = AS_JSON,
 ) -> None:
-    """Show offsets and retention, partitions, and how far each reader is behind."""
+    """Show the offsets, retention, partitions and readers of a stream."""
     answer = api.get("streams", vhost_in(api, vhost), name)
     if as_json:
         print_json(answer)
         return
     stream = answer.value
-    facts(FACTS, stream)
+    print_facts(FACTS, stream)
     for columns, rows in ((PARTITIONS, stream.get("partition_details")), (READERS, stream["reader_details"])):
         if rows:
-            say("")
-            draw(columns, rows, "")
+            print_line("")
+            print_table(columns, rows, "")

@@ -1,7 +1,7 @@
-"""Tables and facts for people: they fit the terminal, numbers stand to the right, long names lose their middle.
+"""Tables and lists of facts: they fit the terminal, numbers are right-aligned, long names lose their middle.
 
-Without a terminal nothing is cut and nothing is coloured: whoever reads the pipe gets it all, a line for each row. What
-others have put into names and bodies cannot steer the terminal: control characters are shown by their codes.
+Without a terminal nothing is shortened and nothing is coloured: a pipe gets one whole line per row. Control characters
+in names and bodies are escaped, so that they cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 GAP = 2  # spaces between columns
-LEAST = 20  # of a text that is cut: below it, names are no longer told apart
+LEAST = 20  # width to which texts are shortened: with less, names are hard to distinguish
 UNKNOWN = "-"
 CUT = "…"
 
 
 class Column(NamedTuple):
-    """``path`` goes into the row by dots; ``shown`` makes the text."""
+    """``path``: dotted path of the value in the row; ``shown`` formats it."""
 
     head: str
     path: str
@@ -43,7 +43,7 @@ def text(value: Any) -> str:
 
 
 def name(value: Any) -> str:
-    """Like text, but an empty name is a name: that of the default exchange, which paths call amq.default."""
+    """Like text, but an empty name is that of the default exchange, amq.default in API paths."""
     return "(default)" if value in ("", "amq.default") else text(value)
 
 
@@ -53,7 +53,7 @@ def numbered(number: int, things: str) -> str:
 
 
 def single(things: str) -> str:
-    """One of them."""
+    """The singular."""
     return f"{things[:-3]}y" if things.endswith("ies") else things.removesuffix("s")
 
 
@@ -81,7 +81,7 @@ def traffic(value: Any) -> str:
 
 
 def duration(value: Any) -> str:
-    """Seconds, in the two largest units that tell something."""
+    """Seconds, in the two largest units."""
     if value is None:
         return UNKNOWN
     if value < 60:
@@ -97,7 +97,7 @@ NUMBERS = (count, rate, size, traffic, duration)
 
 
 def printable(value: str) -> str:
-    """Control characters, also those that change the direction of the script, by their codes."""
+    """Escape control characters, including those that change the writing direction."""
     if value.isprintable():
         return value
     return "".join(
@@ -111,11 +111,13 @@ def at(row: Any, path: str) -> Any:
     return row
 
 
-def draw(columns: Sequence[Column], rows: Iterable[dict[str, Any]], empty: str, out: TextIO | None = None) -> None:
-    """``empty``: what to tell a person when there is no row."""
+def print_table(
+    columns: Sequence[Column], rows: Iterable[dict[str, Any]], empty: str, out: TextIO | None = None
+) -> None:
+    """``empty``: the text if there are no rows."""
     out = out or sys.stdout
     width = shutil.get_terminal_size().columns if out.isatty() else None
-    (heads, *lines), left_out = laid_out(columns, rows, width, CUT if "utf" in (out.encoding or "").lower() else "~")
+    (heads, *lines), left_out = layout(columns, rows, width, CUT if "utf" in (out.encoding or "").lower() else "~")
     if not lines:
         sys.stderr.write(f"{empty}\n")
         return
@@ -129,15 +131,15 @@ def draw(columns: Sequence[Column], rows: Iterable[dict[str, Any]], empty: str, 
         console.print(Text(heads, style="bold"), soft_wrap=True)
     out.write("".join(f"{line}\n" for line in lines))
     if left_out:
-        sys.stderr.write(f"Not shown for lack of room: {', '.join(left_out)}\n")
+        sys.stderr.write(f"Columns that do not fit: {', '.join(left_out)}\n")
 
 
-def laid_out(
+def layout(
     columns: Sequence[Column], rows: Iterable[dict[str, Any]], width: int | None, mark: str = CUT
 ) -> tuple[list[str], list[str]]:
-    """Heads and rows as lines of at most ``width`` cells, and the heads that found no room; None: nothing is cut.
+    """Headings and rows as lines of at most ``width`` cells (None: no limit), and the headings that do not fit.
 
-    The lines are made here: tables of rich take a millisecond a row, and there may be thousands.
+    Not done with rich: its tables take a millisecond per row, and there may be thousands.
     """
     from rich.cells import cell_len
 
@@ -167,9 +169,9 @@ def _line(columns: Sequence[Column], row: list[str], widths: list[int]) -> str:
 
 
 def fitted(widths: list[int], is_number: list[bool], whole: int) -> list[int]:
-    """Widths that fit: the widest text gives first, down to LEAST; then columns at the end are left out.
+    """Widths that fit: the widest texts are shortened first, down to LEAST; then the last columns are left out.
 
-    A number is never cut: it would be another one.
+    Numbers are never shortened.
     """
     least = [width if number else min(width, LEAST) for width, number in zip(widths, is_number, strict=True)]
     while len(least) > 1 and sum(least) + GAP * (len(least) - 1) > whole:
@@ -179,7 +181,7 @@ def fitted(widths: list[int], is_number: list[bool], whole: int) -> list[int]:
     while excess > 0:
         widest = max(range(len(fitting)), key=lambda at: fitting[at] if fitting[at] > least[at] else 0)
         if fitting[widest] <= least[widest]:
-            break  # a single column, on a terminal of a few letters
+            break  # a single column, on a very narrow terminal
         given = min(excess, fitting[widest] - least[widest], max(1, fitting[widest] - whole))
         fitting[widest] -= given
         excess -= given
@@ -187,7 +189,7 @@ def fitted(widths: list[int], is_number: list[bool], whole: int) -> list[int]:
 
 
 def cut(value: str, width: int, mark: str = CUT) -> str:
-    """At most ``width`` cells, with the beginning and the end of the text: long names differ at both."""
+    """At most ``width`` cells: the beginning and the end of the text, as long names differ in both."""
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(value) <= width:
@@ -202,8 +204,8 @@ def cut(value: str, width: int, mark: str = CUT) -> str:
     return f"{head}{mark}{tail}"
 
 
-def facts(columns: Sequence[Column], row: dict[str, Any], out: TextIO | None = None) -> None:
-    """One object: a line for each column, what it is, then what is known of it."""
+def print_facts(columns: Sequence[Column], row: dict[str, Any], out: TextIO | None = None) -> None:
+    """One object: a line per column, with its heading and value."""
     width = max(len(column.head) for column in columns)
     lines = [f"{column.head:{width}}  {column.shown(at(row, column.path))}\n" for column in columns]
     (out or sys.stdout).write("".join(lines))

@@ -1,6 +1,6 @@
-"""``leveret top``: the busiest queues and connections, again and again; q leaves, s sorts by something else.
+"""``leveret top``: the busiest queues and connections, refreshed periodically.
 
-A broker that goes away is said on the screen, which comes back with it.
+If the broker goes away, the screen shows the error until it is back.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from contextlib import contextmanager
 import typer
 
 from leveret.cli.api_client import Api, CommandProblem, Misuse
-from leveret.cli.broker_options import ANY_VHOST, alone, at_broker
-from leveret.cli.printing import say
-from leveret.cli.top_screen import SORTS, Room, screen
+from leveret.cli.broker_options import ANY_VHOST, at_broker, single_command
+from leveret.cli.output import print_line
+from leveret.cli.top_screen import OLD_SORTS, SORTS, Room, screen
 
-app = alone()
+app = single_command()
 
-KEYS = "q: leave   s: sort by something else"
+KEYS = "q quit   s change sort order"
 HEAD_LINES = 11  # of a screen, besides the rows
 LEAST_ROWS = 3
 WHOLE = Room(None, 20, 10)
@@ -32,18 +32,19 @@ WaitKey = Callable[[float], str]
 @at_broker
 def top(
     api: Api,
-    sort: str = typer.Option("messages", "--sort", metavar="WHAT", help=f"queues by {', '.join(SORTS)}"),
-    interval: float = typer.Option(2.0, "--interval", metavar="SECONDS", min=0.1, help="between two looks"),
-    once: bool = typer.Option(False, "--once", help="one screen, and go; so it is without a terminal"),
+    sort: str = typer.Option("messages", "--sort", metavar="WHAT", help=f"Sort queues by {', '.join(SORTS)}."),
+    interval: float = typer.Option(2.0, "--interval", metavar="SECONDS", min=0.1, help="Refresh interval."),
+    once: bool = typer.Option(False, "--once", help="Print once and exit (default when not a terminal)."),
     vhost: str | None = ANY_VHOST,
 ) -> None:
-    """Watch rates, the queues with the most messages, and connections; q leaves, s sorts by something else."""
+    """Show rates, the busiest queues and connections, live. Keys: q quits, s changes the sort order."""
+    sort = OLD_SORTS.get(sort, sort)
     if sort not in SORTS:
-        raise Misuse(f"--sort {sort!r} cannot be used: it must be one of {', '.join(SORTS)}")
+        raise Misuse(f"invalid --sort {sort!r}: choose one of {', '.join(SORTS)}")
     if once or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        say("\n".join(screen(api, sort, vhost, WHOLE)))
+        print_line("\n".join(screen(api, sort, vhost, WHOLE)))
         return
-    screen(api, sort, vhost, WHOLE)  # what is refused at the beginning ends the command
+    screen(api, sort, vhost, WHOLE)  # an error of the first request ends the command
     try:
         _watch(api, sort, vhost, interval)
     except KeyboardInterrupt:
@@ -79,12 +80,12 @@ def _lines(api: Api, sort: str, vhost: str | None) -> list[str]:
 
 @contextmanager
 def _keys() -> Iterator[WaitKey]:
-    """A way to wait for a key, without Return and without showing it."""
+    """A function that waits for a key, without Return and without echo."""
     try:
         import select
         import termios
         import tty
-    except ImportError:  # no such terminals here: Ctrl-C leaves
+    except ImportError:  # Windows: Ctrl-C quits
         yield _wait_only
         return
     terminal = sys.stdin.fileno()

@@ -1,4 +1,4 @@
-"""One screen of ``leveret top``: what the broker does now, its busiest queues and connections, as lines that fit."""
+"""The screen of ``leveret top``: current rates, the busiest queues and connections."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from typing import NamedTuple
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import listed_at
 from leveret.cli.overview_commands import nodes_seen
-from leveret.cli.tables import Column, at, count, duration, laid_out, numbered, printable, rate, size, traffic
+from leveret.cli.tables import Column, at, count, duration, layout, numbered, printable, rate, size, traffic
 
 SORTS = {
     "messages": "messages",
-    "in": "message_stats.publish_details.rate",
-    "out": "message_stats.deliver_get_details.rate",
+    "publish": "message_stats.publish_details.rate",
+    "deliver": "message_stats.deliver_get_details.rate",
     "name": "name",
 }
+OLD_SORTS = {"in": "publish", "out": "deliver"}  # still accepted
 RATES = (("published", "publish"), ("confirmed", "confirm"), ("delivered", "deliver_get"), ("acked", "ack"))
 QUEUES = (
     Column("queue", "name"),
     Column("ready", "messages_ready", count),
     Column("unacked", "messages_unacknowledged", count),
-    Column("in", SORTS["in"], rate),
-    Column("out", SORTS["out"], rate),
+    Column("publish", SORTS["publish"], rate),
+    Column("deliver", SORTS["deliver"], rate),
     Column("consumers", "consumers", count),
     Column("state", "state"),
     Column("oldest", "oldest_message_age", duration),
@@ -29,8 +30,8 @@ QUEUES = (
 )
 CONNECTIONS = (
     Column("connection", "name"),
-    Column("from it", "recv_oct_details.rate", traffic),
-    Column("to it", "send_oct_details.rate", traffic),
+    Column("received", "recv_oct_details.rate", traffic),
+    Column("sent", "send_oct_details.rate", traffic),
     Column("channels", "channels", count),
     Column("state", "state"),
     Column("user", "user"),
@@ -41,7 +42,7 @@ CONNECTION_COLUMNS = ",".join(column.path for column in CONNECTIONS)
 
 
 class Room(NamedTuple):
-    """``width`` None: nothing is cut."""
+    """Space on the screen; a ``width`` of None is unlimited."""
 
     width: int | None
     queues: int
@@ -49,7 +50,7 @@ class Room(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """The first of a sorted list, and how many there are in all."""
+    """The first rows of a sorted list, and its length."""
 
     rows: list[Row]
     total: int
@@ -61,13 +62,15 @@ def screen(api: Api, sort: str, vhost: str | None, room: Room) -> list[str]:
     sort_by = "recv_oct_details.rate"
     connections = _busiest(api, ("connections",), sort_by, room.connections, CONNECTION_COLUMNS)
     lines = [*_head(api, overview, nodes_seen(api)), ""]
-    lines += _part(f"queues by {sort}", QUEUES, queues, room.width, "no queue: leveret queues create NAME")
-    lines += ["", *_part("connections", CONNECTIONS, connections, room.width, "nobody is connected")]
+    lines += _part(
+        f"queues by {sort}", QUEUES, queues, room.width, "no queues; to create one: leveret queues create NAME"
+    )
+    lines += ["", *_part("connections", CONNECTIONS, connections, room.width, "no connections")]
     return lines
 
 
 def _busiest(api: Api, path: tuple[str, ...], sort: str, number: int, columns: str) -> Busy:
-    """The broker sorts and cuts: there may be thousands."""
+    """The broker sorts and pages, as there may be thousands."""
     query = {"page": 1, "page_size": number, "sort": sort, "sort_reverse": sort != "name", "columns": columns}
     page = api.get(*path, query=query).value
     return Busy(page["items"], page["filtered_count"])
@@ -77,9 +80,9 @@ def _head(api: Api, overview: Row, nodes: list[Row]) -> list[str]:
     lines = [f"{overview['product_name']} {overview['product_version']} at {api.address.url}"]
     for node in nodes:
         raised = node["alarms"]
-        told = f"ALARM: {' and '.join(raised)}, publishers wait" if raised else "no alarm"
+        alarm = f"ALARM: {' and '.join(raised)}, publishers are blocked" if raised else "no alarms"
         lines.append(
-            f"node {printable(node['name'])}, up {duration(node['seconds'])}, {told}, memory {size(node['mem_used'])} "
+            f"node {printable(node['name'])}, up {duration(node['seconds'])}, {alarm}, memory {size(node['mem_used'])} "
             f"of {size(node.get('mem_limit'))}, disk {size(node['disk_free'])} free"
         )
     lengths, numbers = overview["queue_totals"], overview["object_totals"]
@@ -96,4 +99,4 @@ def _part(title: str, columns: tuple[Column, ...], busy: Busy, width: int | None
     if not busy.rows:
         return [empty]
     more = f", {len(busy.rows)} of {busy.total}" if busy.total > len(busy.rows) else ""
-    return [f"{title}{more}", *laid_out(columns, busy.rows, width)[0]]
+    return [f"{title}{more}", *layout(columns, busy.rows, width)[0]]

@@ -10,17 +10,17 @@ import typer
 
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import AS_JSON, VHOST, at_broker, group, vhost_in
-from leveret.cli.printing import print_json, say
-from leveret.cli.tables import UNKNOWN, Column, draw, facts, name, size
+from leveret.cli.output import print_json, print_line
+from leveret.cli.tables import UNKNOWN, Column, name, print_facts, print_table, size
 
-app = group("What became of messages: switch tracing on, find a message, read its story.")
+app = group("Trace messages: enable tracing for a virtual host, list traced messages, show what happened to one.")
 
-ID = typer.Argument(metavar="ID", help="as listed (m12), as browse shows it (7-0-12), or the message-id")
-LESS = {"time", "what", "bindings"}  # of an event: told in columns of their own, or below it
+ID = typer.Argument(metavar="ID", help="As listed (m12), as shown by browse (7-0-12), or the message-id.")
+OWN_COLUMNS = {"time", "what", "bindings"}  # fields of an event that are not part of its details
 
 
 def moment(value: Any) -> str:
-    """A wall time to the millisecond, in UTC."""
+    """A timestamp in UTC, with milliseconds."""
     try:
         return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     except (TypeError, ValueError, OverflowError, OSError):
@@ -30,48 +30,52 @@ def moment(value: Any) -> str:
 COLUMNS = (
     Column("id", "id"),
     Column("message id", "message_id"),
-    Column("began", "began", moment),
+    Column("published", "began", moment),
     Column("exchange", "exchange", name),
     Column("routing key", "routing_key"),
     Column("queues", "queues"),
-    Column("last", "last"),
+    Column("last event", "last"),
 )
 FACTS = (*COLUMNS, Column("size", "size", size), Column("properties", "properties"))
-EVENTS = (Column("time", "time", moment), Column("what", "what"), Column("told", "told"))
+EVENTS = (Column("time", "time", moment), Column("event", "what"), Column("details", "details"))
 
 
 @app.command("on")
 @at_broker
 def trace_on(api: Api, vhost: str | None = VHOST) -> None:
-    """Trace a virtual host: its messages get stories, and copies go to the exchange amq.rabbitmq.trace."""
+    """Enable tracing of a virtual host; copies of its messages also go to the exchange amq.rabbitmq.trace."""
     _switch(api, vhost_in(api, vhost), True)
 
 
 @app.command("off")
 @at_broker
 def trace_off(api: Api, vhost: str | None = VHOST) -> None:
-    """Trace a virtual host no more; its stories are forgotten."""
+    """Disable tracing of a virtual host; recorded traces are discarded."""
     _switch(api, vhost_in(api, vhost), False)
 
 
 def _switch(api: Api, vhost: str, on: bool) -> None:
-    api.get("vhosts", vhost)  # a PUT would make one that is not there
+    api.get("vhosts", vhost)  # the PUT would create a missing vhost
     api.put("vhosts", vhost, value={"tracing": on})
-    say(f"vhost '{vhost}' is traced" if on else f"vhost '{vhost}' is not traced")
+    print_line(f"tracing enabled for vhost '{vhost}'" if on else f"tracing disabled for vhost '{vhost}'")
 
 
 @app.command("list")
 @at_broker
-def list_stories(
+def list_traces(
     api: Api,
-    text: str | None = typer.Argument(None, metavar="[TEXT]", help="in the message-id, the key, a name or a header"),
-    queue: str | None = typer.Option(None, "--queue", metavar="NAME", help="only what came to this queue"),
-    exchange: str | None = typer.Option(None, "--exchange", metavar="NAME", help="only what was published to it"),
-    limit: int = typer.Option(50, "--limit", metavar="N", min=1, max=500, help="at most so many"),
+    text: str | None = typer.Argument(
+        None, metavar="[TEXT]", help="Text in the message-id, routing key, a name or a header."
+    ),
+    queue: str | None = typer.Option(None, "--queue", metavar="NAME", help="Only messages routed to this queue."),
+    exchange: str | None = typer.Option(
+        None, "--exchange", metavar="NAME", help="Only messages published to this exchange."
+    ),
+    limit: int = typer.Option(50, "--limit", metavar="N", min=1, max=500, help="Maximum number of messages."),
     vhost: str | None = VHOST,
     as_json: bool = AS_JSON,
 ) -> None:
-    """List messages whose stories are known, the newest first."""
+    """List traced messages, the newest first."""
     where = vhost_in(api, vhost)
     query = {"text": text, "queue": queue, "exchange": exchange, "page": 1, "page_size": limit}
     answer = api.get("traces", where, query=query)
@@ -80,36 +84,42 @@ def list_stories(
         return
     page = answer.value
     is_on = where in {row["vhost"] for row in api.get("traces").rows}
-    draw(COLUMNS, page["items"], "No message fits." if is_on else f"vhost '{where}' is not traced: leveret trace on")
+    print_table(
+        COLUMNS,
+        page["items"],
+        "No matching messages."
+        if is_on
+        else f"Tracing is disabled for vhost '{where}'; to enable it: leveret trace on",
+    )
     if page["filtered_count"] > len(page["items"]):
-        sys.stderr.write(f"There are {page['filtered_count']} in all: give a text, or --limit\n")
+        sys.stderr.write(f"{page['filtered_count']} in total; filter by TEXT, or increase --limit\n")
 
 
 @app.command("show")
 @at_broker
-def show_story(api: Api, id_: str = ID, vhost: str | None = VHOST, as_json: bool = AS_JSON) -> None:
-    """Tell what became of one message."""
+def show_trace(api: Api, id_: str = ID, vhost: str | None = VHOST, as_json: bool = AS_JSON) -> None:
+    """Show what happened to one message."""
     answer = api.get("traces", vhost_in(api, vhost), id_)
     if as_json:
         print_json(answer)
         return
-    facts(FACTS, answer.value)
+    print_facts(FACTS, answer.value)
     sys.stdout.write("\n")
-    draw(EVENTS, [row for event in answer.value["events"] for row in _rows(event)], "Nothing has happened to it.")
+    print_table(EVENTS, [row for event in answer.value["events"] for row in _rows(event)], "No events.")
 
 
 def _rows(event: Row) -> list[Row]:
-    """One for the event, and one for each binding that had a part in it."""
+    """One row for the event, and one for each binding that matched."""
     named = event | {"exchange": event["exchange"] or "(default)"} if "exchange" in event else event
-    told = ", ".join(f"{key} {_said(value)}" for key, value in named.items() if key not in LESS)
-    rows: list[Row] = [{"time": event["time"], "what": event["what"], "told": told}]
+    details = ", ".join(f"{key} {_formatted(value)}" for key, value in named.items() if key not in OWN_COLUMNS)
+    rows: list[Row] = [{"time": event["time"], "what": event["what"], "details": details}]
     for step in event.get("bindings", ()):
         way = f"{step['source'] or '(default)'} -> {step['destination']} by {step['by']} '{step['routing_key']}'"
-        rows.append({"time": event["time"], "what": "", "told": way})
+        rows.append({"time": event["time"], "what": "", "details": way})
     return rows
 
 
-def _said(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if value == "":
         return "''"
     if isinstance(value, list):
@@ -121,10 +131,12 @@ def _said(value: Any) -> str:
 
 @app.command("forget")
 @at_broker
-def forget_stories(
-    api: Api, id_: str | None = typer.Argument(None, metavar="[ID]", help="one; else all"), vhost: str | None = VHOST
+def forget_traces(
+    api: Api,
+    id_: str | None = typer.Argument(None, metavar="[ID]", help="One message.  [default: all]"),
+    vhost: str | None = VHOST,
 ) -> None:
-    """Forget the story of one message, or all of them; the messages stay where they are."""
+    """Discard the trace of one message, or all traces; the messages are not affected."""
     where = vhost_in(api, vhost)
     api.delete("traces", where, *([] if id_ is None else [id_]))
-    say(f"the story of '{id_}' is forgotten" if id_ is not None else f"all stories of vhost '{where}' are forgotten")
+    print_line(f"trace of message '{id_}' discarded" if id_ is not None else f"all traces of vhost '{where}' discarded")

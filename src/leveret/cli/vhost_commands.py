@@ -6,14 +6,14 @@ import typer
 
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import AS_JSON, YES, at_broker, confirm, group
-from leveret.cli.completing import names_of
-from leveret.cli.printing import made, print_json, print_list, say
-from leveret.cli.tables import Column, facts
+from leveret.cli.name_completion import names_of
+from leveret.cli.output import print_created, print_json, print_line, print_list
+from leveret.cli.tables import Column, print_facts
 
-app = group("Virtual hosts: houses of their own for queues, exchanges and permissions.")
+app = group("List, show, create and delete virtual hosts, which isolate queues, exchanges and permissions.")
 
-NAME = typer.Argument(metavar="NAME", help="the virtual host", autocompletion=names_of("vhosts"))
-TAGS = typer.Option([], "--tag", metavar="TAG", help="may be given several times")
+NAME = typer.Argument(metavar="NAME", help="Virtual host.", autocompletion=names_of("vhosts"))
+TAGS = typer.Option([], "--tag", metavar="TAG", help="Tag; repeatable.")
 COLUMNS = (
     Column("name", "name"),
     Column("description", "description"),
@@ -27,7 +27,9 @@ COLUMNS = (
 def list_vhosts(api: Api, as_json: bool = AS_JSON) -> None:
     """List virtual hosts."""
     answer = api.get("vhosts")
-    print_list(answer, COLUMNS, "There is no virtual host that you may see: leveret permissions set helps", as_json)
+    print_list(
+        answer, COLUMNS, "No virtual hosts that you have access to; grant access with: leveret permissions set", as_json
+    )
 
 
 @app.command("show")
@@ -38,7 +40,7 @@ def show_vhost(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
     if as_json:
         print_json(answer)
     else:
-        facts(COLUMNS, answer.value)
+        print_facts(COLUMNS, answer.value)
 
 
 @app.command("create")
@@ -46,16 +48,16 @@ def show_vhost(api: Api, name: str = NAME, as_json: bool = AS_JSON) -> None:
 def create_vhost(
     api: Api,
     name: str = NAME,
-    description: str | None = typer.Option(None, "--description", metavar="TEXT"),
+    description: str | None = typer.Option(None, "--description", metavar="TEXT", help="Description."),
     tag: list[str] = TAGS,
 ) -> None:
-    """Create a virtual host; who may enter it is said by leveret permissions set."""
+    """Create a virtual host; grant access to it with 'leveret permissions set'."""
     value: Row = {}
     if description is not None:
         value["description"] = description
     if tag:
         value["tags"] = ",".join(tag)
-    made(f"vhost '{name}'", api.put("vhosts", name, value=value))
+    print_created(f"vhost '{name}'", api.put("vhosts", name, value=value))
 
 
 @app.command("delete")
@@ -64,4 +66,4 @@ def delete_vhost(api: Api, name: str = NAME, yes: bool = YES) -> None:
     """Delete a virtual host with all its queues and messages; its connections are closed."""
     confirm(f"Delete vhost '{name}' with all its queues and messages?", yes)
     api.delete("vhosts", name)
-    say(f"vhost '{name}' deleted")
+    print_line(f"vhost '{name}' deleted")

@@ -53,7 +53,7 @@ def test_a_url_that_cannot_be_used_is_named_with_its_source(url: str) -> None:
     "url", ["http://anna:hunter2@h", "amqp://anna:hunter2@h", "http://anna:hunter2@h:x", "anna:hunter2@h"]
 )
 def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(Misuse, match="where others can read them: use --username") as problem:
+    with pytest.raises(Misuse, match="which other users of this machine can read: use --username") as problem:
         address_of(url, "--url")
     assert "hunter2" not in str(problem.value)
 
@@ -66,13 +66,18 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(url: str) -> None:
             404,
             b'{"error":"Object Not Found","reason":"Not Found"}',
             1,
-            "no queue 'q' in vhost '/': leveret queues list",
+            "no queue 'q' in vhost '/': see 'leveret queues list'",
         ),
-        (405, b"", 1, "has no GET /api/queues/%2F/q: it is not Leveret, which this command needs"),
+        (405, b"", 1, "does not support GET /api/queues/%2F/q: this command needs Leveret"),
         (403, b'{"error":"x","reason":"forbidden"}', 1, "GET /api/queues/%2F/q: forbidden"),
         (400, b'{"error":"bad_request","reason":"two\\nlines of  it all"}', 1, "two lines of it all"),
         (500, b"[]", 1, "GET /api/queues/%2F/q: status 500"),
-        (502, b"<html>Bad Gateway", 3, "not as a broker's HTTP API does: '<html>Bad Gateway'; check the port"),
+        (
+            502,
+            b"<html>Bad Gateway",
+            3,
+            "is not the HTTP API of a broker, it responded with '<html>Bad Gateway': check the port",
+        ),
     ],
 )
 def test_a_refusal_is_one_line_with_what_the_broker_said(
@@ -88,7 +93,7 @@ def test_a_refusal_is_one_line_with_what_the_broker_said(
 def test_a_wrong_login_says_whose_and_where_passwords_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandProblem) as problem:
         api(401, b'{"error":"not_authorised","reason":"login refused"}', monkeypatch).get("whoami")
-    assert str(problem.value).startswith("http://h:1 refuses user 'anna': login refused; the password comes from")
+    assert str(problem.value).startswith("http://h:1 refused user 'anna': login refused; set LEVERET_PASSWORD")
     assert "hunter2" not in str(problem.value)
 
 

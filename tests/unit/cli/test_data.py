@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.cli.data import check, report, run, shown, told_progress
+from leveret.cli.data import check, progress_lines, report, run, shown
 from leveret.errors import StoreError
 from leveret.store.inspection import inspect
 from tests.support.kept_store import KeptStore
@@ -17,7 +17,7 @@ def test_progress_is_a_line_now_and_then_on_a_terminal_only(
 ) -> None:
     for is_terminal, lines in ((True, 10), (False, 0)):
         monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
-        progress = told_progress("reading segments")
+        progress = progress_lines("reading segments")
         for done in range(1001):
             progress(done, 1000)
         assert capsys.readouterr().err.count("reading segments: ") == lines
@@ -25,7 +25,7 @@ def test_progress_is_a_line_now_and_then_on_a_terminal_only(
 
 def test_little_work_tells_no_progress(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    progress = told_progress("reading segments")
+    progress = progress_lines("reading segments")
     for done in range(4):
         progress(done, 3)
     assert capsys.readouterr().err == ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leveret.cli.findings import Finding, graveyards, queue_findings
+from leveret.cli.findings import Finding, find_dead_letter_queues, queue_findings
 
 Row = dict[str, Any]
 
@@ -29,7 +29,7 @@ def test_a_queue_that_grows_without_consumers_is_an_alarm() -> None:
     growing = queue(messages_ready=7, messages_details={"rate": 2.0})
     [finding] = found(growing)
     assert finding.weight == "alarm"
-    assert "queue 'q' in vhost '/' grows by 2.0/s and nobody consumes: 7 wait" in finding.what
+    assert "queue 'q' in vhost '/' grows by 2.0/s and has no consumers: 7 ready" in finding.what
     assert [each.weight for each in found({**growing, "messages_ready": 4})] == ["warning"]
     assert found({**growing, "consumers": 1}) == []
     assert found({**growing, "messages_details": {"rate": -1.0}}) == []
@@ -46,7 +46,7 @@ def test_what_a_lease_holds_is_not_blamed_on_consumers() -> None:
     held = queue(messages_unacknowledged=7)
     assert list(queue_findings([held], (), {("/", "q"): 7})) == []
     [finding] = queue_findings([held], (), {("/", "q"): 4, ("other", "q"): 3})
-    assert "hold 3 messages and acknowledge none" in finding.what
+    assert "no acknowledgements for queue 'q' in vhost '/': 3 unacked" in finding.what
 
 
 def test_a_paused_queue_is_told_with_the_command_that_resumes_it() -> None:
@@ -63,22 +63,22 @@ def test_dead_letters_are_found_where_they_go_by_arguments_and_by_policies() -> 
         queue("graves", "other", messages_ready=4),
     ]
     bindings = (binding("dead", "graves"), binding("dead", "x", "exchange"), binding("amq.topic", "work"))
-    assert graveyards(queues, bindings) == {("/", "graves"), ("/", "late")}
+    assert find_dead_letter_queues(queues, bindings) == {("/", "graves"), ("/", "late")}
     first, second = found(*queues, bindings=bindings)
-    assert first == ("warning", "4 dead letters wait in queue 'graves' in vhost '/'", first.remedy)
+    assert first == ("warning", "4 dead letters in queue 'graves' in vhost '/'", first.remedy)
     assert first.remedy == "leveret browse graves, then leveret redrive graves"
-    assert second.what == "1 dead letter waits in queue 'late' in vhost '/'"
+    assert second.what == "1 dead letter in queue 'late' in vhost '/'"
 
 
 def test_the_arguments_of_a_queue_win_over_its_policies() -> None:
     both = queue(
         arguments={"x-dead-letter-exchange": "mine"}, effective_policy_definition={"dead-letter-exchange": "theirs"}
     )
-    assert graveyards([both], [binding("mine", "a"), binding("theirs", "b")]) == {("/", "a")}
+    assert find_dead_letter_queues([both], [binding("mine", "a"), binding("theirs", "b")]) == {("/", "a")}
 
 
 def test_consumers_that_hold_messages_and_acknowledge_none_are_told() -> None:
     held = queue(messages_unacknowledged=5, consumers=1, messages_ready=2)
     [finding] = found(held)
-    assert "hold 5 messages and acknowledge none, 2 wait behind them" in finding.what
+    assert "5 unacked, 2 ready; its consumers are busy or stuck" in finding.what
     assert found({**held, "message_stats": {"ack_details": {"rate": 0.5}}}) == []

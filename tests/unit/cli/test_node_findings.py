@@ -32,13 +32,13 @@ def test_a_healthy_node_has_nothing_to_find() -> None:
 @pytest.mark.parametrize(
     ("facts", "weight", "part"),
     [
-        ({"mem_alarm": True}, "alarm", "memory alarm on node 'n': 10 B of 100 B"),
-        ({"mem_used": 80}, "warning", "memory of node 'n' is near its limit"),
+        ({"mem_alarm": True}, "alarm", "memory alarm on node 'n': 10 B used, high watermark 100 B"),
+        ({"mem_used": 80}, "warning", "memory of node 'n' is near the high watermark"),
         ({"disk_free_alarm": True}, "alarm", "disk alarm on node 'n'"),
-        ({"disk_free": 199}, "warning", "disk of node 'n' is near its limit"),
+        ({"disk_free": 199}, "warning", "disk of node 'n' is near the free limit"),
         ({"fd_used": 4000}, "warning", "4000 of 5000 file descriptors"),
-        ({"fd_total": 1024}, "warning", "may open 1024 files at most, and each connection is one"),
-        ({"running": False}, "alarm", "does not run"),
+        ({"fd_total": 1024}, "warning", "can open only 1024 files, and each connection needs one"),
+        ({"running": False}, "alarm", "is not running"),
     ],
 )
 def test_the_node_is_near_a_mark_or_beyond(facts: Row, weight: str, part: str) -> None:
@@ -58,15 +58,15 @@ def test_what_is_far_enough_from_its_mark_is_passed_over(facts: Row) -> None:
 def test_a_store_that_failed_is_an_alarm() -> None:
     [finding] = store_findings({"status": "failed", "reason": "Some virtual hosts are down: the store is read-only"})
     assert finding.weight == "alarm"
-    assert finding.what == "nothing can be stored: Some virtual hosts are down: the store is read-only"
+    assert finding.what == "the message store has failed: Some virtual hosts are down: the store is read-only"
     assert "restart" in finding.remedy
 
 
 @pytest.mark.parametrize(
     ("expired", "expected"),
     [
-        ([{"node": "n", "ends_at": "2026-01-02 03:04:05 UTC"}], "a certificate ends at 2026-01-02 03:04:05 UTC"),
-        ([{"certfile_expires_on": ["2026-01-02 03:04:05"]}], "a certificate ends at 2026-01-02 03:04:05"),
+        ([{"node": "n", "ends_at": "2026-01-02 03:04:05 UTC"}], "a certificate expires at 2026-01-02 03:04:05 UTC"),
+        ([{"certfile_expires_on": ["2026-01-02 03:04:05"]}], "a certificate expires at 2026-01-02 03:04:05"),
         ([], "Certificates expiring"),
     ],
 )

@@ -12,11 +12,11 @@ from leveret.cli.tables import (
     at,
     count,
     cut,
-    draw,
     duration,
-    facts,
     fitted,
     name,
+    print_facts,
+    print_table,
     printable,
     rate,
     size,
@@ -37,7 +37,7 @@ def drawn(
     rows: list[dict[str, object]], out: StringIO | None = None, columns: tuple[Column, ...] = COLUMNS
 ) -> list[str]:
     out = out or StringIO()
-    draw(columns, rows, "nothing", out)
+    print_table(columns, rows, "nothing", out)
     return out.getvalue().splitlines()
 
 
@@ -75,7 +75,7 @@ def test_what_does_not_fit_at_all_is_left_out_and_said(
     monkeypatch.setenv("COLUMNS", "30")
     lines = drawn([{"name": "x" * 40, "ready": 123456}], Terminal())
     assert lines[1].endswith("  123456")
-    assert capsys.readouterr().err == "Not shown for lack of room: in\n"
+    assert capsys.readouterr().err == "Columns that do not fit: in\n"
 
 
 def test_an_empty_table_says_what_to_do_and_leaves_the_pipe_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +91,7 @@ def test_names_of_others_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPat
         assert len(lines) == 2
         assert lines[1].startswith("a\\x1b[2Jb\\r\\nc\\u202ed")
     out = StringIO()
-    facts(COLUMNS, {"name": evil}, out)
+    print_facts(COLUMNS, {"name": evil}, out)
     assert out.getvalue().splitlines()[0] == "name   a\\x1b[2Jb\\r\\nc\\u202ed"
 
 

@@ -1,7 +1,7 @@
-"""Names for a shell to complete: asked of the broker that the words so far mean, within a second or not at all.
+"""Shell completion of names, fetched from the broker selected by the options typed so far, within one second.
 
-Nobody waits here for a password, and no problem is told: a shell wants names or nothing. Names come from others, and
-shells evaluate what they are given: only names of harmless letters are offered.
+Completion never prompts for a password and reports no errors: on any problem there are no suggestions. Shells evaluate
+suggestions, and other users choose the names: only names without shell metacharacters are suggested.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Completed = Callable[[typer.Context, str], list[str]]
 
 
 def names_of(kind: str) -> Completed:
-    """Of the objects that the API lists under ``kind``."""
+    """Names of the objects that the API lists under ``kind``."""
 
     def completed(ctx: typer.Context, incomplete: str) -> list[str]:
         return _offered(lambda: _names(ctx.params, kind, incomplete), incomplete)
@@ -35,7 +35,7 @@ def names_of(kind: str) -> Completed:
     return completed
 
 
-def contexts_known(ctx: typer.Context, incomplete: str) -> list[str]:
+def context_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _offered(lambda: iter(load_contexts(contexts_path(os.environ)).named), incomplete)
 
 
@@ -47,8 +47,8 @@ def _offered(names: Callable[[], Iterator[str]], incomplete: str) -> list[str]:
 
 
 def _names(given: dict[str, Any], kind: str, incomplete: str) -> Iterator[str]:
-    with open(os.devnull) as nobody:
-        sys.stdin = nobody  # or a password would be asked for in the middle of a line
+    with open(os.devnull) as empty:
+        sys.stdin = empty  # not a terminal, so that no password prompt appears while the user types
         api = Api(login_of(os.environ, **{name: given.get(name) for name in WHERE}))
         query = {"columns": "name"}
         path = (kind, given.get("vhost") or api.vhost or "/") if kind in BY_VHOST else (kind,)

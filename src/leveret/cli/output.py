@@ -1,4 +1,4 @@
-"""What commands say: JSON as the API gave it, one line for what was done, how far a long work is."""
+"""Output of commands: JSON as the API returned it, result lines, progress bars."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import Protocol
 import typer
 
 from leveret.cli.api_client import Answer
-from leveret.cli.tables import Column, cut, draw
+from leveret.cli.tables import Column, cut, print_table
 
-LONGEST = 24  # letters before a bar: it shall fit beside them
+LONGEST = 24  # characters of the label of a progress bar
 
 
 def print_json(answer: Answer) -> None:
-    """The very bytes of the answer, and the end of the line."""
+    """The response body unchanged, followed by a newline."""
     typer.echo(answer.body.rstrip(b"\n"))
 
 
 def print_list(answer: Answer, columns: Sequence[Column], empty: str, as_json: bool) -> None:
-    """As a table, or as it was answered; ``empty`` is what to tell a person when there is nothing."""
+    """Print a table, or the JSON of the response; ``empty``: the text if there are no rows."""
     if as_json:
         print_json(answer)
     else:
-        draw(columns, answer.rows, empty)
+        print_table(columns, answer.rows, empty)
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     typer.echo(line)
 
 
-def made(what: str, answer: Answer) -> None:
-    """What a PUT has done: 201 is new, 204 was there before."""
-    say(f"{what} {'created' if answer.status == 201 else 'is there as asked'}")
+def print_created(what: str, answer: Answer, existing: str = "already exists") -> None:
+    """The result of a PUT: 201 if the object is new, 204 if it existed."""
+    print_line(f"{what} {'created' if answer.status == 201 else existing}")
 
 
-class Moved(Protocol):
+class Advance(Protocol):
     def __call__(self, done: int, of: int | None) -> None:
-        """So much is done, of so much if that is known."""
+        """``done`` of ``of`` are processed; ``of`` may be unknown."""
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Moved]:
-    """A bar on standard error for whoever sits at a terminal; for all others nothing."""
+def progress(what: str) -> Iterator[Advance]:
+    """A progress bar on standard error, if it is a terminal."""
     if not (sys.stderr.isatty() and sys.stdout.isatty()):
         yield lambda done, of: None
         return

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from leveret.cli.later_commands import LATER, Later
+from leveret.cli.lazy_commands import COMMANDS, LazyCommand
 from leveret.cli.main import app
 
 SRC = str(Path(__file__).parents[3] / "src")
@@ -29,13 +29,13 @@ def leveret(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]
 
 def test_help_lists_every_command_with_what_it_is_for() -> None:
     shown = runner.invoke(app, ["--help"]).output
-    for name, (_, text) in LATER.items():
+    for name, (_, text) in COMMANDS.items():
         assert f"  {name} " in shown
         assert text in shown
     assert "  serve " in shown
 
 
-@pytest.mark.parametrize("name", LATER)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_there_when_it_is_called(name: str) -> None:
     result = runner.invoke(app, [name, "--help"])
     assert result.exit_code == 0, result.output
@@ -43,9 +43,9 @@ def test_a_command_is_there_when_it_is_called(name: str) -> None:
     assert "--install-completion" not in result.output
 
 
-@pytest.mark.parametrize("name", [name for name in LATER if name not in ("context", "completion")])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("context", "completion")])
 def test_every_command_says_where_the_broker_is_and_who_asks(name: str) -> None:
-    real = Later(name, *LATER[name]).real()
+    real = LazyCommand(name, *COMMANDS[name]).load()
     for command in getattr(real, "commands", {name: real}).values():
         options = {option for parameter in command.params for option in parameter.opts}
         assert {"--url", "--username", "--context", "--password-file"} <= options
@@ -95,4 +95,4 @@ def test_the_script_for_a_shell_is_printed() -> None:
     assert shown.exit_code == 0
     refused = runner.invoke(app, ["completion", "tcsh"])
     assert refused.exit_code == 2
-    assert "there is no completion for 'tcsh': bash" in refused.output
+    assert "unknown shell 'tcsh': choose one of bash" in refused.output
