@@ -169,7 +169,7 @@ def test_what_cannot_be_followed_is_one_line(cli: Cli, broker: Broker, vhost: Em
     assert "only copies are consumed" in cli.refused("tail", "--exchange", "amq.topic", "--ack", code=2)
     assert "is only for streams" in cli.refused("tail", queue, "--offset", "first", code=2)
     assert "at most 1000 messages can be" in cli.refused("consume", queue, "--count", "1001", code=2)
-    assert "nobody speaks AMQP at amqp://127.0.0.1:1" in cli.refused(
+    assert "no connection to amqp://guest@127.0.0.1:1" in cli.refused(
         "consume", queue, "--amqp", "amqp://127.0.0.1:1", code=3
     )
     assert "which other users of this machine can read" in cli.refused(

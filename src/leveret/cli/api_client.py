@@ -6,7 +6,6 @@ Every error is a CommandProblem: one line for the user, and the exit code of the
 from __future__ import annotations
 
 import base64
-import http.client
 import json
 import ssl
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from leveret.cli.remedies import not_found, only_leveret, with_command
 from leveret.errors import LeveretError
+from leveret.http_client import BROKEN, HttpConnection
 
 Row = dict[str, Any]
 Query = Mapping[str, object]
@@ -183,23 +183,18 @@ class Api:
         return self._ask_password()
 
     def _exchange(
-        self, method: str, place: str, body: bytes | None, headers: Mapping[str, str], seconds: float
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str], seconds: float
     ) -> Answer:
-        connection = self._connection(seconds)
+        place = self.address
+        tls = trusting(self.ca_file) if place.scheme == "https" else None
+        connection = HttpConnection(place.scheme, place.host, place.port, seconds, tls)
         try:
-            connection.request(method, place, body=body, headers=dict(headers))
-            response = connection.getresponse()
-            return Answer(response.status, response.read(), self.address.url, response.getheader("Date"))
-        except (OSError, http.client.HTTPException) as problem:
+            response = connection.send(method, target, body, headers)
+            return Answer(response.status, response.read(), place.url, response.getheader("Date"))
+        except BROKEN as problem:
             raise self._not_reachable(problem, seconds) from None
         finally:
             connection.close()
-
-    def _connection(self, seconds: float) -> http.client.HTTPConnection:
-        host, port = self.address.host, self.address.port
-        if self.address.scheme != "https":
-            return http.client.HTTPConnection(host, port, timeout=seconds)
-        return http.client.HTTPSConnection(host, port, timeout=seconds, context=trusting(self.ca_file))
 
     def _not_reachable(self, problem: Exception, seconds: float) -> NotReachable:
         url = self.address.url
@@ -211,6 +206,8 @@ class Api:
         if isinstance(problem, TimeoutError):
             return NotReachable(f"no response from {url} within {seconds:g} s: try again, or check the broker's log")
         cause = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+        if cause.startswith("AMQP"):  # the protocol header, instead of a status line
+            return NotReachable(f"{url} is an AMQP port: pass the HTTP port with --url, 15672 by default")
         return NotReachable(
             f"cannot connect to {url}: {cause}; start a broker with 'leveret serve', or select another one with --url "
             "or --context"

@@ -23,8 +23,8 @@ from leveret.cli.output import print_line
 from leveret.cli.tables import Column, count, numbered, print_facts
 
 if TYPE_CHECKING:
-    from leveret.cli.amqp_link import AmqpLink
     from leveret.cli.bench_load import Load, Progress, Result
+    from leveret.client import Channel
 
 app = single_command()
 
@@ -129,46 +129,36 @@ async def _run(
     is_there: bool,
     tick: Callable[[Progress], None],
 ) -> Result:
-    from leveret.cli.amqp_link import linked
-    from leveret.cli.bench_frames import sample
+    from leveret.cli.amqp_connection import connected
+    from leveret.cli.bench_frames import LoadConnection, sample
     from leveret.cli.bench_load import LoadRun
 
     async with AsyncExitStack() as stack:
 
-        async def links(number: int) -> list[AmqpLink]:
-            each = [linked(api, address, vhost, "bench") for _ in range(number)]
-            return [await stack.enter_async_context(link) for link in each]
+        async def channels(number: int) -> list[Channel]:
+            each = [connected(api, address, vhost, "bench", LoadConnection) for _ in range(number)]
+            return [await (await stack.enter_async_context(connection)).channel() for connection in each]
 
-        (keeper,) = await links(1)
-        publishing, consuming = await links(load.publishers), await links(load.consumers)
+        (keeper,) = await channels(1)
+        publishing, consuming = await channels(load.publishers), await channels(load.consumers)
         name = queue or f"leveret.bench.{secrets.token_hex(6)}"
         async with _queue(keeper, name, load, is_there):
-            like = sample(name, load.size, load.durable, keeper.frame_max)
+            like = sample(name, load.size, load.durable, keeper.connection.frame_max)
             return await LoadRun(load, like, tick).run(publishing, consuming)
 
 
 @asynccontextmanager
-async def _queue(keeper: AmqpLink, name: str, load: Load, is_there: bool) -> AsyncIterator[None]:
+async def _queue(keeper: Channel, name: str, load: Load, is_there: bool) -> AsyncIterator[None]:
     """Declare and delete the queue of the load; an existing queue is purged instead of deleted."""
-    from leveret.wire.methods import (
-        QueueDeclare,
-        QueueDeclareOk,
-        QueueDelete,
-        QueueDeleteOk,
-        QueuePurge,
-        QueuePurgeOk,
-    )
-
     if not is_there:
-        own = QueueDeclare(name, durable=load.durable, arguments={"x-expires": QUEUE_EXPIRES_MS})
-        await keeper.call(own, QueueDeclareOk)
+        await keeper.declare_queue(name, durable=load.durable, arguments={"x-expires": QUEUE_EXPIRES_MS})
     try:
         yield
     finally:
         if is_there:
-            await keeper.call(QueuePurge(name), QueuePurgeOk)
+            await keeper.purge_queue(name)
         else:
-            await keeper.call(QueueDelete(name), QueueDeleteOk)
+            await keeper.delete_queue(name)
 
 
 @contextmanager

@@ -1,36 +1,40 @@
-"""The messages of a load, as bytes: all alike but for a number and the moment of sending, so that they need no parser.
+"""The messages of ``leveret bench`` as bytes: all alike except for a number and the time of publishing.
 
-A batch of publishes is one buffer that is made once; only numbers and moments are written into it anew. Deliveries come
-back with frames of equal length as well: they are cut by that length and compared with what is expected, byte for byte.
+A batch of publishes is encoded once; only numbers and times are written into it. Deliveries are not parsed, but cut by
+their length and compared with the expected bytes: a load generator must be faster than the broker it measures, and the
+client's consumers are half as fast. Connection, channels and acknowledgements are the client's (``LoadConnection``).
 
     | basic.publish | header frame | 3 | channel | size | number | moment | filler ... | 0xCE |
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
 import secrets
 from collections.abc import Callable
 from struct import Struct
 from typing import NamedTuple
 
-from leveret.cli.amqp_link import CHANNEL
+from leveret.client import Connection
+from leveret.client.confirms import Confirms
 from leveret.wire.constants import FRAME_METHOD, FRAME_OVERHEAD
 from leveret.wire.content import SIZE_AT, body_at
 from leveret.wire.frames import ENVELOPE, content_frames, decode_method, method_frame
 from leveret.wire.methods import BasicDeliver, BasicPublish, Method
 from leveret.wire.properties import Properties, encode_properties
 
+CHANNEL = 1  # the first and only one of each connection
 STAMP = Struct(">QQ")  # number, nanoseconds
 SMALLEST = STAMP.size
 BATCH_BYTES = 64 << 10
 MOST_IN_BATCH = 256
-SEQUENCE_BITS = 48  # the publisher stands above them
-DETAIL = 32  # steps of the logarithm: quantiles are true to three in a hundred
+SEQUENCE_BITS = 48  # the bits above them are the publisher
+DETAIL = 32  # steps per unit of the natural logarithm: quantiles are exact to 3 %
 
 
 class Sample(NamedTuple):
-    """What every message of a load is like."""
+    """What all messages of a load have in common."""
 
     queue: str
     content: bytes
@@ -41,14 +45,14 @@ class Sample(NamedTuple):
 
 
 def sample(queue: str, size: int, persistent: bool, frame_max: int) -> Sample:
-    """The filler is random: nobody can have made it up, or have compressed it."""
+    """The filler is random, so that it cannot be compressed."""
     body = bytes(SMALLEST) + secrets.token_bytes(size - SMALLEST)
     properties = encode_properties(Properties(delivery_mode=2 if persistent else 1))
     return Sample(queue, content_frames(CHANNEL, properties, body, frame_max))
 
 
 class Batches:
-    """Of one publisher."""
+    """The publishes of one publisher."""
 
     def __init__(self, like: Sample, publisher: int) -> None:
         method = method_frame(CHANNEL, BasicPublish("", like.queue))
@@ -59,7 +63,7 @@ class Batches:
         self._next = publisher << SEQUENCE_BITS
 
     def take(self, number: int, moment: int) -> bytes:
-        """The next messages: ``number`` of them, ``most`` at most."""
+        """The frames of the next ``number`` messages, at most ``most``."""
         buffer, stamp, next_ = self._buffer, STAMP.pack_into, self._next
         for at in range(self._stamp_at, number * self._stride, self._stride):
             stamp(buffer, at, next_, moment)
@@ -69,7 +73,7 @@ class Batches:
 
 
 class Latencies:
-    """How many messages took how long, in steps of a logarithm."""
+    """A histogram with logarithmic steps."""
 
     def __init__(self) -> None:
         self._steps: dict[int, int] = {}
@@ -79,7 +83,7 @@ class Latencies:
         self._steps[step] = self._steps.get(step, 0) + number
 
     def quantile(self, part: float) -> float | None:
-        """In seconds; None as long as there is nothing."""
+        """In seconds; None without values."""
         left = part * sum(self._steps.values())
         for step in sorted(self._steps):
             left -= self._steps[step]
@@ -89,18 +93,18 @@ class Latencies:
 
 
 class Received:
-    """All that the consumers of a load were given. ``total`` adds the numbers up: other messages, another sum."""
+    """Totals of all consumers. ``total`` is the sum of the numbers, which shows if they are not those published."""
 
     def __init__(self) -> None:
         self.count = 0
         self.total = 0
-        self.changed = 0  # messages that are not as they were sent
-        self.disordered = 0  # that came after a later one, or twice
+        self.changed = 0  # not as published
+        self.disordered = 0  # received after a later one, or twice
         self.latencies = Latencies()
 
 
 class Deliveries:
-    """Of one consumer: bytes in any slicing go in, and are counted in ``received``."""
+    """The deliveries of one consumer, fed as bytes in any slicing and counted in ``received``."""
 
     def __init__(self, like: Sample, tag: str, publishers: int, received: Received) -> None:
         method = method_frame(CHANNEL, BasicDeliver(tag, 0, False, "", like.queue))
@@ -115,7 +119,7 @@ class Deliveries:
         self.last_tag = 0
 
     def take(self, data: bytes, moment: int, other: Callable[[Method], None]) -> None:
-        """``other`` is told of methods that are no deliveries."""
+        """``other`` is called with methods that are not deliveries."""
         pending = self._pending
         pending += data
         start = 0
@@ -128,7 +132,7 @@ class Deliveries:
         del pending[:start]
 
     def _take_alike(self, start: int, moment: int) -> int:
-        """How many bytes of messages there were that are as expected."""
+        """The size of the messages at ``start`` that are as expected."""
         stride = self._layout.size
         received, last = self._received, self._last
         count = total = run = 0
@@ -158,7 +162,7 @@ class Deliveries:
         return count * stride
 
     def _odd_frame(self, start: int, other: Callable[[Method], None]) -> int:
-        """The size of a frame that no expected message begins with, 0 if it is not whole."""
+        """The size of a frame that is not the start of an expected message, 0 if it is incomplete."""
         pending = self._pending
         if len(pending) - start < ENVELOPE.size:
             return 0
@@ -176,5 +180,45 @@ class Deliveries:
         return size + FRAME_OVERHEAD
 
     def _is_alike(self, start: int) -> bool:
-        """Whether this may become an expected message when the rest has come."""
+        """Whether this may be the start of an expected message."""
         return self._pending.startswith(self._before, start)
+
+
+class LoadConnection(Connection):
+    """A connection whose received bytes go to ``take`` once that is set, instead of being parsed."""
+
+    take: Callable[[bytes], None] | None = None
+
+    def received(self, data: bytes) -> None:
+        if self.take is None:
+            super().received(data)
+        else:
+            self._keep_alive.reads += 1
+            self.take(data)
+
+
+class ConfirmCount(Confirms):
+    """Counts confirms instead of resolving a future for each message."""
+
+    __slots__ = ("_on_confirm", "_single", "_through", "refused")
+
+    def __init__(self, on_confirm: Callable[[int], None]) -> None:
+        """``on_confirm`` is called with the number of messages confirmed so far."""
+        super().__init__(asyncio.get_running_loop())
+        self.refused = 0
+        self._through = 0
+        self._single: set[int] = set()
+        self._on_confirm = on_confirm
+
+    def settle(self, tag: int, *, multiple: bool, is_taken: bool) -> None:
+        if not is_taken:
+            self.refused += tag - self._through if multiple else 1
+        if multiple:
+            self._through = max(self._through, tag)
+            self._single = {each for each in self._single if each > self._through}
+        else:
+            self._single.add(tag)
+        while self._through + 1 in self._single:
+            self._through += 1
+            self._single.remove(self._through)
+        self._on_confirm(self._through + len(self._single))

@@ -1,7 +1,7 @@
-"""A load for a broker: publishers and consumers on one queue, all in one loop, and a ledger that shows nothing is lost.
+"""The load of ``leveret bench``: publishers and consumers of one queue, and counts that show that no message is lost.
 
-Publishers go ahead of the consumers by a bounded number of messages, so that a broker is measured and not filled. When
-the time is over, or on Ctrl-C, nothing more is sent, and what is under way is awaited and checked.
+Publishers are at most ``Load.ahead`` messages ahead of the consumers, so that the queue does not fill up. When the time
+is over, or on Ctrl-C, publishing stops, and outstanding messages are awaited and checked.
 """
 
 from __future__ import annotations
@@ -11,31 +11,24 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from leveret.cli.amqp_link import AmqpLink
 from leveret.cli.api_client import Refusal
-from leveret.cli.bench_frames import SEQUENCE_BITS, Batches, Deliveries, Received, Sample
-from leveret.wire.constants import FRAME_METHOD
-from leveret.wire.frames import decode_method
-from leveret.wire.methods import (
-    BasicAck,
-    BasicConsume,
-    BasicConsumeOk,
-    BasicNack,
-    BasicQos,
-    BasicQosOk,
-    ConfirmSelect,
-    ConfirmSelectOk,
-    ConnectionBlocked,
-    QueueDeclare,
-    QueueDeclareOk,
+from leveret.cli.bench_frames import (
+    SEQUENCE_BITS,
+    Batches,
+    ConfirmCount,
+    Deliveries,
+    LoadConnection,
+    Received,
+    Sample,
 )
+from leveret.client import Channel, Happening
 
 AHEAD = 20_000  # messages that are published and not consumed
 AHEAD_BYTES = 64 << 20
 UNCONFIRMED = 4_000
 PREFETCH = 4_000
 TICK = 0.25
-DRAIN_SECONDS = 10.0  # without anything new before what lacks is given up
+DRAIN_SECONDS = 10.0  # without a new message until the missing ones count as lost
 
 
 class Load(NamedTuple):
@@ -62,7 +55,7 @@ class Progress(NamedTuple):
 
 
 class Result(NamedTuple):
-    """``lost`` and ``twice`` are what counts say; ``changed`` and ``disordered`` were seen."""
+    """``lost`` and ``twice`` follow from the counts; ``changed`` and ``disordered`` messages were received."""
 
     seconds: float
     published: int
@@ -91,24 +84,22 @@ class LoadRun:
         self._received = Received()
         self._published = [0] * load.publishers
         self._confirmed = [0] * load.publishers
-        self._refused = 0
+        self._confirms: list[ConfirmCount] = []
         self._is_over = False
-        self._news = asyncio.Event()  # somebody may go on who could not
+        self._progress = asyncio.Event()  # publishers that wait may continue
         self._problem: BaseException | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._begun = 0.0
         self._last_published = self._last_consumed = 0.0
 
-    async def run(self, publishing: list[AmqpLink], consuming: list[AmqpLink]) -> Result:
-        for link in consuming:
-            await self._begin_consuming(link)
-        if self._load.confirms:
-            for link in publishing:
-                await link.call(ConfirmSelect(), ConfirmSelectOk)
+    async def run(self, publishing: list[Channel], consuming: list[Channel]) -> Result:
+        for channel in consuming:
+            await self._start_consuming(channel)
+        for index, channel in enumerate(publishing):
+            await self._prepare_publishing(channel, index)
         self._begun = self._last_published = self._last_consumed = time.monotonic()
-        for index, link in enumerate(publishing):
-            self._start(self._listen(link, index))
-            self._start(self._publish(link, index))
+        for index, channel in enumerate(publishing):
+            self._start(self._publish(channel, index))
         try:
             await self._watch(self._load.seconds)
             self._end_sending()
@@ -126,31 +117,50 @@ class LoadRun:
         self._tasks.append(task)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            self._problem = self._problem or task.exception()
-            self._end_sending()
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._fail(problem)
+
+    def _fail(self, problem: BaseException) -> None:
+        self._problem = self._problem or problem
+        self._end_sending()
 
     def _end_sending(self) -> None:
         self._is_over = True
-        self._news.set()
+        self._progress.set()
 
     # ---- publishers
 
-    async def _publish(self, link: AmqpLink, index: int) -> None:
-        batches = Batches(self._like, index)
+    async def _prepare_publishing(self, channel: Channel, index: int) -> None:
+        channel.on_close = self._fail
+        channel.connection.listeners.append(self._happened)
+        if self._load.confirms:
+            await channel.confirm_select()
+            channel.confirms = ConfirmCount(lambda number: self._confirm(index, number))
+            self._confirms.append(channel.confirms)
+
+    def _happened(self, happening: Happening) -> None:
+        if happening.kind == "blocked":
+            self._fail(Refusal(f"the broker blocks publishers, {happening.text}: see 'leveret doctor'"))
+
+    def _confirm(self, index: int, number: int) -> None:
+        self._confirmed[index] = number
+        self._progress.set()
+
+    async def _publish(self, channel: Channel, index: int) -> None:
+        batches, connection = Batches(self._like, index), channel.connection
         while not self._is_over:
             number = min(batches.most, self._room(index))
             if number <= 0:
                 await self._wait(index)
                 continue
-            link.writer.write(batches.take(number, time.monotonic_ns()))
+            connection.write(batches.take(number, time.monotonic_ns()))
             self._published[index] += number
             self._last_published = time.monotonic()
-            await link.writer.drain()
-            await asyncio.sleep(0)  # the others have their turn, although nobody has to wait
+            await connection.writable()
+            await asyncio.sleep(0)  # let the others run, even if the connection is writable
 
     def _room(self, index: int) -> int:
-        """How many messages this publisher may send now."""
+        """How many messages this publisher may publish now."""
         load, sent = self._load, self._published[index]
         room = load.ahead - (sum(self._published) - self._seen) if load.consumers else load.ahead
         if load.confirms:
@@ -165,56 +175,34 @@ class LoadRun:
             due = (self._published[index] + 1) * self._load.publishers / rate
             await asyncio.sleep(max(due - self._elapsed, 0.0))
             return
-        self._news.clear()
-        await self._news.wait()
-
-    async def _listen(self, link: AmqpLink, index: int) -> None:
-        """To confirms, and to a broker that ends it."""
-        through, single = 0, set[int]()
-        while True:
-            frame = await link.next_frame()
-            method = decode_method(frame.payload) if frame.kind == FRAME_METHOD else None
-            if isinstance(method, ConnectionBlocked):
-                raise Refusal(f"the broker lets nobody publish, {method.reason}: leveret doctor")
-            if not isinstance(method, BasicAck | BasicNack):
-                continue
-            tag = method.delivery_tag
-            if isinstance(method, BasicNack):
-                self._refused += tag - through if method.multiple else 1
-            if method.multiple:
-                through = max(through, tag)
-                single = {each for each in single if each > through}
-            else:
-                single.add(tag)
-            while through + 1 in single:
-                through += 1
-                single.remove(through)
-            self._confirmed[index] = through + len(single)
-            self._news.set()
+        self._progress.clear()
+        await self._progress.wait()
 
     # ---- consumers
 
-    async def _begin_consuming(self, link: AmqpLink) -> None:
+    async def _start_consuming(self, channel: Channel) -> None:
         load = self._load
         if not load.auto_ack:
-            await link.call(BasicQos(prefetch_count=PREFETCH), BasicQosOk)
-        consume = BasicConsume(self._like.queue, no_ack=load.auto_ack)
-        tag = (await link.call(consume, BasicConsumeOk)).consumer_tag
-        self._start(self._consume(link, Deliveries(self._like, tag, load.publishers, self._received)))
+            await channel.qos(PREFETCH)
 
-    async def _consume(self, link: AmqpLink, deliveries: Deliveries) -> None:
-        acked = 0
-        while True:
-            data = await link.read()
-            deliveries.take(data, time.monotonic_ns(), link.refuse_close)
-            if deliveries.last_tag > acked:
-                acked = deliveries.last_tag
+        consumer = await channel.consume(self._like.queue, no_ack=load.auto_ack)
+        consumer.on_end = self._fail
+        deliveries = Deliveries(self._like, consumer.tag, load.publishers, self._received)
+
+        def take(data: bytes) -> None:
+            before = deliveries.last_tag
+            deliveries.take(data, time.monotonic_ns(), lambda method: connection.heard(channel.number, method))
+            if deliveries.last_tag > before:
                 self._last_consumed = time.monotonic()
-                if not self._load.auto_ack:
-                    link.send(BasicAck(acked, multiple=True))
-                self._news.set()
+                if not load.auto_ack:
+                    channel.ack(deliveries.last_tag, multiple=True)
+                self._progress.set()
 
-    # ---- the course of it
+        connection = channel.connection
+        assert isinstance(connection, LoadConnection)
+        connection.take = take  # before publishing starts, so that no delivery is missed
+
+    # ---- progress and result
 
     @property
     def _elapsed(self) -> float:
@@ -231,13 +219,13 @@ class LoadRun:
                 latencies = self._received.latencies
                 quantiles = latencies.quantile(0.5), latencies.quantile(0.99)
                 self._tick(Progress(self._elapsed, sum(self._published), self._seen, *quantiles))
-        except asyncio.CancelledError:  # Ctrl-C: what was sent is still to be checked
+        except asyncio.CancelledError:  # Ctrl-C: the messages published so far are still checked
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
 
     async def _drain(self) -> None:
-        """Until all that was sent has come and is confirmed, or nothing more comes."""
+        """Until all messages are received and confirmed, or no more arrive."""
         last, since = -1, time.monotonic()
         while self._problem is None and time.monotonic() - since < DRAIN_SECONDS:
             under_way = sum(self._published) - self._seen if self._load.consumers else 0
@@ -251,20 +239,17 @@ class LoadRun:
         if self._problem is not None:
             raise self._problem
 
-    async def _ready(self, link: AmqpLink) -> int:
+    async def _ready(self, channel: Channel) -> int:
         """Without consumers: how many messages the queue has."""
-        asked = QueueDeclare(self._like.queue, passive=True)
-        for task in self._tasks:
-            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        return (await link.call(asked, QueueDeclareOk)).message_count
+        return (await channel.declare_queue(self._like.queue, passive=True)).message_count
 
     def _result(self, in_queue: int) -> Result:
         received, published = self._received, sum(self._published)
         arrived = self._seen if self._load.consumers else in_queue
         lost, twice = max(published - arrived, 0), max(arrived - published, 0)
         if self._load.consumers and not (lost or twice or received.changed) and received.total != self._sent_total():
-            lost = twice = 1  # at least: as many as there should be, but not the same
+            lost = twice = 1  # at least: the count is right, but these are other messages
         latencies = received.latencies
         consumed_for = max(self._last_consumed - self._begun, 1e-9)
         published_for = max(self._last_published - self._begun, 1e-9)
@@ -281,11 +266,11 @@ class LoadRun:
             twice=twice,
             changed=received.changed,
             disordered=received.disordered,
-            refused=self._refused,
+            refused=sum(confirms.refused for confirms in self._confirms),
         )
 
     def _sent_total(self) -> int:
-        """The sum of all numbers that were sent."""
+        """The sum of all published numbers."""
         return sum(
             (publisher << SEQUENCE_BITS) * sent + sent * (sent - 1) // 2
             for publisher, sent in enumerate(self._published)

@@ -15,14 +15,14 @@ import typer
 
 from leveret.cli.amqp_address import AMQP, amqp_address
 from leveret.cli.api_client import Api, Misuse
-from leveret.cli.broker_options import ARGUMENTS, VHOST, at_broker, pairs, single_command, vhost_in
+from leveret.cli.broker_options import ARGUMENTS, DEFAULT_EXCHANGE, VHOST, at_broker, pairs, single_command, vhost_in
 from leveret.cli.name_completion import names_of
 from leveret.cli.tables import numbered
 
 if TYPE_CHECKING:
-    from leveret.cli.amqp_link import AmqpLink
     from leveret.cli.delivery_text import Shown
-    from leveret.cli.watching import Watch
+    from leveret.cli.message_printer import Source
+    from leveret.client import Channel
 
 consume_app, tail_app = single_command(), single_command()
 
@@ -97,7 +97,7 @@ def tail(
 
 
 def _follow_queue(api: Api, queue: str, showing: OutputOptions, taking: QueueOptions) -> None:
-    from leveret.cli.watching import MOST_HELD, Watch
+    from leveret.cli.message_printer import MOST_HELD, Source
 
     row = api.get("queues", vhost_in(api, showing.vhost), queue, query={"columns": "type"}).value
     is_stream = row["type"] == STREAM
@@ -108,33 +108,35 @@ def _follow_queue(api: Api, queue: str, showing: OutputOptions, taking: QueueOpt
         raise Misuse(
             f"--count {showing.most} is too large without --ack: at most {MOST_HELD} messages can be unacknowledged"
         )
-    watch = Watch(queue, acks, False, showing.most, showing.follow, taking.offset)
+    source = Source(queue, acks, False, showing.most, showing.follow, taking.offset)
 
-    async def prepare(link: AmqpLink) -> Watch:
-        return watch
+    async def prepare(channel: Channel) -> Source:
+        return source
 
-    written = _watch(api, showing, prepare)
+    written = _print_messages(api, showing, prepare)
     if not acks and written:
         full = ", the maximum without --ack" if written == MOST_HELD else ""
         sys.stderr.write(f"{numbered(written, 'messages')} requeued to queue '{queue}'{full}\n")
 
 
 def _follow_exchange(api: Api, exchange: str, key: str, arguments: dict[str, Any], showing: OutputOptions) -> None:
-    from leveret.cli.watching import Watch
-    from leveret.wire.methods import QueueBind, QueueBindOk, QueueDeclare, QueueDeclareOk
+    from leveret.cli.message_printer import Source
 
-    async def prepare(link: AmqpLink) -> Watch:
-        own = await link.call(QueueDeclare(exclusive=True, auto_delete=True, arguments=OWN_QUEUE), QueueDeclareOk)
-        await link.call(QueueBind(own.queue, exchange, key, arguments=arguments), QueueBindOk)
-        return Watch(own.queue, no_ack=True, most=showing.most, follows=showing.follow)
+    if exchange in ("", DEFAULT_EXCHANGE):
+        raise Misuse("nothing can be bound to the default exchange: tail a queue, or use 'leveret trace'")
 
-    _watch(api, showing, prepare)
+    async def prepare(channel: Channel) -> Source:
+        own = await channel.declare_queue(exclusive=True, auto_delete=True, arguments=OWN_QUEUE)
+        await channel.bind_queue(own.queue, exchange, key, arguments)
+        return Source(own.queue, no_ack=True, most=showing.most, follows=showing.follow)
+
+    _print_messages(api, showing, prepare)
 
 
-def _watch(api: Api, showing: OutputOptions, prepare: Callable[[AmqpLink], Awaitable[Watch]]) -> int:
+def _print_messages(api: Api, showing: OutputOptions, prepare: Callable[[Channel], Awaitable[Source]]) -> int:
     """The number of messages printed."""
-    from leveret.cli.amqp_link import linked
-    from leveret.cli.watching import Watcher
+    from leveret.cli.amqp_connection import connected
+    from leveret.cli.message_printer import MessagePrinter
 
     form, vhost = _form(showing), vhost_in(api, showing.vhost)
     address = amqp_address(api, showing.amqp)
@@ -142,12 +144,13 @@ def _watch(api: Api, showing: OutputOptions, prepare: Callable[[AmqpLink], Await
 
     async def run() -> None:
         nonlocal written
-        async with linked(api, address, vhost, "consume") as link:
-            watcher = Watcher(link, await prepare(link), form, lambda lines: typer.echo(lines, nl=False))
+        async with connected(api, address, vhost, "consume") as connection:
+            channel = await connection.channel()
+            printer = MessagePrinter(channel, await prepare(channel), form, lambda lines: typer.echo(lines, nl=False))
             try:
-                await watcher.run()
+                await printer.run()
             finally:
-                written = watcher.written
+                written = printer.written
 
     try:
         asyncio.run(run())

@@ -6,20 +6,14 @@ import base64
 import json
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from leveret.cli.tables import name, printable, text
-from leveret.wire.methods import BasicDeliver
+from leveret.client import Delivery
 from leveret.wire.properties import LAYOUT, Properties
 
 OFFSET = "x-stream-offset"
 MOST_HEX = 64  # bytes of a binary body that are printed unless --hex is given
-
-
-class Delivery(NamedTuple):
-    method: BasicDeliver
-    properties: Properties
-    body: bytes
 
 
 Shown = Callable[[Delivery], bytes]
@@ -27,12 +21,10 @@ Shown = Callable[[Delivery], bytes]
 
 def as_line(delivery: Delivery, in_hex: bool = False) -> bytes:
     """Exchange, routing key and body; a body that is not UTF-8 is printed in hex, shortened."""
-    method = delivery.method
-    parts = [name(method.exchange), text(method.routing_key), _readable(delivery.body, in_hex)]
-    headers = delivery.properties.headers or {}
-    if OFFSET in headers:
-        parts.insert(0, text(headers[OFFSET]))
-    if method.redelivered:
+    parts = [name(delivery.exchange), text(delivery.routing_key), _readable(delivery.body, in_hex)]
+    if OFFSET in delivery.headers:
+        parts.insert(0, text(delivery.headers[OFFSET]))
+    if delivery.redelivered:
         parts.insert(-1, "(redelivered)")
     return ("  ".join(parts) + "\n").encode("utf-8", "backslashreplace")
 
@@ -47,15 +39,15 @@ def as_raw(delivery: Delivery) -> bytes:
 
 def as_json_line(delivery: Delivery) -> bytes:
     """With the field names of the HTTP API."""
-    method, body = delivery.method, delivery.body
+    body = delivery.body
     try:
         payload, encoding = body.decode(), "string"
     except UnicodeDecodeError:
         payload, encoding = base64.b64encode(body).decode(), "base64"
     row = {
-        "exchange": method.exchange,
-        "routing_key": method.routing_key,
-        "redelivered": method.redelivered,
+        "exchange": delivery.exchange,
+        "routing_key": delivery.routing_key,
+        "redelivered": delivery.redelivered,
         "properties": _finite(_given(delivery.properties)),
         "payload_bytes": len(body),
         "payload": payload,

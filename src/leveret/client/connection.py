@@ -142,7 +142,7 @@ class Connection:
             "capabilities": dict(CAPABILITIES),
             "connection_name": self.address.name,
         }
-        secret = b"" if external else f"\0{self.address.user}\0{self.address.password}".encode()
+        secret = b"" if external else f"\0{self.address.user}\0{self.address.password}".encode(errors="surrogateescape")
         return m.ConnectionStartOk(properties, "EXTERNAL" if external else "PLAIN", secret, "en_US")
 
     def _agree(self, tune: m.ConnectionTune) -> None:

@@ -1,42 +1,40 @@
-"""HTTP to a broker over one kept connection, patient with brokers that restart.
+"""The HTTP client of Spark's processes: one kept connection, and retries while the broker restarts.
 
-Every request may be sent again: reads change nothing, and what changes something is numbered (leases, stages, commits)
-or promised at least once. So a broken connection, a silent broker and an alarm (503) are waited out, endpoint after
-endpoint, for `retrySeconds` after the first failure. Any other answer is final.
+Every request can be repeated: reads change nothing, and writes are numbered (leases, stages, commits) or only promised
+at least once. So broken connections, timeouts and alarms (503) are retried, endpoint after endpoint, for `retrySeconds`
+after the first failure. Any other response is final.
 
-One client belongs to one thread. It is made where it is used, never pickled: `Access` travels.
+A client belongs to one thread. It is created where it is used and never pickled; `Access` is.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
+from leveret.http_client import BROKEN, Body, HttpConnection, Response
 from leveret.spark.options import Access, Endpoint
 from leveret.spark.problems import BrokerRefused, BrokerUnreachable
 from leveret.version import VERSION
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
-# What a broker that goes away looks like, at any moment of a request or an answer.
-BROKEN = (OSError, http.client.HTTPException)
 FIRST_WAIT, LONGEST_WAIT = 0.05, 2.0
 
 T = TypeVar("T")
-Body = bytes | memoryview | None
 Query = Mapping[str, object] | Sequence[tuple[str, object]]
 
 
 class Patience:
-    """How long failures are waited out. Time is counted from the first failure after the last success."""
+    """How long to retry. The time counts from the first failure after the last success."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -47,20 +45,20 @@ class Patience:
         self._until, self._wait = None, FIRST_WAIT
 
     def is_over(self) -> bool:
-        """To be asked after each failure."""
+        """To be called after each failure."""
         now = time.monotonic()
         if self._until is None:
             self._until = now + self._seconds
         return now >= self._until
 
     def pause(self, at_least: float = 0.0) -> None:
-        # Spread out, so that the tasks of a stage do not all come back at once.
-        time.sleep(max(self._wait * random.uniform(0.5, 1.0), at_least))  # noqa: S311  # no secret
+        # With jitter, so that the tasks of a stage do not all retry at the same time.
+        time.sleep(max(self._wait * random.uniform(0.5, 1.0), at_least))  # noqa: S311  # not a secret
         self._wait = min(self._wait * 2, LONGEST_WAIT)
 
 
 class BrokerClient:
-    """A virtual host of a broker, as the pipeline's part of its HTTP API shows it."""
+    """The pipeline endpoints of one virtual host."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -68,7 +66,7 @@ class BrokerClient:
             "Authorization": access.secret.authorization(access.username),
             "User-Agent": f"leveret-spark/{VERSION}",
         }
-        self._connection: http.client.HTTPConnection | None = None
+        self._connection: HttpConnection | None = None
         self._turn = 0
 
     def __enter__(self) -> Self:
@@ -100,7 +98,7 @@ class BrokerClient:
         return self._answer("POST", path, query, stream, ARROW)
 
     def arrow(self, path: str, query: Query) -> Iterator[pa.RecordBatch]:
-        """The batches of an answer as they come. A connection that breaks in between raises one of BROKEN."""
+        """The batches of a response as they arrive. A connection that breaks raises one of BROKEN."""
         response = self._success("GET", path, query, None, ARROW, lambda opened: opened)
         finished = False
         try:
@@ -114,10 +112,8 @@ class BrokerClient:
     def _answer(self, method: str, path: str, query: Query, body: Body, kind: str) -> dict[str, object]:
         return self._success(method, path, query, body, kind, lambda response: _json_of(response.read()))
 
-    def _success(
-        self, method: str, path: str, query: Query, body: Body, kind: str, use: Callable[[http.client.HTTPResponse], T]
-    ) -> T:
-        """What `use` makes of an answer that says yes."""
+    def _success(self, method: str, path: str, query: Query, body: Body, kind: str, use: Callable[[Response], T]) -> T:
+        """The result of `use` for a successful response."""
         target = self._target(path, query)
         patience = Patience(self._access.retry_seconds)
         while True:
@@ -132,28 +128,16 @@ class BrokerClient:
                     raise self._unreachable(error) from error
                 patience.pause()
                 continue
-            if response.status != http.HTTPStatus.SERVICE_UNAVAILABLE or patience.is_over():
+            if response.status != HTTPStatus.SERVICE_UNAVAILABLE or patience.is_over():
                 raise refusal
             patience.pause(_seconds(response.getheader("Retry-After")))
 
-    def _send(self, method: str, target: str, body: Body, kind: str) -> http.client.HTTPResponse:
-        fresh = self._connection is None
+    def _send(self, method: str, target: str, body: Body, kind: str) -> Response:
         headers = self._headers | ({"Content-Type": kind} if body is not None else {})
-        try:
-            connection = self._connected()
-            connection.request(method, target, body, headers)
-            return connection.getresponse()
-        except BROKEN:
-            self.close()
-            if fresh:
-                raise
-        # A kept connection may have been closed by the broker in the meantime: that says nothing about the broker.
-        return self._send(method, target, body, kind)
-
-    def _connected(self) -> http.client.HTTPConnection:
         if self._connection is None:
-            self._connection = _connection_to(self._endpoint, self._access.timeout_seconds)
-        return self._connection
+            place = self._endpoint
+            self._connection = HttpConnection(place.scheme, place.host, place.port, self._access.timeout_seconds)
+        return self._connection.send(method, target, body, headers)
 
     @property
     def _endpoint(self) -> Endpoint:
@@ -164,7 +148,7 @@ class BrokerClient:
         self._turn += 1
 
     def _target(self, path: str, query: Query) -> str:
-        """A path that begins with a slash is the broker's; any other belongs to the virtual host."""
+        """A path that starts with a slash is global; any other belongs to the virtual host."""
         whole = f"/api/pipeline{path}" if path.startswith("/") else f"/api/pipeline/{self._vhost}/{path}"
         return f"{whole}?{urlencode(query)}" if query else whole
 
@@ -176,22 +160,16 @@ class BrokerClient:
         places = ", ".join(str(endpoint) for endpoint in self._access.endpoints)
         return BrokerUnreachable(
             f"no answer from {places} for {self._access.retry_seconds} seconds "
-            f"({type(error).__name__}: {error}); is the broker running with its HTTP port on, and the option endpoint "
-            "right? timeoutSeconds and retrySeconds say how long to wait"
+            f"({type(error).__name__}: {error}): check that the broker runs with its HTTP port on and that the "
+            "option endpoint is right; timeoutSeconds and retrySeconds set how long to wait"
         )
-
-
-def _connection_to(endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
-    if endpoint.scheme == "https":
-        return http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=seconds)
-    return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=seconds)
 
 
 def _json_of(text: bytes) -> dict[str, object]:
     try:
         value = json.loads(text or b"{}")
     except ValueError:
-        # Whoever answers is no broker of ours, or a proxy before it.
+        # The response of another server, or of a proxy.
         return {"reason": text[:200].decode("utf-8", "replace")}
     return value if isinstance(value, dict) else {"reason": str(value)[:200]}
 

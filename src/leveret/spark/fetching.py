@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from leveret.spark.broker_client import BROKEN, BrokerClient, Patience
+from leveret.http_client import BROKEN
+from leveret.spark.broker_client import BrokerClient, Patience
 from leveret.spark.offsets import KEEP_GOING
 from leveret.spark.options import Access
 from leveret.spark.problems import BrokerRefused, BrokerUnreachable, DataLoss

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from leveret.errors import LeveretError
+from leveret.http_client import BROKEN
 from leveret.spark.asking import rows_of
-from leveret.spark.broker_client import BROKEN, BrokerClient
+from leveret.spark.broker_client import BrokerClient
 from leveret.spark.lease_reader import commit_leases
 from leveret.spark.options import Access, connection_options
 from leveret.spark.problems import BrokerRefused
