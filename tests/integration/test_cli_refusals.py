@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -132,6 +133,31 @@ def test_the_exchange_without_a_name_is_the_default_one_everywhere(cli: Cli) -> 
         assert cli.done("exchanges", "route", name, "q").endswith("Routed to: q\n")
         assert [row[:3] for row in cli.rows("bindings", "list", "--exchange", name)] == [["/", "(default)", "q"]]
     assert "amq.default" not in "".join(map(str, cli.rows("exchanges", "list")))
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("queues list --sort mesages", "unknown field in --sort 'mesages': did you mean 'messages'?"),
+        ("publish q x --property prioritty=5", "unknown message property in --property 'prioritty': did you mean"),
+        ("tail --exchange amq.default", "nothing can be bound to the default exchange"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(command: str, expected: str, cli: Cli) -> None:
+    cli.done("queues", "create", "q")
+    assert expected in cli.refused(*command.split(), code=2)
+
+
+def test_queues_are_sorted_by_the_heading_of_a_column(cli: Cli) -> None:
+    for name in ("a", "b"):
+        cli.done("queues", "create", name)
+    cli.done("publish", "b", "x")
+    assert [row[1] for row in cli.rows("queues", "list", "--sort", "ready", "--reverse")] == ["b", "a"]
+
+
+def test_the_amqp_port_is_recognised_as_such(broker: Broker, tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{urlsplit(broker.amqp_url).port}"
+    assert f"{url} is an AMQP port: pass the HTTP port" in Cli(url, tmp_path).refused("status", code=3)
 
 
 # ---- other brokers

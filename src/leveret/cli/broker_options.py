@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, get_type_hints
 
 import typer
@@ -149,6 +149,14 @@ def pairs(given: list[str], flag: str) -> dict[str, Any]:
         except ValueError:
             found[key] = text
     return found
+
+
+def did_you_mean(name: str, known: Collection[str]) -> str:
+    """The end of an error for an unknown name."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, 1)
+    return f"did you mean '{near[0]}'?" if near else f"choose one of {', '.join(sorted(known))}"
 
 
 def confirm(question: str, yes: bool) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from leveret.cli.api_client import Row
-from leveret.cli.tables import at, numbered, printable, rate
+from leveret.cli.tables import numbered, printable, rate, value_at
 
 Weight = Literal["alarm", "warning"]
 Place = tuple[str, str]  # a virtual host, and the name of a queue in it
@@ -47,8 +47,8 @@ def queue_findings(
 
 
 def _without_consumers(queue: Row, ready: int) -> Iterator[Finding]:
-    grows = at(queue, "messages_details.rate") or 0
-    taken = at(queue, "message_stats.deliver_get_details.rate") or 0  # with basic.get, or by leases
+    grows = value_at(queue, "messages_details.rate") or 0
+    taken = value_at(queue, "message_stats.deliver_get_details.rate") or 0  # with basic.get, or by leases
     if grows > 0 and not taken:
         what = f"{_shown(queue)} grows by {rate(grows)} and has no consumers: {ready} ready"
         weight: Weight = "alarm" if ready >= MANY else "warning"
@@ -57,7 +57,7 @@ def _without_consumers(queue: Row, ready: int) -> Iterator[Finding]:
 
 def _unacked(queue: Row, ready: int, leased: int) -> Iterator[Finding]:
     unacked = max((queue.get("messages_unacknowledged") or 0) - leased, 0)
-    moves = sum(at(queue, f"message_stats.{kind}_details.rate") or 0 for kind in ("ack", "deliver_get"))
+    moves = sum(value_at(queue, f"message_stats.{kind}_details.rate") or 0 for kind in ("ack", "deliver_get"))
     held = f"no acknowledgements for {_shown(queue)}: {unacked} unacked"
     if unacked and ready and not moves:
         what = f"{held}, {ready} ready; its consumers are busy or stuck"

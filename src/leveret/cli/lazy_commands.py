@@ -68,5 +68,10 @@ class LazyGroup(TyperGroup):
             self.add_command(LazyCommand(name, place, text))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands:
+            from leveret.cli.rabbitmq_commands import COUNTERPARTS
+
+            if args[0] in COUNTERPARTS:
+                ctx.fail(f"No such command '{args[0]}'. Use 'leveret {COUNTERPARTS[args[0]]}'.")
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest

@@ -21,6 +21,7 @@ app = typer.Typer(
     cls=LazyGroup,
     help="A message broker that any RabbitMQ client can use unchanged.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -80,6 +81,19 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"leveret {version()}")
         raise typer.Exit()
+
+
+@app.command("version")
+def _version() -> None:
+    """Show the version."""
+    _print_version(True)
+
+
+@app.command("help", hidden=True)
+def _help(context: typer.Context) -> None:
+    """Show this help."""
+    assert context.parent is not None
+    typer.echo(context.parent.get_help())
 
 
 @app.command("serve")

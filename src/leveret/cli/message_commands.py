@@ -19,6 +19,7 @@ from leveret.cli.broker_options import (
     DEFAULT_EXCHANGE,
     VHOST,
     at_broker,
+    did_you_mean,
     exchange_in,
     pairs,
     single_command,
@@ -69,7 +70,8 @@ def publish(
 ) -> None:
     """Publish one message; the exit code is 1 if it is not routed to any queue."""
     payload = _body(body, file)
-    properties: Row = {"delivery_mode": TRANSIENT if transient else PERSISTENT, **pairs(property_, "--property")}
+    given = _known_properties(pairs(property_, "--property"))
+    properties: Row = {"delivery_mode": TRANSIENT if transient else PERSISTENT, **given}
     if header:
         properties["headers"] = pairs(header, "--header")
     value: Row = {"routing_key": routing_key, "properties": properties, **_encoded(payload)}
@@ -87,6 +89,16 @@ def publish(
             f"unroutable: exchange '{name(exchange)}' has no queue for key '{routing_key}', the message was dropped; "
             f"to see why: {command}"
         )
+
+
+def _known_properties(given: Row) -> Row:
+    from leveret.wire.properties import LAYOUT
+
+    known = {field for _, field, _, _ in LAYOUT}
+    for key in given:
+        if key not in known:
+            raise Misuse(f"unknown message property in --property {key!r}: {did_you_mean(key, known)}")
+    return given
 
 
 def _body(body: str | None, file: Path | None) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leveret.cli.api_client import Api, Refusal, Row
 from leveret.cli.broker_options import AS_JSON, at_broker, single_command
 from leveret.cli.output import print_json, print_line
-from leveret.cli.tables import Column, at, count, duration, numbered, print_facts, print_table, rate, size, text
+from leveret.cli.tables import Column, count, duration, numbered, print_facts, print_table, rate, size, text, value_at
 
 status_app, overview_app = single_command(), single_command()
 
@@ -94,10 +94,11 @@ def overview(api: Api, as_json: bool = AS_JSON) -> None:
     print_line("")
     stats, lengths = totals["message_stats"], totals["queue_totals"]
     rows = [
-        {"what": head, "count": lengths.get(key), "rate": at(lengths, f"{key}_details.rate")} for head, key in LENGTHS
+        {"what": head, "count": lengths.get(key), "rate": value_at(lengths, f"{key}_details.rate")}
+        for head, key in LENGTHS
     ]
     rows += [
-        {"what": key.replace("_", " "), "count": stats[key], "rate": at(stats, f"{key}_details.rate")}
+        {"what": key.replace("_", " "), "count": stats[key], "rate": value_at(stats, f"{key}_details.rate")}
         for key in RATES
         if key in stats
     ]

@@ -105,7 +105,7 @@ def printable(value: str) -> str:
     )
 
 
-def at(row: Any, path: str) -> Any:
+def value_at(row: Any, path: str) -> Any:
     for part in path.split("."):
         row = row.get(part) if isinstance(row, dict) else None
     return row
@@ -143,7 +143,7 @@ def layout(
     """
     from rich.cells import cell_len
 
-    cells = [[column.shown(at(row, column.path)) for column in columns] for row in rows]
+    cells = [[column.shown(value_at(row, column.path)) for column in columns] for row in rows]
     widths = [max(map(cell_len, texts)) for texts in zip(*_with_heads(columns, cells), strict=True)]
     if width is not None:
         widths = fitted(widths, [column.is_number for column in columns], width)
@@ -207,5 +207,5 @@ def cut(value: str, width: int, mark: str = CUT) -> str:
 def print_facts(columns: Sequence[Column], row: dict[str, Any], out: TextIO | None = None) -> None:
     """One object: a line per column, with its heading and value."""
     width = max(len(column.head) for column in columns)
-    lines = [f"{column.head:{width}}  {column.shown(at(row, column.path))}\n" for column in columns]
+    lines = [f"{column.head:{width}}  {column.shown(value_at(row, column.path))}\n" for column in columns]
     (out or sys.stdout).write("".join(lines))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from leveret.cli.api_client import Api, Row
 from leveret.cli.broker_options import listed_at
 from leveret.cli.overview_commands import nodes_seen
-from leveret.cli.tables import Column, at, count, duration, layout, numbered, printable, rate, size, traffic
+from leveret.cli.tables import Column, count, duration, layout, numbered, printable, rate, size, traffic, value_at
 
 SORTS = {
     "messages": "messages",
@@ -91,7 +91,7 @@ def _head(api: Api, overview: Row, nodes: list[Row]) -> list[str]:
         + ", ".join(numbered(numbers[kind], kind) for kind in ("queues", "connections", "channels", "consumers"))
     )
     stats = overview["message_stats"]
-    lines.append("  ".join(f"{head} {rate(at(stats, f'{key}_details.rate') or 0.0)}" for head, key in RATES))
+    lines.append("  ".join(f"{head} {rate(value_at(stats, f'{key}_details.rate') or 0.0)}" for head, key in RATES))
     return lines
 
 

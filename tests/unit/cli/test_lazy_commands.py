@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from leveret.cli.lazy_commands import COMMANDS, LazyCommand
 from leveret.cli.main import app
+from leveret.cli.rabbitmq_commands import COUNTERPARTS
 
 SRC = str(Path(__file__).parents[3] / "src")
 SECONDS = 0.3
@@ -96,3 +97,22 @@ def test_the_script_for_a_shell_is_printed() -> None:
     refused = runner.invoke(app, ["completion", "tcsh"])
     assert refused.exit_code == 2
     assert "unknown shell 'tcsh': choose one of bash" in refused.output
+
+
+@pytest.mark.parametrize(("name", "counterpart"), COUNTERPARTS.items())
+def test_a_command_of_rabbitmqctl_is_answered_with_its_counterpart_which_exists(name: str, counterpart: str) -> None:
+    result = runner.invoke(app, [name])
+    assert result.exit_code == 2
+    assert f"No such command '{name}'. Use 'leveret {counterpart}'." in result.output
+    words = [word for word in counterpart.split() if word.islower() and not word.startswith("--")]
+    assert runner.invoke(app, [*words, "--help"]).output.startswith(f"Usage: leveret {' '.join(words)} ")
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["help"]])
+def test_help_has_a_short_option_and_a_command(arguments: list[str]) -> None:
+    assert runner.invoke(app, arguments).output.startswith("Usage: ")
+    assert runner.invoke(app, ["queues", "list", "-h"]).output.startswith("Usage: leveret queues list ")
+
+
+def test_the_version_is_a_command_too() -> None:
+    assert runner.invoke(app, ["version"]).output == runner.invoke(app, ["--version"]).output

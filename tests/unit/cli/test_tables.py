@@ -9,7 +9,6 @@ from rich.cells import cell_len
 
 from leveret.cli.tables import (
     Column,
-    at,
     count,
     cut,
     duration,
@@ -139,5 +138,5 @@ def test_values_are_shown_as_people_write_them(shown: str, expected: str) -> Non
 
 
 def test_a_path_that_leads_nowhere_is_none() -> None:
-    assert at({"a": {"b": 1}}, "a.b") == 1
-    assert at({"a": 1}, "a.b.c") is None
+    assert value_at({"a": {"b": 1}}, "a.b") == 1
+    assert value_at({"a": 1}, "a.b.c") is None
