@@ -93,13 +93,13 @@ def bench(
     with _live_line() as tick:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             result = runner.run(_run(api, address, place, load, queue, is_there, tick))
-    told = result._asdict() | {"is_sound": result.is_sound}
+    values = result._asdict() | {"is_sound": result.is_sound}
     if as_json:
-        print_line(json.dumps(told))
+        print_line(json.dumps(values))
     else:
-        print_facts([column for column in FACTS if options.confirms or column.path != "confirmed"], told)
+        print_facts([column for column in FACTS if options.confirms or column.path != "confirmed"], values)
     if not result.is_sound:
-        wrong = ", ".join(f"{told[name]} {name}" for name in WRONG if told[name])
+        wrong = ", ".join(f"{values[name]} {name}" for name in WRONG if values[name])
         raise Refusal(f"of {numbered(result.published, 'messages')} published: {wrong}; check the broker's log")
     if not as_json:
         print_line("all messages arrived once, in order and unchanged")

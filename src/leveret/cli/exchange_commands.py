@@ -20,7 +20,7 @@ from leveret.cli.broker_options import (
     pairs,
     vhost_in,
 )
-from leveret.cli.name_completion import names_of
+from leveret.cli.name_completion import choices, names_of
 from leveret.cli.output import print_created, print_json, print_line, print_list
 from leveret.cli.tables import Column, count, name, print_facts, print_table, text
 
@@ -41,6 +41,7 @@ COLUMNS = (
     Column("routed", "message_stats.publish_out", count),
     Column("policy", "policy"),
 )
+TYPES = choices("direct", "fanout", "topic", "headers")
 STEPS = (*BINDINGS[:3], Column("matched by", "by"), *BINDINGS[3:])
 
 
@@ -74,7 +75,7 @@ def create_exchange(
     api: Api,
     name: str = NAME,
     kind: str = typer.Option(
-        "direct", "--type", metavar="TYPE", help="direct, fanout, topic, headers or another type."
+        "direct", "--type", metavar="TYPE", help="direct, fanout, topic, headers or another type.", autocompletion=TYPES
     ),
     vhost: str | None = VHOST,
     transient: bool = typer.Option(False, "--transient", help="Not durable: deleted when the broker restarts."),

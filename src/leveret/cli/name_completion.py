@@ -35,6 +35,11 @@ def names_of(kind: str) -> Completed:
     return completed
 
 
+def choices(*names: str) -> Completed:
+    """Fixed values."""
+    return lambda ctx, incomplete: [name for name in names if name.startswith(incomplete)]
+
+
 def context_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _offered(lambda: iter(load_contexts(contexts_path(os.environ)).named), incomplete)
 

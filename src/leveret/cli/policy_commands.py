@@ -8,7 +8,7 @@ import typer
 
 from leveret.cli.api_client import Api, Misuse
 from leveret.cli.broker_options import ANY_VHOST, AS_JSON, VHOST, at_broker, group, listed_at, vhost_in
-from leveret.cli.name_completion import names_of
+from leveret.cli.name_completion import choices, names_of
 from leveret.cli.output import print_created, print_json, print_line, print_list
 from leveret.cli.tables import Column, count, print_table
 
@@ -32,6 +32,9 @@ EXPLAINED = (
 )
 
 
+APPLY_TO = choices("all", "queues", "classic_queues", "quorum_queues", "streams", "exchanges")
+
+
 def _kind(operator: bool) -> str:
     return "operator-policies" if operator else "policies"
 
@@ -52,7 +55,7 @@ def set_policy(
     pattern: str = typer.Argument(metavar="PATTERN", help="Regular expression for names, such as '^orders\\.'"),
     definition: str = typer.Argument(metavar="DEFINITION", help="""JSON, such as '{"max-length": 1000}'"""),
     apply_to: str = typer.Option(
-        "all", "--apply-to", metavar="WHAT", help="all, queues, exchanges, streams and so on."
+        "all", "--apply-to", metavar="WHAT", help="all, queues, exchanges, streams and so on.", autocompletion=APPLY_TO
     ),
     priority: int = typer.Option(
         0, "--priority", metavar="N", help="The matching policy with the highest priority applies."

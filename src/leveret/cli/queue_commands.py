@@ -23,7 +23,7 @@ from leveret.cli.broker_options import (
     vhost_in,
 )
 from leveret.cli.connection_commands import CONSUMER
-from leveret.cli.name_completion import names_of
+from leveret.cli.name_completion import choices, names_of
 from leveret.cli.output import print_created, print_json, print_line, print_list
 from leveret.cli.tables import Column, count, duration, numbered, print_facts, print_table, rate, size, value_at
 
@@ -58,6 +58,7 @@ FACTS = (
     Column("dead-lettered", "counters.dead_lettered", count),
     Column("expired", "counters.expired", count),
 )
+TYPES = choices("classic", "quorum", "stream")
 SORTS = {column.head: column.path for column in FACTS}
 SORT_FIELDS = {*SORTS.values(), "messages", "memory", "message_bytes_ready", "messages_details.rate"}
 
@@ -112,7 +113,9 @@ def create_queue(
     api: Api,
     name: str = NAME,
     vhost: str | None = VHOST,
-    kind: str | None = typer.Option(None, "--type", metavar="TYPE", help="classic, quorum or stream."),
+    kind: str | None = typer.Option(
+        None, "--type", metavar="TYPE", help="classic, quorum or stream.", autocompletion=TYPES
+    ),
     transient: bool = typer.Option(False, "--transient", help="Not durable: deleted when the broker restarts."),
     auto_delete: bool = typer.Option(False, "--auto-delete", help="Delete it with its last consumer."),
     argument: list[str] = ARGUMENTS,

@@ -16,6 +16,7 @@ import typer
 
 from leveret.cli.api_client import Api, CommandProblem, Misuse
 from leveret.cli.broker_options import ANY_VHOST, at_broker, single_command
+from leveret.cli.name_completion import choices
 from leveret.cli.output import print_line
 from leveret.cli.top_screen import OLD_SORTS, SORTS, Room, screen
 
@@ -32,7 +33,9 @@ WaitKey = Callable[[float], str]
 @at_broker
 def top(
     api: Api,
-    sort: str = typer.Option("messages", "--sort", metavar="WHAT", help=f"Sort queues by {', '.join(SORTS)}."),
+    sort: str = typer.Option(
+        "messages", "--sort", metavar="WHAT", help=f"Sort queues by {', '.join(SORTS)}.", autocompletion=choices(*SORTS)
+    ),
     interval: float = typer.Option(2.0, "--interval", metavar="SECONDS", min=0.1, help="Refresh interval."),
     once: bool = typer.Option(False, "--once", help="Print once and exit (default when not a terminal)."),
     vhost: str | None = ANY_VHOST,

@@ -20,6 +20,7 @@ from leveret.cli.tables import (
     rate,
     size,
     text,
+    value_at,
 )
 
 COLUMNS = (Column("name", "name"), Column("ready", "ready", count), Column("in", "stats.in.rate", rate))
