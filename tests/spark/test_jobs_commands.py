@@ -68,7 +68,7 @@ def test_a_missing_or_old_java_is_told_with_the_remedy(tmp_path: Path) -> None:
 
 
 def test_a_pipeline_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match="there is no pipeline 'arcive': it can be archive, traffic"):
+    with pytest.raises(ConfigError, match="unknown pipeline 'arcive': choose one of archive, traffic"):
         job_named("arcive")
 
 
@@ -108,7 +108,7 @@ def test_flags_become_typed_options() -> None:
 
 def test_options_that_are_no_pairs_are_refused() -> None:
     assert pairs(["a=b=c", "d="], "option") == {"a": "b=c", "d": ""}
-    with pytest.raises(ConfigError, match="--conf is 'x': write NAME=VALUE"):
+    with pytest.raises(ConfigError, match="invalid --conf 'x': write it as NAME=VALUE"):
         pairs(["x"], "conf")
 
 
@@ -177,7 +177,7 @@ def test_whoever_says_stop_is_heard() -> None:
     job, log = Endless(), Screen(False)
     assert watch(job, Display(log), told)
     assert job.stopped
-    assert "stopping; the next start goes on from here" in log.getvalue()
+    assert "stopping; the next run continues from here" in log.getvalue()
 
 
 def test_lag_is_what_a_batch_left_behind() -> None:
@@ -219,7 +219,7 @@ def test_archive_runs_as_a_command_until_ctrl_c(broker: SparkBroker, tmp_path: P
         process.send_signal(signal.SIGINT)
         rest = "".join(said)
         assert process.wait(60) == 130, rest
-    assert "stopping; the next start goes on from here" in rest
+    assert "stopping; the next run continues from here" in rest
     assert "Traceback" not in rest
     assert list((tmp_path / "kept").glob(f"date=*/hour=*/queue={stream}/*.parquet"))
 

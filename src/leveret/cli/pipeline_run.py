@@ -73,7 +73,7 @@ def _flag(field: Field[Any], kind: Any) -> tuple[Any, Any]:
         metavar = "TEXT"
     shown = str(field.metadata["help"])
     if default not in (..., None, False, []):
-        shown = f"{shown}  [{default}]"
+        shown = f"{shown}  [default: {default}]"
     return typer.Option(default, flag_of(field.name), metavar=metavar, help=shown, show_default=False), kind
 
 

@@ -31,8 +31,10 @@ ARCHIVED = StructType([*KEPT, *OF_THE_FOLDERS])
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveOptions(SourceOptions, QueryOptions):
-    path: str = setting("the folder of the archive; any file system that Spark can write", metavar="FOLDER")
-    compression: str = setting("how the files are packed", "zstd", choices=("zstd", "snappy", "gzip", "none"))
+    path: str = setting("Directory of the archive, on any file system that Spark can write.", metavar="FOLDER")
+    compression: str = setting(
+        "Compression: zstd, snappy, gzip or none.", "zstd", choices=("zstd", "snappy", "gzip", "none")
+    )
 
 
 def start(spark: SparkSession, options: ArchiveOptions) -> Queries:

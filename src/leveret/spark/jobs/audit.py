@@ -45,9 +45,9 @@ class Kept(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions(SourceOptions):
-    path: str = setting("the folder of the archive", metavar="FOLDER")
-    allow_lag: int = setting("so many of the newest messages of a stream may still be on their way", 0, metavar="N")
-    bodies: bool = setting("compare the bodies, too", False)
+    path: str = setting("Directory of the archive.", metavar="FOLDER")
+    allow_lag: int = setting("Number of newest messages of a stream that may be missing.", 0, metavar="N")
+    bodies: bool = setting("Compare message bodies too.", False)
 
 
 def start(spark: SparkSession, options: AuditOptions) -> Finished:

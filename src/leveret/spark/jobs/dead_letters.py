@@ -34,9 +34,11 @@ MOST_ROWS = 1_000
 @dataclass(frozen=True, kw_only=True)
 class DeadLettersOptions(PassingOptions):
     redrive: str | None = setting(
-        "send these back, chosen by SQL: reason = 'expired' AND died_in = 'orders'; true for all", None, metavar="SQL"
+        "Redrive messages selected by SQL: reason = 'expired' AND died_in = 'orders'; true for all.",
+        None,
+        metavar="SQL",
     )
-    path: str | None = setting("write the causes to this folder as Parquet, too", None, metavar="FOLDER")
+    path: str | None = setting("Also write the causes to this directory, as Parquet.", None, metavar="FOLDER")
 
     def check(self) -> None:
         super().check()

@@ -23,8 +23,8 @@ HEADER = "header:"
 
 @dataclass(frozen=True, kw_only=True)
 class DedupOptions(PassingOptions):
-    by: str = setting("what makes two messages the same: message-id, body or header:NAME", "message-id", metavar="WHAT")
-    within: str = setting("how long an id is remembered", "10 minutes", metavar="TIME")
+    by: str = setting("What identifies a duplicate: message-id, body or header:NAME.", "message-id", metavar="WHAT")
+    within: str = setting("How long an id is remembered.", "10 minutes", metavar="TIME")
 
     def check(self) -> None:
         super().check()

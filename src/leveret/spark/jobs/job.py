@@ -44,12 +44,14 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerOptions:
-    endpoint: str | None = setting("HTTP URLs of the broker, with commas between  [http://127.0.0.1:15672]", None)
-    vhost: str | None = setting("the virtual host  [/]", None)
-    username: str | None = setting("the user; the password is in LEVERET_PASSWORD or --credentials-file  [guest]", None)
-    credentials_file: str | None = setting("a file with the password", None, metavar="FILE")
+    endpoint: str | None = setting("Comma-separated HTTP URLs of the broker.  [default: http://127.0.0.1:15672]", None)
+    vhost: str | None = setting("Virtual host.  [default: /]", None)
+    username: str | None = setting("User name; see LEVERET_PASSWORD, --credentials-file.  [default: guest]", None)
+    credentials_file: str | None = setting("File with the password.", None, metavar="FILE")
     option: Mapping[str, str] = setting(
-        "any further option of the source or the sink, as maxOffsetsPerTrigger=100000", None, metavar="NAME=VALUE"
+        "Another option of the source or sink, such as maxOffsetsPerTrigger=100000; repeatable.",
+        None,
+        metavar="NAME=VALUE",
     )
 
     def __post_init__(self) -> None:
@@ -58,7 +60,7 @@ class BrokerOptions:
             choices = declared.metadata["choices"]
             value = getattr(self, declared.name)
             if choices and value not in choices:
-                raise ConfigError(f"{flag_of(declared.name)} is {value!r}: it can be {' or '.join(choices)}")
+                raise ConfigError(f"invalid {flag_of(declared.name)} {value!r}: choose one of {', '.join(choices)}")
         self.check()
 
     def check(self) -> None:
@@ -67,17 +69,19 @@ class BrokerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions(BrokerOptions):
-    queue: str | None = setting("read this queue or stream", None)
-    super_stream: str | None = setting("read all shards of this exchange", None, metavar="EXCHANGE")
-    pattern: str | None = setting("read every queue whose name matches", None, metavar="REGEX")
-    starting_offsets: str | None = setting("where a new query begins: earliest, latest or JSON  [earliest]", None)
-    consumer_name: str | None = setting("the name under which the broker knows this reader", None, metavar="NAME")
-    max_per_batch: int | None = setting("at most so many messages in one batch", None, metavar="N")
+    queue: str | None = setting("Queue or stream to read.", None)
+    super_stream: str | None = setting("Super stream or sharded exchange to read.", None, metavar="EXCHANGE")
+    pattern: str | None = setting("Read every queue whose name matches.", None, metavar="REGEX")
+    starting_offsets: str | None = setting(
+        "Where a new query starts: earliest, latest or JSON.  [default: earliest]", None
+    )
+    consumer_name: str | None = setting("Consumer name of this reader at the broker.", None, metavar="NAME")
+    max_per_batch: int | None = setting("Maximum number of messages per batch.", None, metavar="N")
 
     def check(self) -> None:
         super().check()
         if self.needs_queues() and sum(name is not None for name in self.chosen()) != 1:
-            raise ConfigError("say what to read by exactly one of --queue, --super-stream and --pattern")
+            raise ConfigError("specify what to read with exactly one of --queue, --super-stream and --pattern")
 
     def needs_queues(self) -> bool:
         return True
@@ -88,19 +92,22 @@ class SourceOptions(BrokerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions(BrokerOptions):
-    exchange: str | None = setting("publish the results to this exchange", None)
-    routing_key: str | None = setting("publish with this routing key  [the message's own]", None, metavar="KEY")
+    exchange: str | None = setting("Exchange to publish the results to.", None)
+    routing_key: str | None = setting("Routing key.  [default: that of the message]", None, metavar="KEY")
     guarantee: str = setting(
-        "how often a message arrives", "exactly-once", choices=("exactly-once", "at-least-once"), metavar="WORD"
+        "Delivery guarantee: exactly-once or at-least-once.",
+        "exactly-once",
+        choices=("exactly-once", "at-least-once"),
+        metavar="WORD",
     )
-    transaction_id: str | None = setting("the name of this writer's batches; a new checkpoint can go on with it", None)
+    transaction_id: str | None = setting("Transaction name of this writer; a new checkpoint can continue it.", None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions:
-    checkpoint: str | None = setting("the folder in which the query remembers how far it is", None, metavar="FOLDER")
-    continuous: bool = setting("go on until stopped; otherwise work through what is there, and end", False)
-    interval: str = setting("with --continuous: how often a batch begins", "1 second", metavar="TIME")
+    checkpoint: str | None = setting("Checkpoint directory of the query.", None, metavar="FOLDER")
+    continuous: bool = setting("Run until stopped; otherwise process the available messages and exit.", False)
+    interval: str = setting("With --continuous: interval between batches.", "1 second", metavar="TIME")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,15 +32,17 @@ SECONDS_A_SLICE = 2  # with a rate: how much is published at once
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions(SourceOptions, SinkOptions):
-    archive: str | None = setting("replay this archive instead of a stream", None, metavar="FOLDER")
-    checkpoint: str = setting("a folder on this machine that remembers how far the replay is", metavar="FOLDER")
+    archive: str | None = setting("Replay this archive instead of a stream.", None, metavar="FOLDER")
+    checkpoint: str = setting("Local checkpoint directory of the replay.", metavar="FOLDER")
     since: str | None = setting(
-        "only what arrived at this time (UTC) or later: 2031-05-01T12:00:00", None, metavar="TIME"
+        "Only messages that arrived at or after this time (UTC), such as 2031-05-01T12:00:00.", None, metavar="TIME"
     )
-    until: str | None = setting("only what arrived before this time (UTC)", None, metavar="TIME")
-    where: str | None = setting("only what this SQL condition chooses: routing_key LIKE 'eu.%'", None, metavar="SQL")
-    rate: int | None = setting("at most so many messages a second", None, metavar="N")
-    slice: int = setting("without --rate: how many messages are published at once", 100_000, metavar="N")
+    until: str | None = setting("Only messages that arrived before this time (UTC).", None, metavar="TIME")
+    where: str | None = setting(
+        "Only messages that match this SQL condition, such as routing_key LIKE 'eu.%'.", None, metavar="SQL"
+    )
+    rate: int | None = setting("Maximum number of messages per second.", None, metavar="N")
+    slice: int = setting("Without --rate: number of messages per batch.", 100_000, metavar="N")
 
     def needs_queues(self) -> bool:
         return self.archive is None

@@ -37,15 +37,15 @@ class Rule(NamedTuple):
 @dataclass(frozen=True, kw_only=True)
 class RouteOptions(PassingOptions):
     rule: tuple[str, ...] = setting(
-        "a condition and the key that it gives; may be repeated", (), metavar="'SQL => KEY'"
+        "SQL condition and the routing key for matching messages; repeatable.", (), metavar="'SQL => KEY'"
     )
-    schema: str | None = setting("the fields of a JSON body: amount DOUBLE, country STRING", None, metavar="DDL")
-    table: str | None = setting(
-        "a .csv, .json, .parquet or .orc file whose columns the rules see", None, metavar="FILE"
+    schema: str | None = setting("Fields of a JSON body, such as amount DOUBLE, country STRING.", None, metavar="DDL")
+    table: str | None = setting("CSV, JSON, Parquet or ORC file with columns for the rules.", None, metavar="FILE")
+    on: str | None = setting("With --table: the columns to join messages and table on.", None, metavar="COLUMNS")
+    otherwise: str | None = setting(
+        "Routing key if no rule matches.  [default: that of the message]", None, metavar="KEY"
     )
-    on: str | None = setting("with --table: the columns that a message and the table share", None, metavar="COLUMNS")
-    otherwise: str | None = setting("the key where no rule holds  [the message's own]", None, metavar="KEY")
-    drop: bool = setting("do not publish a message for which no rule holds", False)
+    drop: bool = setting("Drop messages that match no rule.", False)
 
     def check(self) -> None:
         super().check()

@@ -27,8 +27,8 @@ CORRUPT = "_does_not_fit"
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaCheckOptions(PassingOptions):
-    schema: str = setting("the fields of a good body: id STRING NOT NULL, amount DOUBLE", metavar="DDL")
-    dead_letter_exchange: str = setting("where a message goes whose body does not fit", metavar="EXCHANGE")
+    schema: str = setting("Required fields of a body, such as id STRING NOT NULL, amount DOUBLE.", metavar="DDL")
+    dead_letter_exchange: str = setting("Exchange for messages that do not match the schema.", metavar="EXCHANGE")
 
 
 def start(spark: SparkSession, options: SchemaCheckOptions) -> Queries:

@@ -28,12 +28,14 @@ PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 @dataclass(frozen=True, kw_only=True)
 class TrafficOptions(PassingOptions):
-    path: str = setting("the folder of the results", metavar="FOLDER")
-    window: str = setting("how long a window is", "1 minute", metavar="TIME")
-    slide: str | None = setting("how often a window begins  [as long as it is]", None, metavar="TIME")
-    late: str = setting("how long after its end a window waits for messages", "10 seconds", metavar="TIME")
-    by: str = setting("what to tell apart, with commas between", ",".join(GROUPS), metavar="COLUMNS")
-    sent_header: str | None = setting("the header with the publisher's milliseconds since 1970", None, metavar="NAME")
+    path: str = setting("Directory of the results.", metavar="FOLDER")
+    window: str = setting("Length of a window.", "1 minute", metavar="TIME")
+    slide: str | None = setting("Interval between windows.  [default: --window]", None, metavar="TIME")
+    late: str = setting("How long a window accepts late messages.", "10 seconds", metavar="TIME")
+    by: str = setting("Comma-separated columns to group by.", ",".join(GROUPS), metavar="COLUMNS")
+    sent_header: str | None = setting(
+        "Header with the time of publishing, in milliseconds since the epoch.", None, metavar="NAME"
+    )
 
     def check(self) -> None:
         super().check()
