@@ -62,7 +62,7 @@ class LiveCommand:
                 part = os.read(self._out, 1 << 16)
             except OSError:  # a terminal whose other end is closed
                 part = b""
-            assert part, f"it ended without {text!r}: {self.shown!r}"
+            assert part, f"it ended without {text!r}: {self.shown!r}, {self.ended()}"
             self.shown += ESCAPES.sub("", part.decode(errors="replace"))
         return self.shown
 
