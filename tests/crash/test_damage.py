@@ -104,7 +104,7 @@ def test_the_last_segment_may_end_at_any_byte() -> None:
     for cut in range(len(data) - (64 << 10), len(data)):
         if cut % CUTS == 0 or cut in near:
             image = altered(known, known.last, data[:cut])
-            found = recover(image, image.queues(), known.full_size, mend=False)
+            found = recover(image, image.queues(), known.full_size, repair=False)
             known.assert_left(found, image)
 
 
@@ -261,7 +261,7 @@ def test_whoever_only_looks_changes_nothing() -> None:
     for path, data in [*flips(known, random, 20), (known.last, known.disk.content(known.last)[:-5])]:
         image = altered(known, path, data)
         before = image.files()
-        recover(image, image.queues(), known.full_size, mend=False)
+        recover(image, image.queues(), known.full_size, repair=False)
         assert image.files() == before
 
 

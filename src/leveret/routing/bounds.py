@@ -4,7 +4,7 @@ All connections share one event loop, and bindings come from clients, so what on
 unit is a *step*, about 40 ns of CPU time; the constants below give the steps of each kind of work. Two bounds hold:
 
 - ``Bounds.steps`` for one message, over all exchanges and keys that it visits. Above it routing raises
-  ``RoutingRefused``: the publisher is told, and no queue gets the message.
+  ``RoutingRefused``: the publisher gets an error, and no queue gets the message.
 - ``TICK_STEPS`` for all messages and methods of one tick of the event loop. Above it a connection waits for the next
   tick (``Connection.wait_for_tick``), so the others go first. Known routes and acks take no steps and never wait.
 

@@ -1,6 +1,6 @@
-"""Field values as comparable things: nested tables become hashable, and kinds that AMQP tells apart stay apart.
+"""Hashable forms of field values, which keep the types of AMQP distinct, in nested tables too.
 
-Python says ``1 == True == 1.0``; AMQP and RabbitMQ do not, so every leaf carries its kind. There are two readings:
+In Python ``1 == True == 1.0``; in AMQP and RabbitMQ not, so every leaf carries its type. There are two forms:
 
 - ``identity(value)``: is this the same argument? Text and bytes differ, a timestamp is not a number. Binding equality.
 - ``matchable(value)``: does this header carry that value? As RabbitMQ matches: the widths of integers, and whether a

@@ -1,10 +1,9 @@
 """Headers exchanges: the arguments of a binding are compared with the headers of the message.
 
-``x-match`` says how: ``all`` (the default) or ``any`` of the arguments must be met, and arguments named ``x-...`` are
-left out; ``all-with-x`` and ``any-with-x`` take those in as well, ``x-match`` itself never. An argument without a value
-asks only that the header be there. So a binding without arguments takes every message under ``all``, none under
-``any``. ``x-selector`` is never compared either (selector_bindings.py). Values compare as in RabbitMQ, see
-``field_values.matchable``.
+``x-match`` is ``all`` (the default) or ``any`` of the arguments; arguments named ``x-...`` are ignored. ``all-with-x``
+and ``any-with-x`` include them, except ``x-match`` itself. An argument without a value requires only that the header
+exists. So a binding without arguments matches every message with ``all``, and none with ``any``. ``x-selector`` is
+never compared either (selector_bindings.py). Values compare as in RabbitMQ, see ``field_values.matchable``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From an exchange to the queues: the walk over exchange-to-exchange bindings and alternate exchanges. Hot path.
+"""Routes a message from an exchange to queues, over exchange-to-exchange bindings and alternate exchanges. Hot path.
 
-Each exchange is visited once, so cycles end. An exchange that matches nothing, for any key of the message, hands the
-message to its alternate exchange if that exists; this holds wherever in the walk the exchange stands. The queues come
-in the order they were first met, exchanges nearer to the start before those further away.
+Each exchange is visited once, so cycles end. An exchange that matches nothing, for any key of the message, passes the
+message to its alternate exchange if that exists, also in the middle of a chain of exchanges. Queues are listed in the
+order in which they are found, those of nearer exchanges first.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""A backup: the files of a data directory as of one moment, in a folder of their own.
+"""Backups: the files of a data directory as of one moment, in a directory of their own.
 
-Theory of operation. Segments are never changed once they are sealed, only removed. So a moment is held by giving each
-sealed segment a second name (a hard link), which costs next to nothing however much there is:
+Theory of operation. Sealed segments never change, they are only removed. So a snapshot is a second name (a hard link)
+for each sealed segment, which costs almost nothing however large they are:
 
     seal        the journal begins a new segment: everything confirmed so far lies in sealed ones
     snapshot    links to them, a copy of the definitions, and the head of the new segment without any record. The writer
                 does this between two batches, so that nothing is removed or defined meanwhile
     hand over   the folder is renamed to the target, or copied where the target is another file system
 
-Streams are linked behind the journal: what it has let go of by then is in their files. The last segment of a stream
-still grows, under both of its names; so it is replaced by a copy before the folder is handed over. That may hold more
-than the moment asks for, and its end may be torn as by a crash; the next start sees to that.
+Streams are linked after the journal: messages that left the journal by then are in their files. The last segment of a
+stream still grows, under both names, so it is replaced by a copy before the folder is handed over. The copy may contain
+later messages, and may end in an incomplete write as after a crash; the next start truncates it.
 
-The lone head tells a broker that starts on the copy that the life before did not end in good order: it marks all
-messages redelivered. The file ``format`` is copied last, and vouches for the rest; until then there is a file
-``incomplete``, so that no broker starts on half a copy.
+Without a clean-shutdown record, a broker that starts on the copy marks all messages redelivered. The file ``format`` is
+copied last, when everything else is complete; until then there is a file ``incomplete``, so that no broker starts on a
+partial copy.
 
 ``hand_over`` and ``copy_over`` are generators: each step does a little, so that the caller can do other things between
 steps. Closing one undoes what it has done.
@@ -58,7 +58,7 @@ def snapshot_folder(path: Path, id_: str) -> Path:
 
 
 def remove_snapshots(path: Path) -> None:
-    """What an earlier life left half done."""
+    """Remove unfinished snapshots of previous runs."""
     for name in os.listdir(path):
         if SNAPSHOT.fullmatch(name):
             shutil.rmtree(path / name)
@@ -98,7 +98,7 @@ def snapshot(path: Path, folder: Path, following: int, copy_definitions: Callabl
 
 
 def snapshot_at_rest(path: Path, folder: Path) -> None:
-    """Of a directory that nobody uses. The last segment is copied, since the next start may cut its torn tail."""
+    """Of a directory that is not in use. The last segment is copied, since the next start may truncate it."""
     make_folder(folder / JOURNAL)
     segments = _segments(path / JOURNAL)
     for name, _ in segments[:-1]:
@@ -117,7 +117,7 @@ def _segments(journal: Path) -> list[tuple[str, int]]:
 def _link_streams(path: Path, folder: Path) -> None:
     for name in _stream_files(path):
         make_folder((folder / name).parent)
-        with suppress(FileNotFoundError):  # retention has just removed it
+        with suppress(FileNotFoundError):  # just removed by retention
             _link(path / name, folder / name)
 
 
@@ -151,7 +151,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def hand_over(path: Path, folder: Path, target: Path) -> Generator[Step, None, Made]:
-    """Make of a snapshot of ``path`` what ``target`` will be. Whatever happens, the folder is gone then."""
+    """Turn a snapshot of ``path`` into ``target``. The folder of the snapshot is gone afterwards in any case."""
     try:
         refuse_target(target, path)
         yield from _part_last_segments(folder)
@@ -199,7 +199,7 @@ def _sync_all(folder: Path) -> None:
 
 
 def copy_over(source: Path, target: Path) -> Generator[Step, None, None]:
-    """The files of a backup or data directory that nobody uses, on disk when it ends. Nothing is linked."""
+    """Copy the files of a backup or data directory that is not in use; synced at the end. Nothing is linked."""
     refuse_filled(target)
     target = target.resolve()
     is_new = not target.exists()
@@ -229,7 +229,7 @@ def copy_over(source: Path, target: Path) -> Generator[Step, None, None]:
 
 
 def _copy_file(source: Path, target: Path) -> Generator[int, None, None]:
-    """Slice by slice, each on disk when its size is told: one sync of much would take long."""
+    """In slices, each synced before its size is reported: one sync of everything would take long."""
     with _created(target) as copy, source.open("rb", buffering=0) as original:
         while part := original.read(SLICE):
             copy.write(part)
@@ -252,7 +252,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _created(path: Path) -> BinaryIO:
-    """For our eyes only, as all of a data directory."""
+    """Readable for the owner only, as everything in a data directory."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     return os.fdopen(handle, "wb")
 

@@ -1,4 +1,4 @@
-"""What travels from the loop to the writer and back: drafts of records, gathered into batches."""
+"""Drafts of records and the batches in which they go from the event loop to the writer."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ Group = list[Draft]
 
 
 class Noted(NamedTuple):
-    """A return that was placed: of which message, in which segment, and what was known before: (tries, segment)."""
+    """A return that was placed: its message and segment, and the (delivery count, segment) that it replaces."""
 
     lane: int  # by lane_key()
     sequence: int
@@ -86,7 +86,7 @@ class Noted(NamedTuple):
 
 
 class Batch:
-    """One hand-over to the writer. The writer works through batches in order and never looks back.
+    """One hand-over to the writer. The writer handles batches in order.
 
     First the changes are committed, then the writes are appended and synced, then the removals are done: so a queue is
     on disk before its messages, and nothing is removed before what replaces it is safe. Last comes ``after``, in the
@@ -114,14 +114,14 @@ class Batch:
         self.receipt = 0  # granted when this is done
         self.era = era  # positions of an era are void once a write in it has failed
         self.sync = False
-        self.reserves = False  # put some room aside first
+        self.reserves = False  # reserve some space first
         self.unpins = False  # all that was held is in this
         self.changes: list[Change] = []
         self.writes: list[tuple[int, list[bytes]]] = []  # (segment, buffers)
         self.removals: list[int] = []
         self.emptied: list[int] = []  # segments of which all that counts is written elsewhere, with this
         self.noted: list[Noted] = []  # returns in this
-        self.kept: list[int] = []  # segments that could not be removed; said by the writer
+        self.kept: list[int] = []  # segments that the writer could not remove
         self.end = (0, 0)  # segment and offset up to which everything is written when this is done
         self.after: Callable[[int], None] | None = None  # raises nothing
         self.groups: list[Group] = []  # what the writes were made of, to make them again elsewhere

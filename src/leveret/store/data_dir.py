@@ -1,15 +1,14 @@
 """The data directory: its layout, the version of its format, and the lock that keeps a second broker out.
 
-    format      "leveret data directory, format 1": written last when the folder is made, so it vouches for the rest
-    lock        held by the broker that uses the folder; its process id, for the message to whoever comes second
+    format      "leveret data directory, format 1": written last, when everything else is complete
+    lock        held by the broker that uses the folder; contains its process id, for error messages
     meta.db     the definitions
     journal/    the messages
 
-All of it is for the user of the broker only: the files hold messages and the hashes of passwords. What an earlier
-version, a restored archive or a copy left open to others is closed at each start.
+Only the user of the broker has access: the files hold messages and password hashes. If an earlier version, a restored
+archive or a copy left files open to other users, each start corrects it.
 
-The lock goes with the process, however that ends; the file stays, since removing it could take it from under somebody
-who has just opened it.
+The lock is released when the process ends, in any way; the file stays, since another process may just have opened it.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ else:
 
 
 class DataDir:
-    """A data directory that is ours until ``close``."""
+    """A data directory, locked until ``close``."""
 
     def __init__(self, path: Path, handle: int) -> None:
         """Use ``open``; ``handle`` is that of the locked file."""
@@ -105,7 +104,7 @@ class DataDir:
             _write_format(self.path)
 
     def close(self) -> None:
-        """Let go of the lock, also for a process forked from ours that still has the file open."""
+        """Release the lock, also for forked processes that still have the file open."""
         handle, self._handle = self._handle, None
         if handle is not None:
             try:
@@ -133,9 +132,9 @@ def read_format(path: Path) -> int:
 
 @contextmanager
 def kept_still(path: Path) -> Iterator[str | None]:
-    """Keep brokers out while somebody looks, without changing a byte; or say who is in: then nothing is kept."""
+    """Lock a data directory for inspection without changing it. If a broker uses it, yields its process instead."""
     handle = _lock_file(path)
-    if handle is None:  # no broker was ever here
+    if handle is None:  # never used by a broker
         yield None
         return
     try:
@@ -165,7 +164,7 @@ def _lock_file(path: Path) -> int | None:
 def _process(handle: int) -> str:
     os.lseek(handle, 0, os.SEEK_SET)
     owner = os.read(handle, 20).decode("ascii", "replace").strip()
-    return f" (process {owner})" if owner else ""  # it may not have come to write it yet
+    return f" (process {owner})" if owner else ""  # it may not have written it yet
 
 
 def _refusal(path: Path, problem: OSError) -> StoreError:
@@ -230,9 +229,9 @@ def _locked(path: Path) -> int:
     try:
         _lock(handle)
     except BlockingIOError:
-        who = _process(handle)
+        owner = _process(handle)
         os.close(handle)
-        raise StoreError(f"data directory {path} is in use by another broker{who}: stop it, or {REMEDY}") from None
+        raise StoreError(f"data directory {path} is in use by another broker{owner}: stop it, or {REMEDY}") from None
     except OSError:
         os.close(handle)
         raise

@@ -1,8 +1,7 @@
-"""What the broker knows besides messages, as rows: virtual hosts, users, permissions, exchanges, queues, bindings,
-parameters.
+"""Definitions as rows: virtual hosts, users, permissions, exchanges, queues, bindings, parameters.
 
-Only durable things become rows. Arguments are AMQP field tables as bytes, so every type in them, nested or not, comes
-back as it was. A change either puts a row (in place of one with the same key) or drops one.
+Only durable definitions become rows. Arguments are AMQP field tables as bytes, so every type in them, nested or not,
+comes back as it was. A change either puts a row (in place of one with the same key) or drops one.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class BindingRow(NamedTuple):
 
 
 class ParameterRow(NamedTuple):
-    """A setting of a part of the broker, its ``component``: policies are kept so. ``value`` is JSON."""
+    """A parameter of a ``component``, such as a policy. ``value`` is JSON."""
 
     vhost: str
     component: str

@@ -232,7 +232,7 @@ class DefinitionsDb:
             yield
             self._db.execute("COMMIT")
         finally:
-            if self._db.in_transaction:  # SQLite itself turns back after some errors
+            if self._db.in_transaction:  # SQLite itself rolls back after some errors
                 self._db.execute("ROLLBACK")
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The contract of a disk, as the store uses one. ``store/files.py`` is the real one; tests bring disks that fail.
+"""The contract of a disk, as the store uses it. ``store/files.py`` implements it; tests have disks that fail.
 
 Paths are relative to the data directory, with slashes. Every call blocks and may raise OSError. Nothing here is called
 on the broker's loop.
@@ -20,8 +20,8 @@ NO_FILES_REASON = (
 
 
 def is_shortage(problem: OSError) -> bool:
-    """There was no room for a write, or no file descriptor: that may change. A sync that fails, for whatever reason,
-    never says this."""
+    """There was no space for a write, or no file descriptor: a later try may succeed. A failed sync, whatever its
+    reason, is never a shortage."""
     return problem.errno in FULL or lacks_files(problem)
 
 

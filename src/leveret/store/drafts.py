@@ -1,4 +1,4 @@
-"""From what was noted during a turn to records without a place.  Hot path."""
+"""Turns what was noted during a tick into records without a place.  Hot path."""
 
 from __future__ import annotations
 

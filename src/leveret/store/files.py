@@ -10,7 +10,7 @@ from pathlib import Path
 from leveret.store.disk import lacks_files
 
 SPARE = 8  # descriptors: a segment and its folder, a stream's, a file that is read, and as many again
-MOST_BUFFERS = 1024  # IOV_MAX everywhere we know of
+MOST_BUFFERS = 1024  # IOV_MAX on all known systems
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -33,8 +33,8 @@ def _platform_sync() -> object:
 
 
 class SpareFiles:
-    """Descriptors that are held for nothing but to be let go when there are no others. Connections may use up all that
-    the process is allowed; the journal must still be able to begin its next segment."""
+    """File descriptors in reserve. Connections may use up all descriptors of the process; the journal must still be
+    able to begin its next segment."""
 
     def __init__(self, wanted: int = SPARE) -> None:
         self._wanted = wanted

@@ -1,6 +1,6 @@
-"""A data directory seen from outside, while no broker uses it. Nothing in it is changed, not even a time.
+"""Reads a data directory that no broker uses. Nothing in it is changed, not even a timestamp.
 
-The journal and the files of streams are read as at a start, without mending. SQLite would make files beside ``meta.db``
+The journal and the files of streams are read as at a start, without repairs. SQLite would make files beside ``meta.db``
 merely to read it, so a copy of that is read.
 """
 
@@ -31,7 +31,7 @@ from leveret.store.stream_inspection import LeftStream, StreamDamaged
 
 INCOMPLETE = "incomplete"  # a file in a folder whose files are still on their way (store/backup.py)
 META_FILES = (META, f"{META}-wal", f"{META}-journal")
-MOST_FAULTS = 20  # of the definitions, that are told one by one
+MOST_FAULTS = 20  # of the definitions, that are listed one by one
 SLICE = 1 << 20  # bytes of messages read at a time
 LANES = 256
 
@@ -44,11 +44,11 @@ class Stored(NamedTuple):
     message: Message
     published: float  # wall time
     tries: int
-    redelivered: bool | None  # None: the last life ended without a word
+    redelivered: bool | None  # None: the last shutdown was not clean
 
 
 class Contents:
-    """All that a broker would find. ``faults`` are those of the definitions."""
+    """Everything in the directory. ``faults`` are those of the definitions."""
 
     def __init__(self, path: Path, definitions: Definitions, faults: list[str], recovered: Recovered) -> None:
         self.definitions = definitions
@@ -60,12 +60,12 @@ class Contents:
 
     @property
     def stream_damages(self) -> list[StreamDamaged]:
-        """A torn write at the end is among them."""
+        """Including an incomplete write at the end."""
         return [damage for stream in self.streams.values() for damage in stream.damages]
 
     @property
     def damages(self) -> list[Damaged]:
-        """A torn write at the end is none: every crash may leave one, and nobody was promised what it held."""
+        """Without an incomplete write at the end: every crash may leave one, and nothing in it was confirmed."""
         return [damage for damage in self.recovered.damages if not damage.is_tail]
 
     @property
@@ -108,7 +108,7 @@ def read_contents(path: Path, progress: Progress = lambda done, of: None, *, all
     require_format(path)
     definitions, faults = read_definitions(path)
     known: Container[int] = {queue.id for queue in definitions.queues}
-    recovered = recover(Files(path), Every() if all_queues else known, 1, progress=progress, mend=False)
+    recovered = recover(Files(path), Every() if all_queues else known, 1, progress=progress, repair=False)
     if not definitions.vhosts and not faults and recovered.highest_queue:
         faults = [f"{META} is empty or missing, but the journal has messages"]
     return Contents(path, definitions, faults, recovered)
@@ -137,10 +137,10 @@ def require_format(path: Path) -> None:
         raise StoreError(f"{path} has format {found}, this Leveret reads up to {FORMAT}: upgrade Leveret")
 
 
-def read_definitions(path: Path, room: Path | None = None) -> tuple[Definitions, list[str]]:
-    """What can be read, and what is wrong with it. ``room``: where to put the copy for a moment."""
+def read_definitions(path: Path, folder: Path | None = None) -> tuple[Definitions, list[str]]:
+    """What can be read, and what is wrong with it. ``folder``: where to put a temporary copy."""
     nothing = Definitions([], [], [], [], [], [], [], [], 0)
-    with TemporaryDirectory(prefix="leveret-", dir=room) as scratch:
+    with TemporaryDirectory(prefix="leveret-", dir=folder) as scratch:
         for name in META_FILES:
             if (path / name).exists():
                 copyfile(path / name, Path(scratch) / name)
@@ -172,7 +172,7 @@ def _integrity_faults(path: Path) -> list[str]:
 
 
 class QueueFigures(NamedTuple):
-    """``vhost`` and ``name`` are None for a queue that was deleted: its messages only wait for their file to go."""
+    """``vhost`` and ``name`` are None for a queue that was deleted: its messages are removed with their file."""
 
     id: int
     vhost: str | None
@@ -189,7 +189,7 @@ class SegmentFigures(NamedTuple):
 
 
 class Inspection:
-    """What ``leveret check`` tells."""
+    """The result of ``leveret check``."""
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents

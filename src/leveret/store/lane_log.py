@@ -1,4 +1,4 @@
-"""What the journal knows of one lane of one queue."""
+"""The journal's state of one lane of one queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where records go: the current segment, the books of all segments, and the index of every lane.  Hot path."""
+"""Where records go: the current segment, the accounting of all segments, the index of every lane.  Hot path."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Layout:
         batch.groups.append(group)
 
     def _enter(self, draft: Draft, segment: Segment, offset: int, batch: Batch) -> None:
-        """Let the index and the segment's books know what lies there now."""
+        """Update the index and the segment's accounting."""
         if draft.kind == PUBLISH:
             if draft.origin is not None:
                 self._move(draft, segment, offset)
@@ -122,7 +122,7 @@ class Layout:
         self.settle_returns(batch.noted)
         for id_ in batch.emptied:
             if id_ in self.segments and (self.segments[id_].live or self.segments[id_].returns):
-                self.segments[id_].is_stuck = True  # carrying it away once more would not help
+                self.segments[id_].is_stuck = True  # copying it again would not help
         for id_ in batch.removals:
             if id_ in batch.kept:
                 self.segments[id_].is_stuck = True
@@ -244,7 +244,7 @@ class Layout:
                 for segment, (number, size) in log.index.totals().items():
                     self.segments[segment].lose(number, size)
                 for start, stop, append in log.open:
-                    append.left -= stop - start  # nobody can miss these any more
+                    append.left -= stop - start  # settled before they were written
 
     # ---- segments
 
@@ -264,7 +264,7 @@ class Layout:
         batch.after = after
 
     def leave_segment(self) -> None:
-        """The writer has let go of the current segment, and has cut it behind the last good record."""
+        """The writer has closed the current segment, and truncated it after the last good record."""
         if self._current is not None:
             self._current.is_sealed = self._current.is_safe = True
             self._current = None

@@ -1,7 +1,7 @@
-"""Messages that wait on disk only, and how they come back.
+"""Messages that are on disk only, and how they are loaded.
 
-Messages of stored queues that are persistent are in the journal anyway: to page one out is to forget it in memory. All
-others are put into the spill (store/spill.py). Either way an index tells where they lie, and they come back in batches,
+Persistent messages of durable queues are in the journal anyway: to page one out is to drop it from memory. All others
+are written to the spill (store/spill.py). In both cases an index shows where they are, and they are loaded in batches,
 read and checked in a worker.
 """
 
@@ -22,7 +22,7 @@ from leveret.store.spill import InWorker, Spill, SpillIndex, cut
 from leveret.store.writer import segment_path
 
 READ_AHEAD = 1 << 20
-ATTEMPTS = 3  # to read what should be there, before we wait for a better time
+ATTEMPTS = 3  # to read a message, before waiting
 
 T = TypeVar("T")
 Read = Callable[[int, int, int], bytes]  # segment, offset, size
@@ -85,7 +85,7 @@ class OnDisk(Protocol):
         """The same without an object for each message."""
 
     def tries(self, queue: int, lane: int, sequence: int) -> int:
-        """How often the message came back to its queue, as far as the journal knows."""
+        """The delivery count of the message in the journal."""
 
     def has_tries(self, queue: int, lane: int) -> bool:
         """Whether any message of the lane came back."""
@@ -97,7 +97,7 @@ class SpillListener(Protocol):
 
 
 class Pages(OnDisk, Protocol):
-    """Where a queue puts messages that it does not want to hold in memory."""
+    """Where a queue puts messages that should not stay in memory."""
 
     listener: SpillListener | None
 
@@ -105,10 +105,10 @@ class Pages(OnDisk, Protocol):
         """Take messages that the journal does not keep, with their sequences, in order."""
 
     def drop(self, queue: int, lane: int, sequence: int, number: int) -> None:
-        """These were loaded, or will not be any more: what was spilled of them needs no room."""
+        """These were loaded, or never will be: their space in the spill can be freed."""
 
     def forget(self, queue: int) -> None:
-        """The queue is gone."""
+        """The queue was deleted."""
 
 
 class DiskPages:
@@ -197,7 +197,7 @@ class DiskPages:
         if not all(
             is_spilled or self._journal.batches.is_written(run.segment, run.offset) for is_spilled, run in pieces
         ):
-            # reclaim has just given them another place
+            # reclaim has just moved them
             self._journal.batches.when_written(lambda: self._load(span, shape, done, attempt))
             return
 
@@ -208,7 +208,7 @@ class DiskPages:
                     self._journal.settle(span.queue, span.lane, run.sequence, run.number)
                     self._spill.drop(span.queue, span.lane, run.sequence, run.number)
                 done(found)
-            elif self._pieces(span) != pieces:  # reclaimed while we went to read it: it lies elsewhere now
+            elif self._pieces(span) != pieces:  # reclaimed meanwhile: it has another place now
                 self._load(span, shape, done, attempt)
             elif attempt < ATTEMPTS:
                 self._load(span, shape, done, attempt + 1)
@@ -282,7 +282,7 @@ Shape = Callable[[Iterator[_Read]], list[T]]
 
 class Fetched(NamedTuple):
     loaded: list[Loaded]
-    lost: list[Run]  # could not be believed
+    lost: list[Run]  # damaged
 
 
 def fetch(disk: ReadableDisk, queue: int, lane: int, pieces: Pieces, wall_ahead: float) -> Fetched:

@@ -1,15 +1,15 @@
-"""Giving disk space back, beside the load.
+"""Frees disk space in the background.
 
 A segment that is mostly dead is read slice by slice in a worker; what still counts is written anew into the current
 segment: messages that some queue holds, settles about segments that exist, returns of messages that are live. Then the
-old segment is dead like any other, and is removed in a batch that follows the copies: so a crash at any moment leaves
-the old records, the copies, or both. Both are no harm: a message is known by its queue, lane and sequence, not by where
-it lies, and a settle counts for every copy.
+old segment has no live records and is removed in a batch after the copies: so a crash at any moment leaves the old
+records, the copies, or both. Both do no harm: a message is identified by its queue, lane and sequence, not by its
+place, and a settle counts for every copy.
 
     segment 7   [A  .  .  B  .  .  s5 .  . ]          A, B live; s5: a settle about segment 5, which exists
     current     [ ... A B s5 ]                        then segment 7 is removed
 
-Deleting is a mark (a SETTLE entry) and never changes what was written.
+Deleting a message writes a SETTLE entry and never changes what was written.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Reclaim:
         journal, id_ = self._journal, self.segment
         assert id_ is not None
         if id_ not in journal.segments or journal.segments[id_].is_going or not self._may_copy:
-            self.segment = None  # died meanwhile, or there is no room to copy to
+            self.segment = None  # empty meanwhile, or no space for copies
             return
         if isinstance(result, OSError) and lacks_files(result):
             self.segment = None  # considered again after the next batch
@@ -155,7 +155,7 @@ class Reclaim:
     def _finish(self, id_: int) -> None:
         segment = self._journal.segments[id_]
         if segment.live:
-            segment.is_stuck = True  # the index knows messages here that could not be read: leave the file alone
+            segment.is_stuck = True  # it has live messages that could not be read: keep the file
         else:
             self._journal.batches.next.emptied.append(id_)
         self.segment = None
@@ -180,7 +180,7 @@ def _copy(
 
 
 def fetch_slice(disk: ReadableDisk, segment: int, offset: int) -> Slice:
-    """Read and check the records from ``offset`` on; Damage if one of them cannot be believed."""
+    """Read and check the records from ``offset`` on; Damage if one of them is invalid."""
     path = segment_path(segment)
     data, records = read_slice(disk, path, segment, offset, SLICE)
     end = offset + (records[-1].end if records else 0)

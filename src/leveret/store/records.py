@@ -12,10 +12,10 @@ and then records follow each other without gaps:
         "\\xf1LVR"   u32      u8       u8        u16        u64                u64              size bytes
 
 The checksum (xxh3, 64 bits) covers the first 20 bytes and the body, seeded with the segment id and the offset: a record
-that was torn, altered, left over from another life of the file, or copied to another place does not pass. The mark lets
-a reader find the next record behind a damaged one. Record numbers go up by one from record to record through all
-segments. ``place`` is the record's place in its group (0, 1, ... 65535, 1, 2, ...) and flag 1 ends the group: records
-of a group exist together or not at all. Most groups are one record. A group never spans two segments.
+that is incomplete, altered, left over from an earlier use of the file, or copied from another place does not pass. The
+mark lets a reader find the next record behind a damaged one. Record numbers go up by one from record to record through
+all segments. ``place`` is the record's place in its group (0, 1, ... 65535, 1, 2, ...) and flag 1 ends the group:
+records of a group exist together or not at all. Most groups are one record. A group never spans two segments.
 
 Bodies:
 
@@ -27,12 +27,12 @@ Bodies:
               shape + 2, not all published with that exchange and key: before the above, u16 number of other pairs,
               each as the first; number x u16 (little-endian), which pair each message has, 0 for the first
               the contents, one after the other
-    SETTLE    entries of (queue u64, lane u8, sequence u64, number u32, segment u32): done with
-    RETURN    entries of (queue u64, lane u8, sequence u64, number u32, tries u32): came back to their queue
-    WAIT      entries of (queue u64, lane u8, sequence u64, number u32, tries and time u64): came back, and wait there
-    STOP      nothing: the broker stopped in good order, all that came before is known
+    SETTLE    entries of (queue u64, lane u8, sequence u64, number u32, segment u32): settled
+    RETURN    entries of (queue u64, lane u8, sequence u64, number u32, delivery count u32): requeued
+    WAIT      entries of (queue u64, lane u8, sequence u64, number u32, delivery count and time u64): requeued, delayed
+    STOP      empty: the clean-shutdown record, everything before it is complete
 
-A place says: of the messages of this record that belong to this lane of this queue, in order, the first has this
+A place means: of the messages of this record that belong to this lane of this queue, in order, the first has this
 sequence and the others follow. A message belongs to the lane of its priority, at most the highest lane. Deadlines are
 wall time since 1970, infinite for none; they are the message's own, the queue's TTL counts from the wall time of the
 publish. The segment in a SETTLE is where the message lay then: as long as that file exists, the entry is needed.
@@ -82,7 +82,7 @@ pack_checksum = CHECKSUM.pack
 
 
 class Damage(Exception):
-    """Bytes that cannot be believed; raised and caught within the store."""
+    """Invalid bytes; raised and caught within the store."""
 
 
 class Entry(NamedTuple):
@@ -307,7 +307,7 @@ def read_record(data: bytes, at: int, segment: int, base: int = 0) -> Record:
 
 
 def record_size(data: bytes, at: int) -> int:
-    """How long the record at ``at`` says it is, head and all; its head must be there."""
+    """The size of the record at ``at`` according to its head, head included."""
     return HEAD_SIZE + int(RECORD_HEAD.unpack_from(data, at)[1])
 
 

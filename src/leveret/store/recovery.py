@@ -1,16 +1,16 @@
-"""From the files of the journal to what was true when they were written.
+"""Recovers the state of the queues from the files of the journal.
 
-All segments are read in order. Nothing depends on the order of records across segments: a message is known by (queue,
-lane, sequence), and a settle wins over every record of that message, wherever it stands. That makes recovery idempotent
-and lets reclaim leave copies behind. Of several copies the oldest counts, and the segments of the others go first.
-Queues that the definitions do not know are ignored: they were deleted.
+All segments are read in order. Nothing depends on the order of records across segments: a message is identified by
+(queue, lane, sequence), and a settle overrides every record of that message, wherever it is. That makes recovery
+idempotent and lets reclaim leave copies behind. Of several copies the oldest counts, and the segments of the others are
+removed first. Queues that are not in the definitions are ignored: they were deleted.
 
-A record that cannot be believed costs itself: reading goes on at the next mark that begins a sound record, and the
-bytes in between are *damage*, reported and put aside. At the end of the last segment damage is a torn tail, the normal
-mark of a crash: it is cut off. A group without its end is dropped whole; so is, in the last segment, a group that lacks
-another part, for a crash may have kept the later pages of a write and not the earlier ones. The parts that are there
-are erased, so that the next start sees the same. In older segments, which were synced whole, a missing part is damage
-and costs no more than itself.
+An invalid record affects only itself: reading continues at the next mark that begins a valid record, and the bytes in
+between are *damage*, reported and copied to quarantine. At the end of the last segment damage is an incomplete write,
+the normal result of a crash: it is truncated. A group without its end is dropped as a whole; so is, in the last
+segment, a group that lacks another part, since a crash may have kept the later pages of a write and lost the earlier
+ones. Its remaining parts are erased, so that the next start sees the same. In older segments, which were synced
+completely, a missing part is damage and affects only itself.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from leveret.store.scan import scan
 from leveret.store.segments import Segment, Segments
 from leveret.store.writer import FOLDER, segment_path
 
-MOST_NOISE = 20  # damages that are logged one by one
+MOST_NOISE = 20  # damages that are logged individually
 SEGMENT_NAME = re.compile(r"([0-9]{10})\.seg")
-LARGEST_SEGMENT = (1 << 32) - (1 << 20)  # what the index can hold, with room to go on
+LARGEST_SEGMENT = (1 << 32) - (1 << 20)  # limit of the index, with some reserve
 BLOCK = 4096  # bytes that are given up when one of them cannot be read
 
 
@@ -61,18 +61,18 @@ class Damaged(NamedTuple):
     offset: int
     size: int
     reason: str
-    is_tail: bool  # at the end of the last segment: a torn write, cut off
+    is_tail: bool  # at the end of the last segment: an incomplete write, truncated
 
 
 class RecoveredLane:
-    """What the journal says of one lane. ``index`` is filled by ``settle``."""
+    """One lane as found in the journal. ``index`` is filled by ``settle``."""
 
     def __init__(self, queue: int, lane: int) -> None:
         self.queue = queue
         self.lane = lane
         self.index = RunIndex()
         self.tail = 1  # the next sequence: above all that any record names
-        self.tries: dict[int, tuple[int, int]] = {}  # by sequence: how often, and which segment says so
+        self.tries: dict[int, tuple[int, int]] = {}  # by sequence: delivery count, and the segment with its record
         self.deadlines = RecoveredDeadlines()
         self.redelivered_below = 1  # live messages below this were delivered before
         self.runs: list[Run] = []
@@ -110,7 +110,7 @@ class RecoveredLane:
                 start = upto
         for (_, _, sequence, number, tries), segment in self.returns:
             for piece in self.index.live(sequence, number):
-                if tries:  # else it was delivered once, in a life that ended without a word
+                if tries:  # else it was delivered once, in a run without a clean shutdown
                     for key in range(piece.sequence, piece.sequence + piece.number):
                         known = self.tries.get(key, (0, 0))
                         self.tries[key] = max((tries, segment), known, key=lambda said: (said[0] & MOST_TRIES, *said))
@@ -156,7 +156,7 @@ class Recovered:
         self.next_segment = 1
         self.next_number = 1
         self.highest_queue = 0  # id in any record
-        self.clean = True  # the last life ended in good order, or there was none
+        self.clean = True  # the last shutdown was clean, or this is the first start
 
     def lane(self, queue: int, lane: int) -> RecoveredLane:
         key = lane_key(queue, lane)
@@ -175,9 +175,9 @@ def recover(
     full_size: int,
     *,
     progress: Progress = lambda done, of: None,
-    mend: bool = True,
+    repair: bool = True,
 ) -> Recovered:
-    """Read the journal. ``mend``: cut the torn tail and put damage aside; otherwise nothing is changed."""
+    """Read the journal. ``repair``: truncate an incomplete write and quarantine damage; else nothing is changed."""
     found = Recovered(full_size)
     ids = sorted(_segment_ids(disk))
     for place, id_ in enumerate(ids):
@@ -189,8 +189,8 @@ def recover(
     for lane in found.lanes.values():
         lane.settle(found.segments)
     _report(found.damages)
-    if mend:
-        _mend(disk, found)
+    if repair:
+        _repair(disk, found)
     return found
 
 
@@ -221,7 +221,7 @@ class _Reading:
         self._found.segments.add(segment)
         if not data:
             self._found.clean = False
-            return  # made, and never written to: a life began here
+            return  # created, and never written to: a run began here
         try:
             if read_segment_head(data[: SEGMENT_HEAD.size]) != segment.id:
                 raise Damage("the head is another segment's")
@@ -262,7 +262,7 @@ class _Reading:
             place_in_group(n) for n in range(len(group))
         ]
         if not is_whole and self._is_last:
-            size = group[-1].end - group[0].at  # torn by a crash: of a group, all or nothing
+            size = group[-1].end - group[0].at  # incomplete after a crash: of a group, all or nothing
             self._damaged(group[0].at, size, "a group of which a part is missing", False)
             self._found.torn += [(self._segment.id, record.at) for record in group]
             return
@@ -345,8 +345,8 @@ def _report(damages: list[Damaged]) -> None:
         log.error("journal has more damage, run leveret check for a list", places=len(damages) - MOST_NOISE)
 
 
-def _mend(disk: Disk, found: Recovered) -> None:
-    """Cut the torn tail, keep damaged bytes for whoever can read them. Doing it again changes nothing.
+def _repair(disk: Disk, found: Recovered) -> None:
+    """Truncate an incomplete write at the end, and copy damaged bytes to quarantine. Idempotent.
 
     What was read may have come out of the system's cache: it is synced before anything is built on it.
     """
@@ -374,5 +374,5 @@ def _put_aside(disk: Disk, segment: int, offset: int, size: int, name: str) -> N
             disk.append(handle, [disk.read(segment_path(segment), offset, size)])
         finally:
             disk.close(handle)
-    except OSError as problem:  # the disk is full, or cannot be read there: no reason not to start
+    except OSError as problem:  # the disk is full, or cannot be read there: start anyway
         get_log("store").warning("damaged bytes cannot be copied to quarantine", name=name, reason=str(problem))

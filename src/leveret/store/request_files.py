@@ -1,11 +1,11 @@
-"""Requests to a running broker, left as files in its data directory: for a command that cannot call it.
+"""Requests to a running broker as files in its data directory, for commands without a connection to it.
 
     requests/<id>.json      what is wanted: {"kind": "backup", "target": "/srv/backup"}
     requests/<id>.answer    {"state": "working", "done": 3, "of": 9}; at last "done" with figures, or "failed" with an
                             "error"
 
-Both appear whole, by a rename. The broker makes the folder, for its own user only, looks into it now and then, and
-removes a request that is answered for good. Whoever asks removes the answer. To remove the request is to take it back.
+Both are written atomically, by a rename. The broker creates the folder, for its own user only, polls it, and removes a
+request when it is done. The requesting command removes the answer. Removing the request cancels it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Request(NamedTuple):
 
 
 class _Unusable(Exception):
-    """Why a request cannot be granted."""
+    """Why a request cannot be served."""
 
 
-# ---- who asks
+# ---- for the command
 
 
 def leave_request(path: Path, id_: str, what: dict[str, object]) -> None:
@@ -64,11 +64,11 @@ def read_answer(path: Path, id_: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-# ---- who answers
+# ---- for the broker
 
 
 def prepare(path: Path) -> None:
-    """Make the folder, and remove the answers of an earlier life."""
+    """Create the folder, and remove the answers of previous runs."""
     folder = path / FOLDER
     folder.mkdir(0o700, exist_ok=True)
     since = _begun(path)
@@ -78,11 +78,11 @@ def prepare(path: Path) -> None:
 
 
 def next_request(path: Path) -> Request | None:
-    """The oldest that nobody has begun with. What cannot be granted is answered on the way."""
+    """The oldest request that has not been started. Invalid ones are answered on the way."""
     try:
         names = os.listdir(path / FOLDER)
     except FileNotFoundError:
-        return None  # somebody tidied up; who asks makes it again
+        return None  # the folder was removed; the command creates it again
     waiting = [name for name in names if NAME.fullmatch(name) and f"{name.removesuffix('.json')}.answer" not in names]
     if not waiting:
         return None  # by far the most often
@@ -95,7 +95,7 @@ def next_request(path: Path) -> Request | None:
                 raise _Unusable(f"the request is older than this broker: {AGAIN}")
             return _read(path / FOLDER / name, id_)
         except FileNotFoundError:
-            continue  # taken back
+            continue  # cancelled
         except _Unusable as problem:
             answer(path, id_, FAILED, error=str(problem))
     return None
@@ -106,7 +106,7 @@ def is_wanted(path: Path, id_: str) -> bool:
 
 
 def answer(path: Path, id_: str, state: str, **facts: object) -> None:
-    """Nothing if the request was taken back."""
+    """Does nothing if the request was cancelled."""
     if is_wanted(path, id_):
         _write(path, f"{id_}.answer", {"state": state, **facts})
         if state != WORKING:
@@ -146,7 +146,7 @@ def _read(path: Path, id_: str) -> Request:
 
 
 def _write(path: Path, name: str, what: dict[str, object]) -> None:
-    """Readable for all who may enter the folder: root may ask a broker that is another user."""
+    """Readable for every user with access to the folder: root may send requests to a broker of another user."""
     new = path / FOLDER / f"{name}.new"
     new.write_text(json.dumps(what), encoding="utf-8")
     new.chmod(0o644)

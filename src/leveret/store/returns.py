@@ -1,6 +1,6 @@
-"""What a RETURN entry says of a message in one number: how often it came back and, if it waits, until when.
+"""The state of a requeued message in one number: its delivery count and, if it is delayed, until when.
 
-milliseconds since 1970 << 16 | tries, at most 65,535 tries; no time means that it does not wait
+milliseconds since 1970 << 16 | delivery count (at most 65,535); 0 milliseconds: not delayed
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ def pack_return(tries: int, wall: float = 0.0) -> int:
 
 
 def unpack_return(packed: int) -> tuple[int, float]:
-    """Tries, and the wall time until which the message waits; 0.0 if it does not."""
+    """Delivery count, and the wall time until which the message is delayed; 0.0 if it is not."""
     return packed & MOST_TRIES, (packed >> TRIES_BITS) / 1000

@@ -37,9 +37,9 @@ def scan(data: bytes, segment: int, at: int, base: int = 0) -> Iterator[Record |
 
 
 def _behind(data: bytes, segment: int, at: int, base: int) -> int | None:
-    """If the damaged record still tells its size, and a sound one follows there: where that begins.
+    """Where the record behind a damaged one begins, if its head has a plausible size and a valid record follows.
 
-    Most damage is in bodies. This also keeps us from believing what a body contains.
+    Most damage is in bodies. This also avoids taking bytes of a body for a record.
     """
     if len(data) - at < HEAD_SIZE or not data.startswith(MARK, at):
         return None
@@ -76,7 +76,7 @@ def _next_record(data: bytes, segment: int, at: int, base: int, last: int) -> in
 def read_slice(disk: ReadableDisk, path: str, segment: int, offset: int, size: int) -> tuple[bytes, list[Record]]:
     """About ``size`` bytes of a segment, and the records that lie wholly in them: at least one, if one is there.
 
-    Places within the records count from the beginning of the data. Damage if a record cannot be believed.
+    Places within the records count from the beginning of the data. Damage if a record is invalid.
     """
     data = disk.read(path, offset, size)
     if HEAD_SIZE <= len(data) < (wanted := record_size(data, 0)) and data.startswith(MARK):

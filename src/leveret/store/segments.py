@@ -1,4 +1,4 @@
-"""What each segment of the journal is still good for.
+"""The segments of the journal, and what in them is still needed.
 
 A segment may go when three things are true: no message in it is live, no settle in it is needed (the segment with the
 settled message is gone), and no return in it counts (see store/reclaim.py for how the last of them are carried away).
@@ -47,8 +47,8 @@ class Segment:
         self.is_safe = False  # sealed, and all of it is on disk
         self.is_damaged = False  # or has old copies: what counts is better carried elsewhere soon
         self.is_pinned = False  # what a group settles here is obeyed already, but the group waits for space
-        self.is_going = False  # the writer was told to remove it
-        self.is_stuck = False  # it was tried, and live messages could not be read: it stays for whoever can
+        self.is_going = False  # the writer is about to remove it
+        self.is_stuck = False  # reclaim failed because live messages could not be read: the file is kept
 
     def gain(self, number: int, size: int) -> None:
         self.live += number

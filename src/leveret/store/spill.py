@@ -1,7 +1,7 @@
-"""Messages on disk that nobody promised to keep: room for what memory cannot hold, of no value after the process.
+"""Transient messages that are paged out to disk. Of no use after the process has ended.
 
-The files hold the journal's PUBLISH records, one place each. Nobody syncs or recovers them; what an earlier life left
-is removed at the start. A file goes when the last message in it was loaded again or is not wanted any more.
+The files hold PUBLISH records as in the journal, with one place each. They are neither synced nor recovered; those of
+previous runs are removed at the start. A file is removed when all of its messages were loaded again or dropped.
 
 A message is spilled the moment that ``put`` returns. The writing follows in the worker, whose jobs run in order, so a
 load that is asked for later finds it written. If the disk refuses, the bytes stay in memory and are read from there.
@@ -114,7 +114,7 @@ class Spill:
         self._next_id = 1
         self._was_refused = False
         self._indexes: dict[int, SpillIndex] = {}
-        self._on_refused = on_refused  # told what had to stay in memory, or (< 0) left it
+        self._on_refused = on_refused  # called with the bytes that stay in memory, or (< 0) have left it
 
     def index_of(self, queue: int, lane: int) -> SpillIndex | None:
         return self._indexes.get(lane_key(queue, lane))

@@ -22,8 +22,9 @@ seeded with the stream, the segment and the position: a chunk that was torn, alt
 place does not pass. The head has a checksum of its own: so a reader can step from head to head without reading bodies,
 finds the next chunk behind a damaged body, and is not fooled by a mark within a content.
 
-``synced`` says how much of the segment was safe when the chunk was written. Unsound bytes below that are damage;
-unsound bytes above may be a write that a crash tore, and are cut off with all that follows (store/stream_scan.py).
+``synced`` is the number of bytes of the segment that were synced when the chunk was written. Invalid bytes below that
+are damage; invalid bytes above may be an incomplete write after a crash, and are truncated with everything behind them
+(store/stream_scan.py).
 """
 
 from __future__ import annotations
@@ -270,7 +271,7 @@ def read_chunk(data: bytes, head: ChunkHead, stream: int, segment: int, base: in
     at += head.address_bytes
     starts = array("Q", accumulate(lengths, initial=at))
     fits = starts.pop() == end and sum(counts) == head.number and max(indexes, default=0) < len(addresses)
-    if not head.number or not fits:  # the checksum is right: written so by a bug
+    if not head.number or not fits:  # the checksum is right: an internal error wrote it
         raise Damage("a chunk whose parts do not fit together")
     return StreamChunk(data, head.first, starts, lengths, counts, times, indexes, addresses)
 

@@ -1,4 +1,4 @@
-"""Bytes of a stream that cannot be believed: told once, and put aside for whoever can read them."""
+"""Damaged bytes of a stream: reported once, and copied to quarantine."""
 
 from __future__ import annotations
 
@@ -36,6 +36,6 @@ class StreamDamage:
             finally:
                 self._disk.close(handle)
         except FileExistsError:
-            pass  # in an earlier life
-        except (OSError, StreamGone) as problem:  # the disk is full, retention was faster: no reason to stop
+            pass  # by a previous run
+        except (OSError, StreamGone) as problem:  # the disk is full, or retention was faster: continue
             self._log.warning("damaged bytes cannot be copied to quarantine", path=path, reason=str(problem))

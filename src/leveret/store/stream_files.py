@@ -1,16 +1,16 @@
 """The files of one stream: appended at the end, removed from the front, read anywhere.
 
-Theory of operation. The journal confirms what is published to a stream; these files are a copy that is written behind
-it. So nothing here is promised before ``sync``, and after a crash the journal hands again what was not synced: what is
-there already is left out by its offset. See store/stream_chunk.py for the bytes, store/stream_segments.py for the
+Theory of operation. The journal confirms what is published to a stream; these files are a copy that is written after
+it. So nothing here is durable before ``sync``, and after a crash the journal passes again what was not synced: what is
+there already is skipped by its offset. See store/stream_chunk.py for the bytes, store/stream_segments.py for the
 position index, store/stream_scan.py for what a crash may leave and what becomes of it.
 
     streams/7/00000000000000000000.seg    sealed: synced, and never changed again
               00000000000000000000.idx    its position index; if it is missing, the segment is read
               00000000000001048576.seg    the one that is written
 
-Every life begins a new segment, with its first append. A segment is synced before the next one is begun, so only the
-last one can be torn.
+Every run of the broker begins a new segment, with its first append. A segment is synced before the next one is begun,
+so only the last one can be incomplete.
 
 One worker opens, appends, syncs, trims and closes. Any number of others may read at the same time: they see what
 ``next`` and the sizes of the segments say, which are set after the bytes are written. Nothing is locked. A segment that
@@ -81,7 +81,7 @@ class StreamFiles:
         self._synced = 0  # bytes of the current one
         self._synced_next = 0
         self._is_torn = False  # an append failed: there may be a part of it behind the last whole chunk
-        self._is_unsure = False  # a sync failed: nobody knows what is on disk of what was not synced before
+        self._is_unsure = False  # a sync failed: what was not synced before may or may not be on disk
         self._resume: dict[int, tuple[StreamSegment, int]] = {}  # by offset: where the chunk with it begins
         self._damage = StreamDamage(disk)
         self._log = get_log("store")
@@ -94,7 +94,7 @@ class StreamFiles:
     # ---- the beginning
 
     def open(self) -> None:
-        """Read what an earlier life left. A torn end is cut off; damage is reported, put aside and skipped."""
+        """Read the files of previous runs. An incomplete end is truncated, damage quarantined and skipped."""
         segments = self._segments = tuple(open_segments(self._disk, self.id, self._damage))
         if segments:
             self.next = max(segment.next for segment in segments)
@@ -104,7 +104,7 @@ class StreamFiles:
     # ---- messages in
 
     def append(self, runs: Sequence[StreamRun]) -> None:
-        """Write what lies at ``next`` or behind it. When this fails, ``next`` tells how far it came."""
+        """Write what lies at ``next`` or behind it. When this fails, ``next`` shows how far it came."""
         self._refuse_unsure()
         if self._is_torn:
             self.rewind()
@@ -359,7 +359,7 @@ class StreamFiles:
             self._disk.sync_folder(FOLDER)
 
     def close(self) -> None:
-        """Sync, and let go. After a failed sync only the latter: the next life sees what is there."""
+        """Sync and close. After a failed sync only close: the next start reads what is there."""
         segment = self._current
         if segment is None:
             return

@@ -1,4 +1,4 @@
-"""The files of a stream seen from outside, while no broker uses them: counted, checked and read. Nothing is changed."""
+"""Reads and checks the files of a stream that no broker uses. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StreamDamaged(NamedTuple):
     offset: int
     size: int
     reason: str
-    is_tail: bool  # a torn write at the end of the last segment
+    is_tail: bool  # an incomplete write at the end of the last segment
 
 
 class StreamMessage(NamedTuple):

@@ -1,7 +1,7 @@
-"""From the files of a stream to its segments, as an earlier life left them.
+"""Opens the segments of a stream that previous runs wrote.
 
-A segment with a sound index was sealed, and is not read. Any other is read whole (store/stream_scan.py), and gets its
-index then. The last one may end in a torn write, which is cut off. Doing all this again changes nothing.
+A segment with a valid index was sealed, and is not read. Any other is read completely (store/stream_scan.py), and then
+gets its index. The last one may end in an incomplete write, which is truncated. Recovery is idempotent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leveret.store.stream_segments import (
 
 
 def open_segments(disk: Disk, stream: int, damage: StreamDamage) -> list[StreamSegment]:
-    """In order. Names that we did not make are left alone."""
+    """In order. Other files are left alone."""
     names = disk.names(stream_folder(stream))
     firsts = sorted(int(match[1]) for name in names if (match := SEGMENT_NAME.fullmatch(name)))
     indexed = {int(match[1]) for name in names if (match := INDEX_NAME.fullmatch(name))}
@@ -32,7 +32,7 @@ def open_segments(disk: Disk, stream: int, damage: StreamDamage) -> list[StreamS
     segments = [StreamSegment(stream, first) for first in firsts]
     for segment in segments:
         if segment.first not in indexed or not _is_known(disk, segment):
-            _mend(disk, segment, damage, is_last=segment is segments[-1])
+            _repair(disk, segment, damage, is_last=segment is segments[-1])
     return segments
 
 
@@ -48,7 +48,7 @@ def _is_known(disk: Disk, segment: StreamSegment) -> bool:
     return True
 
 
-def _mend(disk: Disk, segment: StreamSegment, damage: StreamDamage, *, is_last: bool) -> None:
+def _repair(disk: Disk, segment: StreamSegment, damage: StreamDamage, *, is_last: bool) -> None:
     """What was read may have come out of the system's cache: it is synced before anything is built on it."""
     size = disk.size(segment.path)
     gaps, torn = scan(disk, segment, size, may_be_torn=is_last)

@@ -1,12 +1,12 @@
 """Walking through the chunks of a segment, also past damage; and reading a segment that has no index.
 
-``SegmentWalk`` steps from chunk to chunk and reads some way ahead. Where bytes are unsound, it tells ``on_gap`` and
-goes on at the next sound chunk.
+``SegmentWalk`` steps from chunk to chunk and reads some way ahead. Where bytes are invalid, it calls ``on_gap`` and
+continues at the next valid chunk.
 
 ``scan`` reads a whole segment as a crash may have left it. Bytes that were synced can be damaged only by the disk: that
 costs the damaged chunks. Bytes that were not may be torn in any way, also with later chunks whole and earlier ones
 missing: there the segment is cut, so that what the journal hands again goes on where the sound chunks end. How far the
-segment was synced is told by the chunks that were written later; what was synced after the last of them counts as if
+segment was synced is known from the chunks that were written later; what was synced after the last of them counts as if
 it was not.
 """
 
@@ -77,7 +77,7 @@ class SegmentWalk:
                 at = head.end
 
     def chunk(self, head: ChunkHead) -> StreamChunk | None:
-        """None if its body is damaged, which is told; the walk goes on behind it."""
+        """None if its body is damaged, which is reported; the walk continues behind it."""
         segment = self._segment
         self._fetch(head.at, head.end - head.at)
         try:
@@ -135,7 +135,7 @@ def read_around(disk: ReadableDisk, path: str, at: int, size: int) -> bytes:
 
 
 class Scanned(NamedTuple):
-    """``gaps`` are damage; ``torn`` says why the segment was cut, if it was."""
+    """``gaps`` are damage; ``torn`` is the reason why the segment was truncated, if it was."""
 
     gaps: list[Gap]
     torn: str | None

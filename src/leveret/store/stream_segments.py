@@ -12,7 +12,7 @@ All numbers are little-endian. The index only saves time: if it is missing, alte
 the segment is read instead.
 
 A segment is changed by one thread and read by others at the same time, without a lock: whatever is needed to read a
-chunk is set before ``size`` says that the chunk is there.
+chunk is set before ``size`` includes the chunk.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class PositionIndex:
             before[-1] = latest
 
     def _begin(self, at: int, first: int, latest: int) -> None:
-        """The position comes first: who finds an entry by its offset or its time finds the position too."""
+        """The position comes first: a reader that finds an entry by offset or time finds the position too."""
         self._positions.append(at)
         self._firsts.append(first)
         self._latest.append(latest)

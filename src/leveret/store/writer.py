@@ -1,4 +1,4 @@
-"""The one hand that changes the disk. Runs in a thread of its own (server/flusher.py); knows no thread itself.
+"""The only code that writes the journal. Runs in a thread of its own (server/flusher.py).
 
 ``run`` does all of the batches it is given by one commit, one write per segment and one sync. When it fails, the disk
 may hold any part of them; the journal decides what follows. A failed file is never written again: what the journal
@@ -71,7 +71,7 @@ class Writer:
         self._good = self._size
 
     def _remove(self, batch: Batch) -> None:
-        """A file that cannot be removed takes room and does no harm, as long as it is known that it is there."""
+        """A file that cannot be removed takes space but does no harm, as long as it stays accounted for."""
         try:
             for segment in batch.removals:
                 self._disk.remove(segment_path(segment))
@@ -101,7 +101,7 @@ class Writer:
         self._disk.sync_folder(FOLDER)
 
     def _sync(self) -> None:
-        """After a failed sync nobody knows what is on the disk, not even after one for want of space."""
+        """After a failed sync the state of the disk is unknown, even if the reason was a lack of space."""
         assert self._handle is not None
         try:
             self._disk.sync(self._handle)
@@ -123,7 +123,7 @@ class Writer:
                 self._disk.truncate(segment_path(segment), self._good)
 
     def reserve(self) -> None:
-        """Keep some room for the settles that will free more, when the disk is full."""
+        """Reserve space for settles, which free more space when the disk is full."""
         if not self._has_reserve:
             self._disk.remove(RESERVE)
             handle = self._disk.create(RESERVE)
@@ -134,7 +134,7 @@ class Writer:
             self._has_reserve = True
 
     def close(self) -> None:
-        """Sync what is not, and let go of the file."""
+        """Sync and close the file."""
         if self._handle is not None:
             if self._unsynced:
                 self._sync()

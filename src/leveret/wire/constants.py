@@ -1,4 +1,4 @@
-"""Numbers of AMQP 0-9-1 and the limits Leveret keeps when nobody sets others."""
+"""Constants of AMQP 0-9-1, and default limits."""
 
 from __future__ import annotations
 

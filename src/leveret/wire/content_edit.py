@@ -1,4 +1,4 @@
-"""Changing single properties and headers of a stored content, and leaving every other byte as the publisher sent it.
+"""Changes single properties and headers of stored content, and leaves every other byte as the publisher sent it.
 
 Decoding and encoding anew would change the types of numbers in the headers (a small int64 would come back as an int32),
 which clients in typed languages notice. So the properties are cut into raw pieces, and the table of headers into raw
@@ -71,8 +71,8 @@ def appended(head: bytes, fields: bytes) -> bytes:
     return before + fields + behind
 
 
-def opened(head: bytes, room: int) -> tuple[bytes, bytes]:
-    """A header frame in two parts, between which ``room`` bytes of further headers belong. What is in the headers that
+def opened(head: bytes, space: int) -> tuple[bytes, bytes]:
+    """A header frame in two parts, between which ``space`` bytes of further headers belong. What is in the headers that
     are there is not looked at; FrameError if they do not end within the frame."""
     flags, at = _headers_at(head)
     end = len(head) - 1
@@ -82,8 +82,8 @@ def opened(head: bytes, room: int) -> tuple[bytes, bytes]:
         rest = first + (unpack_size(head, at)[0] if first <= end else 0)
     if rest > end:
         raise FrameError("the headers go beyond their frame")
-    table = (rest - first + room).to_bytes(4, "big")
-    size = (end - PAYLOAD + room + 4 - (first - at)).to_bytes(4, "big")
+    table = (rest - first + space).to_bytes(4, "big")
+    size = (end - PAYLOAD + space + 4 - (first - at)).to_bytes(4, "big")
     new_flags = UINT16.pack(flags | FLAG_HEADERS)
     kept, fields = head[PROPERTIES_AT + 2 : at], head[first:rest]
     return b"".join((head[:3], size, head[PAYLOAD:PROPERTIES_AT], new_flags, kept, table, fields)), head[rest:]

@@ -212,7 +212,7 @@ def _encode_decimal(value: Decimal) -> bytes:
 
 def _decode_decimal(data: bytes, offset: int, end: int) -> tuple[Decimal, int]:
     places, number = take(DECIMAL, data, offset, end)
-    # Built from digits, since arithmetic would round by the context of whoever calls.
+    # Built from digits, since arithmetic would round by the caller's decimal context.
     digits = tuple(map(int, str(abs(number))))
     return Decimal((int(number < 0), digits, -places)), offset + DECIMAL.size
 

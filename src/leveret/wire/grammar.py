@@ -1,13 +1,13 @@
-"""Legal order as a table: what each side may hear in each step, and what the step is afterwards.
+"""The legal order of methods as tables: what each side may receive in each step, and the next step.
 
 Rules of this file:
 
 - Server and client read the same tables, each its own column (``Role``). A step says what its owner waits for.
-- Connection methods stand on channel 0 and nowhere else, all other methods on every channel but 0: else 503.
+- Connection methods are valid on channel 0 only, all other methods on every channel but 0: else 503.
 - A connection method in the wrong step, a method on a channel that is not open and a second channel.open are 504.
-- Who has sent a close (CLOSING) ignores everything but close and close-ok: what crosses with the close on the wire
-  was sent in good faith. A close that crosses ours is answered and we go on waiting for close-ok.
-- A peer that hears close answers close-ok and is CLOSED at once.
+- After sending close (CLOSING), ignore everything except close and close-ok: the peer may have sent it before it
+  received the close. Answer a close that crosses ours, and continue to wait for close-ok.
+- On receiving close, answer close-ok; the state is CLOSED at once.
 - Steps a side takes by its own decision are not in the tables: the server moves to AWAIT_SECURE_OK when the mechanism
   needs another round, either side moves to CLOSING when it sends a close.
 - A method with content is followed on its channel by one header and then by bodies until the announced size is
@@ -27,7 +27,7 @@ CONNECTION_CLASS = 10
 
 
 class Role(Enum):
-    """Which side hears."""
+    """The receiving side."""
 
     SERVER = auto()
     CLIENT = auto()
@@ -94,7 +94,7 @@ CONNECTION_HEARS: dict[Role, dict[Step, dict[MethodId, Step]]] = {
     },
 }
 
-# What an open channel hears besides close; the step stays OPEN. confirms (ack, nack) and cancel go both ways.
+# What an open channel receives besides close; the step stays OPEN. confirms (ack, nack) and cancel go both ways.
 SERVER_HEARS = frozenset(
     method.id
     for method in (
@@ -139,13 +139,13 @@ def name_of(method_id: MethodId) -> str:
 
 
 def check_place(channel: int, method_id: MethodId) -> None:
-    """Connection methods stand on channel 0, all others elsewhere."""
+    """Connection methods are valid on channel 0 only, all others elsewhere."""
     if (method_id[0] == CONNECTION_CLASS) != (channel == 0):
         raise CommandInvalid(f"{name_of(method_id)} has no place on channel {channel}", method=method_id)
 
 
 def connection_step(step: Step, method_id: MethodId, role: Role = Role.SERVER) -> Step:
-    """The step after hearing a method on channel 0."""
+    """The step after receiving a method on channel 0."""
     check_place(0, method_id)
     after = CONNECTION_HEARS[role].get(step, {}).get(method_id)
     if after is not None:
@@ -156,7 +156,7 @@ def connection_step(step: Step, method_id: MethodId, role: Role = Role.SERVER) -
 
 
 def channel_step(step: ChannelStep, method_id: MethodId, role: Role = Role.SERVER) -> ChannelStep:
-    """The step after hearing a method on a channel other than 0."""
+    """The step after receiving a method on a channel other than 0."""
     check_place(1, method_id)
     after = CHANNEL_HEARS[role].get(step, {}).get(method_id)
     if after is not None:

@@ -1,4 +1,4 @@
-"""Bytes in any slicing go in, whole frames come out; nothing waits."""
+"""Splits a byte stream, received in pieces of any size, into frames."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class FrameReader:
     """Keeps at most one partial frame. ``limit`` is the negotiated frame_max, 0 for none; it may be set at any time.
 
     A payload as long as ``limit`` still passes: some clients forget the 8 bytes around it. After an error the reader
-    stays broken, since nobody can tell where the next frame begins.
+    cannot be used any more, since the start of the next frame is unknown.
     """
 
     __slots__ = ("_fault", "_pending", "limit")
@@ -41,7 +41,7 @@ class FrameReader:
             kind, channel, size = ENVELOPE.unpack_from(pending, start)
             if kind not in FRAME_KINDS:
                 raise FrameError(f"unknown frame type {kind}")
-            if self.limit and size > self.limit:  # before waiting for the rest, or a peer fills our memory
+            if self.limit and size > self.limit:  # before waiting for the rest, or a peer could fill the memory
                 raise FrameError(f"frame of {size} bytes, at most {self.limit} are allowed")
             end = start + ENVELOPE.size + size
             if len(pending) <= end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leveret.message import Address
-from leveret.store import drafting, journal, records
+from leveret.store import drafts, journal, records
 from leveret.store.journal import LARGE
 from leveret.store.records import PUBLISH, SEGMENT_HEAD, SETTLE, Record, read_entries, read_publish
 from leveret.store.scan import scan
@@ -60,7 +60,7 @@ def test_neighbours_are_settled_by_one_entry() -> None:
 
 def test_many_settles_do_not_wait_for_company(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "MOST_ENTRIES", 20)
-    monkeypatch.setattr(drafting, "ENTRIES_PER_RECORD", 8)
+    monkeypatch.setattr(drafts, "ENTRIES_PER_RECORD", 8)
     house = begun()
     house.publish([1], *(b"%d" % n for n in range(50)))
     house.rest()
@@ -103,7 +103,7 @@ def test_small_appends_of_a_group_share_a_record_too() -> None:
 
 def test_a_message_for_more_queues_than_a_record_can_name_reaches_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """In several records that are one whole: after a crash all of its queues have it, or none."""
-    monkeypatch.setattr(drafting, "MOST_PLACES", 7)
+    monkeypatch.setattr(drafts, "MOST_PLACES", 7)
     house = begun(30)
     queues = list(range(1, 31))
     receipt = house.publish(queues, b"to all", b"of them")

@@ -129,7 +129,7 @@ def test_the_books_are_what_a_recovery_would_find(seed: int) -> None:
             chosen = []
         live += chosen
         house.rest()
-    found = recover(house.disk, {1, 2, 3}, FULL, mend=False).segments
+    found = recover(house.disk, {1, 2, 3}, FULL, repair=False).segments
     assert {each.id for each in found} == {each.id for each in house.journal.segments}
     for each in found:
         mine = house.journal.segments[each.id]
