@@ -238,7 +238,7 @@ class Pager:
         self.tell_waiting()
 
     def tell_waiting(self) -> None:
-        """Call those who wait for a load: it is done, or will never be."""
+        """Call back what waits for a load: it is done, or will never be."""
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()

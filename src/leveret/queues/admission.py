@@ -19,7 +19,7 @@ def has_room(queue: DeclaredQueue, message: Message, may_drain: bool, must_accep
 def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> Queue | None:
     """A queue that would reject some of these messages if they all came now; None if each accepts its own.
 
-    Cautious: consumers are given what waits, not what would come; and a duplicate of a message in ``parts`` itself is
+    Cautious: consumers take what waits, not what would come; and a duplicate of a message in ``parts`` itself is
     counted, though it would need no room.
     """
     wanted: dict[DeclaredQueue, list[Message]] = {}
@@ -29,7 +29,7 @@ def without_room(parts: Iterable[tuple[Sequence[Queue], Sequence[Message]]]) -> 
                 seen = queue.duplicates
                 fresh = [message for message in messages if seen is None or not seen.has_seen(message)]
                 wanted.setdefault(queue, []).extend(fresh)
-    for may_drain in (True, False):  # a drain may send dead letters to a queue that was looked at before
+    for may_drain in (True, False):  # a drain may dead-letter to a queue that was checked before
         for queue, fresh in wanted.items():
             assert queue.limits is not None
             if fresh and not queue.limits.has_room(fresh, may_drain):

@@ -1,4 +1,4 @@
-"""The kinds of values that arguments of queues take; each refuses what it cannot use, naming argument and value."""
+"""The value types of queue arguments; each refuses invalid values with an error that names argument and value."""
 
 from __future__ import annotations
 

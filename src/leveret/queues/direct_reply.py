@@ -1,7 +1,7 @@
-"""Direct reply-to: a queue that exists only as long as the consumer it stands for, and stores nothing.
+"""Direct reply-to: a queue that exists as long as its consumer, and stores nothing.
 
-A requester consumes from ``amq.rabbitmq.reply-to`` and publishes with that as reply_to; the broker puts this queue's
-own name there instead. A reply published to that name goes straight to the requester's channel, or nowhere.
+A requester consumes from ``amq.rabbitmq.reply-to`` and publishes with that name as reply_to; the broker replaces it by
+the name of this queue. A reply published to that name goes straight to the requester's channel, or is dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from leveret.message import Message
 from leveret.store.log import Placement
 
 REPLY_TO = "amq.rabbitmq.reply-to"
-MOST_WAITING = 10_000  # replies that may wait for a requester that does not read
+MOST_WAITING = 10_000  # replies that may wait for a slow requester
 
 
 class ReplyQueue:
@@ -41,7 +41,7 @@ class ReplyQueue:
         self.touch()
 
     def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
-        """Nothing of it is ever logged."""
+        """Replies are never logged."""
         self.publish(run, size, timed)
         return []
 
@@ -58,13 +58,13 @@ class ReplyQueue:
             self._gauge.used -= size
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """Replies are never acked: their consumer must be no-ack."""
+        """Replies are never acknowledged: their consumer uses automatic acknowledgement."""
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """Replies are never refused either."""
+        """Replies are never rejected."""
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
-        """Replies are never given back."""
+        """Replies are never requeued."""
 
     def remove_consumer(self, consumer: Consumer) -> None:
         self.die()

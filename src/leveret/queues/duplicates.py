@@ -1,13 +1,13 @@
-"""x-message-deduplication: a message whose id the queue has seen is confirmed and dropped.
+"""x-message-deduplication: a message with an ID that the queue has seen is confirmed and dropped.
 
-Theory of operation. ``_line`` holds the keys in the order in which they were noted, ``_ends`` says until when each
-counts. What is noted goes to the end; what is too old, or one too many, leaves at the front, a few at a time, so that
-no publish pays for thousands. A key whose time is over may be noted again before it has left the front: it then stands
-in the line twice, and ``_stale`` counts how many of its first places mean nothing any more.
+Theory of operation. ``_line`` holds the keys in the order in which they were added, ``_ends`` the time at which each
+expires. New keys are appended; keys that expired or exceed the limit are removed from the front, a few at a time, so
+that no publish pays for thousands. A key that expired may be added again before it was removed from the front: it is
+then in the line twice, and ``_stale`` counts how many of its first entries are void.
 
-A queue that outlives the process has a trace of this in the log: place for place the same line (queues/trace.py). What
-is noted is written in one group with the message, so a crash leaves both or none; and it stays when the message is
-consumed. What has left the front may come back by a crash; it is then found too old again.
+For a durable queue the keys are also in the log, in the same order (queues/trace.py). A key is written in one group
+with its message, so a crash keeps both or none; and it stays when the message is consumed. Keys that were removed from
+the front may reappear after a crash; they are then found to be expired again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from leveret.wire.content import properties_of
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
-MOST = 1_000_000  # keys, where the window has an end in time only
+MOST = 1_000_000  # keys, if the window is limited by time only
 FORGOTTEN_AT_ONCE = 64
-LONGEST_KEY = 32  # bytes; longer ones are remembered by their digest
+LONGEST_KEY = 32  # bytes; of longer keys the digest is stored
 MESSAGE_ID = "message-id"
 
 
@@ -41,16 +41,16 @@ class Duplicates:
         self._line: deque[bytes] = deque()
         self._ends: dict[bytes, float] = {}
         self._stale: Counter[bytes] = Counter()
-        self._trace: Trace | None = None  # until the first is noted
-        self._unsafe: set[bytes] = set()  # a crash may still cost them
-        self._unsafe_line: deque[tuple[int, bytes]] = deque()  # the same, with their sequences in the trace
+        self._trace: Trace | None = None  # created for the first key
+        self._unsafe: set[bytes] = set()  # keys that are not on disk yet
+        self._unsafe_line: deque[tuple[int, bytes]] = deque()  # the same, with their sequences in the log
 
     def __len__(self) -> int:
-        """Keys that are remembered, with those whose time is over and that have not left yet."""
+        """Stored keys, including expired ones that were not removed yet."""
         return len(self._ends)
 
     def resize(self, window: DuplicateWindow) -> None:
-        """What was noted keeps its time; what is too much leaves as new ones come."""
+        """Stored keys keep their expiry; keys over the limit are removed as new ones are added."""
         self._window = window
 
     def has_seen(self, message: Message) -> bool:
@@ -60,7 +60,7 @@ class Duplicates:
         return key is not None and self._ends.get(key, -NEVER) > now
 
     def owed(self, message: Message) -> int:
-        """The receipt that the confirm of a duplicate waits for: none once the first one is safe."""
+        """The receipt that the confirm of a duplicate waits for: none once the first message is on disk."""
         key = key_of(message, self._window.header)
         self._note_safe()
         return self._queue.context.log.promise() if key in self._unsafe else GRANTED
@@ -88,7 +88,7 @@ class Duplicates:
         self._line.append(key)
 
     def _forget(self, now: float) -> None:
-        """Some of those that are too old or too many."""
+        """Remove some keys that expired or exceed the limit."""
         most = self._window.count or MOST
         left = 0
         while left < FORGOTTEN_AT_ONCE and self._line and (len(self._line) > most or self._is_over(self._line[0], now)):
@@ -118,13 +118,13 @@ class Duplicates:
     # ---- over a restart
 
     def restore(self, trace: Trace, done: Callable[[], None]) -> None:
-        """Remember what an earlier life has seen; nothing may be published to the queue before ``done``."""
+        """Restore the IDs recorded before the restart; nothing may be published to the queue before ``done``."""
         self._trace = trace
         begun = trace.first - len(self._line)
 
         def take(sequence: int, key: bytes, end: float) -> None:
             while begun + len(self._line) < sequence:
-                self._line.append(b"")  # was damaged: its place is kept, so that the line and the trace agree
+                self._line.append(b"")  # damaged: its place is kept, so that the line and the log agree
             self._take(key, end)
 
         def taken() -> None:
@@ -135,13 +135,13 @@ class Duplicates:
         trace.read(take, taken)
 
     def stop(self) -> None:
-        """The queue is to remember no more."""
+        """Deduplication was switched off."""
         if self._trace is not None:
             self._trace.forget(self._trace.next)
 
 
 def key_of(message: Message, header: str) -> bytes | None:
-    """What tells the message from others; None if it does not say."""
+    """The ID of the message; None if it has none."""
     properties = properties_of(message[0])
     value: object = properties.message_id if header == MESSAGE_ID else (properties.headers or {}).get(header)
     match value:

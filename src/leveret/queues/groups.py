@@ -1,15 +1,15 @@
-"""Message groups (x-message-groups): one consumer at a time works on a group, and sees it in order.
+"""Message groups (x-message-groups): a group is processed by one consumer at a time, in order.
 
 Theory of operation. The header x-group-id names the group of a message. A group is *free*, or it has a *holder*: the
-consumer that has messages of it which are not settled. Only the holder is given more of it. Once everything is settled
-or has come back the group is free, and its next message goes to whoever holds the fewest groups then: so groups spread
-anew when consumers come and go, and nothing has to be moved.
+consumer that has unsettled messages of the group. Only the holder gets more messages of it. Once all are settled or
+returned the group is free, and its next message goes to the consumer that holds the fewest groups. So groups spread
+anew when consumers are added or removed, and nothing has to be moved.
 
-A holder that was cancelled keeps the group until it has settled what it holds, for it may still be at work on it.
-Whoever consumes without acks never says when it is done: it keeps a group until it leaves or another consumer comes,
-or until the group is the one not heard of for the longest time of ``MOST_KEPT``.
+A cancelled holder keeps the group until it has settled its messages, since it may still be processing them. A consumer
+with automatic acknowledgement never settles: it keeps a group until it is cancelled, until another consumer is added,
+or until the group is the least recently used of ``MOST_KEPT``.
 
-A group that waits for nothing and is held by nobody is forgotten.
+A group without waiting messages and without a holder is removed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from heapq import heappop, heappush
 from leveret.delivery.consumer import Consumer
 
 X_GROUP_ID = "x-group-id"
-MOST_KEPT = 4096  # groups of consumers without acks
+MOST_KEPT = 4096  # groups of consumers with automatic acknowledgement
 SEQUENCE_BITS = 56
 SEQUENCES = (1 << SEQUENCE_BITS) - 1
 HIGHEST_LANE = 255
 
 GroupKey = str | bytes | int | float | Decimal
-Entry = tuple[int, int]  # rank, and who wants it (selection_sieve.py)
+Entry = tuple[int, int]  # rank, and mask of the selectors that match (selector_masks.py)
 
 
 def rank_of(lane: int, sequence: int) -> int:
-    """What goes out first is the smaller number: the higher lane, then the lower sequence."""
+    """Messages are delivered by ascending rank: the higher lane first, then the lower sequence."""
     return (HIGHEST_LANE - lane) << SEQUENCE_BITS | sequence
 
 
@@ -41,11 +41,11 @@ def place_of(rank: int) -> tuple[int, int]:
 
 
 def group_key(headers: Mapping[str, object]) -> GroupKey | None:
-    """The group of a message; None if it has none, or a value that cannot name one."""
+    """The group of a message; None if it has none, or an invalid value."""
     value = headers.get(X_GROUP_ID)
     if isinstance(value, bool) or not isinstance(value, str | bytes | int | float | Decimal):
         return None
-    return value if value == value else None  # NaN is equal to nothing, and would make a group of each message
+    return value if value == value else None  # NaN is not equal to itself, and each message would be a group
 
 
 class Group:
@@ -54,20 +54,20 @@ class Group:
     def __init__(self, key: GroupKey) -> None:
         self.key = key
         self.holder: Consumer | None = None
-        self.out = 0  # messages in the hands of the holder
-        self.waiting: list[Entry] = []  # looked at and not given; a heap
-        self.unwanted: list[Entry] = []  # those that no consumer of now wants: they hold nobody up
-        self.delayed: set[int] = set()  # ranks of those that wait for another try
+        self.out = 0  # unsettled messages of the holder
+        self.waiting: list[Entry] = []  # classified and not delivered; a heap
+        self.unwanted: list[Entry] = []  # messages that match no current consumer: they do not block the others
+        self.delayed: set[int] = set()  # ranks of messages that wait for a retry
 
     def head(self, wishes: int) -> Entry | None:
-        """The next message that somebody wants; ``wishes``: the bits of the consumers that are here."""
+        """The next message that a consumer wants; ``wishes``: the bits of the current consumers."""
         waiting = self.waiting
         while waiting and not waiting[0][1] & wishes:
             self.unwanted.append(heappop(waiting))
         return waiting[0] if waiting else None
 
     def is_held_up(self, rank: int) -> bool:
-        """An earlier one waits for another try."""
+        """An earlier message of the group waits for a retry."""
         return bool(self.delayed) and min(self.delayed) < rank
 
     @property
@@ -82,10 +82,10 @@ class Groups:
 
     def __init__(self) -> None:
         self._by_key: dict[GroupKey, Group] = {}
-        self._out: dict[int, Group] = {}  # by rank, of what is not settled
-        self._kept: dict[Group, None] = {}  # held without acks, least lately heard of first
-        self._shares: dict[Consumer, int] = {}  # how many groups each holds
-        self._lined_up: dict[Consumer, dict[Group, None]] = {}  # those of them in which something waits
+        self._out: dict[int, Group] = {}  # by rank, of unsettled messages
+        self._kept: dict[Group, None] = {}  # held with automatic acknowledgement, least recently used first
+        self._shares: dict[Consumer, int] = {}  # number of groups that each holds
+        self._lined_up: dict[Consumer, dict[Group, None]] = {}  # those of them with waiting messages
         self._delayed: dict[int, Group] = {}  # by rank
 
     def __len__(self) -> int:
@@ -98,11 +98,11 @@ class Groups:
         return group
 
     def share(self, consumer: Consumer) -> int:
-        """How many groups the consumer holds."""
+        """The number of groups that the consumer holds."""
         return self._shares.get(consumer, 0)
 
     def lined_up(self, consumer: Consumer) -> Iterable[Group]:
-        """Groups that the consumer holds and in which something waits."""
+        """Groups of the consumer with waiting messages."""
         return self._lined_up.get(consumer, ())
 
     # ---- waiting
@@ -113,13 +113,13 @@ class Groups:
             self._lined_up.setdefault(group.holder, {})[group] = None
 
     def pop(self, group: Group) -> None:
-        """Its first message is given, or gone."""
+        """Its first message was delivered, or is gone."""
         heappop(group.waiting)
         if not group.waiting and group.holder is not None:
             self._forget_line(group, group.holder)
 
     def clear_waiting(self) -> None:
-        """Everything will be looked at again."""
+        """All messages will be classified again."""
         self._lined_up.clear()
         for group in list(self._by_key.values()):
             group.waiting.clear()
@@ -127,7 +127,7 @@ class Groups:
             self.forget_if_idle(group)
 
     def ask_again(self) -> list[Group]:
-        """Other consumers are here, so another message may be the first that somebody wants: where one waits."""
+        """The consumers have changed, so another message may be the next: groups with waiting messages."""
         for group in self._by_key.values():
             entries, group.unwanted = group.unwanted, []
             for rank, mask in entries:
@@ -141,7 +141,7 @@ class Groups:
     # ---- holding
 
     def given(self, group: Group, rank: int, consumer: Consumer) -> list[Group]:
-        """Its first message goes to this consumer; groups that became free by that."""
+        """Its first message goes to this consumer; returns groups that became free by that."""
         if group.holder is None:
             group.holder = consumer
             self._shares[consumer] = self.share(consumer) + 1
@@ -164,10 +164,10 @@ class Groups:
         return bool(self._out)
 
     def let_go(self, rank: int) -> Group | None:
-        """A message is settled or about to come back: its group, if that is free now."""
+        """A message is settled or about to be returned: its group, if that is free now."""
         group = self._out.pop(rank, None)
         if group is None:
-            return None  # it has no group, or was taken by hand
+            return None  # it has no group, or was fetched by basic.get
         group.out -= 1
         if group.out:
             return None
@@ -175,7 +175,7 @@ class Groups:
         return group
 
     def free_kept(self, consumer: Consumer | None = None) -> list[Group]:
-        """Groups held without acks, of this consumer or of all, may move."""
+        """Free the groups held with automatic acknowledgement, of this consumer or of all."""
         found = [group for group in self._kept if consumer is None or group.holder is consumer]
         for group in found:
             self._free(group)
@@ -198,14 +198,14 @@ class Groups:
             if not line:
                 del self._lined_up[holder]
 
-    # ---- tries to come
+    # ---- delayed retries
 
     @property
     def has_delayed(self) -> bool:
         return bool(self._delayed)
 
     def delay(self, group: Group, rank: int) -> None:
-        """This one waits for another try, and what comes after it in its group waits for it."""
+        """A message waits for a retry, and later messages of its group wait for it."""
         group.delayed.add(rank)
         self._delayed[rank] = group
 
@@ -213,7 +213,7 @@ class Groups:
         return rank in self._delayed
 
     def end_delays(self, still: Iterable[int]) -> list[Group]:
-        """Only these wait for another try: groups in which others do not any more."""
+        """Only these messages still wait for a retry: groups in which others do not any more."""
         ended = self._delayed.keys() - still
         found: dict[Group, None] = {}
         for rank in ended:

@@ -1,4 +1,4 @@
-"""Which class a queue has, by its options."""
+"""The queue types: which class implements the options of a queue."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def make_queue(
 
 
 def refuse_kind(options: QueueOptions, auto_delete: bool, is_named: bool) -> None:
-    """What only the whole declaration tells."""
+    """Refuse properties of the declaration that the queue type does not support."""
     if options.kind == STREAM:
         if not is_named:
             raise PreconditionFailed("cannot declare a server-named queue for type stream: give it a name")

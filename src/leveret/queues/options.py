@@ -1,8 +1,8 @@
-"""The x- arguments of queue.declare, checked once at the door and turned into typed values.
+"""The x- arguments of queue.declare, checked once and converted to typed values.
 
-Nobody inside the house looks into an argument table again. What is not known here is kept with the queue and told to
-whoever asks, but has no effect and is never refused: clients of newer brokers must be able to declare. Values that come
-from policies take the same way: they are merged into the arguments first (broker/policies.py).
+No other module reads the argument table. Unknown arguments are stored with the queue and shown, but have no effect and
+are never refused: clients written for newer brokers must be able to declare. Values from policies take the same way:
+they are merged into the arguments first (broker/policies.py).
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ COMPARED = (
     "x-max-age",
     "x-stream-max-segment-size-bytes",
 )
-USUAL = {"x-queue-type": "classic"}  # who says so declares the same as who says nothing
+USUAL = {"x-queue-type": "classic"}  # declaring this value is equivalent to omitting it
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterTo:
-    """Where messages go that die in a queue. ``key_prefix``: the key is this and the queue's name."""
+    """Where a queue dead-letters to. ``key_prefix``: the routing key is this prefix and the name of the queue."""
 
     exchange: str
     key: str | None = None
     key_prefix: str | None = None
-    makes_queue: bool = False  # the queue that the key names is declared when the first message dies
+    makes_queue: bool = False  # the queue with this name is declared for the first dead letter
     takes_expired: bool = True
     takes_transient: bool = True
 
@@ -72,13 +72,13 @@ class DeadLetterTo:
         return self.takes_transient or message[2].persistent
 
     def key_of(self, queue: str) -> str | None:
-        """The routing key for messages of this queue; None: the key that each message has."""
+        """The routing key for messages of this queue; None: each message keeps its own."""
         return self.key if self.key_prefix is None else self.key_prefix + queue
 
 
 @dataclass(frozen=True, slots=True)
 class DuplicateWindow:
-    """How long and for how many messages a queue remembers what it has seen; None: without that bound."""
+    """How long and for how many messages a queue stores IDs for deduplication; None: unlimited."""
 
     header: str
     seconds: float | None
@@ -87,26 +87,26 @@ class DuplicateWindow:
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """What the arguments ask for; times in seconds."""
+    """The options of a queue; times in seconds."""
 
     ttl: float | None = None
     expires: float | None = None
     max_priority: int | None = None
     kind: str = "classic"
-    durability: str | None = None  # None: as the node
+    durability: str | None = None  # None: the setting of the node
     max_length: int | None = None  # ready messages
     max_bytes: int | None = None  # of their bodies and headers
     overflow: str = DROP_HEAD
-    discards: bool = False  # what a limit drops is no dead letter
+    discards: bool = False  # messages dropped by a limit are not dead-lettered
     dead_letter: DeadLetterTo | None = None
-    delivery_limit: int | None = None  # returns that a message survives
+    delivery_limit: int | None = None  # redeliveries before a message is dead-lettered or dropped
     single_active: bool = False
     ack_timeout: float | None = None
     retry: RetryPlan | None = None
     duplicates: DuplicateWindow | None = None
     groups: bool = False
-    max_age: float | None = None  # of the messages of a stream
-    segment_bytes: int | None = None  # of its files
+    max_age: float | None = None  # of messages in a stream
+    segment_bytes: int | None = None  # of the files of a stream
 
     @staticmethod
     def of(arguments: Mapping[str, object], durable: bool = False, exclusive: bool = False) -> QueueOptions:
@@ -167,12 +167,12 @@ def dead_letter_target(arguments: Arguments) -> DeadLetterTo | None:
 
 
 def _has_strategy(arguments: Arguments) -> bool:
-    """RabbitMQ's two values of this name are about something else: both are as safe here."""
+    """RabbitMQ's two values of this argument mean something else; here both behave alike."""
     return one_of(arguments, DEAD_LETTER_STRATEGY, STRATEGIES) in (SHARED, INDIVIDUAL)
 
 
 def _strategy(arguments: Arguments) -> DeadLetterTo | None:
-    """As ActiveMQ has it: one queue for all dead letters, or one for each queue; made when it is needed."""
+    """As in ActiveMQ: one dead letter queue for all queues, or one for each; declared when it is needed."""
     if not _has_strategy(arguments):
         return None
     strategy = arguments[DEAD_LETTER_STRATEGY]
@@ -205,7 +205,7 @@ def _duplicates(arguments: Arguments) -> DuplicateWindow | None:
     count = whole_number(arguments, "x-cache-size", 1, MOST)
     seconds = milliseconds(arguments, "x-cache-ttl", smallest=1)
     if count is None and seconds is None:
-        count = 100_000  # a window without an end would grow for ever
+        count = 100_000  # an unlimited window would grow forever
     return DuplicateWindow(text(arguments, "x-deduplication-header") or DEFAULT_DEDUPLICATION_HEADER, seconds, count)
 
 

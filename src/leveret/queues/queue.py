@@ -1,4 +1,4 @@
-"""The contract of a destination for messages: what routing results and sessions need of any kind of queue."""
+"""The contract of a destination for messages: what routes need of any queue, declared or not."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Queue(Protocol):
     def publish(self, run: list[Message], size: int, timed: bool) -> None:
         """Take a run of messages (``size`` bytes of content; ``timed`` if one has an expiration of its own).
 
-        Delivery happens in drain(), within the same turn. Must not keep ``run``: other queues get the same list.
+        Delivery happens in drain(), within the same tick. Must not keep ``run``: other queues get the same list.
         """
 
     def place(self, run: list[Message], size: int, timed: bool) -> list[Placement]:
-        """Publish, and tell the places that the messages were given, for the log."""
+        """Publish, and return the places of the messages for the log."""
 
     def drain(self) -> None:
-        """Offer what is waiting to the consumers; then bury what is too old."""
+        """Deliver waiting messages to the consumers, then drop or dead-letter what has expired."""
 
     def touch(self) -> None:
-        """Have drain() called before this turn ends."""
+        """Have drain() called before this tick ends."""
 
 
 def is_mixed(run: list[Message]) -> bool:

@@ -1,8 +1,8 @@
-"""When a message that came back is tried again.
+"""When a message that was returned is redelivered.
 
-Either a list of delays, one for each retry (x-retry-delays; when the list is at its end the message is dead), or delays
-that grow (x-retry-delay-min, -max, -multiplier, -jitter; RabbitMQ's x-delayed-retry-type, -min and -max grow by the
-number of tries), with the queue's delivery limit as their end.
+Either by a list of delays, one for each retry (x-retry-delays; after the last one the message is dead-lettered or
+dropped), or by growing delays (x-retry-delay-min, -max, -multiplier, -jitter; RabbitMQ's x-delayed-retry-type, -min and
+-max grow with the delivery count), limited by the delivery limit of the queue.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ TYPES = ("disabled", "all", "failed", "returned")
 
 @dataclass(frozen=True, slots=True)
 class RetryPlan:
-    """Times in seconds. ``failed``: what a consumer gave back or held too long waits; ``left``: so does what a consumer
-    left behind when it went."""
+    """Times in seconds. ``failed``: messages that were nacked or timed out are delayed; ``left``: so are messages of a
+    consumer that was closed."""
 
     delays: tuple[float, ...] = ()
     shortest: float = 0.0
     longest: float = LONGEST
-    multiplier: float | None = None  # None: the delay grows by the shortest with every try
-    jitter: float = 0.0  # up to this part of a delay is taken off, by chance
+    multiplier: float | None = None  # None: the delay grows by the shortest one with each delivery
+    jitter: float = 0.0  # a random part of a delay, up to this, is subtracted
     failed: bool = True
     left: bool = False
 
     @property
     def needs_limit(self) -> bool:
-        """It has no end of its own."""
+        """The plan itself does not limit the recount."""
         return not self.delays
 
-    def is_over(self, tries: int) -> bool:
-        """Whether a message that failed so often is given up."""
-        return bool(self.delays) and tries > len(self.delays)
+    def is_over(self, count: int) -> bool:
+        """Whether a message with this delivery count is not retried any more."""
+        return bool(self.delays) and count > len(self.delays)
 
-    def delay(self, tries: int, chance: float) -> float:
-        """How long a message waits that has failed ``tries`` times; ``chance`` is within 0..1."""
+    def delay(self, count: int, chance: float) -> float:
+        """The delay of a message with this delivery count; ``chance`` is a random number within 0..1."""
         if self.delays:
-            delay = self.delays[min(tries, len(self.delays)) - 1]
+            delay = self.delays[min(count, len(self.delays)) - 1]
         elif self.multiplier is None:
-            delay = min(self.shortest * tries, self.longest)
+            delay = min(self.shortest * count, self.longest)
         else:
-            delay = min(self.shortest * self.multiplier ** min(tries - 1, 64), self.longest)
+            delay = min(self.shortest * self.multiplier ** min(count - 1, 64), self.longest)
         return delay * (1.0 - self.jitter * chance)
 
     @staticmethod

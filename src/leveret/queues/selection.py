@@ -1,18 +1,19 @@
-"""Who gets which message, where not every consumer may have every message: selectors and groups.
+"""Which consumer gets which message, if not every consumer may get every message: selectors and groups.
 
-Theory of operation. Messages are looked at once, in the order in which they go out: what came back first, then what is
-ready, by lane (selection_view.py). Looking means to read the properties, to ask the selectors (selection_sieve.py) and
-to find the group (groups.py). What was looked at and not given at once stands in one place, by its rank:
+Theory of operation. Messages are classified once, in the order of delivery: first returned ones, then ready ones, by
+lane (selection_view.py). To classify a message means to read its properties, to evaluate the selectors
+(selector_masks.py) and to find its group (groups.py). A message that was classified and not delivered at once waits in
+one place, by its rank:
 
-    lines       by mask, that is by who wants it: messages without a group, and the first of each free group
-    a group     the rest of its messages; those of a group with a holder wait for that one alone
+    lines       by mask, that is by matching selectors: messages without a group, and the first of each free group
+    a group     the rest of its messages; those of a group with a holder wait for that consumer alone
 
-So when somebody has room again, only the lines that it may have are asked, and nothing is looked at twice. Nothing is
-looked at while nobody has room. A new selector makes all masks void: everything in memory is looked at again, in as
-many ticks as that takes. Where many selectors are expensive to ask, one message alone may take several.
+When a consumer has room again, only the lines that match it are checked, and nothing is classified twice. Nothing is
+classified while no consumer has room. A new selector makes all masks void: everything in memory is classified again, in
+as many ticks as that takes. If many selectors are expensive to evaluate, a single message may take several ticks.
 
-A delivery then goes to whom it belongs: always what goes out first of all *fronts*, the first messages of these places
-and the first of each lane that was not looked at.
+The next delivery is always the one with the lowest rank of all *fronts*: the first messages of these places, and the
+first message of each lane that was not classified.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from leveret.wire.properties import Properties
 if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
-STEPS_PER_MESSAGE = 64  # steps of selectors that cost as much of the budget as one message
+STEPS_PER_MESSAGE = 64  # selector steps that cost as much of the budget as one message
 NO_BUDGET = 1 << 30
 
-Source = Lane | Group | int  # where a message is found: not looked at yet, in a held group, in the line of this mask
+Source = Lane | Group | int  # where a message waits: not classified, in a held group, in the line of this mask
 Front = tuple[int, int, Source]  # rank of its first message, order of entry
 
 
@@ -66,11 +67,11 @@ class Selection:
         self._groups = Groups()
         self._grouped = queue.options.groups
         self._turns = Turns(self._groups.share)
-        self._wishes = 0  # of the consumers that are here, or were when somebody was here last
+        self._wishes = 0  # bits of the current consumers, or of the last ones
         self._lines: dict[int, list[int]] = {}  # by mask, a heap of ranks
-        self._standing: dict[int, Group] = {}  # by rank, for what stands in a line for its group
-        self._filed = 0  # ranks in lines and groups, with those that are not found any more
-        self._hand = Lane()  # one message on its way
+        self._standing: dict[int, Group] = {}  # by rank, for the first message of a group in a line
+        self._filed = 0  # ranks in lines and groups, including those of messages that are gone
+        self._hand = Lane()  # one message that is being delivered
         self._order = count()
         self._follow_consumers()
 
@@ -80,13 +81,13 @@ class Selection:
 
     @property
     def is_needed(self) -> bool:
-        """Some consumer or message is not like the others."""
+        """Whether messages still have to be matched with consumers."""
         queue = self._queue
         if queue.options.groups or self._view.has_set_aside or not len(queue.consumers):
-            return True  # not without consumers: who pulls with a selector will be back
+            return True  # also without consumers: a consumer that fetches with a selector comes back
         return any(consumer.selector is not None for consumer in queue.consumers)
 
-    # ---- news
+    # ---- changes of consumers and messages
 
     def joined(self) -> None:
         self._follow_consumers()
@@ -99,7 +100,7 @@ class Selection:
             self._queue.selection = None
 
     def let_go(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """These are in nobody's hands any more: settled, or about to come back."""
+        """These messages are settled, or about to be returned."""
         places = range(sequence, sequence + len(messages))
         self._view.let_go(lane, places)
         if self._groups.holds_any:
@@ -120,7 +121,7 @@ class Selection:
                 self._line_up(group)
 
     def _free(self, groups: list[Group]) -> None:
-        """These are free now, or their first message is another."""
+        """These groups are free now, or have another first message."""
         for group in groups:
             self._line_up(group)
             self._groups.forget_if_idle(group)
@@ -128,7 +129,7 @@ class Selection:
                 self._queue.touch()
 
     def _look_again(self) -> None:
-        """What is known of the waiting messages is void."""
+        """Classify all waiting messages again."""
         self._view.forget()
         self._groups.clear_waiting()
         self._lines.clear()
@@ -138,7 +139,7 @@ class Selection:
     # ---- delivering
 
     def deliver(self, budget: int) -> int:
-        """Give consumers what they may have; how much of the budget is left."""
+        """Deliver messages to matching consumers: the rest of the budget."""
         queue = self._queue
         if self._grouped != queue.options.groups:
             self._grouped = queue.options.groups
@@ -156,7 +157,7 @@ class Selection:
             budget -= self._serve(fronts, rank, source)
         self._view.tidy()
         here = sum([len(lane.ready) + len(lane.returned) for lane in queue.lanes])
-        if self._filed > 2 * here + MANY_DEAD:  # most of what was looked at died where it stood
+        if self._filed > 2 * here + MANY_DEAD:  # most classified messages are gone
             self._look_again()
             queue.touch()
         return budget
@@ -174,7 +175,7 @@ class Selection:
             heappush(fronts, (rank, next(self._order), source))
 
     def _first(self, source: Source) -> int | None:
-        """The rank of the first message there that may go."""
+        """The rank of the first message there that may be delivered."""
         if isinstance(source, int):
             line = self._lines.get(source) if source & self._turns.roomy else None
             return line[0] if line else None
@@ -184,15 +185,15 @@ class Selection:
         return rank if source.holder is not None else None
 
     def _next_of(self, group: Group) -> int | None:
-        """The rank of the message of the group that goes out next; None if it has to wait for another try of one."""
+        """The rank of the next message of the group; None if it has to wait for a retry of an earlier one."""
         head = group.head(self._wishes)
         return None if head is None or group.is_held_up(head[0]) else head[0]
 
     def _serve(self, fronts: list[Front], rank: int, source: Source) -> int:
-        """Do one thing at the first front; what it cost."""
+        """Classify or deliver one message: the cost."""
         cost = 1
         if self._first(source) != rank:
-            pass  # meanwhile another message is the first there
+            pass  # another message is the first there now
         elif isinstance(source, Lane):
             message = self._view.peek(source)
             if message is not None:
@@ -209,11 +210,11 @@ class Selection:
         return cost
 
     def _serve_line(self, fronts: list[Front], mask: int) -> bool:
-        """Give the first of the line away; False if nobody who wants it has room."""
+        """Deliver the first message of the line; False if no matching consumer has room."""
         rank = self._lines[mask][0]
         group = self._standing.get(rank)
         if group is not None and (group.holder is not None or self._next_of(group) != rank):
-            self._leave_line(mask)  # it has been given by other ways, or another goes before it now
+            self._leave_line(mask)  # it was delivered, or another one is the first now
             return True
         consumer = self._turns.choose(mask, group is not None)
         if consumer is None:
@@ -233,7 +234,7 @@ class Selection:
             del self._lines[mask]
 
     def _serve_group(self, group: Group) -> bool:
-        """Give the first of a held group to its holder; False if that cannot take it now."""
+        """Deliver the first message of a held group to its holder; False if that has no room."""
         rank, mask = group.waiting[0]
         if group.holder is None or not self._turns.can_take(group.holder, mask):
             return False
@@ -241,9 +242,9 @@ class Selection:
         return True
 
     def _give_of(self, group: Group, rank: int, consumer: Consumer) -> None:
-        """Give the first message of a group, if it is still there."""
+        """Deliver the first message of a group, if it is still there."""
         if self._take(rank):
-            self._free(self._groups.given(group, rank, consumer))  # before it is given: the consumer may go with it
+            self._free(self._groups.given(group, rank, consumer))  # before the delivery, which may remove the consumer
             self._queue.offer(self._hand, consumer, 1)
         else:
             self._groups.pop(group)
@@ -253,10 +254,10 @@ class Selection:
         self._filed -= 1
         return self._view.take(rank, self._hand)
 
-    # ---- looking
+    # ---- classifying
 
     def _look_back(self, budget: int) -> int:
-        """Look at what came back, and at what waits for another try, before anything is given: order depends on it."""
+        """Classify returned and delayed messages before anything is delivered: the order depends on them."""
         self._look_at_delays()
         for lane in self._queue.lanes:
             if not lane.returned:
@@ -285,8 +286,8 @@ class Selection:
         self._free(groups.end_delays(still))
 
     def _file(self, rank: int, message: Message) -> tuple[Source | None, int]:
-        """Where it stands from now on, and what that cost; nowhere if more selectors are to be asked in the next tick,
-        and the cost is then more than any budget."""
+        """Classify a message: where it waits, and the cost; nowhere if more selectors have to be evaluated in the next
+        tick, and the cost then exceeds any budget."""
         fields = self._read(message)
         mask, steps = self._sieve.ask(rank, fields)
         if mask is None:
@@ -305,11 +306,11 @@ class Selection:
     def _read(self, message: Message) -> MessageFields:
         try:
             return selectable(properties_of(message[0]))
-        except FrameError:  # nobody has read them until now; what cannot be read is as good as absent
+        except FrameError:  # malformed properties, which are not checked on publish, count as absent
             return MessageFields(Properties())
 
     def _line_up(self, group: Group) -> None:
-        """A free group stands in line with its first message."""
+        """Put the first message of a free group into a line."""
         rank = self._next_of(group)
         if rank is None or group.holder is not None:
             return

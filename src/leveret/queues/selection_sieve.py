@@ -1,9 +1,9 @@
-"""Who wants which message: the selectors of a queue's consumers as bits.
+"""Which consumers want a message: the selectors of a queue's consumers as bits.
 
-Each different selector has a bit, and consumers with the same text share it; bit 0 stands for consumers without one,
-who want everything. The *mask* of a message says which of these want it. So a message is asked once by each selector,
-however many consumers there are; and since selectors are remembered for a while after the last consumer with them has
-left, one that comes and goes, as who pulls single messages does, finds everything looked at already.
+Each different selector has a bit, which consumers with the same text share; bit 0 stands for consumers without a
+selector. The *mask* of a message has the bits of the selectors that match. So each selector is evaluated once for a
+message, however many consumers there are. Selectors stay known for a while after their last consumer was cancelled: a
+consumer that repeatedly fetches single messages finds everything classified already.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from leveret.delivery.selector import Selector
 
 EVERYTHING = 1  # the bit of consumers without a selector
 NOTHING = -1  # the rank of no message
-MOST_STEPS = 250_000  # of about 40 ns, for one message in one tick
-MOST_IDLE = 8  # selectors that are remembered although nobody has them
+MOST_STEPS = 250_000  # of about 40 ns each, for one message in one tick
+MOST_IDLE = 8  # selectors that are kept without a consumer
 
 
 class Sieve:
@@ -26,13 +26,13 @@ class Sieve:
     def __init__(self) -> None:
         self._selectors: dict[str, Selector] = {}
         self._bits: dict[str, int] = {}
-        self._asked: tuple[int, int, int] = (NOTHING, 0, 0)  # rank of a message, selectors asked of it, mask so far
+        self._asked: tuple[int, int, int] = (NOTHING, 0, 0)  # rank of a message, selectors evaluated, mask so far
 
     def __len__(self) -> int:
         return len(self._selectors)
 
     def admit(self, consumers: Collection[Consumer]) -> bool:
-        """Know the selectors of these; whether one was new, which makes all masks void."""
+        """Add the selectors of these consumers; whether one was new, which makes all masks void."""
         used = {consumer.selector.text: consumer.selector for consumer in consumers if consumer.selector is not None}
         if used.keys() <= self._selectors.keys():
             return False
@@ -46,8 +46,8 @@ class Sieve:
         return EVERYTHING if consumer.selector is None else self._bits[consumer.selector.text]
 
     def ask(self, rank: int, fields: Mapping[str, object]) -> tuple[int | None, int]:
-        """The mask of the message with this rank, and the steps that were taken; no mask if they are more than
-        ``MOST_STEPS``. Ask again in another tick then: it goes on with the next selector."""
+        """The mask of the message with this rank, and the steps of its evaluation; no mask if they exceed
+        ``MOST_STEPS``. The next call, in another tick, continues with the next selector."""
         of, number, mask = self._asked
         if of != rank:
             number, mask = 0, EVERYTHING

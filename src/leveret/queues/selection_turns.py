@@ -1,4 +1,4 @@
-"""Whose turn it is among those who want a message: by priority, equals in turn, groups to whom has the fewest."""
+"""Which matching consumer gets a message: by priority, then in turn; groups go to the consumer with the fewest."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from leveret.queues.selection_sieve import Sieve
 
 
 class Turns:
-    """``present``: the bits of all consumers that may be served; ``roomy``: of those that may have room."""
+    """``present``: the bits of all consumers; ``roomy``: of those that may have room."""
 
     __slots__ = ("_bits", "_levels", "_share", "present", "roomy")
 
     def __init__(self, share: Callable[[Consumer], int]) -> None:
-        self._share = share  # how many groups a consumer holds
-        self._levels: list[list[Consumer]] = []  # highest priority first; who was served last stands last
+        self._share = share  # the number of groups that a consumer holds
+        self._levels: list[list[Consumer]] = []  # highest priority first; the one served last is last
         self._bits: dict[Consumer, int] = {}
         self.present = 0
         self.roomy = 0
 
     def follow(self, ring: ConsumerRing, sieve: Sieve) -> None:
-        """These are the consumers from now on; those that were here keep their turns."""
+        """Use these consumers from now on; known ones keep their order."""
         served = {consumer: turn for turn, consumer in enumerate(self._bits_in_turn())}
         consumers = [ring.active] if isinstance(ring, SingleActive) else list(ring)
         self._bits = {consumer: sieve.bit_of(consumer) for consumer in consumers if consumer is not None}
@@ -40,7 +40,7 @@ class Turns:
         return [consumer for level in self._levels for consumer in level]
 
     def look_around(self) -> list[Consumer]:
-        """Who has room now."""
+        """The consumers that have room."""
         found = [consumer for consumer in self._bits if consumer.room() > 0]
         self.roomy = 0
         for consumer in found:
@@ -48,11 +48,11 @@ class Turns:
         return found
 
     def can_take(self, consumer: Consumer, mask: int) -> bool:
-        """Whether it may be served, wants this and has room."""
+        """Whether the consumer matches and has room."""
         return bool(self._bits.get(consumer, 0) & mask) and consumer.room() > 0
 
     def choose(self, mask: int, grouped: bool) -> Consumer | None:
-        """Who gets a message with this mask; None if nobody who wants it has room."""
+        """The consumer that gets a message with this mask; None if no matching one has room."""
         if not self.roomy & mask:
             return None
         for level in self._levels:
@@ -63,5 +63,5 @@ class Turns:
                     level.remove(chosen)
                     level.append(chosen)
                 return chosen
-        self.roomy &= ~mask  # everybody who wants it is full, and so is everybody with one of these bits
+        self.roomy &= ~mask  # all consumers with one of these bits are full
         return None

@@ -1,11 +1,11 @@
-"""What of a queue's lanes was looked at, for a queue that chooses who gets which message (selection.py).
+"""Which messages of a queue's lanes were classified (selection.py).
 
-A message is known by its *rank*, a number by which everything sorts as it goes out. Ranks are kept, messages are not:
-one that expired, was purged or was taken by hand is simply not found any more. What is on disk only is looked at when
-it comes back.
+A message is identified by its *rank*, a number that sorts in the order of delivery. Ranks are stored, messages are not:
+a message that expired, was purged or was fetched by basic.get is not found any more. Messages on disk only are
+classified when they are loaded.
 
-A message that nobody takes stays in front while others leave from behind it. Their holes cannot be dropped, since they
-stand for sequences: when there are too many, what still waits between them is *set aside* among the returned.
+A message that matches no consumer stays in front while others leave from behind it. Their holes stand for sequences and
+cannot be dropped: when there are too many, the messages between them are *set aside* among the returned ones.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
 
 MANY_HOLES = 1024
-MANY_DEAD = 1024  # known, and not there any more
+MANY_DEAD = 1024  # classified, and gone
 
 
 class View:
@@ -28,29 +28,29 @@ class View:
 
     def __init__(self, queue: ClassicQueue) -> None:
         self._queue = queue
-        self._looked = [lane.head for lane in queue.lanes]  # everything in ``ready`` below this was looked at
-        self._known: list[set[int]] = [set() for _ in queue.lanes]  # of what came back, that was looked at
-        self._aside: list[set[int]] = [set() for _ in queue.lanes]  # among the returned, those that never went out
+        self._looked = [lane.head for lane in queue.lanes]  # everything in ``ready`` below this was classified
+        self._known: list[set[int]] = [set() for _ in queue.lanes]  # of returned messages, those that were classified
+        self._aside: list[set[int]] = [set() for _ in queue.lanes]  # returned ones that were never delivered
 
     @property
     def has_set_aside(self) -> bool:
         return any(self._aside)
 
     def forget(self) -> None:
-        """Everything is to be looked at again."""
+        """Everything has to be classified again."""
         self._looked = [lane.head for lane in self._queue.lanes]
         for known in self._known:
             known.clear()
 
-    # ---- looking
+    # ---- classifying
 
     def catch_up(self) -> None:
-        """What was paged out after it was looked at is looked at again when it is back."""
+        """Messages that were paged out after they were classified are classified again when they are loaded."""
         for lane in self._queue.lanes:
             self._looked[lane.number] = min(self._looked[lane.number], lane.page_start)
 
     def next_of(self, lane: Lane) -> int | None:
-        """The rank of the first in ``ready`` that was not looked at."""
+        """The rank of the first message in ``ready`` that was not classified."""
         sequence = max(self._looked[lane.number], lane.head)
         return rank_of(lane.number, sequence) if sequence < lane.page_start else None
 
@@ -60,11 +60,11 @@ class View:
         return None if message is HOLE else message
 
     def pass_on(self, lane: Lane) -> None:
-        """That one was looked at."""
+        """That message was classified."""
         self._looked[lane.number] = max(self._looked[lane.number], lane.head) + 1
 
     def unknown(self, lane: Lane) -> list[Waiting]:
-        """What came back and was not looked at since."""
+        """Returned messages that were not classified since."""
         known = self._known[lane.number]
         return [waiting for waiting in lane.returned if waiting[0] not in known]
 
@@ -74,7 +74,7 @@ class View:
     # ---- taking
 
     def take(self, rank: int, hand: Lane) -> bool:
-        """Move one message out of its lane into an empty one, from which it is given; False if it is gone."""
+        """Move one message from its lane into an empty one, to be delivered from there; False if it is gone."""
         number, sequence = place_of(rank)
         lane, known, aside = self._queue.lanes[number], self._known[number], self._aside[number]
         came_back = sequence in known
@@ -87,15 +87,15 @@ class View:
         return True
 
     def let_go(self, lane: int, places: range) -> None:
-        """These may come back, and are to be looked at then."""
+        """These may be returned, and have to be classified then."""
         if self._known[lane]:
             self._known[lane].difference_update(places)
 
-    # ---- tidying up
+    # ---- cleaning up
 
     def tidy(self) -> None:
         for lane in self._queue.lanes:
-            # what is loaded from disk stays only if there is room in ``ready``, and holes take room there
+            # loaded messages stay only if there is room in ``ready``, and holes take room
             if lane.holes > (0 if lane.page_stop else MANY_HOLES) and lane.holes * 4 > len(lane.ready) * 3:
                 self._set_aside(lane)
             known = self._known[lane.number]
@@ -105,7 +105,7 @@ class View:
                 self._aside[lane.number] &= here
 
     def _set_aside(self, lane: Lane) -> None:
-        """Give up the front half of ``ready``, mostly holes; what still waits there is kept apart."""
+        """Remove the front half of ``ready``, mostly holes, and keep its messages among the returned ones."""
         for sequence, message in lane.shed(max(0, min(len(lane.ready) // 2, self._looked[lane.number] - lane.head))):
             self._queue.put_back(lane.number, sequence, 0, message)
             self._known[lane.number].add(sequence)

@@ -1,16 +1,15 @@
-"""A stream: a queue that keeps its messages when they are read. Append-only, with offsets, read by any number at once.
+"""A stream: a queue that keeps its messages after they were read. Append-only, with offsets, for any number of readers.
 
-Theory of operation. A publish gives each message the next offset and goes to the journal, which confirms it. What the
-journal has granted goes to the stream's own files (queues/stream_writing.py), and from then on it is *there*: readers
-(queues/stream_readers.py) see what lies below ``next_offset`` and nothing else, so nobody ever reads what a crash could
-take back.
+Theory of operation. A publish gives each message the next offset and writes it to the journal, which confirms it. What
+the journal has granted is copied to the stream's own files (queues/stream_writer.py) and becomes visible: readers
+(queues/stream_readers.py) see what lies below ``next_offset`` only, so they never read what a crash could take back.
 
     publish ──> pending ──granted──> writing ──written──> files, recent ──> readers
                 (journal)                                  └─synced──> settled in the journal
 
-The sequence of a message in the journal is its offset plus one. Retention takes whole segments of the files from the
-front. The files of a deleted stream go once its deletion is on disk; after a crash in between the next start removes
-them.
+The sequence of a message in the journal is its offset plus one. Retention removes whole segments of the files from the
+front. The files of a deleted stream are removed once its deletion is on disk; after a crash in between, the next start
+removes them.
 """
 
 from __future__ import annotations
@@ -106,12 +105,12 @@ class StreamQueue(DeclaredQueue):
         self.unacked = self.bytes = self.held = self.accounted = 0
         self.files = StreamFiles(context.stream_disk, id_, options.segment_bytes or SEGMENT_BYTES)
         self.retention = Retention()
-        self.tail = 0  # the offset of the next message to come
-        self.next_offset = 0  # below this everything can be read
+        self.tail = 0  # the offset of the next message
+        self.next_offset = 0  # messages below this are visible
         self._pending: deque[StreamRun] = deque()  # not granted yet
-        self._latest: list[Message] = []  # of the last of them
-        self._arrival = 0  # the time of all that comes in this turn; 0: nothing has come yet
-        self._watchers: list[tuple[int, Callable[[], None]]] = []  # who waits for an offset to be visible
+        self._latest: list[Message] = []  # messages of the last run
+        self._arrival = 0  # arrival time of all messages of this tick; 0: none yet
+        self._watchers: list[tuple[int, Callable[[], None]]] = []  # (offset, callback when it is visible)
         self.readers = StreamReaders(self)
         self.writing = StreamWriting(self)
         self.apply(options)
@@ -148,12 +147,12 @@ class StreamQueue(DeclaredQueue):
 
     @property
     def first_offset(self) -> int:
-        """The oldest that is kept."""
+        """The oldest offset that is kept."""
         return min(self.files.first, self.next_offset)
 
     @property
     def end_offset(self) -> int:
-        """Below this all is confirmed, though some may still be on its way to the files."""
+        """Messages below this are confirmed; some may not be in the files yet."""
         return max(self.next_offset, self._granted)
 
     @property
@@ -162,7 +161,7 @@ class StreamQueue(DeclaredQueue):
 
     @property
     def _granted(self) -> int:
-        """Below this offset the journal has all that the files have not."""
+        """Messages below this offset are in the journal or in the files."""
         pages = self.context.pages
         return self.tail if pages is None else pages.synced(self.id, 0) - 1
 
@@ -173,7 +172,7 @@ class StreamQueue(DeclaredQueue):
     # ---- messages in
 
     def publish(self, run: list[Message], size: int, timed: bool) -> None:
-        """For whoever does not wait for the log: all that comes to a stream is kept, also what is not persistent."""
+        """Publish without waiting for the log. A stream stores all messages, including transient ones."""
         placements = self.place(run, size, timed)
         if placements:
             self.context.log.append(run, placements, self.synced)
@@ -184,22 +183,22 @@ class StreamQueue(DeclaredQueue):
         first = self.tail
         self.tail = first + len(run)
         if self._arrival and self._latest and self._latest[-1][1] is run[0][1]:
-            self._latest += run  # of one turn and one address
+            self._latest += run  # of one tick and one address
         else:
             self._arrival = self._arrival or self.wall_time()
             self._latest = run[:]
             self._pending.append(StreamRun(first, self._arrival, self._latest))
         self.bytes += size
         self._await_grant()
-        self.touch()  # what waits is counted
+        self.touch()  # to count what waits
         return [Placement(self.id, 0, first + 1, len(run))]
 
     def _await_grant(self) -> None:
-        if self.context.pages is not None:  # the log in memory grants at once
+        if self.context.pages is not None:  # a log in memory grants at once
             self.context.unsynced[self] = None
 
     def _write_granted(self) -> None:
-        self._arrival = 0  # what comes from now on is a run of its own
+        self._arrival = 0  # later messages are in a run of their own
         granted, pending = self._granted, self._pending
         runs: list[StreamRun] = []
         while pending and pending[0].first + len(pending[0].messages) <= granted:
@@ -210,7 +209,7 @@ class StreamQueue(DeclaredQueue):
             self.writing.take(runs)
 
     def written(self, runs: list[StreamRun], size: int) -> None:
-        """These are in the files."""
+        """These runs are in the files."""
         self.next_offset = runs[-1].first + len(runs[-1].messages)
         self.bytes -= size
         self.readers.written(runs, size)
@@ -219,7 +218,7 @@ class StreamQueue(DeclaredQueue):
             self._tell_watchers()
 
     def when_visible(self, call: Callable[[], None]) -> None:
-        """Call back when all that is confirmed by now can be read, or never will be."""
+        """Call back when all messages that are confirmed by now are visible, or never will be."""
         if self.next_offset >= self._granted or not self.alive or self.writing.failure is not None:
             call()
         else:
@@ -236,13 +235,13 @@ class StreamQueue(DeclaredQueue):
     # ---- after a start
 
     def restore(self, tail: int) -> None:
-        """The files are open; the journal knows of messages below ``tail``, and ``take_left`` gets those."""
+        """The files are open; the journal has messages below ``tail``, which ``take_left`` gets."""
         self.next_offset = self.files.next
         self.tail = max(tail, self.files.next)
         self.writing.begin(self.files.next, self.tail)
 
     def take_left(self, runs: list[StreamRun]) -> None:
-        """What an earlier life left, and only the journal has."""
+        """Messages from before the start that only the journal has."""
         self.bytes += sum([len(message[0]) for run in runs for message in run.messages])
         self.writing.take_left(runs)
 
@@ -265,14 +264,14 @@ class StreamQueue(DeclaredQueue):
             observer(self)
 
     def delivered(self, number: int, size: int, consumer: Consumer, first: int) -> None:
-        """So many, from the offset ``first`` on."""
+        """``number`` messages, from the offset ``first`` on."""
         self.counters.delivered += number
         self.unacked += number
         self.held += size
 
     def catch_up(self) -> None:
         self.drain()
-        self.dirty = True  # it stands on the list; drained again in its turn, it finds nothing to do
+        self.dirty = True  # it is still on the list of dirty queues, and drained again it finds nothing to do
 
     def settle_down(self, time_slice: TimeSlice | None = None) -> bool:
         if self.dirty:
@@ -286,7 +285,7 @@ class StreamQueue(DeclaredQueue):
         messages = self.unacked + self.tail - self.next_offset
         held = self.bytes + self.held + self.readers.memory + messages * PER_MESSAGE
         if self.context.pages is None:
-            held += self.files.bytes  # without a disk they are in memory
+            held += self.files.bytes  # without a disk the files are in memory
         gauge.used += held - self.accounted
         self.accounted = held
         self.counters.received = self.tail
@@ -307,7 +306,7 @@ class StreamQueue(DeclaredQueue):
         self._settle(lane, sequence, messages, is_read=True)
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
-        """Nothing comes back: a reader with a name is given it again when it begins anew."""
+        """Nothing is requeued: a named reader gets the messages again when it is restarted."""
         self._settle(lane, sequence, messages, is_read=False)
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
@@ -350,10 +349,10 @@ class StreamQueue(DeclaredQueue):
     def walk(self, visit: Visitor, on_progress: Callable[[], None]) -> StreamWalk:
         return StreamWalk(self, visit, on_progress)
 
-    # ---- the end
+    # ---- deletion
 
     def close(self) -> None:
-        """The broker stops."""
+        """The broker is stopping."""
         self._tell_watchers(all_of_them=True)
         self.readers.bookmarks.keep_all()
         self.writing.stop()

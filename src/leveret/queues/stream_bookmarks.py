@@ -1,7 +1,8 @@
-"""Where the named readers of a stream stand, kept under their names so that they go on there after a restart.
+"""The positions of named readers of a stream, stored under their names so that they continue there after a restart.
 
-What a reader has acked is kept a moment later: one write for many acks. After a crash it is given again what it acked
-in that moment. A reader that leaves may still ack what it holds: until then it counts, or until another takes its name.
+The acknowledged offset is stored a moment later: one write for many acks. After a crash a reader gets again what it
+acknowledged in that moment. A reader that was cancelled may still acknowledge its messages: that counts until all are
+settled, or until another reader takes its name.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Bookmarks:
     def __init__(self, queue: StreamQueue) -> None:
         self._queue = queue
         self._here: dict[str, StreamReader] = {}
-        self._gone: dict[int, StreamReader] = {}  # by number: with messages in their hands
+        self._gone: dict[int, StreamReader] = {}  # by number: cancelled readers with unacknowledged messages
         self._timer: Cancellable | None = None
 
     def refuse_reader(self, name: str | None) -> None:
-        """Two readers that move one bookmark would skip what the other has not read; and names are bounded."""
+        """Refuse a second reader of a name, which would skip what the first has not read; and too many names."""
         if name in self._here:
             queue = self._queue
             raise AccessRefused(
@@ -41,30 +42,31 @@ class Bookmarks:
             book.refuse_too_many(self._queue.name, name)
 
     def enter(self, reader: StreamReader) -> int | None:
-        """Where it went on in an earlier life; None if it never was here."""
+        """The stored offset of a reader; None if it has none."""
         name, book = reader.options.name, self._queue.context.stream_offsets
         if name is None or book is None:
             return None
         self._here[name] = reader
         self._gone = {number: gone for number, gone in self._gone.items() if gone.options.name != name}
         found = book.get(self._queue.name, name)
-        return None if found is None else min(found, self._queue.tail)  # a power cut may have taken the end
+        # A power failure may have lost the end of the stream.
+        return None if found is None else min(found, self._queue.tail)
 
     def leave(self, reader: StreamReader) -> None:
         name = reader.options.name
         if name is not None and self._here.pop(name, None) is not None:
             self.keep(reader)
-            if reader.in_hands:
+            if reader.unacked:
                 self._gone[reader.number] = reader
 
     def find_gone(self, number: int) -> StreamReader | None:
         return self._gone.get(number)
 
     def moved(self, reader: StreamReader) -> None:
-        """It has settled something."""
+        """The reader has settled messages."""
         if reader.options.name is None:
             return
-        if not reader.in_hands and self._gone.pop(reader.number, None) is not None:
+        if not reader.unacked and self._gone.pop(reader.number, None) is not None:
             self.keep(reader)
         elif self._timer is None:
             context = self._queue.context
@@ -86,18 +88,18 @@ class Bookmarks:
         except (
             ResourceFault,
             PreconditionFailed,
-        ) as refusal:  # no request waits for it: the reader gets these again
+        ) as refusal:  # no client waits for it: the reader gets these messages again
             get_log("streams").warning(
                 "offset of a stream consumer cannot be stored", consumer=name, reason=refusal.text
             )
 
     def pinned_at(self) -> int | None:
-        """The lowest offset that a pinned reader still needs."""
+        """The lowest offset of a pinned reader."""
         book = self._queue.context.stream_offsets
         return None if book is None else book.pinned(self._queue.name)
 
     def stop(self) -> None:
-        """The stream is deleted, and its bookmarks with it."""
+        """The stream is deleted."""
         if self._timer is not None:
             self._timer.cancel()
         self._here.clear()

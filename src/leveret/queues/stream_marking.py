@@ -1,7 +1,7 @@
-"""What a reader of a stream gets: each message with its offset in the headers.  Hot path.
+"""The messages that a reader of a stream gets: each with its offset in the headers.  Hot path.
 
-Most messages of a publisher have the same header frame. For each frame that is seen, the beginning of the frame that
-the reader gets is made once, up to the eight bytes of the offset. Behind them follows what followed the headers before.
+Most messages of a publisher have the same header frame. For each such frame, the beginning of the frame that the reader
+gets is built once, up to the eight bytes of the offset. The rest of the old frame follows behind them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from leveret.wire.content_edit import opened, spliced
 from leveret.wire.fields import encode_short
 
 OFFSET = "x-stream-offset"
-FIELD = encode_short(OFFSET) + b"l"  # a number with 64 bits follows
+FIELD = encode_short(OFFSET) + b"l"  # a 64-bit integer follows
 RAW_OFFSET = OFFSET.encode()
-MOST_KNOWN = 256  # frames that are remembered
+MOST_KNOWN = 256  # cached frames
 NO_FRAME = b"\x00"  # no content begins like this
 
 
@@ -26,15 +26,17 @@ class Marker:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, int]] = {}  # the new beginning, and where the old content goes on
+        self._known: dict[
+            bytes, tuple[bytes, int]
+        ] = {}  # the new beginning, and the index at which the old content continues
 
     def mark(self, messages: Sequence[Message], offset: int, into: deque[Message], most_bytes: int) -> int:
-        """Put messages with consecutive offsets ``into`` a stretch, until it has so many bytes more; how many."""
+        """Append messages with consecutive offsets to ``into``, until about ``most_bytes`` were added: their bytes."""
         add, known = into.append, self._known
         head, begin, rest = NO_FRAME, b"", 0
         size = 0
         for content, address, traits in messages:
-            if not content.startswith(head):  # a frame tells its own length: none is the beginning of another
+            if not content.startswith(head):  # frames have a length field: none is a prefix of another
                 head = content[: body_at(content)]
                 begin, rest = known.get(head) or self._learn(head)
             size += len(content)
@@ -51,18 +53,18 @@ class Marker:
         if len(known) >= MOST_KNOWN:
             known.clear()
         try:
-            # What was read from a stream before has an offset already, which is the other's.
+            # A message that was read from another stream has the offset of that one.
             clean = spliced(head, {}, without=(OFFSET,)) if RAW_OFFSET in head else head
             before, behind = opened(clean, len(FIELD) + 8)
             found = before + FIELD, len(head) - len(behind)
-        except FrameError:  # its headers cannot be read, nobody checked them when it came: it goes out as it is
+        except FrameError:  # malformed headers, which are not checked on publish: delivered as they are
             found = b"", 0
         known[head] = found
         return found
 
 
 def marked(message: Message, offset: int) -> Message:
-    """One message alone."""
+    """A single message with its offset."""
     into: deque[Message] = deque()
     Marker().mark((message,), offset, into, 0)
     return into[0]

@@ -1,4 +1,4 @@
-"""What the arguments of a stream ask for, and what those of its readers do."""
+"""The arguments of streams and of their readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STREAM = "stream"
 READER_NAME, PINNED = "x-stream-consumer", "x-stream-pinned"
 SEGMENT_BYTES = 64 << 20
 SMALLEST_SEGMENT, LARGEST_SEGMENT = 4 << 10, 1 << 31
-# What queues of other kinds understand and a stream cannot do.
+# Arguments of other queue types that a stream does not support.
 NOT_FOR_STREAMS = (
     "x-message-ttl",
     "x-expires",
@@ -29,7 +29,7 @@ NOT_FOR_STREAMS = (
     "x-message-deduplication",
     "x-message-groups",
 )
-FAMILIES = ("x-dead-letter-", "x-retry-", "x-delayed-retry")  # all whose names begin so
+FAMILIES = ("x-dead-letter-", "x-retry-", "x-delayed-retry")  # prefixes
 UNITS = {"Y": 365 * 86400, "M": 30 * 86400, "D": 86400, "h": 3600, "m": 60, "s": 1}
 AGE = re.compile(r"([1-9][0-9]{0,8})([YMDhms])")
 MOST_FILTERS = 100
@@ -37,7 +37,7 @@ MOST_FILTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much a stream keeps; None: without that bound."""
+    """How much a stream keeps; None: unlimited."""
 
     max_bytes: int | None = None
     max_age: float | None = None  # seconds
@@ -45,17 +45,17 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """Where a reader begins, what it wants, and under which name its offset is kept."""
+    """Where a reader starts, its filter, and the name under which its offset is stored."""
 
     start: str | int | float  # "first", "last", "next", an offset, or (float) seconds since 1970
     name: str | None
     pinned: bool
     filters: frozenset[str] | None
-    unfiltered: bool  # also what has no filter value
+    unfiltered: bool  # also messages without a filter value
 
 
 def refuse_what_streams_cannot(arguments: Arguments, durable: bool, exclusive: bool) -> None:
-    """406, as RabbitMQ refuses them."""
+    """The error (406) for an argument or property that streams do not support."""
     if exclusive:
         raise unfit("exclusive-owner")
     if not durable:
@@ -72,7 +72,7 @@ def unfit(name: str) -> PreconditionFailed:
 
 
 def max_age(arguments: Arguments) -> float | None:
-    """RabbitMQ's form: a number and a unit, 7D say; in seconds."""
+    """In seconds. RabbitMQ's format: a number and a unit, for example 7D."""
     value = text(arguments, "x-max-age")
     if value is None:
         return None

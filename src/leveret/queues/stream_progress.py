@@ -1,8 +1,9 @@
-"""How far a named reader is: the lowest offset that it was given and has not read.
+"""The progress of a named reader: the lowest offset that was delivered and is not acknowledged.
 
-Acks may come in any order. What is read ahead of the lowest one is kept as ranges, and neighbours are joined: there are
-never more ranges than messages in the reader's hands. An offset that was passed over counts as read. One that was given
-back does not: the reader gets it again when it begins anew, and nothing behind it counts until then.
+Acks may arrive in any order. Acknowledged offsets above the lowest one are kept as ranges, and adjacent ranges are
+joined: there are never more ranges than unacknowledged messages. Offsets that were filtered out count as acknowledged.
+An offset that was requeued does not: the reader gets it again when it is restarted, and nothing above it counts until
+then.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ class Progress:
     __slots__ = ("_firsts", "_high", "_limit", "_low", "_stops")
 
     def __init__(self) -> None:
-        self._low = 0  # all below is read
-        self._high = -1  # the end of what was given; below 0: nothing was
-        self._limit: int | None = None  # the lowest that was given back
-        self._stops: dict[int, int] = {}  # of ranges that are read, by where they begin
-        self._firsts: dict[int, int] = {}  # the other way round
+        self._low = 0  # all offsets below are acknowledged
+        self._high = -1  # the end of what was delivered; below 0: nothing yet
+        self._limit: int | None = None  # the lowest offset that was requeued
+        self._stops: dict[int, int] = {}  # ends of acknowledged ranges, by their starts
+        self._firsts: dict[int, int] = {}  # starts by ends
 
     @property
     def low(self) -> int | None:
-        """None if all that was given is read."""
+        """None if everything that was delivered is acknowledged."""
         return self._low if self._low < self._high else None
 
     def given(self, first: int, stop: int) -> None:

@@ -1,12 +1,12 @@
-"""One consumer of a stream: where it stands, what was read ahead for it, and what it has acked.
+"""One consumer of a stream: its position, what was read ahead for it, and what it has acknowledged.
 
-Readers are independent: each has its own place in the stream and moves at its own pace. Acks give credit and move the
-offset that is kept under the reader's name; nothing leaves the stream by them, and nothing comes back.
+Readers are independent: each has its own position in the stream and its own pace. Acks return credit and move the
+offset that is stored under the reader's name; messages neither leave the stream nor return by them.
 
     offsets    ... 41 | 42 43 44 | 45 46 47 48 | 49 ...
            safe ──────┘          │             │
-           in the consumer's     │             └── cursor: the next to be read from the files
-           hands: 42, 43, 44     └── position: the next to be given to the consumer; 45 to 48 are read ahead
+           unacknowledged:       │             └── cursor: the next offset to read from the files
+           42, 43, 44            └── position: the next offset to deliver; 45 to 48 are read ahead
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from leveret.wire.content import body_at, properties_of
 
 FILTER_VALUE = "x-stream-filter-value"
 RAW_FILTER_VALUE = FILTER_VALUE.encode()
-STEPS_PER_LOOK = 250  # steps of a selector that count as one more message that was looked at
-STRETCH_BYTES = 256 << 10  # that a consumer is offered at once
+STEPS_PER_LOOK = 250  # steps of a selector that count as one more message checked
+STRETCH_BYTES = 256 << 10  # delivered to a consumer at once
 
 
 class StreamReader:
-    """``number`` stands for the lane in what the consumer holds, so that its acks find their way back here."""
+    """``number`` takes the place of the lane in deliveries, so that acks are routed to the reader."""
 
     __slots__ = (
         "_at",
@@ -40,40 +40,40 @@ class StreamReader:
         "ahead_bytes",
         "consumer",
         "cursor",
-        "in_hands",
-        "is_choosy",
+        "is_filtered",
         "is_loading",
         "looks",
         "number",
         "options",
         "progress",
         "stored",
+        "unacked",
     )
 
     def __init__(self, number: int, consumer: Consumer, options: ReaderOptions) -> None:
         self.number = number
         self.consumer = consumer
         self.options = options
-        self.is_choosy = options.filters is not None or consumer.selector is not None
-        self.cursor: int | None = None  # None until it is known where to begin
+        self.is_filtered = options.filters is not None or consumer.selector is not None
+        self.cursor: int | None = None  # None until the start is known
         self.is_loading = False
         self.ahead: deque[StreamRun] = deque()
-        self.ahead_bytes = 0  # of what was last read ahead, until all of it is given
-        self.stored: int | None = None  # what was last kept under its name
-        self.looks = 0  # messages that it may still look at in this turn, if it is choosy
-        self._at = 0  # messages of ahead[0] that are done with
-        self.in_hands = 0  # messages, if it has a name
+        self.ahead_bytes = 0  # of what was last read ahead, until all of it is delivered
+        self.stored: int | None = None  # the offset that was last stored under its name
+        self.looks = 0  # messages that it may still check in this tick, if it is filtered
+        self._at = 0  # messages of ahead[0] that are delivered or filtered out
+        self.unacked = 0  # messages, if it has a name
         self.progress = Progress()
 
     # ---- what is read ahead
 
     @property
     def position(self) -> int | None:
-        """The next offset to be given to the consumer."""
+        """The next offset to deliver."""
         return self.ahead[0].first + self._at if self.ahead else self.cursor
 
     def take_in(self, runs: Iterable[StreamRun], size: int) -> None:
-        """These were read, at the cursor and behind it."""
+        """Take runs that were read from the cursor on."""
         assert self.cursor is not None
         skip = self.cursor
         self.ahead.extend(run for run in runs if run.first + len(run.messages) > skip)
@@ -94,7 +94,7 @@ class StreamReader:
     # ---- to the consumer
 
     def next_stretch(self, marker: Marker, most: int) -> tuple[int, deque[Message]]:
-        """Consecutive messages for the consumer, marked with their offsets, and the offset of the first."""
+        """Consecutive messages with their offsets in the headers, and the offset of the first."""
         stretch: deque[Message] = deque()
         first = self.ahead[0].first + self._at
         size, skip = 0, self._at
@@ -108,38 +108,38 @@ class StreamReader:
         return first, stretch
 
     def next_chosen(self, marker: Marker, most: int) -> tuple[int, deque[Message]]:
-        """The same, of those that the reader wants; what it does not want is passed over for good. When ``looks`` are
-        used up there may be none, and more all the same."""
-        self._pass_over()
+        """As ``next_stretch``, of messages that match the filter; others are skipped. When ``looks`` are used up there
+        may be none although more follow."""
+        self._skip()
         first = self.position or 0
         chosen: list[Message] = []
         if self.ahead:
             for message in islice(self.ahead[0].messages, self._at, self._at + most):
-                if self.looks <= 0 or not self._wants(message):
+                if self.looks <= 0 or not self._matches(message):
                     break
                 chosen.append(message)
         stretch: deque[Message] = deque()
         marker.mark(chosen, first, stretch, STRETCH_BYTES)
         return first, stretch
 
-    def _pass_over(self) -> None:
-        """Up to the first message that is wanted."""
+    def _skip(self) -> None:
+        """Skip to the first message that matches."""
         while self.ahead:
             run = self.ahead[0]
             for message in islice(run.messages, self._at, None):
-                if self.looks <= 0 or self._wants(message):
+                if self.looks <= 0 or self._matches(message):
                     return
                 self._at += 1
             self._go_to(run.first + self._at)
 
-    def _wants(self, message: Message) -> bool:
+    def _matches(self, message: Message) -> bool:
         self.looks -= 1
         content, filters, selector = message[0], self.options.filters, self.consumer.selector
         if filters is not None and selector is None and RAW_FILTER_VALUE not in content[: body_at(content)]:
             return self.options.unfiltered
         try:
             properties = properties_of(content)
-        except FrameError:  # its headers cannot be read: it has no value to filter by
+        except FrameError:  # malformed headers: no value to filter by
             return self.options.unfiltered and selector is None
         if filters is not None:
             value = (properties.headers or {}).get(FILTER_VALUE)
@@ -152,18 +152,18 @@ class StreamReader:
         return matches
 
     def given(self, first: int, number: int) -> None:
-        """The consumer took so many of a stretch."""
+        """The consumer took this many messages of a stretch."""
         self._go_to(first + number)
         if self.options.name is not None:
-            self.in_hands += number
+            self.unacked += number
             self.progress.given(first, first + number)
 
-    # ---- and back
+    # ---- acks
 
     def settled(self, offset: int, number: int, is_read: bool) -> None:
-        """In any order; each offset once."""
+        """Acks arrive in any order; each offset once."""
         if self.options.name is not None:
-            self.in_hands -= number
+            self.unacked -= number
             if is_read:
                 self.progress.read(offset, offset + number)
             else:
@@ -171,6 +171,6 @@ class StreamReader:
 
     @property
     def safe(self) -> int | None:
-        """The offset at which it would go on after a restart."""
+        """The offset at which it would continue after a restart."""
         low = self.progress.low
         return self.position if low is None else low

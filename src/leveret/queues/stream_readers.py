@@ -1,7 +1,7 @@
-"""All readers of a stream: where they begin, what is read for them, and how they are served.
+"""All readers of a stream: where they start, what is read for them, and how they are served.
 
-Whoever reads at the end is served from memory. For everybody else the files are read in a worker, a little ahead, and
-only when the consumer has room: a reader that is slow holds nothing but what it was given, and what was read once.
+A reader at the end of the stream is served from memory. For the others the files are read in a worker, a little ahead,
+and only when the consumer has room: a slow reader holds only what was delivered to it and what was read once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from leveret.store.stream_files import StreamRun
 if TYPE_CHECKING:
     from leveret.queues.stream import StreamQueue
 
-BURST = 4096  # messages that one reader may be given before others get their turn
-LOOKS = 1000  # messages that a choosy one may look at before that
-AHEAD = 2048  # messages that are taken from the recent ones at once
-MOST_READ, LEAST_READ = 1 << 20, 64 << 10  # bytes that are read from the files at once
+BURST = 4096  # messages delivered to one reader before others are served
+LOOKS = 1000  # messages that a filtered reader may check before that
+AHEAD = 2048  # messages taken from memory at once
+MOST_READ, LEAST_READ = 1 << 20, 64 << 10  # bytes read from the files at once
 READ_PER_ROOM = 1 << 10  # bytes, for each message that the consumer has room for
 TRY_AGAIN = 1.0  # seconds, when the files cannot be read
 
@@ -54,11 +54,11 @@ class StreamReaders:
 
     @property
     def memory(self) -> int:
-        """Bytes that are held here, about."""
+        """Bytes of memory, about."""
         ahead = sum([reader.ahead_bytes for reader in self._readers.values()])
         return ahead + self.recent.bytes + self.recent.number * PER_MESSAGE
 
-    # ---- coming and going
+    # ---- adding and removing
 
     def add(self, consumer: Consumer, options: ReaderOptions) -> None:
         self._number += 1
@@ -88,7 +88,7 @@ class StreamReaders:
             self._queue.touch()
 
     def _begin(self, reader: StreamReader, offset: int) -> None:
-        """A named one has its place from now on, also if it never acks."""
+        """Start reading; a named reader has a stored offset from now on, even if it never acknowledges."""
         reader.cursor = max(offset, self._queue.first_offset)
         self.bookmarks.keep(reader)
 
@@ -115,7 +115,7 @@ class StreamReaders:
     # ---- serving
 
     def written(self, runs: list[StreamRun], size: int) -> None:
-        """These can be read from now on."""
+        """These runs are visible from now on."""
         if self._readers:
             self.recent.add(runs, size)
 
@@ -126,14 +126,14 @@ class StreamReaders:
                 self._queue.touch()
 
     def _serve(self, reader: StreamReader) -> bool:
-        """False if it could be given more, and it is the others' turn."""
+        """Deliver to one reader; False if it has room for more, but others are to be served first."""
         queue, consumer, left = self._queue, reader.consumer, BURST
         while left > 0:
             room = consumer.room()
             if room <= 0 or not (reader.ahead or self._read_ahead(reader, room)):
                 return True
             most = 1 if consumer.one_shot else min(left, room)
-            choose = reader.next_chosen if reader.is_choosy else reader.next_stretch
+            choose = reader.next_chosen if reader.is_filtered else reader.next_stretch
             first, stretch = choose(self._marker, most)
             if stretch:
                 number, size = consumer.take(stretch, reader.number, first + 1, len(stretch))
@@ -143,18 +143,18 @@ class StreamReaders:
                 if consumer.one_shot:
                     queue.dismiss(consumer)
                     return True
-            if reader.is_choosy and reader.looks <= 0:
+            if reader.is_filtered and reader.looks <= 0:
                 return False
         return False
 
     def _read_ahead(self, reader: StreamReader, room: int) -> bool:
-        """Whether there is something already."""
+        """Read ahead; whether there is something to deliver already."""
         queue, cursor = self._queue, reader.cursor
         if reader.is_loading or cursor is None or cursor >= queue.next_offset:
             return False
         if self.recent.covers(cursor):
             runs = self.recent.since(cursor, AHEAD)
-            reader.take_in(runs, 0)  # they are counted there
+            reader.take_in(runs, 0)  # counted in ``recent``
             return bool(reader.ahead)
         reader.is_loading = True
         files, offset, stop = queue.files, max(cursor, queue.first_offset), queue.next_offset
@@ -179,17 +179,17 @@ class StreamReaders:
         reader.cursor = offset
         reader.take_in(*result)
         if not reader.ahead:
-            reader.cursor = stop  # what is missing there was damaged, and reported
+            reader.cursor = stop  # the missing messages were damaged, and that was logged
         queue.touch()
 
     def _not_loaded(self, reader: StreamReader, offset: int, problem: Exception) -> None:
         queue = self._queue
-        if queue.first_offset > offset:  # retention was faster: it goes on with what there is
+        if queue.first_offset > offset:  # removed by retention: continue with the first one that is kept
             reader.cursor = queue.first_offset
             queue.touch()
             return
-        told = {"queue": queue.name, "vhost": queue.vhost, "offset": offset, "reason": str(problem)}
-        get_log("streams").error("stream cannot be read, will retry", **told)
+        facts = {"queue": queue.name, "vhost": queue.vhost, "offset": offset, "reason": str(problem)}
+        get_log("streams").error("stream cannot be read, will retry", **facts)
         reader.is_loading = True
         queue.context.schedule(queue.context.now() + TRY_AGAIN, lambda: self._try_again(reader))
 

@@ -1,4 +1,4 @@
-"""The newest messages of a stream, in memory, for those who read at its end."""
+"""The newest messages of a stream, in memory, for readers at its end."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from leveret.store.stream_files import StreamRun
 
 MOST_BYTES = 2 << 20
-SWEEP_FROM = 1024  # runs at the front that are gone, before the lists are cut
+SWEEP_FROM = 1024  # runs at the front that are gone before the lists are cut
 
 
 class Recent:
-    """Runs in the order of their offsets; all that came since the first of them is here."""
+    """Runs in the order of their offsets, without gaps up to the end of the stream."""
 
     __slots__ = ("_firsts", "_runs", "_start", "bytes", "number")
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
         self._runs: list[StreamRun] = []
-        self._start = 0  # those before are gone
+        self._start = 0  # runs before this index are gone
         self.bytes = 0
         self.number = 0  # of messages
 
@@ -41,7 +41,7 @@ class Recent:
             self._start = 0
 
     def since(self, offset: int, most: int) -> list[StreamRun]:
-        """Runs with all messages from ``offset`` on, about ``most`` of them; ``offset`` is covered."""
+        """Runs with the messages from ``offset`` on, about ``most``; ``offset`` must be covered."""
         found: list[StreamRun] = []
         at = bisect_right(self._firsts, offset) - 1
         number = self._firsts[at] - offset

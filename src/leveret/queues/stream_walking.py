@@ -1,5 +1,5 @@
-"""Going through a stream as through any queue (backlog/walk.py), from the oldest message to the newest one that was
-confirmed at the beginning. Nothing can be taken out of it."""
+"""Visits the messages of a stream (see backlog/walk.py), from the oldest to the newest one that was confirmed at the
+start. No message can be taken out of a stream."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class StreamWalk:
         self._queue = queue
         self._visit = visit
         self._on_progress = on_progress
-        self._at = queue.first_offset  # the next offset to be read
+        self._at = queue.first_offset  # the next offset to read
         self._stop = queue.end_offset
         self._has_begun = False
         self._read: deque[tuple[int, Message]] = deque()
         self._is_reading = False
         self.is_over = False
-        self.enough = False  # the visitor has had its fill for this step
+        self.enough = False  # set by the visitor: no more messages in this step
 
     def step(self, most: int = STEP) -> bool:
-        """Look at some; False if there is nothing to do before ``on_progress`` is called, or ever."""
+        """Visit some messages; False if there is nothing to do until ``on_progress`` is called, or at all."""
         self.enough = False
         if not self._has_begun:
             self._has_begun = self._is_reading = True
@@ -59,5 +59,5 @@ class StreamWalk:
         runs = result if isinstance(result, list) else []
         for run in runs:
             self._read.extend(enumerate(run.messages, run.first))
-        self._at = self._read[-1][0] + 1 if self._read else self._stop  # what cannot be read ends the walk
+        self._at = self._read[-1][0] + 1 if self._read else self._stop  # a read error ends the walk
         self._on_progress()

@@ -1,13 +1,14 @@
-"""From the journal to the files of a stream, behind the publisher's back.
+"""Copies messages of a stream from the journal to its files.
 
-A publish to a stream is confirmed by the journal, as every publish is. What is granted there is then written to the
-stream's own files, in a worker, and can be read from that moment on. Once the files are synced, the journal's copy is
-settled and its space comes back. After a crash the journal hands again what was not settled; what the files have of it
-already is left out by its offset.
+A publish to a stream is confirmed by the journal, like every publish. What the journal has granted is then written to
+the stream's own files, in a worker, and is visible from then on. Once the files are synced, the copy in the journal is
+settled and its space can be reclaimed. After a crash the journal returns what was not settled; messages that the files
+have already are skipped by their offsets.
 
-A full disk, or a lack of file descriptors, is tried again every second: nothing is lost, the journal has it. Any other
-failure ends the writing for good. Either way an alarm makes publishers wait, since what is not written waits in memory.
-After a failure the stream's files are never touched again before a restart, which begins with the journal's copy.
+If the disk is full, or there are no file descriptors, the write is retried every second: nothing is lost, since the
+journal has the messages. After any other failure the stream is not written any more. In both cases an alarm blocks
+publishers, because unwritten messages wait in memory. After a failure the files are not touched again before a restart,
+which continues with the copy in the journal.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from leveret.backlog.context import Cancellable
     from leveret.queues.stream import StreamQueue
 
-SYNC_BYTES = 16 << 20  # written and not synced, before it is synced at once
-SYNC_AFTER = 0.5  # seconds that anything written waits for its sync
+SYNC_BYTES = 16 << 20  # written and not synced, before a sync is forced
+SYNC_AFTER = 0.5  # seconds between a write and its sync
 TRY_AGAIN = 1.0  # seconds, when the disk is full or there are no file descriptors
-SMALLEST_LOOK, LARGEST_LOOK = 1.0, 60.0  # seconds between two looks at the age of the oldest messages
+SMALLEST_LOOK, LARGEST_LOOK = 1.0, 60.0  # seconds between two checks of the age of the oldest messages
 
 
 class StreamWriting:
@@ -48,26 +49,27 @@ class StreamWriting:
     def __init__(self, queue: StreamQueue) -> None:
         self._queue = queue
         self._waiting: list[StreamRun] = []
-        self._left: list[StreamRun] | None = None  # what an earlier life left, until all of it is here
-        self._is_busy = False  # the worker has something of us, or we wait for room
+        self._left: list[StreamRun] | None = None  # messages from before the start, until all are loaded
+        self._is_busy = False  # a job is in the worker, or the disk is full
         self._is_short = False
         self._is_over = False
         self._unsynced = 0  # bytes
-        self._synced = 0  # below this offset all is on disk, and settled in the journal
+        self._synced = 0  # below this offset everything is on disk, and settled in the journal
         self._sync_timer: Cancellable | None = None
         self._age_timer: Cancellable | None = None
-        self.left_below = 0  # an earlier life left no offset at this one or behind it
+        self.left_below = 0  # the end of the stream before the start
         self.failure: str | None = None
 
     @property
     def is_idle(self) -> bool:
-        """All that was granted is in the files."""
+        """Everything that was granted is in the files."""
         return not self._is_busy and not self._waiting and not self._left
 
     # ---- after a start
 
     def begin(self, synced: int, tail: int) -> None:
-        """The files hold all below ``synced``, the journal the rest. Nothing is written before ``left_is_here``."""
+        """The files have everything below ``synced``, the journal the rest. Nothing is written before
+        ``left_is_here``."""
         self._synced = synced
         self._left = []
         self.left_below = tail
@@ -77,10 +79,10 @@ class StreamWriting:
         self._left += runs
 
     def left_is_here(self) -> None:
-        """What was published meanwhile comes behind it."""
+        """All messages from before the start are loaded; what was published meanwhile follows them."""
         left, self._left = self._left or [], None
         if self._synced < self.left_below:
-            left.append(StreamRun(self.left_below, 0, ()))  # readers pass over what was damaged at the end
+            left.append(StreamRun(self.left_below, 0, ()))  # readers skip what was damaged at the end
         self._waiting = left + self._waiting
         self._go()
 
@@ -146,7 +148,7 @@ class StreamWriting:
             self._settle(result)
 
     def _settle(self, synced: int) -> None:
-        """The journal need not keep what the files have."""
+        """Settle in the journal what the files have."""
         queue = self._queue
         self._unsynced = 0
         if synced > self._synced:
@@ -160,25 +162,25 @@ class StreamWriting:
         if self._is_over or self.failure is not None:
             return
         log = get_log("streams")
-        told = {"queue": queue.name, "vhost": queue.vhost, "reason": str(problem)}
+        facts = {"queue": queue.name, "vhost": queue.vhost, "reason": str(problem)}
         if isinstance(problem, OSError) and is_shortage(problem):
             if not self._is_short:
                 self._is_short = True
                 why = NO_FILES_REASON if lacks_files(problem) else "disk full"
-                log.warning(f"{why}, stream is blocked", **told)
+                log.warning(f"{why}, stream is blocked", **facts)
                 self._alarm(f"{why}: stream '{queue.name}' is blocked")
             self._is_busy = True
             self._rewind()
             return
         self.failure = str(problem)
-        log.error("stream cannot be written until a restart, confirmed messages are in the journal", **told)
+        log.error("stream cannot be written until a restart, confirmed messages are in the journal", **facts)
         self._alarm(f"stream '{queue.name}' cannot be written: {problem}")
 
     def _rewound(self, result: object) -> None:
         if isinstance(result, OSError) and is_shortage(result):
             self._after(TRY_AGAIN, self._rewind)
         elif isinstance(result, Exception):
-            self._failed(OSError(None, f"cannot be mended after the disk was full: {result}"))
+            self._failed(OSError(None, f"cannot be repaired after the disk was full: {result}"))
         else:
             self._after(TRY_AGAIN, self._try_again)
 
@@ -195,7 +197,7 @@ class StreamWriting:
     # ---- retention
 
     def _trimming(self) -> Callable[[], object]:
-        """What retention asks for, to be done in the worker."""
+        """The job of the worker that applies retention."""
         queue = self._queue
         retention, files = queue.retention, queue.files
         if retention.max_bytes is None and retention.max_age is None:
@@ -205,29 +207,29 @@ class StreamWriting:
         return lambda: files.trim(max_bytes=retention.max_bytes, before=before, keep_from=keep_from)
 
     def trim(self) -> None:
-        """Now, although nothing has come."""
+        """Apply retention now, without a write."""
         queue = self._queue
         if queue.alive and self.failure is None and not self._is_over and queue.files.bytes:
             queue.context.write_stream(self._trimming(), lambda result: queue.touch())
 
     def watch_age(self) -> None:
-        """Old messages go also when no new ones come."""
+        """Remove old messages also when no new ones are published."""
         if self._age_timer is not None:
             self._age_timer.cancel()
             self._age_timer = None
         seconds = self._queue.retention.max_age
         if seconds is not None and self._queue.alive and not self._is_over:
-            self._age_timer = self._after(min(max(seconds / 10, SMALLEST_LOOK), LARGEST_LOOK), self._look_at_age)
+            self._age_timer = self._after(min(max(seconds / 10, SMALLEST_LOOK), LARGEST_LOOK), self._check_age)
 
-    def _look_at_age(self) -> None:
+    def _check_age(self) -> None:
         self._age_timer = None
         self.trim()
         self.watch_age()
 
-    # ---- the end
+    # ---- stopping
 
     def stop(self) -> None:
-        """Hand nothing more to the worker."""
+        """Send no more jobs to the worker."""
         self._is_over = True
         for timer in (self._sync_timer, self._age_timer):
             if timer is not None:

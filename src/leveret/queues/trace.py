@@ -1,7 +1,7 @@
-"""What a queue has seen, in the log: a line of tiny messages, one for each id, that nobody ever consumes.
+"""The IDs for deduplication of one queue, in the log: tiny messages, one for each ID, that are never consumed.
 
-It is no queue in memory, where the window remembers (queues/duplicates.py); but it has an id and a row as a queue has,
-so that recovery, reclaim and backup treat it as one. It grows at its end and shrinks at its front.
+They are not a queue in memory, where queues/duplicates.py holds the IDs; but they have an id and a definition like a
+queue, so that recovery, reclaim and backup treat them as one. Appended at the end, removed at the front.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Trace:
         self._pages = pages
 
     def restore(self, first: int, stop: int) -> None:
-        """What an earlier life left."""
+        """Set the range that was on disk before the start."""
         self.first, self.next = first, stop
 
     def append(self, key: bytes, deadline: float, synced: bool) -> None:
@@ -42,18 +42,18 @@ class Trace:
         self.next += 1
 
     def forget(self, upto: int) -> None:
-        """Those below this sequence."""
+        """Remove the IDs below this sequence."""
         if upto > self.first:
             self._log.settle(self.id, 0, self.first, upto - self.first)
             self.first = upto
 
     @property
     def safe_below(self) -> int:
-        """The first sequence that a crash may still cost."""
+        """The first sequence that is not on disk yet."""
         return self.next if self._pages is None else self._pages.synced(self.id, 0)
 
     def read(self, take: Take, done: Callable[[], None]) -> None:
-        """All of it, in order; what is damaged is left out."""
+        """Read all IDs, in order; damaged ones are left out."""
 
         def loaded(found: list[Loaded], missing: list[int]) -> None:
             for sequence, (content, _, traits), _ in found:

@@ -1,12 +1,12 @@
-"""A queue that tells a witness what becomes of each of its messages; only while its virtual host is traced.
+"""A queue that reports each of its messages to a tracer; only while its virtual host is traced.
 
-Theory of operation. Nothing asks on the hot path whether somebody is watching. A queue that is to be watched changes
-its class instead: ``watch`` makes a ClassicQueue a TracedQueue, which has the same slots and overrides the few methods
-by which messages come, go out, come back and leave; ``unwatch`` makes it what it was. A queue that is not watched runs
-the same code as if there were no tracing at all.
+Theory of operation. The hot path does not check whether tracing is on. Instead a traced queue changes its class:
+``watch`` makes a ClassicQueue a TracedQueue, which has the same slots and overrides the few methods by which messages
+enter, are delivered, return and leave; ``unwatch`` restores the class. A queue that is not traced runs the same code as
+without tracing.
 
-Every message that leaves for good passes ``release``, whatever the reason. The reason is known to who called: it stands
-in ``Witness.cause`` while the call lasts, and is guessed where nobody said it (time, length).
+Every message that leaves for good passes ``release``, whatever the reason. The caller knows the reason: it is in
+``Witness.cause`` during the call, and is inferred where it is not set (expiry, length limit).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from leveret.queues.taken import Taken
 from leveret.store.log import Placement
 
 ACKED, REJECTED, DELIVERY_LIMIT = "acked", "rejected", "delivery_limit"
-PURGED, QUEUE_DELETED, TOLD = "purged", "queue deleted", ""  # TOLD: the witness knows already
+PURGED, QUEUE_DELETED, TOLD = "purged", "queue deleted", ""  # TOLD: reported already
 ALL_LANES = -1
 
 
 class Place(NamedTuple):
-    """Where a message stands, or stood, in a queue."""
+    """The place of a message in a queue."""
 
     lane: int
     sequence: int
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Handing(NamedTuple):
-    """Messages in the hands of somebody: a consumer, or the channel that asked for one."""
+    """Messages that were delivered to a consumer, or to a channel by basic.get."""
 
     places: Sequence[Place]
     taker: object
@@ -48,24 +48,25 @@ class Handing(NamedTuple):
 
 
 class Witness(Protocol):
-    """Who is told. Called on the loop, in the middle of a queue's work: it must not touch the queue."""
+    """Gets the reports. Called in the middle of a queue's work: it must not change the queue."""
 
-    cause: str | None  # why messages that are released now leave
+    cause: str | None  # the reason for the messages that are released now
 
     def entered(self, queue: DeclaredQueue, places: Sequence[Place]) -> None: ...
 
     def handed(self, queue: DeclaredQueue, handing: Handing) -> None: ...
 
     def came_back(self, queue: DeclaredQueue, places: Sequence[Place], tries: int, tried: bool) -> None:
-        """``tries``: deliveries so far. Not ``tried``: the holder went before it could decide."""
+        """``tries``: delivery count. Not ``tried``: the consumer was closed before it could decide."""
 
     def left(self, queue: DeclaredQueue, lane: int, sequence: int, number: int) -> None:
-        """These are gone for good, or read by a reader of a stream; ``cause`` says why. ALL_LANES: all there was."""
+        """These messages are gone, or acknowledged by a reader of a stream; ``cause`` is the reason. ALL_LANES: all
+        messages."""
 
     def drained(self, queue: DeclaredQueue) -> None: ...
 
     def carrying(self, queue: DeclaredQueue, place: Place) -> AbstractContextManager[None]:
-        """While inside: what enters a queue is this message, and it may leave its own."""
+        """A context in which what enters a queue is this message, which may leave its own queue."""
 
 
 def witness_of(queue: DeclaredQueue) -> Witness:
@@ -93,7 +94,7 @@ class TracedQueue(ClassicQueue):
         places: list[Place] = []
         for message in run:
             number = min(message[2].priority, highest)
-            if tails[number] < self.lanes[number].tail:  # else it is dead and takes nothing
+            if tails[number] < self.lanes[number].tail:  # else the queue is deleted
                 places.append(Place(number, tails[number], message))
                 tails[number] += 1
         witness_of(self).entered(self, places)
@@ -123,7 +124,7 @@ class TracedQueue(ClassicQueue):
 
     def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
         witness = witness_of(self)
-        with because(witness, None):  # what is too old leaves first
+        with because(witness, None):  # expired messages leave first
             self.settle_down()
         with because(witness, TOLD):
             taken = super().get(no_ack, by)
@@ -165,7 +166,7 @@ class TracedQueue(ClassicQueue):
 
 
 class TracedStream(StreamQueue):
-    """What comes, and what readers have acked. Nothing leaves a stream but by its age, many at once."""
+    """Reports publishes and acks. Messages leave a stream only by retention, many at once."""
 
     __slots__ = ()
 
@@ -181,7 +182,7 @@ class TracedStream(StreamQueue):
 
     def delivered(self, number: int, size: int, consumer: Consumer, first: int) -> None:
         super().delivered(number, size, consumer, first)
-        kept: Sequence[Message] = getattr(consumer.unacked, "items", ())[-number:]  # as the reader got them
+        kept: Sequence[Message] = getattr(consumer.unacked, "items", ())[-number:]  # as delivered
         witness_of(self).handed(self, Handing(numbered(0, first + 1, kept), consumer, False, False))
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
@@ -207,7 +208,7 @@ PLAIN = {traced: plain for plain, traced in TRACED.items()}
 
 
 def watch(queue: DeclaredQueue, witness: Witness) -> None:
-    """From now on ``witness`` is told of the messages of this queue."""
+    """From now on ``witness`` gets the messages of this queue."""
     queue.context.witness = witness
     queue.__class__ = TRACED.get(queue.__class__, queue.__class__)
 
