@@ -128,7 +128,7 @@ PERMISSION_LOOKUPS = {"permits", "permits_topic", "permits_every_topic", "permit
 LOOKS_PERMISSIONS_UP = {"auth/permissions.py", "broker/access.py"}
 LANE_STATE = {"attempted", "fresh", "head", "holes", "in_turn", "incoming", "page_stop", "paged", "ready"}
 LANE_STATE |= {"redelivered_below", "returned"}
-QUEUE_FACTORY, QUEUE_TYPES = "queues/kinds.py", {"ClassicQueue", "StreamQueue"}
+QUEUE_FACTORY, QUEUE_TYPES = "queues/queue_types.py", {"ClassicQueue", "StreamQueue"}
 REMOVALS = {"clear", "pop", "popleft", "remove", "rotate"}
 VAGUE_NAMES = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
 GENERATED = re.compile("Generated (by|from) tools/")
@@ -445,7 +445,7 @@ GOOD = [
         "def f(lane, run):\n    lane.incoming.extend(run)\n    return lane.take(2)",
     ),
     (queue_type_checks, "api/a.py", "def f(queue):\n    return queue.has_offsets or isinstance(queue, Pool)"),
-    (queue_type_checks, "queues/kinds.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
+    (queue_type_checks, "queues/queue_types.py", "def f(queue):\n    return isinstance(queue, StreamQueue)"),
     (full_inits, "cli/__init__.py", '"""The command line."""'),
 ]
 

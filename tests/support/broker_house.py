@@ -8,7 +8,8 @@ from leveret.broker.broker import Broker
 from leveret.broker.publishes import write_run
 from leveret.broker.restoring import load_seen, restore_definitions, restore_messages
 from leveret.message import NEVER, Message
-from leveret.queues.classic import ClassicQueue, Taken
+from leveret.queues.classic import ClassicQueue
+from leveret.queues.declared_queue import GetResult
 from leveret.store.recovery import RecoveredLane, recover
 from tests.support.callback_listener import CallbackListener
 from tests.support.ledger import Ledger
@@ -89,20 +90,20 @@ class BrokerHouse(StoreHouse):
         timed = any(traits.deadline != NEVER for _, _, traits in run)
         return write_run(queues, self.journal, list(run), sum(len(content) for content, _, _ in run), timed)
 
-    def take(self, name: str, number: int = 1) -> list[Taken]:
+    def take(self, name: str, number: int = 1) -> list[GetResult]:
         """By hand; fewer if there are no more."""
         taken = [self.queue(name).get(False) for _ in range(number)]
         return [each for each in taken if each is not None]
 
-    def ack(self, name: str, *taken: Taken) -> None:
+    def ack(self, name: str, *taken: GetResult) -> None:
         for each in taken:
             self.queue(name).settle(each.lane, each.sequence, [each.message])
 
-    def requeue(self, name: str, *taken: Taken) -> None:
+    def requeue(self, name: str, *taken: GetResult) -> None:
         for each in taken:
-            self.queue(name).requeue(each.lane, each.sequence, [each.message], each.tries)
+            self.queue(name).requeue(each.lane, each.sequence, [each.message], each.delivery_count)
 
-    def move(self, source: str, target: str, *taken: Taken) -> None:
+    def move(self, source: str, target: str, *taken: GetResult) -> None:
         """As dead letters go: out of one queue and into another, or neither."""
         with self.journal.group():
             for each in taken:

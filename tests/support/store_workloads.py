@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from leveret.queues.classic import Taken
+from leveret.queues.declared_queue import GetResult
 from leveret.store import reclaim
 from leveret.store.journal import LARGE
 from tests.support.broker_house import BrokerHouse
@@ -236,7 +236,7 @@ class Restless:
         self.random = random
         self.is_short = is_short  # the disk is full now and then
         house.journal.large = random.choice([60, LARGE])
-        self.held: dict[str, list[Taken]] = {name: [] for name in NAMES}
+        self.held: dict[str, list[GetResult]] = {name: [] for name in NAMES}
         known = house.broker.vhost("/").queues
         house.make(*(name for name in NAMES[:3] if name not in known))
         if "d" not in known:
@@ -272,7 +272,7 @@ class Restless:
         elif house.journal.batches.held is None and self.random.random() < 0.05:
             disk.capacity = disk.used + self.random.randint(0, 1500)
 
-    def _some(self, name: str) -> list[Taken]:
+    def _some(self, name: str) -> list[GetResult]:
         mine = self.held[name]
         return [mine.pop(self.random.randrange(len(mine))) for _ in range(min(len(mine), self.random.randint(1, 4)))]
 

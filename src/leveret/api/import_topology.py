@@ -16,8 +16,8 @@ from leveret.broker.vhost import MADE_UP
 from leveret.http.errors import BadRequest
 from leveret.http.rows import Row
 from leveret.http.values import boolean_of, excerpt, text_of
-from leveret.queues.kinds import refuse_kind
 from leveret.queues.options import QueueOptions
+from leveret.queues.queue_types import refuse_kind
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.fields import encode_table
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from leveret.delivery.consumer import Holder
 from leveret.delivery.unacked import Unacked
-from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.taken import Taken
+from leveret.queues.declared_queue import DeclaredQueue, GetResult
 
 
 class Getters:
@@ -17,7 +16,7 @@ class Getters:
         self._unacked = unacked
         self._holders: dict[str, Holder] = {}
 
-    def get(self, queue: DeclaredQueue, getter: object, *, auto_ack: bool) -> tuple[int, Taken] | None:
+    def get(self, queue: DeclaredQueue, getter: object, *, auto_ack: bool) -> tuple[int, GetResult] | None:
         """The first message with its delivery tag; None if the queue is empty. ``getter``: for the trace."""
         taken = queue.get(auto_ack, getter)
         if taken is None:
@@ -31,7 +30,7 @@ class Getters:
         if holder is None or holder.queue is not queue:
             holder = self._holders[queue.name] = Holder(queue, 0, unacked)
         unacked.items.append(taken.message)
-        unacked.opened(holder, taken.lane, taken.sequence, 1, taken.tries)
+        unacked.opened(holder, taken.lane, taken.sequence, 1, taken.delivery_count)
         if queue.ack_timeouts is not None:
             queue.ack_timeouts.opened(unacked, 1)
         return tag, taken

@@ -5,7 +5,7 @@ reclaim, paging and backup include them. They are created when first needed.
 
 - ``amq.leveret.schedule``: scheduled messages that are not due yet (broker/schedules.py)
 - ``amq.leveret.held.<exchange>.<queue>``: messages that wait until a shard is drained (sharding/hold.py)
-- ``amq.leveret.seen.<id>``: the IDs that the deduplication of the queue with that id has recorded (queues/trace.py)
+- ``amq.leveret.seen.<id>``: the IDs that deduplication recorded for the queue with that id (deduplication_log.py)
 - ``amq.leveret.stage.<id>``: rows of a Spark batch that is not committed yet (pipeline/stages.py)
 """
 
@@ -18,8 +18,8 @@ from leveret.errors import StoreError
 from leveret.queues.classic import ClassicQueue
 from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.deduplication_log import DeduplicationLog
 from leveret.queues.options import QueueOptions
-from leveret.queues.trace import Trace
 from leveret.store.definitions import Drop, Put, QueueRow
 from leveret.wire.fields import encode_table
 
@@ -39,7 +39,7 @@ class InternalQueues:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self.queues: dict[str, ClassicQueue] = {}
-        self._traces: dict[int, Trace] = {}  # by the queue whose trace it is
+        self._traces: dict[int, DeduplicationLog] = {}  # by the queue whose trace it is
 
     # ---- queues
 
@@ -58,16 +58,16 @@ class InternalQueues:
 
     # ---- traces
 
-    def trace(self, queue: DeclaredQueue) -> Trace:
+    def trace(self, queue: DeclaredQueue) -> DeduplicationLog:
         found = self._traces.get(queue.id)
         if found is None:
             name = f"{SEEN}{queue.id}"
             found = self._traces[queue.id] = self._trace(self._new_row(name), name)
         return found
 
-    def _trace(self, id_: int, name: str) -> Trace:
+    def _trace(self, id_: int, name: str) -> DeduplicationLog:
         context = self._vhost.queue_context
-        return Trace(id_, name, context.log, context.pages)
+        return DeduplicationLog(id_, name, context.log, context.pages)
 
     def forget_trace(self, queue: DeclaredQueue) -> None:
         """The queue is deleted."""
@@ -77,10 +77,10 @@ class InternalQueues:
             self._vhost.queue_context.log.forget(trace.id)
             del self._traces[queue.id]
 
-    def traces(self) -> Iterable[Trace]:
+    def traces(self) -> Iterable[DeduplicationLog]:
         return self._traces.values()
 
-    def traced(self) -> Iterator[tuple[DeclaredQueue, Trace]]:
+    def traced(self) -> Iterator[tuple[DeclaredQueue, DeduplicationLog]]:
         for queue in self._vhost.queues.values():
             trace = self._traces.get(queue.id)
             if trace is not None:

@@ -186,7 +186,9 @@ class LocalSession:
         if found is None:
             return None
         tag, taken = found
-        return delivered(target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered, taken.tries)
+        return delivered(
+            target, "", tag, taken.message, taken.lane, taken.sequence, taken.redelivered, taken.delivery_count
+        )
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
         unacked.acknowledge(self.unacked.claim(tag, multiple))

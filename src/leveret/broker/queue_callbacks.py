@@ -11,7 +11,7 @@ from leveret.errors import ResourceFault
 from leveret.logs import get_log
 from leveret.queues.context import QueueCallbacks
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.trace import Trace
+from leveret.queues.deduplication_log import DeduplicationLog
 
 if TYPE_CHECKING:
     from leveret.broker.broker import Broker
@@ -34,7 +34,7 @@ class BrokerCallbacks(QueueCallbacks):
         except ResourceFault as refusal:  # no client waits for an answer: the queue stays
             get_log("broker").warning("queue cannot be deleted", queue=queue.name, reason=refusal.text)
 
-    def open_trace(self, queue: DeclaredQueue) -> Trace | None:
+    def open_trace(self, queue: DeclaredQueue) -> DeduplicationLog | None:
         return self._broker.vhosts[queue.vhost].internal.trace(queue)
 
     def when_granted(self, call: Callable[[], None]) -> None:

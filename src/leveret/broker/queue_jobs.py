@@ -23,7 +23,7 @@ from leveret.delivery.selector import compile_selector, selectable
 from leveret.errors import FrameError, PreconditionFailed
 from leveret.message import NEVER, Address, Message, Traits
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.traced import Place
+from leveret.queues.traced_queues import Place
 from leveret.routing.bounds import RoutingRefused
 from leveret.wire.content import properties_of
 from leveret.wire.content_edit import long, spliced

@@ -22,7 +22,7 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, PreconditionFailed
 from leveret.logs import get_log
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.kinds import make_queue
+from leveret.queues.queue_types import make_queue
 from leveret.routing.bindings import Binding, Destination
 from leveret.store.definitions import Definitions, ParameterRow, UserRow
 from leveret.wire.fields import Table, decode_table

@@ -88,7 +88,7 @@ class _Loading:
 
     def __init__(self, queue: StreamQueue, done: Callable[[], None]) -> None:
         self._queue = queue
-        self._stop = queue.writing.left_below + 1
+        self._stop = queue.writer.left_below + 1
         self._done = done
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class _Loading:
         pages = queue.context.pages
         first = None if pages is None or not queue.alive else pages.next_sequence(queue.id, 0, sequence)
         if pages is None or first is None or first >= self._stop:
-            queue.writing.left_is_here()
+            queue.writer.left_is_here()
             self._done()
             return
         pages.load(queue.id, 0, first, self._stop, READ_BYTES, lambda loaded: self._loaded(loaded, first))

@@ -8,7 +8,7 @@ from leveret.broker.firehose import property_table
 from leveret.errors import FrameError
 from leveret.message import Message
 from leveret.queues.declared_queue import DeclaredQueue
-from leveret.queues.traced import ACKED, DELIVERY_LIMIT, PURGED, QUEUE_DELETED, REJECTED
+from leveret.queues.traced_queues import ACKED, DELIVERY_LIMIT, PURGED, QUEUE_DELETED, REJECTED
 from leveret.wire.content import body_at, body_size, properties_of
 from leveret.wire.properties import Properties
 

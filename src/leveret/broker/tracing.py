@@ -4,7 +4,7 @@ A tracer records message traces (broker/biographies.py) and publishes to the fir
 at three points, none of which costs anything while there is no tracer:
 
 - routes of channels and in-process publishes: ``publishing``, before a message is routed to its queues
-- queues: they change their class (queues/traced.py) and report enqueue, delivery, requeue and removal
+- queues: they change their class (queues/traced_queues.py) and report enqueue, delivery, requeue and removal
 - dead letters and scheduled messages: the target to which a queue sends them is replaced by ``TracedDeadLetters``
 
 A message is identified by its bytes until it is in its queues (``_arriving``), and by its place from then on. When a
@@ -34,7 +34,7 @@ from leveret.queues.context import DeadLetterTarget, QueueContext
 from leveret.queues.dead_messages import EXPIRED, NOWHERE, DeadMessage
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import Queue
-from leveret.queues.traced import ALL_LANES, TOLD, Handing, Place, because, is_watched, unwatch, watch
+from leveret.queues.traced_queues import ALL_LANES, TOLD, Handing, Place, because, is_watched, unwatch, watch
 from leveret.wire.properties import Properties
 
 COMPONENT = NAME = "tracing"  # of the parameter that stores the switch

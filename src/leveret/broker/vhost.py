@@ -33,8 +33,8 @@ from leveret.logs import get_log
 from leveret.queues.context import QueueContext
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.direct_reply import ReplyQueue
-from leveret.queues.kinds import make_queue, refuse_kind
 from leveret.queues.queue import Queue
+from leveret.queues.queue_types import make_queue, refuse_kind
 from leveret.routing.bindings import Binding, Bindings, Destination
 from leveret.routing.bounds import UNATTENDED_STEPS, Bounds, RoutingWork
 from leveret.routing.exchange import Exchange

@@ -43,13 +43,12 @@ from leveret.queues.dead_messages import (
     DeadMessage,
     dead_messages,
 )
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import DeclaredQueue, GetResult
 from leveret.queues.duplicates import Duplicates
 from leveret.queues.idle_timer import IdleTimer
 from leveret.queues.limits import Limits
 from leveret.queues.options import DROP_HEAD, QueueOptions
 from leveret.queues.selection import Selection
-from leveret.queues.taken import Taken as Taken
 from leveret.store.log import Placement
 from leveret.store.returns import pack_return
 
@@ -299,7 +298,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
             self.dismiss(consumer)
         return number
 
-    def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
+    def get(self, no_ack: bool, by: object | None = None) -> GetResult | None:
         self.note_use()
         self.settle_down()
         lane = self.highest_lane()
@@ -321,7 +320,7 @@ class ClassicQueue(Backlog, DeclaredQueue):
         self.account()
         if self.pager is not None:
             self.pager.refill()
-        return Taken(lane.number, sequence, count, redelivered, message, self.ready)
+        return GetResult(lane.number, sequence, count, redelivered, message, self.ready)
 
     @property
     def needs_load(self) -> bool:

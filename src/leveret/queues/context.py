@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from leveret.queues.classic import ClassicQueue
     from leveret.queues.dead_messages import DeadMessage
     from leveret.queues.declared_queue import DeclaredQueue
-    from leveret.queues.trace import Trace
-    from leveret.queues.traced import Witness
+    from leveret.queues.deduplication_log import DeduplicationLog
+    from leveret.queues.traced_queues import Witness
 
 
 class OffsetBook(Protocol):
@@ -52,7 +52,7 @@ class QueueCallbacks:
     def delete_unused(self, queue: DeclaredQueue) -> None:
         """Delete a queue that is not used any more (auto-delete, x-expires)."""
 
-    def open_trace(self, queue: DeclaredQueue) -> Trace | None:
+    def open_trace(self, queue: DeclaredQueue) -> DeduplicationLog | None:
         """Where the queue stores the IDs for deduplication; None if it does not."""
         return None
 
@@ -88,4 +88,4 @@ class QueueContext(BacklogContext):
     write_stream: InWorker = at_once  # runs jobs one after the other
     read_stream: InWorker = at_once
     stream_offsets: OffsetBook | None = None
-    witness: Witness | None = None  # gets every message while the virtual host is traced (queues/traced.py)
+    witness: Witness | None = None  # gets every message while the virtual host is traced (queues/traced_queues.py)

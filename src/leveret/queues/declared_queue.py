@@ -14,7 +14,7 @@ The class has no slots of its own, since Python allows only one base with slots:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from leveret.backlog.backlog import Backlog, Observer
 from leveret.backlog.counters import QueueCounters
@@ -27,7 +27,6 @@ from leveret.errors import AccessRefused
 from leveret.message import Message
 from leveret.queues.context import QueueContext
 from leveret.queues.options import QueueOptions
-from leveret.queues.taken import Taken
 from leveret.store.log import Placement
 
 if TYPE_CHECKING:
@@ -35,6 +34,17 @@ if TYPE_CHECKING:
     from leveret.queues.duplicates import Duplicates
     from leveret.queues.limits import Limits
     from leveret.queues.stream import StreamQueue
+
+
+class GetResult(NamedTuple):
+    """A message that basic.get took; ``left`` are still ready."""
+
+    lane: int
+    sequence: int
+    delivery_count: int  # before this delivery
+    redelivered: bool
+    message: Message
+    left: int
 
 
 class MessageWalk(Protocol):
@@ -150,7 +160,7 @@ class DeclaredQueue:
         """Call back when the first message was loaded from disk; False if ``get`` need not wait."""
         return False
 
-    def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
+    def get(self, no_ack: bool, by: object | None = None) -> GetResult | None:
         """Take the first ready message for ``by`` (basic.get); check ``when_loaded`` first."""
         raise NotImplementedError
 

@@ -5,9 +5,9 @@ expires. New keys are appended; keys that expired or exceed the limit are remove
 that no publish pays for thousands. A key that expired may be added again before it was removed from the front: it is
 then in the line twice, and ``_stale`` counts how many of its first entries are void.
 
-For a durable queue the keys are also in the log, in the same order (queues/trace.py). A key is written in one group
-with its message, so a crash keeps both or none; and it stays when the message is consumed. Keys that were removed from
-the front may reappear after a crash; they are then found to be expired again.
+For a durable queue the keys are also in the log, in the same order (queues/deduplication_log.py). A key is written in
+one group with its message, so a crash keeps both or none; and it stays when the message is consumed. Keys that were
+removed from the front may reappear after a crash; they are then found to be expired again.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from leveret.message import NEVER, Message
+from leveret.queues.deduplication_log import DeduplicationLog
 from leveret.queues.options import DuplicateWindow
-from leveret.queues.trace import Trace
 from leveret.store.log import GRANTED
 from leveret.wire.content import properties_of
 
@@ -41,7 +41,7 @@ class Duplicates:
         self._line: deque[bytes] = deque()
         self._ends: dict[bytes, float] = {}
         self._stale: Counter[bytes] = Counter()
-        self._trace: Trace | None = None  # created for the first key
+        self._trace: DeduplicationLog | None = None  # created for the first key
         self._unsafe: set[bytes] = set()  # keys that are not on disk yet
         self._unsafe_line: deque[tuple[int, bytes]] = deque()  # the same, with their sequences in the log
 
@@ -117,7 +117,7 @@ class Duplicates:
 
     # ---- over a restart
 
-    def restore(self, trace: Trace, done: Callable[[], None]) -> None:
+    def restore(self, trace: DeduplicationLog, done: Callable[[], None]) -> None:
         """Restore the IDs recorded before the restart; nothing may be published to the queue before ``done``."""
         self._trace = trace
         begun = trace.first - len(self._line)

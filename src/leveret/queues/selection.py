@@ -28,9 +28,9 @@ from leveret.delivery.selector import MessageFields, selectable
 from leveret.errors import FrameError
 from leveret.message import Message
 from leveret.queues.groups import Group, Groups, group_key, rank_of
-from leveret.queues.selection_sieve import Sieve
-from leveret.queues.selection_turns import Turns
+from leveret.queues.selection_order import DeliveryOrder
 from leveret.queues.selection_view import MANY_DEAD, View
+from leveret.queues.selector_masks import SelectorMasks
 from leveret.wire.content import properties_of
 from leveret.wire.properties import Properties
 
@@ -63,10 +63,10 @@ class Selection:
     def __init__(self, queue: ClassicQueue) -> None:
         self._queue = queue
         self._view = View(queue)
-        self._sieve = Sieve()
+        self._sieve = SelectorMasks()
         self._groups = Groups()
         self._grouped = queue.options.groups
-        self._turns = Turns(self._groups.share)
+        self._turns = DeliveryOrder(self._groups.share)
         self._wishes = 0  # bits of the current consumers, or of the last ones
         self._lines: dict[int, list[int]] = {}  # by mask, a heap of ranks
         self._standing: dict[int, Group] = {}  # by rank, for the first message of a group in a line

@@ -27,13 +27,12 @@ from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.errors import PreconditionFailed, Unsupported
 from leveret.message import Message
 from leveret.queues.context import QueueContext
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import DeclaredQueue, GetResult
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream_options import SEGMENT_BYTES, Retention, reader_options
 from leveret.queues.stream_readers import StreamReaders
-from leveret.queues.stream_walking import StreamWalk
-from leveret.queues.stream_writing import StreamWriting
-from leveret.queues.taken import Taken
+from leveret.queues.stream_walk import StreamWalk
+from leveret.queues.stream_writer import StreamWriter
 from leveret.store.log import Placement
 from leveret.store.stream_files import StreamFiles, StreamRun
 
@@ -72,7 +71,7 @@ class StreamQueue(DeclaredQueue):
         "tail",
         "unacked",
         "vhost",
-        "writing",
+        "writer",
     )
 
     keeps_all = True
@@ -112,15 +111,15 @@ class StreamQueue(DeclaredQueue):
         self._arrival = 0  # arrival time of all messages of this tick; 0: none yet
         self._watchers: list[tuple[int, Callable[[], None]]] = []  # (offset, callback when it is visible)
         self.readers = StreamReaders(self)
-        self.writing = StreamWriting(self)
+        self.writer = StreamWriter(self)
         self.apply(options)
 
     def apply(self, options: QueueOptions) -> None:
         self.options = options
         self.synced = options.durability != "os"
         self.retention = Retention(options.max_bytes, options.max_age)
-        self.writing.trim()
-        self.writing.watch_age()
+        self.writer.trim()
+        self.writer.watch_age()
 
     # ---- counting
 
@@ -206,7 +205,7 @@ class StreamQueue(DeclaredQueue):
         if pending:
             self._await_grant()
         if runs:
-            self.writing.take(runs)
+            self.writer.take(runs)
 
     def written(self, runs: list[StreamRun], size: int) -> None:
         """These runs are in the files."""
@@ -219,7 +218,7 @@ class StreamQueue(DeclaredQueue):
 
     def when_visible(self, call: Callable[[], None]) -> None:
         """Call back when all messages that are confirmed by now are visible, or never will be."""
-        if self.next_offset >= self._granted or not self.alive or self.writing.failure is not None:
+        if self.next_offset >= self._granted or not self.alive or self.writer.failure is not None:
             call()
         else:
             self._watchers.append((self._granted, call))
@@ -238,12 +237,12 @@ class StreamQueue(DeclaredQueue):
         """The files are open; the journal has messages below ``tail``, which ``take_left`` gets."""
         self.next_offset = self.files.next
         self.tail = max(tail, self.files.next)
-        self.writing.begin(self.files.next, self.tail)
+        self.writer.begin(self.files.next, self.tail)
 
     def take_left(self, runs: list[StreamRun]) -> None:
         """Messages from before the start that only the journal has."""
         self.bytes += sum([len(message[0]) for run in runs for message in run.messages])
-        self.writing.take_left(runs)
+        self.writer.take_left(runs)
 
     # ---- messages out
 
@@ -290,7 +289,7 @@ class StreamQueue(DeclaredQueue):
         self.accounted = held
         self.counters.received = self.tail
 
-    def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
+    def get(self, no_ack: bool, by: object | None = None) -> GetResult | None:
         raise Unsupported(f"basic.get not supported by stream queues {self._title}: consume it with a prefetch")
 
     def purge(self) -> int:
@@ -355,7 +354,7 @@ class StreamQueue(DeclaredQueue):
         """The broker is stopping."""
         self._tell_watchers(all_of_them=True)
         self.readers.bookmarks.keep_all()
-        self.writing.stop()
+        self.writer.stop()
 
     def die(self) -> int:
         self.alive = False
@@ -364,7 +363,7 @@ class StreamQueue(DeclaredQueue):
         self.unacked = self.bytes = self.held = self.accounted = 0
         self.context.log.forget(self.id)
         self.cancel_consumers()
-        self.writing.stop()
+        self.writer.stop()
         self.readers.stop()
         self._tell_watchers(all_of_them=True)
         self._pending.clear()

@@ -19,7 +19,7 @@ from leveret.delivery.consumer import Consumer
 from leveret.delivery.selector import selectable
 from leveret.errors import FrameError
 from leveret.message import Message
-from leveret.queues.stream_marking import Marker
+from leveret.queues.stream_offset_header import OffsetHeaders
 from leveret.queues.stream_options import ReaderOptions
 from leveret.queues.stream_progress import Progress
 from leveret.store.stream_files import StreamRun
@@ -93,7 +93,7 @@ class StreamReader:
 
     # ---- to the consumer
 
-    def next_stretch(self, marker: Marker, most: int) -> tuple[int, deque[Message]]:
+    def next_stretch(self, headers: OffsetHeaders, most: int) -> tuple[int, deque[Message]]:
         """Consecutive messages with their offsets in the headers, and the offset of the first."""
         stretch: deque[Message] = deque()
         first = self.ahead[0].first + self._at
@@ -103,11 +103,11 @@ class StreamReader:
             if run.first + skip != offset or size >= STRETCH_BYTES or len(stretch) == most:
                 break
             messages = run.messages[skip : skip + most - len(stretch)]
-            size += marker.mark(messages, offset, stretch, STRETCH_BYTES - size)
+            size += headers.append(messages, offset, stretch, STRETCH_BYTES - size)
             skip = 0
         return first, stretch
 
-    def next_chosen(self, marker: Marker, most: int) -> tuple[int, deque[Message]]:
+    def next_chosen(self, headers: OffsetHeaders, most: int) -> tuple[int, deque[Message]]:
         """As ``next_stretch``, of messages that match the filter; others are skipped. When ``looks`` are used up there
         may be none although more follow."""
         self._skip()
@@ -119,7 +119,7 @@ class StreamReader:
                     break
                 chosen.append(message)
         stretch: deque[Message] = deque()
-        marker.mark(chosen, first, stretch, STRETCH_BYTES)
+        headers.append(chosen, first, stretch, STRETCH_BYTES)
         return first, stretch
 
     def _skip(self) -> None:

@@ -13,7 +13,7 @@ from leveret.backlog.context import PER_MESSAGE
 from leveret.delivery.consumer import Consumer
 from leveret.logs import get_log
 from leveret.queues.stream_bookmarks import Bookmarks
-from leveret.queues.stream_marking import Marker
+from leveret.queues.stream_offset_header import OffsetHeaders
 from leveret.queues.stream_options import ReaderOptions
 from leveret.queues.stream_reader import StreamReader
 from leveret.queues.stream_recent import Recent
@@ -36,13 +36,13 @@ class Read(NamedTuple):
 
 
 class StreamReaders:
-    __slots__ = ("_marker", "_number", "_queue", "_readers", "bookmarks", "recent")
+    __slots__ = ("_headers", "_number", "_queue", "_readers", "bookmarks", "recent")
 
     def __init__(self, queue: StreamQueue) -> None:
         self._queue = queue
         self._readers: dict[int, StreamReader] = {}
         self._number = 0
-        self._marker = Marker()
+        self._headers = OffsetHeaders()
         self.recent = Recent()
         self.bookmarks = Bookmarks(queue)
 
@@ -134,7 +134,7 @@ class StreamReaders:
                 return True
             most = 1 if consumer.one_shot else min(left, room)
             choose = reader.next_chosen if reader.is_filtered else reader.next_stretch
-            first, stretch = choose(self._marker, most)
+            first, stretch = choose(self._headers, most)
             if stretch:
                 number, size = consumer.take(stretch, reader.number, first + 1, len(stretch))
                 reader.given(first, number)

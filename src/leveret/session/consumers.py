@@ -291,7 +291,7 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
     tag, taken = found
     content, address, _ = taken.message
     if taken.redelivered and queue.counts_deliveries:
-        content = with_count(content, taken.tries)
+        content = with_count(content, taken.delivery_count)
     reply = BasicGetOk(tag, taken.redelivered, address.exchange, address.key, taken.left)
     channel.send(reply)
     channel.say(refit(content, channel.number, channel.connection.frame_max))  # a large one is not copied

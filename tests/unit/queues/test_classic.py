@@ -194,12 +194,12 @@ def test_getting_takes_the_first_and_tells_how_many_are_left(house: QueueHouse) 
     house.publish(queue, *messages(b"a", b"b", b"c"))
     taken = queue.get(no_ack=False)
     assert taken is not None
-    assert (body_of(taken.message[0]), taken.sequence, taken.tries, taken.left) == (b"a", 1, 0, 2)
+    assert (body_of(taken.message[0]), taken.sequence, taken.delivery_count, taken.left) == (b"a", 1, 0, 2)
     assert (queue.unacked, queue.counters.got, queue.counters.received) == (1, 1, 3)
-    queue.requeue(taken.lane, taken.sequence, [taken.message], taken.tries)
+    queue.requeue(taken.lane, taken.sequence, [taken.message], taken.delivery_count)
     again = queue.get(no_ack=True)
     assert again is not None
-    assert (again.sequence, again.tries) == (1, 1)
+    assert (again.sequence, again.delivery_count) == (1, 1)
     assert queue.counters.redelivered == 1
 
 

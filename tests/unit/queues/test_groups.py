@@ -229,7 +229,7 @@ def test_one_taken_by_hand_is_of_no_group_while_it_is_out(house: QueueHouse, que
     one = consumer_of(queue, 1)
     house.turn()
     assert given(one) == "a2"
-    queue.requeue(0, taken.sequence, [taken.message], taken.tries)
+    queue.requeue(0, taken.sequence, [taken.message], taken.delivery_count)
     one.ack(b"a2")
     house.turn()
     assert [(each.body, each.count) for each in one.given] == [(b"a1", 1)]

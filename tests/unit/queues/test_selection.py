@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.queues import selection, selection_sieve, selection_view
+from leveret.queues import selection, selection_view, selector_masks
 from leveret.queues.classic import BURST
 from leveret.wire.content import properties_of
 from tests.support.choices import consumer_of, die, given, message
@@ -150,7 +150,7 @@ def test_one_that_came_back_and_is_taken_by_hand_can_come_back_again(house: Queu
     queue.touch()
     house.turn()
     assert given(red) == "r1"
-    queue.requeue(0, taken.sequence, [taken.message], taken.tries)
+    queue.requeue(0, taken.sequence, [taken.message], taken.delivery_count)
     house.turn()
     assert [(each.body, each.count) for each in red.given] == [(b"r1", 0), (b"r2", 2)]
 
@@ -288,7 +288,7 @@ def test_selectors_that_nobody_has_are_forgotten_in_time(house: QueueHouse) -> N
     for number in range(30):
         queue.remove_consumer(consumer_of(queue, selector=f"n = {number}"))
     assert queue.selection is not None
-    assert len(queue.selection._sieve) <= selection_sieve.MOST_IDLE + 1
+    assert len(queue.selection._sieve) <= selector_masks.MOST_IDLE + 1
 
 
 def test_looking_counts_as_work_so_that_other_queues_have_their_turn(house: QueueHouse, reads: list[bytes]) -> None:

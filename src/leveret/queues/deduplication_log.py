@@ -21,7 +21,7 @@ NOWHERE = Address("", "", 1, DEFAULT_FRAME_MAX)
 Take = Callable[[int, bytes, float], None]  # sequence, key, deadline
 
 
-class Trace:
+class DeduplicationLog:
     __slots__ = ("_log", "_pages", "first", "id", "name", "next")
 
     def __init__(self, id_: int, name: str, log: Log, pages: Pages | None) -> None:

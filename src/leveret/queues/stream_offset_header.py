@@ -22,15 +22,13 @@ MOST_KNOWN = 256  # cached frames
 NO_FRAME = b"\x00"  # no content begins like this
 
 
-class Marker:
+class OffsetHeaders:
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[
-            bytes, tuple[bytes, int]
-        ] = {}  # the new beginning, and the index at which the old content continues
+        self._known: dict[bytes, tuple[bytes, int]] = {}  # the new beginning, and where the old content continues
 
-    def mark(self, messages: Sequence[Message], offset: int, into: deque[Message], most_bytes: int) -> int:
+    def append(self, messages: Sequence[Message], offset: int, into: deque[Message], most_bytes: int) -> int:
         """Append messages with consecutive offsets to ``into``, until about ``most_bytes`` were added: their bytes."""
         add, known = into.append, self._known
         head, begin, rest = NO_FRAME, b"", 0
@@ -63,8 +61,8 @@ class Marker:
         return found
 
 
-def marked(message: Message, offset: int) -> Message:
+def with_offset(message: Message, offset: int) -> Message:
     """A single message with its offset."""
     into: deque[Message] = deque()
-    Marker().mark((message,), offset, into, 0)
+    OffsetHeaders().append((message,), offset, into, 0)
     return into[0]

@@ -6,7 +6,7 @@ from errno import EIO, EMFILE, ENOSPC
 
 import pytest
 
-from leveret.queues import stream_writing
+from leveret.queues import stream_writer
 from leveret.queues.options import QueueOptions
 from leveret.queues.stream import StreamQueue
 from leveret.wire.content import body_of
@@ -48,7 +48,7 @@ def test_what_comes_while_the_worker_writes_goes_in_one_write(house: StreamHouse
     assert len(house.stream_jobs) == 1
     house.write_stream()
     assert stream.next_offset == 5
-    assert stream.writing.is_idle
+    assert stream.writer.is_idle
 
 
 @pytest.mark.parametrize(("errno", "reason"), [(ENOSPC, "disk full"), (EMFILE, "no file descriptors left")])
@@ -63,7 +63,7 @@ def test_a_shortage_is_waited_for(house: StreamHouse, errno: int, reason: str) -
     house.publish_all(stream, b"c")
     house.pass_time(5)
     assert reader.bodies == [b"a"]
-    assert stream.writing.failure is None
+    assert stream.writer.failure is None
     mend(house)
     house.pass_time(2)
     assert reader.bodies == [b"a", b"b", b"c"]
@@ -105,7 +105,7 @@ def test_a_failing_disk_ends_the_writing_and_the_journal_keeps_the_rest(house: S
     house.pass_time(1.0)
     fail(house, "append")
     house.publish_all(stream, b"b")
-    assert stream.writing.failure is not None
+    assert stream.writer.failure is not None
     assert "cannot be written" in house.alarms["stream 1"]
     mend(house)
     house.publish_all(stream, b"c")
@@ -120,14 +120,14 @@ def test_a_sync_that_failed_settles_nothing(house: StreamHouse) -> None:
     house.publish_all(stream, b"a")
     fail(house, "sync", errno=ENOSPC)
     house.pass_time(1.0)
-    assert stream.writing.failure is not None, "nobody knows what is on disk: that is no want of room"
+    assert stream.writer.failure is not None, "nobody knows what is on disk: that is no want of room"
     mend(house)
     house.pass_time(10)
     assert house.store.pages.next_sequence(stream.id, 0, 0) == 1
 
 
 def test_much_is_synced_at_once(house: StreamHouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_writing, "SYNC_BYTES", 10_000)
+    monkeypatch.setattr(stream_writer, "SYNC_BYTES", 10_000)
     stream = house.stream()
     house.publish_all(stream, bytes(5000))
     assert house.store.pages.next_sequence(stream.id, 0, 0) == 1

@@ -2,19 +2,19 @@ from __future__ import annotations
 
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.selector import compile_selector
-from leveret.queues.selection_sieve import EVERYTHING, MOST_STEPS, Sieve
+from leveret.queues.selector_masks import EVERYTHING, MOST_STEPS, SelectorMasks
 
 FIELDS = {"text": "a" * 4_000, "number": 3}
 
 
-def sieve_of(number: int) -> Sieve:
+def sieve_of(number: int) -> SelectorMasks:
     """Selectors that are expensive to ask; the one with number 3 takes the message."""
     consumers = []
     for each in range(number):
         consumer = Consumer.__new__(Consumer)
         consumer.selector = compile_selector(f"text LIKE '%a%' AND number = {each}")
         consumers.append(consumer)
-    sieve = Sieve()
+    sieve = SelectorMasks()
     assert sieve.admit(consumers)
     return sieve
 

@@ -7,8 +7,8 @@ from collections import deque
 import pytest
 
 from leveret.message import PERSISTENT, Message
-from leveret.queues import stream_marking
-from leveret.queues.stream_marking import Marker, marked
+from leveret.queues import stream_offset_header
+from leveret.queues.stream_offset_header import OffsetHeaders, with_offset
 from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.content_edit import long, spliced
 from leveret.wire.properties import Properties
@@ -26,7 +26,7 @@ SHAPES = [
 
 def mark(messages: list[Message], offset: int, most_bytes: int = 1 << 20) -> list[Message]:
     into: deque[Message] = deque()
-    Marker().mark(messages, offset, into, most_bytes)
+    OffsetHeaders().append(messages, offset, into, most_bytes)
     return list(into)
 
 
@@ -60,7 +60,7 @@ def test_bodies_that_look_like_frames_do_not_fool_it() -> None:
 
 
 def test_the_offset_of_another_stream_is_replaced() -> None:
-    once = marked(message(Properties(headers={"a": 1}), b"m"), 5)
+    once = with_offset(message(Properties(headers={"a": 1}), b"m"), 5)
     (twice,) = mark([once], 6)
     assert properties_of(twice[0]).headers == {"a": 1, "x-stream-offset": 6}
     assert body_of(twice[0]) == b"m"
@@ -84,13 +84,13 @@ def test_what_cannot_be_read_goes_out_as_it_is() -> None:
 
 def test_frames_are_made_once_and_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    usual = stream_marking.opened
-    monkeypatch.setattr(stream_marking, "opened", lambda head, room: made.append(head) or usual(head, room))
-    marker, into = Marker(), deque[Message]()
+    usual = stream_offset_header.opened
+    monkeypatch.setattr(stream_offset_header, "opened", lambda head, room: made.append(head) or usual(head, room))
+    headers, into = OffsetHeaders(), deque[Message]()
     same = [message(Properties(delivery_mode=2), b"%03d" % number) for number in range(100)]
     for start in (0, 100):
-        marker.mark(same, start, into, 1 << 20)
+        headers.append(same, start, into, 1 << 20)
     assert len(made) == 1
     for number in range(1000):
-        marker.mark([message(Properties(message_id=str(number)), b"m")], number, into, 1 << 20)
-    assert len(marker._known) <= stream_marking.MOST_KNOWN
+        headers.append([message(Properties(message_id=str(number)), b"m")], number, into, 1 << 20)
+    assert len(headers._known) <= stream_offset_header.MOST_KNOWN

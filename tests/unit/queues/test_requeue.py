@@ -150,7 +150,7 @@ def test_a_message_with_malformed_headers_is_given_again_without_its_count(house
     assert house.queue("q").ready == 1
     taken = house.queue("q").get(False)
     assert taken is not None
-    house.queue("q").requeue(taken.lane, taken.sequence, [taken.message], taken.tries)
+    house.queue("q").requeue(taken.lane, taken.sequence, [taken.message], taken.delivery_count)
     house.rest()
     client.consume("q")
     house.turn()

@@ -20,9 +20,8 @@ from leveret.backlog.lane import Lane
 from leveret.delivery.consumer import Consumer
 from leveret.message import Message
 from leveret.queues.classic import ClassicQueue
-from leveret.queues.declared_queue import DeclaredQueue
+from leveret.queues.declared_queue import DeclaredQueue, GetResult
 from leveret.queues.stream import StreamQueue
-from leveret.queues.taken import Taken
 from leveret.store.log import Placement
 
 ACKED, REJECTED, DELIVERY_LIMIT = "acked", "rejected", "delivery_limit"
@@ -122,7 +121,7 @@ class TracedQueue(ClassicQueue):
             witness.handed(self, Handing(places, consumer, redelivered, consumer.no_ack))
         return number
 
-    def get(self, no_ack: bool, by: object | None = None) -> Taken | None:
+    def get(self, no_ack: bool, by: object | None = None) -> GetResult | None:
         witness = witness_of(self)
         with because(witness, None):  # expired messages leave first
             self.settle_down()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from leveret.delivery.consumer import Consumer
 from leveret.delivery.consumer_ring import ConsumerRing
 from leveret.delivery.single_active import SingleActive
-from leveret.queues.selection_sieve import Sieve
+from leveret.queues.selector_masks import SelectorMasks
 
 
-class Turns:
+class DeliveryOrder:
     """``present``: the bits of all consumers; ``roomy``: of those that may have room."""
 
     __slots__ = ("_bits", "_levels", "_share", "present", "roomy")
@@ -22,7 +22,7 @@ class Turns:
         self.present = 0
         self.roomy = 0
 
-    def follow(self, ring: ConsumerRing, sieve: Sieve) -> None:
+    def follow(self, ring: ConsumerRing, sieve: SelectorMasks) -> None:
         """Use these consumers from now on; known ones keep their order."""
         served = {consumer: turn for turn, consumer in enumerate(self._bits_in_turn())}
         consumers = [ring.active] if isinstance(ring, SingleActive) else list(ring)

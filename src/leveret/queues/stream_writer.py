@@ -30,7 +30,7 @@ TRY_AGAIN = 1.0  # seconds, when the disk is full or there are no file descripto
 SMALLEST_LOOK, LARGEST_LOOK = 1.0, 60.0  # seconds between two checks of the age of the oldest messages
 
 
-class StreamWriting:
+class StreamWriter:
     __slots__ = (
         "_age_timer",
         "_is_busy",

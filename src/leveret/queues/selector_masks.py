@@ -20,7 +20,7 @@ MOST_STEPS = 250_000  # of about 40 ns each, for one message in one tick
 MOST_IDLE = 8  # selectors that are kept without a consumer
 
 
-class Sieve:
+class SelectorMasks:
     __slots__ = ("_asked", "_bits", "_selectors")
 
     def __init__(self) -> None:

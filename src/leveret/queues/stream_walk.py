@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from leveret.backlog.walk import READ_BYTES, STEP, Visitor
 from leveret.message import Message
-from leveret.queues.stream_marking import marked
+from leveret.queues.stream_offset_header import with_offset
 
 if TYPE_CHECKING:
     from leveret.queues.stream import StreamQueue
@@ -37,7 +37,7 @@ class StreamWalk:
             return False
         while most > 0 and self._read and not self.enough:
             offset, message = self._read.popleft()
-            self._visit(0, (offset + 1, 0, marked(message, offset)))
+            self._visit(0, (offset + 1, 0, with_offset(message, offset)))
             most -= 1
         if not self._read:
             self.is_over = not self._queue.alive or self._at >= self._stop
