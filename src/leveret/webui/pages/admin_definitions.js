@@ -3,8 +3,9 @@
 import { path as at } from "../api.js";
 import { h } from "../dom.js";
 import { field } from "../forms.js";
+import { pageHead, section } from "../layout.js";
 import { vhostNames } from "../vhosts.js";
-import { frame, isAdministrator, listHead, onlyAdministrators, section } from "./admin_frame.js";
+import { frame, isAdministrator, onlyAdministrators } from "./admin_frame.js";
 import { importer } from "./admin_import.js";
 
 export const path = "/admin/definitions";
@@ -14,7 +15,7 @@ export const title = () => "Definitions";
 const WHOLE = "";
 
 export function show(place, _parameters, signal, user) {
-  const head = listHead(
+  const head = pageHead(
     "Definitions",
     "Virtual hosts, users, permissions, policies, exchanges, queues and bindings, in RabbitMQ's format.",
   );

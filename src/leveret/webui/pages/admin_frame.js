@@ -42,26 +42,6 @@ export function frame(place, user, current, head, ...content) {
   fill(place, row, head, content);
 }
 
-/** The heading of a list: title, description, buttons. */
-export function listHead(title, about, ...buttons) {
-  return h(
-    "header",
-    { class: "page-head" },
-    h("div", { class: "head-text" }, h("h1", {}, title), h("p", { class: "faint" }, about)),
-    h("div", { class: "buttons" }, buttons),
-  );
-}
-
-/** The heading of an object. */
-export function objectHead(name, about, ...buttons) {
-  return h(
-    "header",
-    { class: "page-head" },
-    h("div", {}, h("h1", { class: "object" }, name), h("p", { class: "faint" }, about)),
-    h("div", { class: "buttons" }, buttons),
-  );
-}
-
 /** Shown to users without access to a page. */
 export function onlyAdministrators(user, what) {
   const own = user.tags?.length ? `has the tags ${user.tags.join(", ")}` : "has no tags";
@@ -79,19 +59,6 @@ export function onlyAdministrators(user, what) {
       ".",
     ),
   );
-}
-
-export function section(name, content, ...buttons) {
-  return h(
-    "section",
-    {},
-    h("header", { class: "section-head" }, h("h2", {}, name), h("div", { class: "buttons" }, buttons)),
-    content,
-  );
-}
-
-export function button(text, onclick, kind = "") {
-  return h("button", { type: "button", class: kind, onclick }, text);
 }
 
 /** A button that looks like a link. */

@@ -4,11 +4,12 @@ import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { number } from "../format.js";
 import { dialog, field } from "../forms.js";
+import { button, pageHead } from "../layout.js";
 import { problemBox } from "../notices.js";
 import { link } from "../router.js";
 import { rowsSource, Table } from "../table.js";
 import { vhostNames } from "../vhosts.js";
-import { button, frame, isAdministrator, listHead } from "./admin_frame.js";
+import { frame, isAdministrator } from "./admin_frame.js";
 import { LIMITS, limitsForm } from "./admin_limits_form.js";
 import { suggestionInput } from "./admin_suggestions.js";
 
@@ -38,7 +39,7 @@ export function show(place, _parameters, signal, user) {
     place,
     user,
     "Limits",
-    listHead(
+    pageHead(
       "Limits",
       "Maximum numbers of connections, channels and queues per virtual host or user.",
       isChanging && set,

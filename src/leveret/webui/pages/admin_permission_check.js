@@ -1,6 +1,7 @@
 // Permission check. Administrators check any user, other users themselves.
 
-import { frame, isAdministrator, listHead } from "./admin_frame.js";
+import { pageHead } from "../layout.js";
+import { frame, isAdministrator } from "./admin_frame.js";
 import { permissionCheck } from "./permission_check.js";
 
 export const path = "/admin/access";
@@ -9,7 +10,7 @@ export const title = () => "Permission check";
 
 export function show(place, _parameters, signal, user) {
   const isAsking = isAdministrator(user);
-  const head = listHead(
+  const head = pageHead(
     isAsking ? "Check permissions" : "Check my permissions",
     "Dry run: checks permissions as for a real client; changes nothing.",
   );

@@ -2,9 +2,10 @@
 
 import { get } from "../api.js";
 import { h } from "../dom.js";
+import { pageHead, section } from "../layout.js";
 import { Table } from "../table.js";
 import { effectivePolicy } from "./admin_effective_policy.js";
-import { frame, isAdministrator, listHead, section, writesPolicies } from "./admin_frame.js";
+import { frame, isAdministrator, writesPolicies } from "./admin_frame.js";
 import { definitionText, policyAddress } from "./admin_policy_values.js";
 
 export const path = "/admin/policies";
@@ -24,7 +25,7 @@ export function show(place, _parameters, signal, user) {
     place,
     user,
     "Policies",
-    listHead("Policies", ABOUT, writesPolicies(user) && add),
+    pageHead("Policies", ABOUT, writesPolicies(user) && add),
     !writesPolicies(user) &&
       h("p", { class: "faint" }, "Read-only: changing policies requires the tag policymaker or administrator."),
     policyTable(

@@ -5,10 +5,11 @@ import { deleteAndLeave } from "../deletion.js";
 import { fill, h } from "../dom.js";
 import { plural } from "../format.js";
 import { choice, field, form, textInput } from "../forms.js";
+import { button, objectHead, section } from "../layout.js";
 import { notify, notifyError, problemBox, undoable } from "../notices.js";
 import { go } from "../router.js";
 import { vhostNames } from "../vhosts.js";
-import { button, frame, isAdministrator, objectHead, section, writesPolicies } from "./admin_frame.js";
+import { frame, isAdministrator, writesPolicies } from "./admin_frame.js";
 import { definitionRows } from "./admin_policy_definition.js";
 import { policyAddress } from "./admin_policy_values.js";
 

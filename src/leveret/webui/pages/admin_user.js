@@ -2,9 +2,10 @@
 
 import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
+import { button, objectHead, pageHead, section } from "../layout.js";
 import { endTrouble, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
-import { button, frame, isAdministrator, listHead, objectHead, onlyAdministrators, section } from "./admin_frame.js";
+import { frame, isAdministrator, onlyAdministrators } from "./admin_frame.js";
 import { limitsForm } from "./admin_limits_form.js";
 import { changePassword, changeTags, deleteUser } from "./admin_user_changes.js";
 import { permissionTable, topicTable } from "./admin_user_permissions.js";
@@ -15,7 +16,7 @@ export const under = "Admin";
 export const title = ({ name }) => name;
 
 export function show(place, { name }, signal, user) {
-  if (!isAdministrator(user)) return frame(place, user, "Users", listHead("Users"), onlyAdministrators(user, "Users"));
+  if (!isAdministrator(user)) return frame(place, user, "Users", pageHead("Users"), onlyAdministrators(user, "Users"));
   const tags = h("span", { class: "badges" });
   const trouble = h("div", {});
   const limits = limitsForm("user", name);

@@ -3,10 +3,11 @@
 import { path as at, get, put, remove } from "../api.js";
 import { h } from "../dom.js";
 import { choice, dialog, field, form } from "../forms.js";
+import { button } from "../layout.js";
 import { notify, notifyError, undoable } from "../notices.js";
 import { rowsSource, Table } from "../table.js";
 import { vhostNames } from "../vhosts.js";
-import { button, opener } from "./admin_frame.js";
+import { opener } from "./admin_frame.js";
 import { suggestionInput } from "./admin_suggestions.js";
 
 const ALL = { configure: ".*", write: ".*", read: ".*" };

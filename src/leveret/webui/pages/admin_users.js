@@ -3,10 +3,11 @@
 import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
 import { dialog, field, form, textInput } from "../forms.js";
+import { button, pageHead } from "../layout.js";
 import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { Table } from "../table.js";
-import { button, frame, isAdministrator, listHead, onlyAdministrators } from "./admin_frame.js";
+import { frame, isAdministrator, onlyAdministrators } from "./admin_frame.js";
 import { tagFields, tagsOf } from "./admin_user_changes.js";
 
 export const path = "/admin/users";
@@ -14,7 +15,7 @@ export const under = "Admin";
 export const title = () => "Users";
 
 export function show(place, _parameters, signal, user) {
-  if (!isAdministrator(user)) return frame(place, user, "Users", listHead("Users"), onlyAdministrators(user, "Users"));
+  if (!isAdministrator(user)) return frame(place, user, "Users", pageHead("Users"), onlyAdministrators(user, "Users"));
   const table = new Table({
     columns: columns(user),
     source: userSource,
@@ -33,7 +34,7 @@ export function show(place, _parameters, signal, user) {
     place,
     user,
     "Users",
-    listHead(
+    pageHead(
       "Users",
       "Tags control access to the management UI and its HTTP API; permissions control access to queues and exchanges.",
       button("Add user", addUser, "strong"),

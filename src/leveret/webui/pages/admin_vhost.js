@@ -5,12 +5,13 @@ import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
 import { number, rate } from "../format.js";
 import { deletionDialog, dialog, field, form } from "../forms.js";
+import { button, objectHead, section } from "../layout.js";
 import { endTrouble, notify, notifyError, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
 import { rowsSource, Table } from "../table.js";
 import { Tiles } from "../tiles.js";
-import { button, frame, isAdministrator, objectHead, section } from "./admin_frame.js";
+import { frame, isAdministrator } from "./admin_frame.js";
 import { limitsForm } from "./admin_limits_form.js";
 
 export const path = "/admin/vhosts/:name";

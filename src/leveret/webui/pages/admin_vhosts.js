@@ -4,10 +4,11 @@ import { path as at, get, put } from "../api.js";
 import { h } from "../dom.js";
 import { number, rate } from "../format.js";
 import { dialog, field, form, textInput } from "../forms.js";
+import { button, pageHead } from "../layout.js";
 import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { numeric, Table } from "../table.js";
-import { button, frame, isAdministrator, listHead } from "./admin_frame.js";
+import { frame, isAdministrator } from "./admin_frame.js";
 
 export const path = "/admin/vhosts";
 export const under = "Admin";
@@ -33,7 +34,7 @@ export function show(place, _parameters, signal, user) {
     place,
     user,
     "Virtual hosts",
-    listHead("Virtual hosts", about, isAdministrator(user) && button("Add virtual host", addVhost, "strong")),
+    pageHead("Virtual hosts", about, isAdministrator(user) && button("Add virtual host", addVhost, "strong")),
     table.element,
   );
 }

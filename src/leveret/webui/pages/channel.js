@@ -4,6 +4,7 @@ import { path as at, get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, fillFor, h } from "../dom.js";
 import { number, rate } from "../format.js";
+import { objectHead, section } from "../layout.js";
 import { endTrouble, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -25,7 +26,7 @@ const RATES = [
 
 export function show(place, { name }, signal) {
   const address = at`/api/channels/${name}`;
-  const about = h("p", { class: "faint" }, "channel");
+  const about = h("span", {}, "channel");
   const trouble = h("div", {});
   const tiles = new Tiles();
   const rates = lineChart("Message rates");
@@ -61,11 +62,11 @@ export function show(place, { name }, signal) {
   );
   fill(
     place,
-    h("header", { class: "page-head" }, h("div", {}, h("h1", { class: "object" }, name), about)),
+    objectHead(name, about),
     trouble,
     tiles.element,
     rates.element,
-    h("section", {}, h("h2", {}, "Consumers"), consumers(address, signal)),
+    section("Consumers", consumers(address, signal)),
   );
 }
 

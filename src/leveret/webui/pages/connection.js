@@ -7,6 +7,7 @@ import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, number } from "../format.js";
 import { dialog, field, form } from "../forms.js";
+import { objectHead, section } from "../layout.js";
 import { endTrouble, notify, showTrouble } from "../notices.js";
 import { poll } from "../poll.js";
 import { Tiles } from "../tiles.js";
@@ -40,7 +41,7 @@ export function show(place, { name }, signal, user) {
     view.trouble,
     view.tiles.element,
     h("div", { class: "charts" }, view.traffic.element, view.client),
-    h("section", {}, h("h2", {}, "Channels"), channelsTable(`${address}/channels`, signal)),
+    section("Channels", channelsTable(`${address}/channels`, signal)),
     view.facts,
   );
 }
@@ -48,15 +49,10 @@ export function show(place, { name }, signal, user) {
 class View {
   constructor(name, user) {
     this.user = user;
-    this.title = h("h1", { class: "object" }, name);
+    this.title = h("span", {}, name);
     this.state = h("span", {});
     this.close = h("button", { type: "button", class: "danger" }, "Close connection …");
-    this.head = h(
-      "header",
-      { class: "page-head" },
-      h("div", {}, this.title, h("p", { class: "faint" }, `connection ${name} `, this.state)),
-      h("div", { class: "buttons" }, this.close),
-    );
+    this.head = objectHead(this.title, [`connection ${name} `, this.state], this.close);
     this.trouble = h("div", {});
     this.tiles = new Tiles("User", "Virtual host", "Channels", "Received", "Sent", "Send pending");
     this.traffic = lineChart("Data rates");

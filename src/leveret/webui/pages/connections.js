@@ -3,6 +3,7 @@
 import { get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { number } from "../format.js";
+import { pageHead } from "../layout.js";
 import { filteredSource } from "../local_filter.js";
 import { numeric, Table } from "../table.js";
 import { keptVhost, vhostChoice } from "../vhosts.js";
@@ -69,7 +70,7 @@ export function show(place, _parameters, signal) {
       table.restart();
     }),
   );
-  fill(place, h("header", { class: "page-head" }, h("h1", {}, "Connections")), table.element);
+  fill(place, pageHead("Connections"), table.element);
 }
 
 function columns() {

@@ -4,6 +4,7 @@ import { path as at, get } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { plural } from "../format.js";
 import { begin, RunningJobs } from "../jobs.js";
+import { objectHead } from "../layout.js";
 import { notifyError, problemBox, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -74,27 +75,16 @@ class Page {
 
   #heading() {
     const { reason, queue, vhost } = this.#group;
-    return h(
-      "header",
-      { class: "page-head" },
-      h(
-        "div",
-        {},
-        h("h1", { class: "object" }, causeOf(this.#group)),
-        h(
-          "p",
-          { class: "faint" },
-          REASONS[reason] && `${REASONS[reason]}. `,
-          "Published to ",
-          h("code", {}, wayOf(this.#group)),
-          ", dead-letter queue ",
-          h("a", { href: link`/queues/${vhost}/${queue}` }, queue),
-          ". ",
-          this.count,
-        ),
-      ),
-      h("div", { class: "buttons" }, this.retry, this.retrySome, this.removeSome, this.remove),
-    );
+    const about = [
+      REASONS[reason] && `${REASONS[reason]}. `,
+      "Published to ",
+      h("code", {}, wayOf(this.#group)),
+      ", dead-letter queue ",
+      h("a", { href: link`/queues/${vhost}/${queue}` }, queue),
+      ". ",
+      this.count,
+    ];
+    return objectHead(causeOf(this.#group), about, this.retry, this.retrySome, this.removeSome, this.remove);
   }
 
   async #load(signal) {

@@ -4,6 +4,7 @@ import { path as at, get } from "../api.js";
 import { fill, h } from "../dom.js";
 import { ago, number, plural } from "../format.js";
 import { RunningJobs } from "../jobs.js";
+import { pageHead } from "../layout.js";
 import { go, link } from "../router.js";
 import { rowsSource, Table } from "../table.js";
 import { keptVhost, vhostChoice } from "../vhosts.js";
@@ -30,12 +31,7 @@ class Page {
       { type: "button", class: "strong", disabled: true, onclick: () => this.#retryAll() },
       "Retry all …",
     );
-    this.head = h(
-      "header",
-      { class: "page-head" },
-      h("h1", {}, "Dead letters"),
-      h("div", { class: "buttons" }, this.retry),
-    );
+    this.head = pageHead("Dead letters", null, this.retry);
     this.tiles = h("div", { class: "tiles", hidden: true });
     this.notes = h("div", { class: "faint" });
     this.jobs = new RunningJobs(

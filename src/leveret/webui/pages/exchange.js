@@ -6,6 +6,7 @@ import { deleteAndLeave } from "../deletion.js";
 import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { number, rate } from "../format.js";
+import { objectHead } from "../layout.js";
 import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { Tiles } from "../tiles.js";
@@ -98,17 +99,8 @@ class View {
     this.badges = h("span", { class: "badges" });
     this.publish = h("button", { type: "button", class: "strong" }, "Publish message …");
     this.remove = h("button", { type: "button", class: "danger", hidden: isBuiltIn(name) }, "Delete exchange");
-    this.head = h(
-      "header",
-      { class: "page-head" },
-      h(
-        "div",
-        {},
-        h("h1", { class: "object" }, shownExchange(name)),
-        h("p", { class: "faint" }, this.kind, `exchange in virtual host ${vhost} `, this.badges),
-      ),
-      h("div", { class: "buttons" }, this.publish, this.remove),
-    );
+    const about = [this.kind, `exchange in virtual host ${vhost} `, this.badges];
+    this.head = objectHead(shownExchange(name), about, this.publish, this.remove);
     this.trouble = h("div", {});
     this.tiles = new Tiles("Message rate in", "Message rate out", "Published", "Routed");
     this.rates = lineChart("Message rates");

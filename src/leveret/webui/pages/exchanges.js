@@ -5,6 +5,7 @@ import { fill, h } from "../dom.js";
 import { rate } from "../format.js";
 import { check, choice, dialog, field, form, textInput } from "../forms.js";
 import { objectOf } from "../json_object.js";
+import { button, pageHead } from "../layout.js";
 import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { numeric, Table } from "../table.js";
@@ -59,16 +60,11 @@ export function show(place, _parameters, signal) {
   );
   fill(
     place,
-    h(
-      "header",
-      { class: "page-head" },
-      h("h1", {}, "Exchanges"),
-      h(
-        "div",
-        { class: "buttons" },
-        h("button", { type: "button", onclick: () => goToTopology(vhost) }, "Topology"),
-        h("button", { type: "button", class: "strong", onclick: () => addExchange(vhost) }, "Add exchange"),
-      ),
+    pageHead(
+      "Exchanges",
+      null,
+      button("Topology", () => goToTopology(vhost)),
+      button("Add exchange", () => addExchange(vhost), "strong"),
     ),
     table.element,
   );

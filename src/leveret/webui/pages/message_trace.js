@@ -4,6 +4,7 @@ import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, duration, plural } from "../format.js";
+import { objectHead } from "../layout.js";
 import { notify, notifyError, problemBox } from "../notices.js";
 import { poll } from "../poll.js";
 import { go, link } from "../router.js";
@@ -29,17 +30,7 @@ export function show(place, { vhost, id }, signal, user) {
     buttons.push(
       h("button", { type: "button", class: "danger", onclick: () => deleteTrace(address, vhost, id) }, "Delete trace"),
     );
-  fill(
-    place,
-    h(
-      "header",
-      { class: "page-head" },
-      h("div", {}, view.name, h("p", { class: "faint" }, `message in virtual host ${vhost}`)),
-      h("div", { class: "buttons" }, buttons),
-    ),
-    view.trouble,
-    view.body,
-  );
+  fill(place, objectHead(view.name, `message in virtual host ${vhost}`, buttons), view.trouble, view.body);
   poll(
     signal,
     async () => view.show(await get(address, undefined, { signal })),
@@ -62,7 +53,7 @@ class View {
 
   constructor(vhost, id) {
     this.vhost = vhost;
-    this.name = h("h1", { class: "object" }, id);
+    this.name = h("span", {}, id);
     this.trouble = h("div", {});
     this.body = h("div", { class: "message-trace" });
   }

@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { lineChart, pointsOf } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, plural, rate } from "../format.js";
+import { pageHead } from "../layout.js";
 import { showProblem } from "../notices.js";
 import { poll } from "../poll.js";
 import { firstSteps } from "./first_steps.js";
@@ -44,7 +45,7 @@ export function show(place, _parameters, signal, user) {
   });
   fill(
     place,
-    h("header", { class: "page-head" }, h("h1", {}, "Overview"), spans),
+    pageHead("Overview", null, spans),
     alarms,
     trouble,
     tiles.element,

@@ -7,6 +7,7 @@ import { fill, h } from "../dom.js";
 import { facts } from "../facts.js";
 import { ago, bytes, duration, isNumber, number, plural, rate } from "../format.js";
 import { dialog } from "../forms.js";
+import { pageHead, section } from "../layout.js";
 import { notify, notifyError, showProblem, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -65,25 +66,12 @@ export function show(place, _parameters, signal, user) {
   fill(tables, section("Spark queries", queries.element), section("Leases", leases.element));
   fill(
     place,
-    h(
-      "header",
-      { class: "page-head" },
-      h(
-        "div",
-        {},
-        h("h1", {}, "Pipelines"),
-        h("p", { class: "faint" }, "Spark queries that read from this broker, and their lag."),
-      ),
-    ),
+    pageHead("Pipelines", "Spark queries that read from this broker, and their lag."),
     trouble,
     tiles.element,
     first,
     tables,
   );
-}
-
-function section(name, content) {
-  return h("section", {}, h("h2", {}, name), content);
 }
 
 function totalsOf(queries, leases) {

@@ -6,6 +6,7 @@ import { fill, fillFor, h, setText } from "../dom.js";
 import { facts } from "../facts.js";
 import { bytes, duration, number, plural, rate } from "../format.js";
 import { RunningJobs, WORDS } from "../jobs.js";
+import { objectHead, section } from "../layout.js";
 import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { rowsSource, Table } from "../table.js";
@@ -82,16 +83,6 @@ export function show(place, { vhost, name }, signal, user) {
   );
 }
 
-function section(name, content, buttons) {
-  const head = h("h2", {}, name);
-  return h(
-    "section",
-    {},
-    buttons ? h("header", { class: "section-head" }, head, h("div", { class: "buttons" }, buttons)) : head,
-    content,
-  );
-}
-
 class View {
   constructor(vhost, name) {
     this.badges = h("span", { class: "badges" });
@@ -99,17 +90,8 @@ class View {
     this.pause = h("button", { type: "button", disabled: true }, "Pause queue");
     this.purge = h("button", { type: "button", class: "danger", disabled: true }, "Purge messages");
     this.remove = h("button", { type: "button", class: "danger" }, "Delete queue …");
-    this.head = h(
-      "header",
-      { class: "page-head" },
-      h(
-        "div",
-        {},
-        h("h1", { class: "object" }, name),
-        h("p", { class: "faint" }, `queue in virtual host ${vhost} `, this.badges),
-      ),
-      h("div", { class: "buttons" }, this.publish, this.pause, this.purge, this.remove),
-    );
+    const about = [`queue in virtual host ${vhost} `, this.badges];
+    this.head = objectHead(name, about, this.publish, this.pause, this.purge, this.remove);
     this.trouble = h("div", {});
     this.findings = h("div", { class: "findings", role: "note" });
     this.work = []; // buttons for jobs on messages

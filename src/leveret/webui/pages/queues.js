@@ -5,6 +5,7 @@ import { pointsOf, sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { duration, isNumber, number, rate } from "../format.js";
 import { check, choice, dialog, field, form, textInput } from "../forms.js";
+import { button, pageHead } from "../layout.js";
 import { notify } from "../notices.js";
 import { rateSparkline } from "../rate_sparkline.js";
 import { go, link } from "../router.js";
@@ -74,16 +75,11 @@ export function show(place, _parameters, signal, user) {
   );
   fill(
     place,
-    h(
-      "header",
-      { class: "page-head" },
-      h("h1", {}, "Queues"),
-      h(
-        "div",
-        { class: "buttons" },
-        mayReadTraces(user) && h("a", { class: "button", href: "#/traces" }, "Traces"),
-        h("button", { type: "button", class: "strong", onclick: () => addQueue(vhost) }, "Add queue"),
-      ),
+    pageHead(
+      "Queues",
+      null,
+      mayReadTraces(user) && h("a", { class: "button", href: "#/traces" }, "Traces"),
+      button("Add queue", () => addQueue(vhost), "strong"),
     ),
     table.element,
   );
@@ -92,12 +88,12 @@ export function show(place, _parameters, signal, user) {
 /** First steps with the address of the broker. */
 function firstIn(vhost, user, signal) {
   const place = h("div", {});
-  const notify = (overview) =>
+  const showSteps = (overview) =>
     fill(
       place,
       firstSteps(user, overview, () => addQueue(vhost), vhost),
     );
-  get("/api/overview", { columns: "listeners" }, { signal }).then(notify, () => notify());
+  get("/api/overview", { columns: "listeners" }, { signal }).then(showSteps, () => showSteps());
   return place;
 }
 

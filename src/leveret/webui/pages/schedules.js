@@ -3,6 +3,7 @@
 import { path as at, get, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, number } from "../format.js";
+import { pageHead } from "../layout.js";
 import { notify, notifyError, undoable } from "../notices.js";
 import { numeric, rowsSource, Table } from "../table.js";
 import { keptVhost, vhostChoice, vhostNames } from "../vhosts.js";
@@ -46,7 +47,7 @@ export function show(place, _parameters, signal) {
       table.restart();
     }),
   );
-  fill(place, h("header", { class: "page-head" }, h("h1", {}, "Schedules")), table.element, note);
+  fill(place, pageHead("Schedules"), table.element, note);
   const ticking = setInterval(() => countDown(table.element, schedules), 1000);
   signal.addEventListener("abort", () => clearInterval(ticking));
 }

@@ -5,6 +5,7 @@ import { path as at, get, remove } from "../api.js";
 import { lineChart, pointsOf, sparkline } from "../chart.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, duration, isNumber, number, rate } from "../format.js";
+import { objectHead, section } from "../layout.js";
 import { endTrouble, notify, notifyError, showTrouble, undoable } from "../notices.js";
 import { poll } from "../poll.js";
 import { link } from "../router.js";
@@ -80,10 +81,6 @@ export function show(place, { vhost, name }, signal) {
 const keyOf = (reader) =>
   JSON.stringify([reader.queue, reader.name, reader.consumer_tag, reader.channel_details?.name]);
 
-function section(name, content) {
-  return h("section", {}, h("h2", {}, name), content);
-}
-
 class View {
   constructor(vhost, name) {
     this.kind = h("span", {}, "stream");
@@ -94,17 +91,7 @@ class View {
       { class: "button", href: link`/exchanges/${vhost}/${name}`, hidden: true },
       "Exchange details",
     );
-    this.head = h(
-      "header",
-      { class: "page-head" },
-      h(
-        "div",
-        {},
-        h("h1", { class: "object" }, name),
-        h("p", { class: "faint" }, this.kind, ` in virtual host ${vhost} `, this.badges),
-      ),
-      h("div", { class: "buttons" }, this.queue, this.exchange),
-    );
+    this.head = objectHead(name, [this.kind, ` in virtual host ${vhost} `, this.badges], this.queue, this.exchange);
     this.trouble = h("div", {});
     this.tiles = new Tiles();
     this.tiles.element.classList.add("eight");

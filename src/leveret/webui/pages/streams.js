@@ -5,6 +5,7 @@ import { sparkline } from "../chart.js";
 import { fill, h } from "../dom.js";
 import { bytes, number, rate } from "../format.js";
 import { choice, dialog, field, form, textInput } from "../forms.js";
+import { button, pageHead } from "../layout.js";
 import { notify } from "../notices.js";
 import { go, link } from "../router.js";
 import { numeric, Table } from "../table.js";
@@ -75,11 +76,10 @@ export function show(place, _parameters, signal) {
   );
   fill(
     place,
-    h(
-      "header",
-      { class: "page-head" },
-      h("h1", {}, "Streams"),
-      h("button", { type: "button", class: "strong", onclick: () => addStream(vhost) }, "Add stream"),
+    pageHead(
+      "Streams",
+      null,
+      button("Add stream", () => addStream(vhost), "strong"),
     ),
     table.element,
   );

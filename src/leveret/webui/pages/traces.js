@@ -3,6 +3,7 @@
 import { path as at, get, put, remove } from "../api.js";
 import { fill, h, setText } from "../dom.js";
 import { bytes, number, plural } from "../format.js";
+import { pageHead } from "../layout.js";
 import { notify, notifyError, problemBox, undoable } from "../notices.js";
 import { go, link } from "../router.js";
 import { numeric, Table } from "../table.js";
@@ -133,18 +134,7 @@ export function show(place, { vhost }, signal, user) {
   table.search.after(filters.queue, filters.exchange);
   fill(
     place,
-    h(
-      "header",
-      { class: "page-head" },
-      h(
-        "div",
-        {},
-        h("h1", {}, "Traces"),
-        h("p", { class: "faint" }, `message traces of virtual host ${vhost}`),
-        others(vhost, signal),
-      ),
-      buttons,
-    ),
+    pageHead("Traces", [`message traces of virtual host ${vhost} `, others(vhost, signal)], buttons),
     state,
     table.element,
   );

@@ -1,6 +1,7 @@
 // The topology of a whole virtual host.
 
 import { fill, h } from "../dom.js";
+import { objectHead } from "../layout.js";
 import { go, link } from "../router.js";
 import { vhostNames } from "../vhosts.js";
 import { topologyPicture } from "./topology.js";
@@ -15,16 +16,7 @@ export function show(place, { vhost }, signal) {
     hidden: true,
     onchange: () => go(link`/topology/${select.value}`.slice(1)),
   });
-  fill(
-    place,
-    h(
-      "header",
-      { class: "page-head" },
-      h("div", {}, h("h1", { class: "object" }, "Topology"), h("p", { class: "faint" }, `of virtual host ${vhost}`)),
-      h("div", { class: "buttons" }, select),
-    ),
-    topologyPicture(vhost, null, signal).element,
-  );
+  fill(place, objectHead("Topology", `of virtual host ${vhost}`, select), topologyPicture(vhost, null, signal).element);
   vhostNames(signal).then((names) => {
     fill(
       select,

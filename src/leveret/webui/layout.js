@@ -1,0 +1,59 @@
+// Headings, sections and buttons of pages.
+
+import { h } from "./dom.js";
+
+/** @typedef {import("./dom.js").Child} Child */
+
+/**
+ * The heading of a list or an overview.
+ * @param {string} title
+ * @param {Child} [about] a description
+ * @param {...Child} buttons
+ */
+export function pageHead(title, about = null, ...buttons) {
+  return head(h("h1", {}, title), about, buttons);
+}
+
+/**
+ * The heading of an object.
+ * @param {Child} name
+ * @param {Child} about
+ * @param {...Child} buttons
+ */
+export function objectHead(name, about, ...buttons) {
+  return head(h("h1", { class: "object" }, name), about, buttons);
+}
+
+/**
+ * @param {HTMLElement} title
+ * @param {Child} about
+ * @param {Child[]} buttons
+ */
+function head(title, about, buttons) {
+  return h(
+    "header",
+    { class: "page-head" },
+    h("div", { class: "head-text" }, title, about && h("p", { class: "faint" }, about)),
+    buttons.length > 0 && h("div", { class: "buttons" }, buttons),
+  );
+}
+
+/**
+ * @param {string} name
+ * @param {Child} content
+ * @param {...Child} buttons
+ */
+export function section(name, content, ...buttons) {
+  const title = h("h2", {}, name);
+  const head = h("header", { class: "section-head" }, title, h("div", { class: "buttons" }, buttons));
+  return h("section", {}, buttons.length ? head : title, content);
+}
+
+/**
+ * @param {string} text
+ * @param {() => void} onclick
+ * @param {string} kind classes
+ */
+export function button(text, onclick, kind = "") {
+  return h("button", { type: "button", class: kind, onclick }, text);
+}
