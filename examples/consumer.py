@@ -1,7 +1,8 @@
-"""Takes the orders that `producer.py` sends: `python examples/consumer.py [URL] [HOW MANY] [SELECTOR]`.
+"""Consume the orders that `producer.py` sends: `python examples/consumer.py [URL] [HOW MANY] [SELECTOR]`.
 
-A message is acknowledged when `handle` has returned. If it raises, the message comes again, and after six more attempts
-goes to the dead letters, if the broker's policy has some for this queue. Try the selector "region = 'eu'".
+A message is acknowledged when `handle` has returned. If it raises, the message is redelivered, and after six more
+attempts dead-lettered, if a policy of the broker sets a dead-letter strategy for this queue. Try the
+selector "region = 'eu'".
 """
 
 import sys

@@ -24,7 +24,7 @@ def main() -> None:
 
         shop.consume("paid", handle)
         shop.publish("orders", "eu.paid", b"two carrots")
-        shop.publish("orders", "eu.cancelled", b"nobody hears of this one")
+        shop.publish("orders", "eu.cancelled", b"not routed to any queue")
         shop.publish("orders", "us.paid", b"one lettuce")
         print(done.get(timeout=5))
         print(done.get(timeout=5))

@@ -1,7 +1,7 @@
-"""Two brokers behind one address, and the first one goes away: `python examples/failover.py [URL URL]`.
+"""Two brokers behind one address, and the first one stops: `python examples/failover.py [URL URL]`.
 
-The client connects again by itself: queues are declared at the other broker, the consumer goes on, and what was
-published and not confirmed is sent again. The program below only publishes and receives. Without URLs two brokers are
+The client reconnects automatically: queues are declared on the other broker, the consumer continues, and unconfirmed
+messages are sent again. The program below only publishes and receives. Without URLs two brokers are
 started, and the first is stopped halfway; with URLs, stop one of them yourself.
 """
 

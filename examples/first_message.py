@@ -1,6 +1,6 @@
 """A first message: `python examples/first_message.py [amqp://guest:guest@localhost/]`.
 
-Without a URL a broker is started for it, inside this very program.
+Without a URL it starts a broker in this process.
 """
 
 import sys

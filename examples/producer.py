@@ -1,6 +1,6 @@
-"""Sends orders to a queue: `python examples/producer.py [URL] [HOW MANY]`, with `consumer.py` in another window.
+"""Send orders to a queue: `python examples/producer.py [URL] [HOW MANY]`, with `consumer.py` in another terminal.
 
-`send` returns when the broker has the message safe on disk or in its queue.
+`send` returns when the broker has confirmed the message.
 """
 
 import sys

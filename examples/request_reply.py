@@ -1,6 +1,6 @@
-"""Questions and answers over a queue, many at once: `python examples/request_reply.py [URL]`.
+"""Requests and replies over a queue, many at once: `python examples/request_reply.py [URL]`.
 
-Who answers sends to the `reply_to` of the request, with its `correlation_id`. Without a URL a broker is started.
+The service replies to the `reply_to` of the request, with its `correlation_id`. Without a URL it starts a broker.
 """
 
 import asyncio

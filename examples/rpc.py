@@ -1,7 +1,7 @@
-"""Ask and answer with direct reply-to: `python examples/rpc.py [URL]`.
+"""Request and reply with direct reply-to: `python examples/rpc.py [URL]`.
 
-The caller consumes from `amq.rabbitmq.reply-to` and names it in `reply_to`; the answer goes straight to its channel,
-and no queue has to be declared for it. Without a URL a broker is started for the two.
+The caller consumes from `amq.rabbitmq.reply-to` and names it in `reply_to`; the reply goes directly to its channel,
+and no reply queue has to be declared. Without a URL it starts a broker.
 """
 
 import sys
@@ -16,7 +16,7 @@ REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 def serve(url: str, ready: threading.Event, requests: int) -> None:
-    """Answer so many requests, each with its number squared."""
+    """Answer this many requests, each with the square of its number."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         channel.queue_declare("squares", auto_delete=True)
@@ -32,7 +32,7 @@ def serve(url: str, ready: threading.Event, requests: int) -> None:
 
 
 def ask(url: str, numbers: list[int]) -> list[str]:
-    """Send all the questions at once; the correlation id tells which answer belongs to which."""
+    """Send all requests at once; the correlation ID matches each reply to its request."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         answers: dict[str, str] = {}

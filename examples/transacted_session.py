@@ -1,7 +1,7 @@
-"""Work that is taken and passed on together, or not at all: `python examples/transacted_session.py [URL]`.
+"""Consume and publish in one transaction: `python examples/transacted_session.py [URL]`.
 
-Each order becomes a bill. The order is acknowledged and the bill sent by one commit: after a crash, or a rollback,
-there is the order and no bill, or the bill and no order. Without a URL a broker is started.
+Each order becomes a bill. One commit acknowledges the order and sends the bill: after a crash, or a rollback, there is
+either the order or the bill, never both. Without a URL it starts a broker.
 """
 
 import sys

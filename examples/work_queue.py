@@ -1,7 +1,8 @@
-"""Tasks shared by several workers, none lost when a worker dies: `python examples/work_queue.py [URL]`.
+"""Tasks shared by several workers, none lost when a worker fails: `python examples/work_queue.py [URL]`.
 
-`prefetch_count=1` gives a worker its next task only after it acked the one before, so a slow worker gets fewer. A task
-that was not acked when its worker went away is given to another, marked redelivered. Without a URL a broker is started.
+With `prefetch_count=1` a worker gets its next task only after it acknowledged the previous one, so a slow worker gets
+fewer. If a worker's connection is lost, its unacknowledged task is redelivered to another worker. Without a URL it
+starts a broker.
 """
 
 import queue
@@ -16,14 +17,14 @@ Results = queue.SimpleQueue[tuple[str, str, bool]]  # worker, task, redelivered
 TASKS = [f"task {number}" for number in range(1, 7)]
 
 
-def work(name: str, url: str, results: Results, dies: bool) -> None:
+def work(name: str, url: str, results: Results, fails: bool) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
     channel.basic_qos(prefetch_count=1)
     for method, _, body in channel.consume("tasks", inactivity_timeout=0.3):
         if method is None:
             break  # nothing left to do
-        if dies:
+        if fails:
             connection.close()  # without an ack
             return
         results.put((name, body.decode(), method.redelivered))
@@ -36,7 +37,7 @@ def main(url: str) -> None:
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         channel.queue_declare("tasks", durable=True)
-        channel.confirm_delivery()  # each publish returns when the broker has taken responsibility
+        channel.confirm_delivery()  # each publish returns when the broker has confirmed it
         for task in TASKS:
             channel.basic_publish("", "tasks", task.encode(), pika.BasicProperties(delivery_mode=2))
         results: Results = queue.SimpleQueue()

@@ -1,9 +1,9 @@
-"""A broker, a shop that fills it with orders, and two pipelines on Spark, for a minute: `make demo`.
+"""A broker, a shop that fills it with orders, and two Spark pipelines, for a minute: `make demo`.
 
     producers ─> exchange "orders" ─> streams orders-0, 1, 2 ─┬─> traffic ─> Parquet, exchange "traffic" ─> the table
                                                               └─> archive ─> Parquet ─> audit: is anything lost?
 
-Everything is in a temporary folder that goes at the end; the chart stays (build/demo.html).
+All data is in a temporary directory that is deleted at the end; the chart stays (build/demo.html).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A page with charts of lines, drawn as SVG. It needs no script and no other file."""
+"""An HTML page with line charts as SVG, without scripts or other files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shop: customers of four countries who order more at some times than at others."""
+"""The shop: customers in four countries, with order rates that vary over time."""
 
 from __future__ import annotations
 

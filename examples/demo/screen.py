@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a table that changes on a terminal, a few lines now and then elsewhere."""
+"""The output of the demo while it runs: a live table in a terminal, otherwise a table every few seconds."""
 
 from __future__ import annotations
 

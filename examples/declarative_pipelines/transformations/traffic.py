@@ -1,7 +1,7 @@
 """The traffic pipeline: counts and percentiles in windows, as a table and as messages to an exchange.
 
-The messages are read here and not from a view of the project: Spark looks at the input of a watermark while the project
-is still being put together, and does not find a view then.
+The messages are read here and not from a view of the project: Spark resolves the input of a watermark while it builds
+the project, and does not find a view then.
 """
 
 from pyspark import pipelines as dp
