@@ -34,7 +34,7 @@ class DeadLetterPaths:
 
     def lead(self, origin: str, to: str, key: str) -> bool:
         """Whether a dead letter of ``origin`` can reach queue ``to``, where it has this routing key."""
-        state = (self._vhost.epoch, self._vhost.deaths)
+        state = (self._vhost.epoch, self._vhost.deletions)
         if self._state != state:
             self._known.clear()
             self._state = state

@@ -1,9 +1,9 @@
 """Where messages go: the queues behind an address, how they take messages, and for how long that is true.  Hot path.
 
 A remembered route is valid for one epoch of its virtual host (any change of bindings, exchanges or permissions ends
-it). Queues that only the default exchange reaches come and go without ending an epoch: ``Vhost.deaths`` counts deleted
-queues, and a route with an older count checks that its queues are alive. Declaring such a queue ends no epoch either,
-so a route of the default exchange that leads to no queue is not remembered.
+it). Queues that only the default exchange reaches come and go without ending an epoch: ``Vhost.deletions`` counts
+deleted queues, and a route with an older count checks that its queues are alive. Declaring such a queue ends no epoch
+either, so a route of the default exchange that leads to no queue is not remembered.
 """
 
 from __future__ import annotations
@@ -26,12 +26,22 @@ NO_EPOCH = -1  # of a route that is not remembered
 class Route:
     """The queues that messages go to. What becomes of the messages is decided in broker/publishes.py."""
 
-    __slots__ = ("answers_later", "can_reject", "deaths", "durable", "epoch", "plain", "queues", "special", "uniform")
+    __slots__ = (
+        "answers_later",
+        "can_reject",
+        "deletions",
+        "durable",
+        "epoch",
+        "plain",
+        "queues",
+        "special",
+        "uniform",
+    )
 
     def __init__(self, queues: Sequence[Queue] = ()) -> None:
         self.special = False  # every message must be looked into to be routed
         self.epoch = NO_EPOCH
-        self.deaths = -1
+        self.deletions = -1
         self.lead_to(queues)
 
     def lead_to(self, queues: Sequence[Queue]) -> None:
@@ -40,7 +50,7 @@ class Route:
         self.can_reject = any(queue.can_reject for queue in queues)
         self.answers_later = any(queue.remote_log is not None for queue in queues)
         self.uniform = bool(queues) and not self.can_reject and not self.answers_later  # a run has one outcome
-        self.plain = self.uniform and not self.durable  # and every queue takes it by a mere call
+        self.plain = self.uniform and not self.durable  # and no queue needs the log
 
 
 class PublishRoute(Route):
@@ -79,7 +89,7 @@ class PublishRoute(Route):
         route.lead_to(queues)
         return route
 
-    def living(self) -> PublishRoute:
+    def without_deleted(self) -> PublishRoute:
         """The route without queues that were deleted since it was made."""
         if all(queue.alive for queue in self.queues):
             return self
@@ -115,7 +125,7 @@ class RouteCache(Generic[Key, AnyRoute]):
     def is_current(self, route: AnyRoute) -> bool:
         if route.epoch != self.vhost.epoch:
             return False
-        if route.deaths != self.vhost.deaths:
+        if route.deletions != self.vhost.deletions:
             if not all(queue.alive for queue in route.queues):
                 return False
             self.stamp(route)
@@ -125,7 +135,7 @@ class RouteCache(Generic[Key, AnyRoute]):
         """The route is true as of now."""
         route.epoch = self.vhost.epoch
         if not route.special:  # channels look for these each time, since routing them takes steps
-            route.deaths = self.vhost.deaths
+            route.deletions = self.vhost.deletions
 
     def remember(self, key: Key, route: AnyRoute) -> None:
         if len(self.known) >= self._most:

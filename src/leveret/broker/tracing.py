@@ -152,7 +152,7 @@ class Tracer:
         if exchange is None:
             return []
         keys = (address.key, *carbon_copies(properties.headers or {}))
-        of = (vhost.epoch, vhost.deaths, exchange.name, keys, tuple(names))
+        of = (vhost.epoch, vhost.deletions, exchange.name, keys, tuple(names))
         found = self._steps.get(of)
         if found is None:
             try:

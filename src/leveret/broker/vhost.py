@@ -89,7 +89,7 @@ class Vhost:
         self.max_queues, self.max_connections = max_queues, max_connections
         self.parameters = Parameters(name, self.record)
         self.epoch = 0
-        self.deaths = 0  # deleted queues; routes to one of them are out of date
+        self.deletions = 0  # deleted queues; routes to one of them are out of date
         self.exchanges = predeclared(types)
         self.queues: dict[str, DeclaredQueue] = {}
         self.bindings = Bindings()
@@ -282,7 +282,7 @@ class Vhost:
         self.internal.forget_trace(queue)
         del self.queues[queue.name]
         self.footprint.count(-queue_size(queue.options, queue.arguments))
-        self.deaths += 1
+        self.deletions += 1
         self._disown(queue)
         for binding in self.bindings.remove_destination(own):
             self.epoch += 1

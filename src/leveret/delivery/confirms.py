@@ -14,7 +14,7 @@ from typing import NamedTuple
 GRANTED = 0
 
 
-class Verdict(NamedTuple):
+class Confirm(NamedTuple):
     """A confirm to send: ack or nack, of one number or of all up to it."""
 
     tag: int
@@ -38,7 +38,7 @@ class Confirms:
     def is_waiting(self) -> bool:
         return bool(self._waiting)
 
-    def published(self, number: int, receipt: int) -> list[Verdict]:
+    def published(self, number: int, receipt: int) -> list[Confirm]:
         """``number`` more publishes that hang on ``receipt``: what can be said at once."""
         first = self.issued + 1
         self.issued = last = self.issued + number
@@ -46,8 +46,8 @@ class Confirms:
             self._waiting.append((receipt, first, last))
             return []
         if not self._waiting and not self._reserved:
-            return [Verdict(last, multiple=number > 1)]
-        return [Verdict(tag, multiple=False) for tag in range(first, last + 1)]
+            return [Confirm(last, multiple=number > 1)]
+        return [Confirm(tag, multiple=False) for tag in range(first, last + 1)]
 
     def reserve(self, number: int) -> tuple[int, int]:
         """Numbers for publishes that are resolved one by one, by ``resolved``: first and last."""
@@ -56,12 +56,12 @@ class Confirms:
         self._reserved.update(range(first, self.issued + 1))
         return first, self.issued
 
-    def resolved(self, first: int, last: int, ack: bool) -> list[Verdict]:
+    def resolved(self, first: int, last: int, ack: bool) -> list[Confirm]:
         """The reserved numbers first..last are decided."""
         self._reserved.difference_update(range(first, last + 1))
-        return [Verdict(tag, multiple=False, ack=ack) for tag in range(first, last + 1)]
+        return [Confirm(tag, multiple=False, ack=ack) for tag in range(first, last + 1)]
 
-    def granted(self, receipt: int) -> list[Verdict]:
+    def granted(self, receipt: int) -> list[Confirm]:
         """Everything up to ``receipt`` is as durable as promised."""
         spans: list[tuple[int, int]] = []
         while self._waiting and self._waiting[0][0] <= receipt:
@@ -70,11 +70,11 @@ class Confirms:
         if not spans:
             return []
         if self._reserved:
-            return [Verdict(tag, multiple=False) for first, last in spans for tag in range(first, last + 1)]
+            return [Confirm(tag, multiple=False) for first, last in spans for tag in range(first, last + 1)]
         single = len(spans) == 1 and spans[0][0] == spans[0][1]
-        return [Verdict(spans[-1][1], multiple=not single)]
+        return [Confirm(spans[-1][1], multiple=not single)]
 
-    def granted_early(self, receipts: set[int]) -> list[Verdict]:
+    def granted_early(self, receipts: set[int]) -> list[Confirm]:
         """Just these: what was published before them may still be waiting."""
         found = [entry for entry in self._waiting if entry[0] in receipts]
         if not found:
@@ -83,20 +83,20 @@ class Confirms:
         if in_order:
             return self.granted(found[-1][0])
         self._waiting = deque(entry for entry in self._waiting if entry[0] not in receipts)
-        return [Verdict(tag, multiple=False) for _, first, last in found for tag in range(first, last + 1)]
+        return [Confirm(tag, multiple=False) for _, first, last in found for tag in range(first, last + 1)]
 
-    def refused(self, number: int) -> list[Verdict]:
+    def refused(self, number: int) -> list[Confirm]:
         """``number`` more publishes that a queue would not take."""
         first = self.issued + 1
         self.issued += number
         if not self._waiting and not self._reserved:
-            return [Verdict(self.issued, multiple=number > 1, ack=False)]
-        return [Verdict(tag, multiple=False, ack=False) for tag in range(first, self.issued + 1)]
+            return [Confirm(self.issued, multiple=number > 1, ack=False)]
+        return [Confirm(tag, multiple=False, ack=False) for tag in range(first, self.issued + 1)]
 
-    def lost(self, receipt: int) -> list[Verdict]:
+    def lost(self, receipt: int) -> list[Confirm]:
         """The writes up to ``receipt`` failed: nothing of them may be confirmed."""
         tags: list[int] = []
         while self._waiting and self._waiting[0][0] <= receipt:
             _, first, last = self._waiting.popleft()
             tags.extend(range(first, last + 1))
-        return [Verdict(tag, multiple=False, ack=False) for tag in tags]
+        return [Confirm(tag, multiple=False, ack=False) for tag in tags]

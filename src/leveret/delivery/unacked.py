@@ -27,7 +27,7 @@ from leveret.delivery.consumer import Holder
 from leveret.errors import PreconditionFailed
 from leveret.message import Message
 
-MOST_LAPSED = 65536  # tags that were taken back and are remembered
+MOST_TIMED_OUT = 65536  # tags that were taken back and are remembered
 COMPACT_FROM = 1024  # settled slots at the front that may wait before the list is cut
 
 
@@ -77,7 +77,7 @@ class Span:
 class Unacked:
     """Outstanding deliveries of one channel, by delivery tag."""
 
-    __slots__ = ("base", "holes", "items", "lapsed", "late", "next_tag", "spans", "start", "stragglers")
+    __slots__ = ("base", "holes", "items", "late", "next_tag", "spans", "start", "stragglers", "timed_out")
 
     def __init__(self) -> None:
         self.base = 1  # tag of items[start]
@@ -87,7 +87,7 @@ class Unacked:
         self.items: list[Message | None] = []
         self.spans: deque[Span] = deque()
         self.stragglers: dict[int, Portion] = {}  # by tag, in order, all below base
-        self.lapsed: dict[int, None] = {}  # tags that were taken back: an ack that comes late is no error
+        self.timed_out: dict[int, None] = {}  # tags that were taken back: an ack that comes late is no error
         self.late = 0  # settlements of messages that had been taken back
 
     def __len__(self) -> int:
@@ -154,10 +154,10 @@ class Unacked:
 
         An unknown tag is refused, a tag that was taken back is not.
         """
-        is_late = tag in self.lapsed
+        is_late = tag in self.timed_out
         if multiple and tag and not is_late and not self.holds(tag):
             raise unknown_tag(tag)
-        if self.lapsed:
+        if self.timed_out:
             self.late += self._forgive(tag or self.next_tag, multiple)
         if multiple:
             return self.take_through(tag) if tag else self.take_all()
@@ -197,9 +197,9 @@ class Unacked:
         """Take a message out of its holder's hands; whatever is said of its tag later is ignored."""
         portion = self.take_one(tag)
         if portion is not None:
-            self.lapsed[tag] = None
-            if len(self.lapsed) > MOST_LAPSED:
-                del self.lapsed[next(iter(self.lapsed))]
+            self.timed_out[tag] = None
+            if len(self.timed_out) > MOST_TIMED_OUT:
+                del self.timed_out[next(iter(self.timed_out))]
         return portion
 
     def holder_of(self, tag: int) -> Holder | None:
@@ -211,12 +211,12 @@ class Unacked:
     def _forgive(self, tag: int, multiple: bool) -> int:
         """How many tags that were taken back this settlement is about: they are forgotten now."""
         if not multiple:
-            is_late = tag in self.lapsed
-            self.lapsed.pop(tag, None)
+            is_late = tag in self.timed_out
+            self.timed_out.pop(tag, None)
             return int(is_late)
-        late = [old for old in self.lapsed if old <= tag]
+        late = [old for old in self.timed_out if old <= tag]
         for old in late:
-            del self.lapsed[old]
+            del self.timed_out[old]
         return len(late)
 
     def tags(self, upto: int) -> list[int]:

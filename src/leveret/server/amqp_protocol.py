@@ -136,7 +136,7 @@ class AmqpProtocol(asyncio.Protocol):
 
     @property
     def is_told(self) -> bool:
-        return self.session.is_told_of_refusals
+        return self.session.supports_authentication_failure_close
 
     def is_gone(self) -> bool:
         return is_gone(self._transport)

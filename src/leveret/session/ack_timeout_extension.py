@@ -1,8 +1,8 @@
-"""More time for a message, by a publish: AMQP has no method for it.
+"""Extending the ack timeout of a delivery by a publish, since AMQP has no method for it.
 
-A consumer of a queue with x-consumer-timeout that needs longer publishes, on the channel that got the message, an empty
-message to the default exchange with the routing key ``amq.leveret.extend`` and the headers ``delivery-tag`` and,
-optionally, ``timeout`` in milliseconds from now (the queue's own timeout if left out).
+To extend the timeout in a queue with x-consumer-timeout, a consumer publishes an empty message to the default exchange,
+on the channel that received the delivery, with the routing key ``amq.leveret.extend`` and the headers ``delivery-tag``
+and, optionally, ``timeout`` in milliseconds from now (default: the timeout of the queue).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def extend(channel: Channel, content: bytes) -> None:
         raise refused(f"header 'delivery-tag' is {tag!r}, not the tag of a delivery of this channel")
     if timeout is not None and (type(timeout) is not int or not 0 < timeout <= LONGEST_MS):
         raise refused(f"header 'timeout' is {timeout!r}, not a number of milliseconds within 1..{LONGEST_MS}")
-    if tag in channel.unacked.lapsed:
-        channel.unacked.late += 1  # a moment too late: as harmless as a late ack
+    if tag in channel.unacked.timed_out:
+        channel.unacked.late += 1  # not an error, like a late ack
     else:
         _extend(channel, tag, timeout)
     if channel.confirms is not None:
-        channel.send_verdicts(channel.confirms.published(1, GRANTED))
+        channel.send_confirms(channel.confirms.published(1, GRANTED))
 
 
 def _extend(channel: Channel, tag: int, timeout: int | None) -> None:

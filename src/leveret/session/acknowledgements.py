@@ -1,7 +1,7 @@
 """basic.ack, nack, reject and recover.  Hot path.
 
-Consumers ack in order far more often than not. A run of ack frames, each for the next tag or a multiple beyond it, is
-folded into one number and settled at once; anything else goes one by one.
+Consumers usually ack in order. A run of ack frames, each for the next tag or a multiple beyond it, becomes one number
+and is settled at once; all other acks are handled one by one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ACK_FRAME = 21  # bytes
 
 
 def ack_run(channel: Channel, data: bytes, pos: int) -> int:
-    """Settle by the run of basic.ack frames at ``pos``; where the rest begins.
+    """Settle the run of basic.ack frames at ``pos``; returns where the rest begins.
 
-    The first frame is known to be whole. If it is not the next in order, it alone is handled.
+    The first frame is whole. If it does not ack the next tag in order, only that frame is handled.
     """
     unacked = channel.unacked
     start, end = pos, len(data)
-    is_usual = channel.tx is None and not unacked.holes and not unacked.lapsed
+    is_usual = channel.tx is None and not unacked.holes and not unacked.timed_out
     if is_usual and not channel.connection.broker.interceptors.concerns(BasicAck.id):
         startswith, prefix = data.startswith, channel.ack_start
         first, last = unacked.base, unacked.next_tag - 1
@@ -44,7 +44,7 @@ def ack_run(channel: Channel, data: bytes, pos: int) -> int:
             upto = tag
             pos += ACK_FRAME
         if upto >= first:
-            portions = unacked.take_through(upto, also_stragglers=False)  # no frame of this run was about them
+            portions = unacked.take_through(upto, also_stragglers=False)  # no frame of this run acks them
             if upto - first < FEW:
                 acknowledge(portions)
             else:
@@ -63,7 +63,7 @@ def _ack(channel: Channel, method: BasicAck) -> None:
 
 
 def _decide(channel: Channel, tag: int, multiple: bool, action: Settle) -> None:
-    """Settle the deliveries of a tag by ``action``, now or at commit."""
+    """Settle the deliveries of a tag by ``action``, now or at the commit."""
     if channel.tx is not None:
         channel.tx.settle(channel.unacked, tag, multiple, action)
         return
@@ -94,7 +94,7 @@ def _recover(channel: Channel, method: BasicRecover | BasicRecoverAsync) -> None
     if not method.requeue:
         raise Unsupported("requeue=false", method=method.id)
     unacked, tx = channel.unacked, channel.tx
-    if tx is not None and tx.settled:  # what the open transaction has settled is not outstanding
+    if tx is not None and tx.settled:  # deliveries settled in the open transaction are not outstanding
         portions = unacked.take_each([tag for tag in unacked.tags(unacked.next_tag) if tag not in tx.settled])
     else:
         portions = unacked.take_all()

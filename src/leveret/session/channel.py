@@ -1,4 +1,4 @@
-"""One channel of a connection: its state, and the table that leads each method to the file that handles it."""
+"""One channel of a connection: its state, and the table of method handlers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from leveret.broker.getters import Getters
 from leveret.broker.interceptors import InterceptContext
 from leveret.broker.routes import PublishRoute
-from leveret.delivery.confirms import Confirms, Verdict
+from leveret.delivery.confirms import Confirm, Confirms
 from leveret.delivery.consumer import UNLIMITED
 from leveret.delivery.receipts import PendingPublish
 from leveret.delivery.unacked import Portion, Unacked
@@ -19,7 +19,7 @@ from leveret.session import acknowledgements, consumers, declarations, pooled_co
 from leveret.session.content import PendingContent
 from leveret.session.names import remove_line_breaks
 from leveret.session.pending_publishes import PendingPublishes
-from leveret.session.publishes import give_back
+from leveret.session.publishes import return_messages
 from leveret.session.routes import Routes
 from leveret.session.settlement import Settlement
 from leveret.session.transactions import Transaction
@@ -88,11 +88,11 @@ class Channel:
         self.vhost, self.caller = connection.vhost, connection.caller
         self.now = connection.broker.clock.now
         self.step = ChannelStep.OPEN
-        self.idle = True  # open and not in the middle of a content: what the hot loop asks
+        self.idle = True  # open and not waiting for content frames; read by the hot loop
         self.frame_start = ENVELOPE.pack(1, number, 0)[:3]
         self.header_start = ENVELOPE.pack(2, number, 0)[:3]
         self.ack_start = ENVELOPE.pack(1, number, 13) + b"\x00\x3c\x00\x50"
-        # a body that is within all limits and fits one frame; larger ones are looked at frame by frame
+        # The largest body that fits one frame and all limits; larger ones are handled frame by frame.
         self.largest_whole = min(connection.limits.max_message_size, connection.frame_max - FRAME_OVERHEAD)
         self.routes = Routes(self)
         self.pending: PendingContent | None = None
@@ -101,7 +101,7 @@ class Channel:
         self.held_cancels: list[str] | None = None  # consumer tags, while this channel deletes a queue
         self.getters = Getters(self.unacked)
         self.reply: consumers.ReplyConsumer | None = None
-        self.prefetch = 0  # of consumers to come; 0 is unlimited
+        self.prefetch = 0  # of consumers that subscribe from now on; 0 is unlimited
         self.shared_limit = UNLIMITED
         self.shared_credit = UNLIMITED
         self.confirms: Confirms | None = None
@@ -110,13 +110,13 @@ class Channel:
         self.last_queue: str | None = None
         self.published = 0
         self.returned = 0
-        self.deferred: deque[tuple[int, bytes]] = deque()  # (receipt, frames): answers that wait for the disk
+        self.deferred: deque[tuple[int, bytes]] = deque()  # (receipt, frames): replies that wait for the disk
 
     # ---- methods
 
     def handle(self, method: Method) -> None:
         if method.id == BasicPublish.id:
-            raise AssertionError("publishes are taken by the connection's loop")
+            raise AssertionError("publishes are handled by take_publishes")
         remove_line_breaks(method)
         method = self.intercept(method)
         handler = HANDLERS.get(method.id)
@@ -132,17 +132,17 @@ class Channel:
         return interceptors.apply(context, method)
 
     def send(self, method: Method) -> None:
-        self.say(method_frame(self.number, method))
+        self.send_frames(method_frame(self.number, method))
 
-    def say(self, frames: bytes) -> None:
-        """Answers of a channel keep their order: while one waits for the disk, so do those behind it."""
+    def send_frames(self, frames: bytes) -> None:
+        """Replies of a channel keep their order: while one waits for the disk, later ones wait too."""
         if self.deferred:
             self.deferred.append((self.deferred[-1][0], frames))
         else:
             self.connection.send(frames)
 
     def answer(self, method: Method, issued: int) -> None:
-        """Answer once everything that was given to the log since ``issued`` is safe."""
+        """Reply once everything that was written to the log since ``issued`` is safe."""
         broker = self.connection.broker
         if broker.log.issued == issued:
             self.send(method)
@@ -161,8 +161,8 @@ class Channel:
         else:
             self.held_cancels.append(tag)
 
-    def send_verdicts(self, verdicts: list[Verdict]) -> None:
-        for tag, multiple, ack in verdicts:
+    def send_confirms(self, confirms: list[Confirm]) -> None:
+        for tag, multiple, ack in confirms:
             if ack:
                 flag = b"\x01" if multiple else b"\x00"
                 self.connection.send(self.ack_start + tag.to_bytes(8, "big") + flag + END_BYTE)
@@ -176,23 +176,23 @@ class Channel:
                 self.connection.send(deferred.popleft()[1])
             if not deferred:
                 replies = () if self.reply is None else (self.reply,)
-                for consumer in (*self.consumers.values(), *replies):  # they were given nothing meanwhile
+                for consumer in (*self.consumers.values(), *replies):  # nothing was delivered to them meanwhile
                     consumer.queue.touch()
         if self.confirms is None or self.step is not ChannelStep.OPEN:
             return bool(deferred)
-        self.send_verdicts(self.confirms.granted(receipt))
+        self.send_confirms(self.confirms.granted(receipt))
         return self.confirms.is_waiting or bool(deferred)
 
     def granted_early(self, receipts: set[int]) -> None:
         if self.confirms is not None and self.step is ChannelStep.OPEN:
-            self.send_verdicts(self.confirms.granted_early(receipts))
+            self.send_confirms(self.confirms.granted_early(receipts))
 
     def lost(self) -> None:
         if self.deferred:
             self.deferred.clear()
             self.connection.close_with(ResourceFault(READ_ONLY))
         elif self.confirms is not None and self.step is ChannelStep.OPEN:
-            self.send_verdicts(self.confirms.lost(self.connection.broker.log.issued))
+            self.send_confirms(self.confirms.lost(self.connection.broker.log.issued))
 
     def named_queue(self, name: str) -> str:
         """An empty name stands for the queue that was declared last on this channel."""
@@ -214,8 +214,8 @@ class Channel:
             self.pending = None
         self.idle = self.step is ChannelStep.OPEN
 
-    def give_back(self, messages: list[Message]) -> None:
-        give_back(self, messages)
+    def return_messages(self, messages: list[Message]) -> None:
+        return_messages(self, messages)
 
     def pending_publish(self, run: list[Message], mandatory: bool) -> PendingPublish:
         """For queues that answer later."""
@@ -232,7 +232,7 @@ class Channel:
     # ---- the end
 
     def leave(self) -> None:
-        """The peer is not interested any more: release without a word."""
+        """The client has closed the channel or the connection: release everything and send nothing."""
         self.deferred.clear()
         if self.step is ChannelStep.OPEN:
             self.release()
@@ -240,11 +240,11 @@ class Channel:
             self.connection.broker.awaiting.pop(self, None)
 
     def release(self) -> None:
-        """Give everything back: consumers leave, unacked messages return to their places, books are closed."""
+        """Cancel consumers, requeue unacked messages, end the transaction and release memory."""
         self.step = ChannelStep.CLOSING
         self.forget_content()
         leaving, self.consumers = self.consumers, {}
-        # Requeue before leaving: an auto-delete queue may die with its last consumer, its messages with it.
+        # Requeue before cancelling: an auto-delete queue is deleted with its last consumer and all its messages.
         portions = self.unacked.take_all()
         if portions:
             errands = self.connection.broker.errands

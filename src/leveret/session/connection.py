@@ -1,8 +1,8 @@
-"""One connection of a peer, without its socket: its life from the first byte to the last.
+"""One AMQP connection without its socket, from the protocol header to the close.
 
-Bytes come in through ``intake`` and go out through ``outbox``; here stand the methods of channel 0, the opening and
-closing of channels, and what an error does. Reading can be paused for several reasons at once and goes on when the last
-one is gone.
+Bytes come in through ``intake`` and go out through ``outbox``. This module handles the methods of channel 0, opens and
+closes channels, and closes channels or the connection on errors. Reading can be paused for several reasons at once and
+resumes when the last one is gone.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 LATE = frozenset((ChannelCloseOk.id, BasicAck.id, BasicNack.id, BasicReject.id))
 UNREAD, ALARM, NEXT_TICK = "unread answers", "alarm", "the next tick"  # reasons to halt
-CLOSE_PATIENCE = 5.0  # seconds that a peer has to answer our close
+CLOSE_PATIENCE = 5.0  # seconds to wait for the client's close-ok
 
 
 class Peer(Protocol):
-    """The socket, as a connection sees it."""
+    """The socket of a connection."""
 
-    host: str  # address of the other end
+    host: str  # IP address of the client
     received: int  # bytes, in so many reads
     reads: int
     sent: int  # bytes, in so many writes
@@ -64,20 +64,20 @@ class Peer(Protocol):
     def write_pieces(self, pieces: list[bytes]) -> None: ...
 
     def unsent(self) -> int:
-        """Bytes that were written and have not left yet."""
+        """Bytes in the write buffer."""
 
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
 
     def close_after(self, seconds: float) -> None:
-        """Close once everything is written, at the latest after so many seconds of waiting for the peer."""
+        """Close once everything is written, at the latest after this many seconds."""
 
     def close(self) -> None:
         """Write what is left and close."""
 
     def tls(self) -> tuple[str, str] | None:
-        """Protocol and cipher, if there are any."""
+        """TLS version and cipher; None without TLS."""
 
 
 Login = Callable[[Credentials, Callable[[User | None], None]], None]
@@ -92,8 +92,8 @@ class Connection:
         self.name = name
         self.log = get_log("session").bind(connection=name)
         self.connected_at = broker.clock.wall()
-        self.protocol = "AMQP 0-9-1"  # that the peer speaks
-        self.mechanism = ""  # by which the peer logged in
+        self.protocol = "AMQP 0-9-1"  # of the client: AMQP or STOMP
+        self.mechanism = ""  # SASL mechanism of the login
         self.client_name: str | None = None
         self.client_properties: Table = {}
         self.capabilities: Table = {}
@@ -106,25 +106,24 @@ class Connection:
         self.heartbeat = 0
         self.channels: dict[int, Channel] = {}
         self._once_open: set[int] = set()  # numbers
-        self.one_for_all = False  # an error on one channel ends them all: the peer knows of no channels
+        self.channel_errors_close_connection = False  # for protocols without channels, such as STOMP
         self.blocked = False
         self.partial = 0  # bytes of unfinished messages
-        self._holder = ""  # the user that they count for
-        self.least_held = max(LEAST, 2 * limits.max_message_size)  # bytes that its user may hold in any case
+        self._holder = ""  # the user whose memory share they count against
+        self.least_held = max(LEAST, 2 * limits.max_message_size)  # bytes that its user may always hold
         self.intake = Intake(self)
-        self.outbox = Outbox(broker, peer, limits.write_high_watermark, self._feed_consumers)
+        self.outbox = Outbox(broker, peer, limits.write_high_watermark, self._resume_delivery)
         self.send = self.outbox.send
         self._paused: set[str] = set()
         self._halts: set[str] = set()
-        # Far above what deliveries alone can leave unsent (they stop at the high watermark, which one message may pass,
-        # and STOMP encodes them longer): a client that publishes before it reads on must not wait for us while we
-        # wait for it.
+        # Far above what deliveries alone can leave unsent: they stop at the high watermark, which one message may
+        # exceed, and STOMP encodes them longer. Otherwise a client that publishes before it reads again would deadlock.
         self._most_unread = MOST_UNREAD + limits.max_message_size + 8 * limits.write_high_watermark
 
     def receive(self, data: bytes) -> None:
-        """Bytes from the peer, in any slicing."""
+        """Bytes from the client, in chunks of any size."""
         self.intake.receive(data)
-        self.heed_unread()
+        self.check_unread()
         broker = self.broker
         if broker.dirty or broker.outgoing or broker.log.issued != broker.flushed or broker.awaiting_tick:
             broker.wake()
@@ -136,11 +135,11 @@ class Connection:
         return self.capabilities.get(capability) is True
 
     @property
-    def is_told_of_refusals(self) -> bool:
-        """Whether the client takes connection.close as the answer to a wrong login."""
+    def supports_authentication_failure_close(self) -> bool:
+        """Whether the client expects connection.close after a failed login."""
         return self.wants("authentication_failure_close")
 
-    # ---- the beginning
+    # ---- handshake
 
     def greet(self) -> None:
         self.step = Step.AWAIT_START_OK
@@ -153,8 +152,8 @@ class Connection:
         self.peer.close()
 
     def refuse_login(self, refusal: LoginRefused) -> None:
-        """Answer only clients that asked for it. The delay against guessing is over (server/logins.py)."""
-        if self.is_told_of_refusals:
+        """Send connection.close only if the client supports it. The login delay is over (server/logins.py)."""
+        if self.supports_authentication_failure_close:
             self._close(refusal)
         else:
             self.over()
@@ -191,7 +190,7 @@ class Connection:
     def _take_channel_method(self, number: int, method: Method) -> None:
         channel = self.channels.get(number)
         if channel is None and number in self._once_open and method.id in LATE:
-            return  # a close-ok that crossed with the peer's own close, or an ack too late for its channel
+            return  # a close-ok that crossed with the client's close, or an ack for a channel that was just closed
         step = ChannelStep.CLOSED if channel is None else channel.step
         after = channel_step(step, method.id)
         if channel is None:
@@ -208,7 +207,7 @@ class Connection:
             channel.handle(method)
 
     def _open_channel(self, number: int) -> None:
-        if len(self.channels) >= self.channel_max:  # of any numbers, as RabbitMQ counts
+        if len(self.channels) >= self.channel_max:  # whatever their numbers, as in RabbitMQ
             opened = f"number of channels opened ({len(self.channels)})"
             raise NotAllowed(f"{opened} has reached the negotiated channel_max ({self.channel_max})")
         self.broker.registry.open_channel(self.user.name, self.user.max_channels)
@@ -216,12 +215,12 @@ class Connection:
         self._once_open.add(number)
         self.send(method_frame(number, ChannelOpenOk()))
 
-    # ---- errors and the end
+    # ---- errors and closing
 
     def fail(self, error: AmqpError) -> None:
-        """Close what the error says: a channel, or all. Where one ends all, nothing that came behind it is done."""
+        """Close the channel or the connection, as the error demands."""
         channel = self.channels.get(self.intake.at_channel)
-        if error.closes == "channel" and channel is not None and not self.one_for_all:
+        if error.closes == "channel" and channel is not None and not self.channel_errors_close_connection:
             self.log.info("channel closed with an error", channel=channel.number, error=error.reply_text)
             channel.release()
             channel.send(channel_close(error, self.intake.at_method))
@@ -237,7 +236,7 @@ class Connection:
             self.over()
 
     def close_with(self, error: AmqpError) -> None:
-        """End the connection by an error that none of its frames caused."""
+        """Close the connection with an error that none of its frames caused."""
         if self.step is Step.OPEN:
             self.log.warning("connection closed with an error", error=error.reply_text)
             self.intake.at_method = NO_METHOD
@@ -249,12 +248,12 @@ class Connection:
         self.send_method(connection_close(error, self.intake.at_method))
         self._halts.clear()
         self.intake.halted = False
-        self.peer.resume_reading()  # or the answer would not be heard
+        self.peer.resume_reading()  # to receive the close-ok
         self.peer.close_after(CLOSE_PATIENCE)
         self.broker.wake()
 
     def over(self) -> None:
-        """Nothing more to say or to hear."""
+        """Write what is left and close the socket."""
         self.step = Step.CLOSED
         self.outbox.flush()
         self.peer.close()
@@ -264,7 +263,7 @@ class Connection:
         return self.step in (Step.CLOSING, Step.CLOSED)
 
     def lost(self) -> None:
-        """The socket is gone."""
+        """The socket was closed."""
         self._release()
         self.step = Step.CLOSED
         self.outbox.close()
@@ -274,7 +273,7 @@ class Connection:
             self.broker.wake()
 
     def _release(self) -> None:
-        """Give back everything that this connection held."""
+        """Release everything that this connection holds."""
         channels, self.channels = self.channels, {}
         for channel in channels.values():
             channel.leave()
@@ -287,7 +286,7 @@ class Connection:
     # ---- pausing
 
     def halt(self, reason: str) -> None:
-        """Stop in the middle of the input until unhalt(): something outside decides first."""
+        """Stop handling input, received data included, until ``unhalt`` is called with the same reason."""
         self.intake.halted = True
         self._halts.add(reason)
         self.pause(reason)
@@ -300,30 +299,30 @@ class Connection:
                 self.intake.go_on()
             self.broker.wake()
 
-    def push_back(self) -> None:
-        """The peer may ask faster than it reads the answers: then hear it again when it has read."""
+    def flush_and_check_unread(self) -> None:
+        """Halt a client that sends requests faster than it reads the replies, until it has read."""
         self.outbox.flush()
         if self.peer.unsent() > (FEW_UNREAD if self.outbox.unread_output.is_high else MOST_UNREAD) // 2:
             self._halt_unread()
 
-    def heed_unread(self) -> None:
-        """The same for answers that are each small, and many: looked at once per chunk."""
+    def check_unread(self) -> None:
+        """The same for many small replies; called once per chunk."""
         most = FEW_UNREAD if self.outbox.unread_output.is_high else self._most_unread
         if self.outbox.size + self.peer.unsent() > most and not self.is_over:
             self._halt_unread()
 
     def wait_for_tick(self) -> None:
-        """The steps of this tick are used up (routing/bounds.py): go on in the next, after other connections."""
+        """The routing steps of this tick are used up (routing/bounds.py): continue in the next tick."""
         if NEXT_TICK not in self._halts:
             self.halt(NEXT_TICK)
-            self.broker.awaiting_tick.append(self)  # ``receive`` asks for it
+            self.broker.awaiting_tick.append(self)  # ``receive`` requests the tick
 
     def resume_in_tick(self) -> None:
         self.unhalt(NEXT_TICK)
-        self.heed_unread()
+        self.check_unread()
 
     def _halt_unread(self) -> None:
-        self.outbox.starved = True  # should the socket take it all in the end, the next write finds us able to hear
+        self.outbox.is_flow_controlled = True  # so that the next flush resumes, if the socket accepts everything
         self.halt(UNREAD)
 
     def pause(self, reason: str) -> None:
@@ -335,7 +334,7 @@ class Connection:
         if reason in self._paused:
             self._paused.remove(reason)
             if not self._paused:
-                self.intake.heard = True  # while we did not listen, silence was no fault of the peer
+                self.intake.has_received = True  # missing heartbeats while reading was paused do not count
                 self.peer.resume_reading()
 
     @property
@@ -360,9 +359,9 @@ class Connection:
         self.unhalt(ALARM)
 
     def hold_partial(self, size: int) -> bool:
-        """Bytes of unfinished messages came (or, negative, went); whether the user may hold so many."""
+        """Count bytes of unfinished messages (negative: released); False if the user holds too many."""
         if not self.partial:
-            self._holder = self.user.name  # a client of STOMP may log in while it holds some
+            self._holder = self.user.name  # a STOMP client may log in while it holds some
         self.partial += size
         return self.broker.memory_users.unfinished.hold(self._holder, size, self.least_held)
 
@@ -373,8 +372,8 @@ class Connection:
         for channel in self.channels.values():
             channel.routes.forget()
 
-    def _feed_consumers(self) -> None:
-        """We can write again: a peer that was not heard is, and consumers that were passed over get their turn."""
+    def _resume_delivery(self) -> None:
+        """The socket is writable again: handle requests and deliver to consumers."""
         if self.outbox.writable:
             self.unhalt(UNREAD)
         for channel in self.channels.values():

@@ -1,8 +1,8 @@
-"""From queues to a peer: consumers over AMQP, basic.get and prefetch.  Hot path.
+"""basic.consume, cancel, get and qos, and deliveries to AMQP consumers.  Hot path.
 
-A delivery is four pieces that are never built anew: the start of the frame (made once per consumer and length of the
-rest), eight bytes of delivery tag, the end of the frame (made once per address), and the content as the publisher sent
-it. Only when the channel number or the frame size differs is the content copied.
+A delivery is four pieces: the start of the frame (built once per consumer and length of the rest), eight bytes of
+delivery tag, the end of the frame (built once per address), and the content as the publisher sent it. The content is
+copied only if the channel number or the frame size differs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from leveret.wire.methods import (
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
-BURST_BYTES = 512 << 10  # a consumer gives others their turn after this much
+BURST_BYTES = 512 << 10  # delivered to one consumer before the next one is served
 HEAD_AND_TAIL = 64  # bytes of a basic.deliver frame, about
 DELIVER = b"\x00\x3c\x00\x3c"
-LOADING = "a message is looked for"  # on disk, or behind expired ones
+LOADING = "loading a message"  # reason to halt: it is on disk, or behind expired ones
 PULL_ONE = "x-pull-one"
 
 
@@ -73,10 +73,10 @@ class AmqpConsumer(Consumer):
         return self.channel.prefetch > 0 or self.channel.shared_limit < UNLIMITED
 
     def room(self) -> int:
-        if self.channel.deferred or not self._outbox.has_room():  # the consume-ok may be among what is deferred
+        if self.channel.deferred or not self._outbox.has_room():  # the consume-ok may be deferred too
             return 0
         shared = self.channel.shared_credit
-        if self.no_ack:  # it does not use the channel's prefetch up, and waits like the others when that is used up
+        if self.no_ack:  # does not count towards the channel's prefetch, but waits when that is used up
             return UNLIMITED if shared > 0 else 0
         return self.credit if self.credit < shared else shared
 
@@ -87,7 +87,7 @@ class AmqpConsumer(Consumer):
         keeps = not self.no_ack
         keep = unacked.items.append
         first = tag = unacked.next_tag
-        if limit > 1:  # for one there is room, or we were not asked
+        if limit > 1:  # for one message, ``room`` was checked by the caller
             room = self.room()
             limit = limit if limit < room else room
         stop = tag + limit
@@ -142,7 +142,7 @@ class AmqpConsumer(Consumer):
         self._outbox.added(len(content) + HEAD_AND_TAIL)
 
     def _make_head(self, tail: int) -> bytes:
-        """The basic.deliver frame up to the delivery tag; it depends on the rest only by its length."""
+        """The basic.deliver frame up to the delivery tag, for a rest of this length."""
         payload = len(DELIVER) + len(self._tag_bytes) + 8 + tail - 1
         head = ENVELOPE.pack(1, self.channel.number, payload) + DELIVER + self._tag_bytes
         self._heads[tail] = head
@@ -154,14 +154,14 @@ class AmqpConsumer(Consumer):
         channel.shared_credit += number
         if channel.shared_limit != UNLIMITED:
             consumers = channel.consumers
-            if self.tag in consumers:  # the others go first, or the first queue would take all of the prefetch
+            if self.tag in consumers:  # to the end, or the first queue would use the whole prefetch
                 consumers[self.tag] = consumers.pop(self.tag)
             for consumer in consumers.values():
                 consumer.queue.touch()
         self.queue.touch()
 
     def catch_up(self) -> None:
-        """Let the queue deliver what has arrived: deliveries wait for the end of the turn, a cancel does not."""
+        """Deliver what has arrived before a cancel: deliveries wait for the end of the tick, a cancel does not."""
         self.channel.vhost.settle_down(self.queue)  # type: ignore[arg-type]
 
     def leave(self) -> None:
@@ -176,15 +176,15 @@ class AmqpConsumer(Consumer):
 
 
 def with_count(content: bytes, count: int) -> bytes:
-    """How often the message came back, where the queue keeps count for its consumers."""
+    """The content with the header x-delivery-count, for queues that set it."""
     try:
         return spliced(content, {"x-delivery-count": long(count)}) if count else content
-    except FrameError:  # its headers cannot be read: nobody checked them when it came
+    except FrameError:  # malformed headers, which are not checked when a message is published
         return content
 
 
 class ReplyConsumer(AmqpConsumer):
-    """Consumes from amq.rabbitmq.reply-to: its queue is made for it and goes with it."""
+    """Consumes from amq.rabbitmq.reply-to. Its queue is created and deleted with it."""
 
     __slots__ = ("queue_name",)
 
@@ -194,14 +194,14 @@ class ReplyConsumer(AmqpConsumer):
         queue.consumer = self
 
     def room(self) -> int:
-        """Replies pass the prefetch of the channel by."""
+        """Replies do not count towards the prefetch of the channel."""
         return 0 if self.channel.deferred or not self._outbox.has_room() else UNLIMITED
 
     def leave(self) -> None:
         vhost = self.channel.vhost
         queue = vhost.reply_queues.pop(self.queue_name, None)
         if queue is not None:
-            vhost.deaths += 1
+            vhost.deletions += 1
             queue.die()
 
 
@@ -254,7 +254,7 @@ def consumer_flag(method: BasicConsume, name: str) -> bool:
 
 
 def _cancel(channel: Channel, method: BasicCancel) -> None:
-    """Cancelling an unknown tag is no error; what was delivered stays unacked."""
+    """Cancelling an unknown tag is not an error. Delivered messages stay unacked."""
     leaving = channel.consumers.get(method.consumer_tag)
     if leaving is not None:
         leaving.catch_up()
@@ -272,7 +272,7 @@ def _get(channel: Channel, method: BasicGet) -> None:
 
 
 def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
-    """False if the first message has to be read from disk; the answer follows when it is."""
+    """False if the first message has to be read from disk; the reply follows when it is."""
     name = channel.named_queue(method.queue)
     queue = channel.caller.queue_to("get", name)
     connection = channel.connection
@@ -294,19 +294,21 @@ def _get_or_wait(channel: Channel, method: BasicGet) -> bool:
         content = with_count(content, taken.delivery_count)
     reply = BasicGetOk(tag, taken.redelivered, address.exchange, address.key, taken.left)
     channel.send(reply)
-    channel.say(refit(content, channel.number, channel.connection.frame_max))  # a large one is not copied
+    channel.send_frames(
+        refit(content, channel.number, channel.connection.frame_max)
+    )  # separately, so that a large content is not copied
     return True
 
 
 def _get_loaded(channel: Channel, method: BasicGet) -> None:
-    """What stood first in the queue was on disk and is here now."""
+    """The first message of the queue has been read from disk."""
     connection = channel.connection
     if not connection.is_over and channel.step is ChannelStep.OPEN:
         connection.intake.at_channel, connection.intake.at_method = channel.number, BasicGet.id
         try:
             if not _get_or_wait(channel, method):
                 return  # another lane was loaded first
-        except AmqpError as error:  # the queue is gone, say
+        except AmqpError as error:  # for example, the queue was deleted
             connection.fail(error)
     connection.unhalt(LOADING)
 

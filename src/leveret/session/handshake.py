@@ -41,8 +41,8 @@ CAPABILITIES: Table = {
     "per_consumer_qos": True,
     "direct_reply_to": True,
 }
-# Clients choose their behaviour by product and version (kombu decides by them what basic.qos means), so we name the
-# product whose behaviour we have; see docs/decisions/0003-announced-product.md.
+# Clients adapt to product and version (kombu decides by them what basic.qos means), so the broker announces the product
+# with which it is compatible; see docs/decisions/0003-announced-product.md.
 COMPATIBLE_PRODUCT = "RabbitMQ"
 COMPATIBLE_VERSION = "3.13.7"
 
@@ -79,7 +79,7 @@ def _start_ok(connection: Connection, method: ConnectionStartOk) -> None:
 
 
 def _logged_in(connection: Connection, mechanism: str, user: User | None) -> None:
-    """Back from the login, on the loop. The connection may be gone by now."""
+    """The result of the login, on the event loop. The connection may be closed by now."""
     if connection.is_over:
         return
     try:
@@ -104,12 +104,12 @@ def _tune_ok(connection: Connection, method: ConnectionTuneOk) -> None:
         raise NotAllowed(
             f"negotiated frame_max = {method.frame_max} is lower than the minimum allowed value ({MIN_FRAME_MAX})"
         )
-    connection.intake.frame_limit = connection.frame_max  # of a payload: so 8 bytes more than a frame may have
+    connection.intake.frame_limit = connection.frame_max  # of the payload, so a frame may be 8 bytes larger
     connection.heartbeat = method.heartbeat
 
 
 def _tuned(name: str, wanted: int, offered_: int) -> int:
-    """0 leaves the choice to us; more than offered is refused."""
+    """0 accepts the offered value; a higher value is refused."""
     if wanted > offered_:
         raise NotAllowed(f"negotiated {name} = {wanted} is higher than the maximum allowed value ({offered_})")
     return wanted or offered_

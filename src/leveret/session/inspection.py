@@ -1,8 +1,8 @@
-"""What the properties of a message ask the broker to do, read without decoding what is not needed.  Hot path.
+"""The properties of a message that the broker acts on, read without decoding the others.  Hot path.
 
-Most messages carry properties that mean nothing to a broker (content type, ids, application headers). The walk below
-skips over them by their lengths and stops for the few that matter. Everything unusual, and everything malformed, gives
-None: the message then goes the slow way, which decodes all of it and words the error.
+Most properties mean nothing to a broker (content type, IDs, application headers). ``inspect`` skips them by their
+lengths. For unusual or malformed properties it returns None: the message is then decoded in full, which also raises the
+error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LONGEST_EXPIRATION = 16  # digits
 def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: bool = True) -> Traits | None:
     """The traits of the properties in data[at:end]; ``at`` is behind the flags.
 
-    ``may_matter`` is False when the caller knows that none of the headers can be there that matter to the broker.
+    ``may_matter`` is False if the headers cannot contain any that the broker acts on.
     """
     mode = priority = 0
     deadline = NEVER
@@ -31,7 +31,7 @@ def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: 
                 at += 1 + data[at]
             if flags & 0x4000:  # content_encoding
                 at += 1 + data[at]
-        if flags & 0x2000:  # headers: CC and BCC are further keys, x-delay and x-deliver-at make it wait
+        if flags & 0x2000:  # headers: CC and BCC are further keys, x-delay and x-deliver-at delay the message
             start = at + 4
             at = start + unpack_length(data, at)[0]
             if at > end:
@@ -61,7 +61,7 @@ def inspect(flags: int, data: bytes, at: int, end: int, now: float, may_matter: 
         if flags & 0x0080:  # message_id
             at += 1 + data[at]
         if flags & 0x007F:
-            if flags & 0x0013:  # user_id must be the connection's own; and flags that do not exist
+            if flags & 0x0013:  # user_id must be checked; the other flags do not exist
                 return None
             if flags & 0x0040:  # timestamp
                 at += 8

@@ -1,10 +1,10 @@
-"""Bytes in: from whatever slices arrive to runs, methods and contents.  Hot path.
+"""Bytes in: from chunks of any size to runs, methods and contents.  Hot path.
 
 Theory of operation. ``receive`` handles every whole frame of a chunk in one loop and keeps at most one partial frame.
-Publishes and acks leave the loop in runs (session/publishes.py, session/acknowledgements.py); all else is handed to the
-connection one by one. An AmqpError ends the channel or connection it says, and the loop goes on at ``resume_at``,
-behind the frame that caused it: what follows for a closing channel is read and ignored until its close-ok. When
-framing itself is lost nothing can be read any more, and only the bytes of a connection.close-ok are looked for.
+Publishes and acks are handled in runs (session/publishes.py, session/acknowledgements.py), all other methods one by
+one. An AmqpError closes its channel or connection, and the loop continues at ``resume_at``, after the frame that caused
+it: frames of a closing channel are ignored until its close-ok. After a framing error no frame can be read any more, and
+only the bytes of a connection.close-ok are searched for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from leveret.session.acknowledgements import ack_run
 from leveret.session.content import take_body, take_header
 from leveret.session.limits import UNAUTHENTICATED_BYTES
 from leveret.session.publishes import PUBLISH, take_publishes
-from leveret.session.replies import NO_METHOD, bug
+from leveret.session.replies import NO_METHOD, internal_error
 from leveret.wire.constants import FRAME_END, FRAME_MAX_BEFORE_TUNE, PROTOCOL_HEADER
 from leveret.wire.frames import method_frame
 from leveret.wire.grammar import ChannelStep, Next, Step, check_frame, check_heartbeat
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 unpack_frame = Struct(">BHI").unpack_from
 unpack_ids = Struct(">HH").unpack_from
 ACK = b"\x00\x3c\x00\x50"
-MOST_UNREAD = 16 << 20  # bytes of replies that a peer may leave unread before we stop hearing its requests
-MOST_GATHERED = 1 << 20  # bytes of replies that wait for the end of the turn: they count as memory once written
+MOST_UNREAD = 16 << 20  # bytes of replies that a client may leave unread before its requests wait
+MOST_GATHERED = 1 << 20  # bytes of replies that wait for the end of the tick: they count as memory once written
 CLOSE_OK_FRAME = method_frame(0, ConnectionCloseOk())
 
 
 class Intake:
     __slots__ = (
         "_connection",
-        "_deaf",
+        "_is_framing_lost",
         "_need",
         "_parts",
         "at_channel",
         "at_method",
         "frame_limit",
         "halted",
-        "heard",
+        "has_received",
         "held",
         "resume_at",
         "wanted",
@@ -53,19 +53,19 @@ class Intake:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._parts: list[bytes] = []  # of one partial frame, or of all that came while halted
+        self._parts: list[bytes] = []  # of one partial frame, or of all input since the halt
         self.held = self._need = 0
-        self._deaf = False
+        self._is_framing_lost = False
         self.frame_limit = FRAME_MAX_BEFORE_TUNE  # of a payload
-        self.halted = False  # something outside decides before the next frame is looked at
-        self.heard = True  # since the last heartbeat check
+        self.halted = False  # no frame is handled until Connection.unhalt
+        self.has_received = True  # since the last heartbeat check
         self.resume_at = 0
-        self.wanted = 0  # bytes that make the message whole which the rest begins with
-        self.at_channel = 0  # what is being handled, for the close that an error leads to
+        self.wanted = 0  # bytes needed for the message at the start of the rest
+        self.at_channel = 0  # channel and method being handled, for the close after an error
         self.at_method = NO_METHOD
 
     def receive(self, data: bytes) -> None:
-        self.heard = True
+        self.has_received = True
         if self._parts or self.halted:
             self._parts.append(data)
             self.held += len(data)
@@ -83,7 +83,7 @@ class Intake:
             self._bound_unauthenticated()
 
     def go_on(self) -> None:
-        """Whatever halted us is decided: handle what came meanwhile."""
+        """Handle the input that arrived during the halt."""
         self.halted = False
         if self._parts:
             self._need = 0
@@ -94,7 +94,7 @@ class Intake:
         self.held = self._need = 0
 
     def _bound_unauthenticated(self) -> None:
-        """Before the peer has logged in, it has no reason to send ahead."""
+        """Close connections that send too much before they have logged in."""
         connection = self._connection
         if self.held > UNAUTHENTICATED_BYTES and connection.step is not Step.OPEN and not connection.is_over:
             connection.log.warning("connection closed: too much data before login", bytes=self.held)
@@ -109,7 +109,7 @@ class Intake:
             self._need, self.wanted = self.wanted, 0
         elif len(rest) >= 7 and self._connection.step is not Step.AWAIT_HEADER:
             size = unpack_frame(rest)[2]
-            if size <= self.frame_limit:  # else one byte more is enough to refuse it: never gather what is too large
+            if size <= self.frame_limit:  # otherwise one byte more is enough to refuse it
                 self._need = size + 8
 
     def _take_protocol_header(self, data: bytes) -> int:
@@ -122,12 +122,12 @@ class Intake:
         return 8
 
     def _take_frames(self, data: bytes, pos: int) -> int:
-        """Handle all whole frames; where the partial one begins."""
+        """Handle all whole frames; returns where the partial one begins."""
         connection = self._connection
         if connection.step is Step.AWAIT_HEADER:
             return pos
         while connection.step is not Step.CLOSED:
-            if self._deaf:
+            if self._is_framing_lost:
                 if CLOSE_OK_FRAME in data:
                     connection.over()
                 break
@@ -135,11 +135,11 @@ class Intake:
                 return self._parse(data, pos)
             except AmqpError as error:
                 connection.fail(error)
-            except Exception as error:  # a bug of ours must not take the loop down with it
+            except Exception as error:  # an internal error must not stop the event loop
                 connection.log.exception(
                     "internal error while handling a frame", channel=self.at_channel, method=self.at_method
                 )
-                connection.fail(bug(error))
+                connection.fail(internal_error(error))
             pos = self.resume_at
         return len(data)
 
@@ -164,7 +164,7 @@ class Intake:
             if kind == 1:
                 channel = connection.channels.get(number)
                 if alarms and startswith(PUBLISH, pos + 7) and channel is not None and channel.step is ChannelStep.OPEN:
-                    connection.block()  # before the body is taken; what follows waits as well, to keep the order
+                    connection.block()  # before the body is read; later frames wait as well, to keep the order
                     break
                 if channel is not None and channel.idle:
                     if startswith(PUBLISH, pos + 7):
@@ -172,7 +172,7 @@ class Intake:
                         pos = take_publishes(channel, data, pos, stop)
                         if pos >= 0:
                             continue
-                        pos = ~pos  # the rest of that message is on its way
+                        pos = ~pos  # the rest of that message has not arrived
                         break
                     if startswith(ACK, pos + 7):
                         self.at_method = (60, 80)
@@ -186,18 +186,18 @@ class Intake:
             if connection.step is Step.CLOSED:
                 return end
             if connection.outbox.size > MOST_GATHERED:
-                connection.push_back()
+                connection.flush_and_check_unread()
         return pos
 
     def _charge(self, size: int) -> None:
-        """A method that is neither publish nor ack; long ones have arguments that take time, such as selectors."""
+        """Count the work of methods other than publish and ack; long arguments, such as selectors, cost more."""
         work = self._connection.broker.routing_work
         work.spent += METHOD_STEPS + BYTE_STEPS * size
         if work.is_spent and self._connection.step is Step.OPEN:
             self._connection.wait_for_tick()
 
     def _lose_framing(self, end: int) -> None:
-        self._deaf = True
+        self._is_framing_lost = True
         self.at_method = NO_METHOD
         self.resume_at = end
 

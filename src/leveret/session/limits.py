@@ -1,10 +1,10 @@
-"""The limits that a connection keeps to, taken from the settings once."""
+"""Limits of a connection, read from the settings at startup."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-UNAUTHENTICATED_BYTES = 64 << 10  # that the broker keeps of what a peer sends before it has logged in
+UNAUTHENTICATED_BYTES = 64 << 10  # of input that is kept before the login
 
 
 @dataclass(frozen=True, slots=True)

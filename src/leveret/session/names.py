@@ -1,6 +1,6 @@
 """Line breaks in names: RabbitMQ removes them where queues and exchanges are declared, bound and deleted.
 
-Other methods (basic.publish, consume, get, queue.purge) take names as they are, as in RabbitMQ.
+Other methods (basic.publish, consume, get, queue.purge) use names unchanged, as in RabbitMQ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a connection has to say: gathered during a turn, written once at its end.  Hot path."""
+"""Output of a connection: gathered during a tick, written once at its end.  Hot path."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from leveret.broker.broker import Broker
 if TYPE_CHECKING:
     from leveret.session.connection import Peer
 
-FEW_UNREAD = 256 << 10  # bytes that a peer may leave unread while all peers together leave too much
-LARGE = 8 << 10  # bytes of a piece, on average, above which copying pieces together costs more than writing each
+FEW_UNREAD = 256 << 10  # bytes that a client may leave unread while all clients together leave too much
+LARGE = 8 << 10  # average bytes of a piece, above which joining pieces costs more than writing each
 
 
 class Outbox:
-    """``pieces`` and ``size`` are open to the delivery loop, which appends to them without a call per message."""
+    """The delivery loop appends to ``pieces`` directly, to avoid a call per message."""
 
     __slots__ = (
         "_broker",
-        "_feed",
         "_flushing",
         "_high_watermark",
+        "_on_writable",
         "_peer",
+        "has_sent",
+        "is_flow_controlled",
         "pieces",
         "size",
-        "spoke",
-        "starved",
         "unread",
         "unread_output",
         "writable",
     )
 
-    def __init__(self, broker: Broker, peer: Peer, high_watermark: int, feed: Callable[[], None]) -> None:
+    def __init__(self, broker: Broker, peer: Peer, high_watermark: int, on_writable: Callable[[], None]) -> None:
         self._broker = broker
         self._peer = peer
         self._high_watermark = high_watermark
-        self._feed = feed  # gives consumers that were passed over their turn
+        self._on_writable = on_writable
         self._flushing = False
         self.pieces: list[bytes] = []
         self.size = 0
         self.writable = True
-        self.unread = 0  # bytes that the socket did not take, as counted last
+        self.unread = 0  # bytes that the socket had not accepted at the last count
         self.unread_output = broker.memory_users.unread
-        self.starved = False  # a consumer was passed over because we cannot write
-        self.spoke = True  # since the last heartbeat check
+        self.is_flow_controlled = False  # deliveries or requests wait until the client has read
+        self.has_sent = True  # since the last heartbeat check
 
     def has_room(self) -> bool:
-        """Whether deliveries may be added. If not, consumers get their turn once we could write."""
-        is_high = self.unread_output.is_high  # of all connections: each has to read before it is given more
+        """Whether deliveries may be added. If not, ``on_writable`` is called when they may."""
+        is_high = self.unread_output.is_high  # unread output of all connections together
         if self.writable and self.size <= self._high_watermark and not (is_high and self._has_unread()):
             return True
-        self.starved = True
+        self.is_flow_controlled = True
         return False
 
     def _has_unread(self) -> bool:
@@ -62,7 +62,7 @@ class Outbox:
         self.added(len(data))
 
     def added(self, size: int) -> None:
-        """Pieces were appended: have them written in this turn."""
+        """Pieces were appended: write them at the end of this tick."""
         self.size += size
         if not self._flushing:
             self._flushing = True
@@ -72,7 +72,7 @@ class Outbox:
         self._flushing = False
         pieces = self.pieces
         if pieces:
-            self.spoke = True
+            self.has_sent = True
             if self.size <= LARGE or self.size <= LARGE * len(pieces):
                 self._peer.write(b"".join(pieces))
             else:
@@ -81,9 +81,9 @@ class Outbox:
             if self._peer.unsent() != self.unread:
                 self.count_unread()
         self.size = 0
-        if self.starved and self.writable:
-            self.starved = False
-            self._feed()
+        if self.is_flow_controlled and self.writable:
+            self.is_flow_controlled = False
+            self._on_writable()
 
     def count_unread(self) -> None:
         unread = self._peer.unsent()
@@ -91,19 +91,19 @@ class Outbox:
         self.unread = unread
 
     def look_again(self) -> None:
-        """Some time has passed: the peer may have read, which the socket reports only above its high mark."""
+        """Called twice a second: the socket reports that the client has read only above its high watermark."""
         if self.unread:
             self.count_unread()
-        if self.starved and self.writable and self.unread <= FEW_UNREAD:
-            self.starved = False
-            self._feed()
+        if self.is_flow_controlled and self.writable and self.unread <= FEW_UNREAD:
+            self.is_flow_controlled = False
+            self._on_writable()
             self._broker.wake()
 
     def set_writable(self, writable: bool) -> None:
         self.writable = writable
         if writable:
-            self.starved = False
-            self._feed()
+            self.is_flow_controlled = False
+            self._on_writable()
             self._broker.wake()
 
     def close(self) -> None:

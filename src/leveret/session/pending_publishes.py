@@ -45,10 +45,10 @@ class PendingPublishes:
             return
         is_returned = publish.mandatory and not publish.is_received
         if is_returned:
-            channel.give_back(publish.run)
+            channel.return_messages(publish.run)
         if channel.confirms is not None and publish.first:
             is_acked = is_returned or not publish.is_rejected
-            channel.send_verdicts(channel.confirms.resolved(publish.first, publish.last, is_acked))
+            channel.send_confirms(channel.confirms.resolved(publish.first, publish.last, is_acked))
         channel.connection.broker.wake()
 
     def close(self) -> None:

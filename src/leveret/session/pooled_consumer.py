@@ -1,7 +1,7 @@
-"""One consumer over several queues: a pool says which, and they may change while it consumes.
+"""One consumer over several queues of a pool, which may change while it consumes.
 
-Each queue has a member of its own, with the tag of the whole. Prefetch counts over all: the members share the credit
-that stands here. What a member was given stays with it when it leaves its queue, as after a basic.cancel.
+Each queue has a member with the same consumer tag. The members share one credit, so prefetch counts over all queues. A
+member that leaves its queue keeps its unacked deliveries, as after a basic.cancel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHARD_ALL = "x-shard-all"
 
 
 class Member(AmqpConsumer):
-    """Its own credit is never the limit."""
+    """Limited by the credit of the whole consumer, not by its own."""
 
     __slots__ = ("_whole",)
 
@@ -59,7 +59,7 @@ class Member(AmqpConsumer):
 
 
 class PooledConsumer:
-    """What the channel knows by the tag; to it, this is consumer and queue in one."""
+    """The consumer that the channel finds by its tag; it acts as its own queue."""
 
     def __init__(self, channel: Channel, method: BasicConsume, pool: Pool) -> None:
         self.channel = channel
@@ -72,7 +72,7 @@ class PooledConsumer:
         self._is_in = False
 
     def enter(self) -> None:
-        """AmqpError if it may not consume from one of the queues; then it consumes from none."""
+        """AmqpError if it may not consume from one of the queues; it then consumes from none."""
         try:
             self._pool.enter(self, consumer_flag(self.method, SHARD_ALL))
         except AmqpError:
@@ -114,7 +114,7 @@ class PooledConsumer:
         self.follow(())
 
     def lost(self, member: Member) -> None:
-        """A queue has let a member go: it was deleted, or the one message that was asked for is delivered."""
+        """A queue has removed a member: it was deleted, or a one-shot consumer has its message."""
         self._members = {queue: each for queue, each in self._members.items() if each is not member}
         if self._members and not member.one_shot:
             return
@@ -136,8 +136,8 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
 
 
 def _declare(channel: Channel, method: QueueDeclare) -> None:
-    """A pool is there already, whatever is asked for: the answer counts what is in its first queue, and has the name
-    that was asked for, since some clients wait for just that."""
+    """Declaring a pool succeeds whatever the arguments: the reply counts the messages of its first queue, and has the
+    requested name, since some clients compare it."""
     pool = channel.caller.access.pool(method.queue)
     if pool is None:
         declarations.HANDLERS[QueueDeclare.id](channel, method)

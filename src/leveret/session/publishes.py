@@ -70,7 +70,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
     while True:
         frame = data[pos:stop]
         route = known.get(frame)
-        if route is None or route.epoch != vhost.epoch or route.deaths != vhost.deaths:
+        if route is None or route.epoch != vhost.epoch or route.deletions != vhost.deletions:
             if work.spent > TICK_STEPS:
                 connection.wait_for_tick()
                 return ~pos
@@ -192,7 +192,7 @@ def publish(channel: Channel, route: PublishRoute, run: list[Message], size: int
         _publish_each(channel, route, run, size, timed)
         return
     if channel.confirms is not None:
-        channel.send_verdicts(channel.confirms.published(number, receipt))
+        channel.send_confirms(channel.confirms.published(number, receipt))
         if receipt != GRANTED:
             channel.connection.broker.awaiting[channel] = None
 
@@ -208,19 +208,19 @@ def _publish_each(channel: Channel, route: PublishRoute, run: list[Message], siz
         broker.when_granted(lambda: pending.resolve(True), lost=lambda: pending.resolve(False), receipt=receipt)
         return
     if route.mandatory and not route.queues:
-        give_back(channel, run)
+        return_messages(channel, run)
     if confirms is None:
         return
     for number, receipt, is_rejected in outcomes:
         if is_rejected:
-            channel.send_verdicts(confirms.refused(number))
+            channel.send_confirms(confirms.refused(number))
             continue
-        channel.send_verdicts(confirms.published(number, receipt))
+        channel.send_confirms(confirms.published(number, receipt))
         if receipt != GRANTED:
             broker.awaiting[channel] = None
 
 
-def give_back(channel: Channel, run: list[Message]) -> None:
+def return_messages(channel: Channel, run: list[Message]) -> None:
     """basic.return: nobody wanted these."""
     for content, address, _ in run:
         told = BasicReturn(NO_ROUTE, "NO_ROUTE", address.exchange, address.key)

@@ -1,4 +1,4 @@
-"""The one place where an error becomes a close on the wire."""
+"""Errors as channel.close and connection.close."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def connection_close(error: AmqpError, method: tuple[int, int]) -> ConnectionClo
     return ConnectionClose(error.code, _fitting(error.reply_text), class_id, method_id)
 
 
-def bug(error: Exception) -> InternalFault:
-    """Whatever is not an AmqpError is a bug of ours; the trace is in the log, not on the wire."""
+def internal_error(error: Exception) -> InternalFault:
+    """Any other exception is an internal error; the traceback is logged, not sent to the client."""
     return InternalFault(f"unexpected {type(error).__name__}; the broker's log has the details")
 
 

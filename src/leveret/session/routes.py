@@ -85,7 +85,7 @@ class Routes(RouteCache[bytes, PublishRoute]):
         vhost = self.vhost
         if vhost.moves and route.epoch not in (vhost.epoch, NO_EPOCH) and not route.special:
             return self.reroute(route, (route.address.key,), {})
-        return route.living()
+        return route.without_deleted()
 
     def reroute(self, route: PublishRoute, keys: Sequence[str], headers: Mapping[str, object]) -> PublishRoute:
         """A route for one message that has to be looked into: by its headers, or to more keys than one."""

@@ -1,8 +1,7 @@
-"""Settling very many messages at once: acks and nacks of a whole backlog, and what a closed channel held.
+"""Settling many messages at once: acks and nacks of a whole backlog, and unacked messages of a closed channel.
 
-It takes as many time slices as needed (broker/errands.py). Messages that go back to their queue go in the order of the
-queue, the first one first. Until all are back, the queue delivers only those that came back (``returning``), so no
-message overtakes one that stood before it.
+It takes as many time slices as needed (broker/errands.py). Messages are requeued in the order of the queue. Until all
+are requeued, the queue delivers only requeued ones (``returning``), so that no message overtakes an earlier one.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from leveret.delivery.unacked import Portion
 if TYPE_CHECKING:
     from leveret.broker.errands import Errands
 
-FEW = 4096  # messages that are settled at once, in a millisecond or two
-AT_ONCE = 500  # messages between two looks at the time
+FEW = 4096  # messages that are settled in one step, within a millisecond or two
+AT_ONCE = 500  # messages between two checks of the time
 
 Settle = Callable[[list[Portion]], None]
 
@@ -33,7 +32,7 @@ class Settlement:
         for queue in self._queues:
             queue.returning += 1
         for portion in self._portions:
-            portion.messages.reverse()  # so that those that are done with can be taken off the end
+            portion.messages.reverse()  # so that settled ones can be removed from the end
 
     def step(self) -> bool:
         time_slice = self._errands.new_slice()

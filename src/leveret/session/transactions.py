@@ -83,7 +83,7 @@ class Transaction:
         """Remember what is to be done with these tags; unknown ones are refused now, not at commit."""
         if tag == 0 and multiple:
             wanted = unacked.tags(unacked.next_tag)
-        elif tag in unacked.lapsed:
+        elif tag in unacked.timed_out:
             wanted = unacked.tags(tag) if multiple else []
         elif not unacked.holds(tag) or tag in self.settled:
             raise unknown_tag(tag)

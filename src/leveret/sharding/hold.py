@@ -80,7 +80,7 @@ class SlotOwners(Protocol):
     """Who knows which shard each slot belongs to (sharding/ordered_slots.py)."""
 
     @property
-    def is_homeless(self) -> bool:
+    def has_no_shard(self) -> bool:
         """There is no shard at all."""
 
     def target(self, slot: int) -> DeclaredQueue: ...
@@ -139,7 +139,7 @@ class Hold:
 
     @property
     def may_move(self) -> bool:
-        return self.state is not State.HOLDING and not self._owners.is_homeless
+        return self.state is not State.HOLDING and not self._owners.has_no_shard
 
     def _move_on(self, queue: ClassicQueue) -> None:
         """After each drain of the hold: what the mover took goes to its shards."""

@@ -29,7 +29,7 @@ from leveret.queues.options import QueueOptions
 from leveret.routing.bindings import Destination
 from leveret.routing.modulus_hash import ModulusHashExchange
 from leveret.sharding.hold import Hold, State
-from leveret.sharding.slots import NOBODY, SLOTS, dealt, resettled, slot_of
+from leveret.sharding.slots import NO_SHARD, SLOTS, dealt, resettled, slot_of
 
 COMPONENT = "sharding"
 
@@ -89,7 +89,7 @@ class OrderedSlots:
     @property
     def shards(self) -> list[str]:
         """Where slots belong, or will."""
-        return sorted(set(self._owners) - {NOBODY})
+        return sorted(set(self._owners) - {NO_SHARD})
 
     def _bound(self) -> list[str]:
         return [name for kind, name in self._exchange.bound() if kind == "queue"]
@@ -170,14 +170,14 @@ class OrderedSlots:
         self._reach = []
         for slot, owner in enumerate(self._owners):
             hold = self._held.get(slot)
-            name = owner if hold is None or owner == NOBODY else self._hidden[hold]
-            self._reach.append(() if name == NOBODY else (Destination("queue", name),))
+            name = owner if hold is None or owner == NO_SHARD else self._hidden[hold]
+            self._reach.append(() if name == NO_SHARD else (Destination("queue", name),))
         self._vhost.epoch += 1
 
     # ---- what holds ask (hold.SlotOwners)
 
     @property
-    def is_homeless(self) -> bool:
+    def has_no_shard(self) -> bool:
         return not any(shard in self._vhost.queues for shard in self._shards)
 
     def target(self, slot: int) -> DeclaredQueue:
@@ -234,7 +234,7 @@ class OrderedSlots:
         row = {} if value is None else _checked(value, self._exchange.name)
         if not row:
             return
-        self._owners = [NOBODY if place < 0 else row["shards"][place] for place in row["owners"]]
+        self._owners = [NO_SHARD if place < 0 else row["shards"][place] for place in row["owners"]]
         for old, slots in row["held"].items():
             hold = self._hold_for(old)
             hold.slots.update(slots)

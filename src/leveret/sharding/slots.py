@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from xxhash import xxh3_64_intdigest
 
 SLOTS = 1024
-NOBODY = ""
+NO_SHARD = ""
 
 
 def slot_of(key: str) -> int:
@@ -20,7 +20,7 @@ def slot_of(key: str) -> int:
 
 def dealt(shards: Sequence[str]) -> list[str]:
     """The owners of all slots when nothing is to be kept. For a power of two this is hash modulo number."""
-    return [shards[slot % len(shards)] for slot in range(SLOTS)] if shards else [NOBODY] * SLOTS
+    return [shards[slot % len(shards)] for slot in range(SLOTS)] if shards else [NO_SHARD] * SLOTS
 
 
 def resettled(owners: Sequence[str], shards: Sequence[str], homes: Mapping[int, str]) -> list[str]:
@@ -29,7 +29,7 @@ def resettled(owners: Sequence[str], shards: Sequence[str], homes: Mapping[int, 
     A shard that has too many gives away first what has not arrived, and a slot goes home if it can.
     """
     if not shards:
-        return [NOBODY] * SLOTS
+        return [NO_SHARD] * SLOTS
     quotas = _quotas(owners, shards)
     after = list(owners)
     kept: Counter[str] = Counter()

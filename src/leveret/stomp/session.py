@@ -53,7 +53,7 @@ class StompSession:
     def __init__(self, transport: StompTransport, connection: Connection) -> None:
         self._transport = transport
         self._connection = connection
-        connection.one_for_all = True  # or an ACK after a failed SEND would be done on the other channel
+        connection.channel_errors_close_connection = True  # or an ACK after a failed SEND would still be handled
         self._log = get_log("stomp").bind(connection=connection.name)
         self._reader = StompReader()
         self._name = f"session-{secrets.token_urlsafe(16)}"
@@ -86,7 +86,7 @@ class StompSession:
 
     def receive(self, data: bytes) -> None:
         """Bytes in any slicing."""
-        self._connection.intake.heard = True
+        self._connection.intake.has_received = True
         if self._is_done():
             return
         self._reader.feed(data)
@@ -121,7 +121,7 @@ class StompSession:
         self._amqp.flush()
         self._flush()
         if not self._is_done():
-            self._connection.heed_unread()  # many replies are written here, past the connection
+            self._connection.check_unread()  # many replies are written here, past the connection
 
     def _is_done(self) -> bool:
         """Whether further frames of the client are ignored."""

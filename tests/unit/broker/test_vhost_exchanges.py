@@ -189,7 +189,7 @@ def test_queues_that_only_the_default_exchange_reaches_end_no_epoch(vhost: Vhost
     before = vhost.epoch
     vhost.declare_queue("q")
     vhost.delete_queue("q")
-    assert (vhost.epoch, vhost.deaths) == (before, 1)
+    assert (vhost.epoch, vhost.deletions) == (before, 1)
 
 
 @pytest.mark.feature("S0-28")

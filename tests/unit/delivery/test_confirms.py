@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.delivery.confirms import GRANTED, Confirms, Verdict
+from leveret.delivery.confirms import GRANTED, Confirm, Confirms
 
 
-def ack(tag: int, *, multiple: bool = False) -> Verdict:
-    return Verdict(tag, multiple, ack=True)
+def ack(tag: int, *, multiple: bool = False) -> Confirm:
+    return Confirm(tag, multiple, ack=True)
 
 
-def nack(tag: int) -> Verdict:
-    return Verdict(tag, multiple=False, ack=False)
+def nack(tag: int) -> Confirm:
+    return Confirm(tag, multiple=False, ack=False)
 
 
 @pytest.mark.feature("S0-12", "S4-74")

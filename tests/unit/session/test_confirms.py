@@ -140,7 +140,7 @@ def test_a_durable_confirm_waits_for_its_receipt() -> None:
     assert client.heard() == [BasicAck(2), BasicAck(3)]
     channel = client.session.channels[1]
     assert channel.confirms is not None
-    channel.send_verdicts(channel.confirms.granted(1))
+    channel.send_confirms(channel.confirms.granted(1))
     house.turn()
     assert client.heard() == [BasicAck(1)]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xxhash import xxh3_64_intdigest
 
-from leveret.sharding.slots import NOBODY, SLOTS, dealt, resettled, slot_of
+from leveret.sharding.slots import NO_SHARD, SLOTS, dealt, resettled, slot_of
 
 sizes = st.integers(min_value=1, max_value=20)
 
@@ -59,5 +59,5 @@ def test_4_to_8_moves_half_and_back_moves_the_same_half() -> None:
 
 
 def test_without_shards_slots_belong_to_nobody() -> None:
-    assert set(resettled(dealt(shards(2)), [], {})) == {NOBODY}
-    assert set(dealt([])) == {NOBODY}
+    assert set(resettled(dealt(shards(2)), [], {})) == {NO_SHARD}
+    assert set(dealt([])) == {NO_SHARD}
