@@ -1,9 +1,10 @@
 """Publisher confirms of one channel: which publish may be confirmed when.
 
-Publishes are numbered 1, 2, 3, ... Each is confirmed once the receipt of its write is granted; receipts are numbers
-that only grow, and 0 stands for "nothing to wait for". Receipts are granted in order, but for those whose messages were
-settled before they had to be on disk: they come early. A ``multiple`` confirm covers every number up to its own, so it
-is only used where nothing below is still waiting; what needs no receipt overtakes those that wait by single confirms.
+Publishes are numbered 1, 2, 3, ... Each is confirmed once the receipt of its write is granted. Receipts of the broker's
+log are increasing numbers, and 0 means that there is nothing to wait for. They are granted in order, except for
+messages that were settled before they had to be written: those are granted early. A ``multiple`` confirm covers every
+number up to its own, so it is used only if no lower number is waiting; publishes without a receipt overtake the others
+by single confirms.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ GRANTED = 0
 
 
 class Confirm(NamedTuple):
-    """A confirm to send: ack or nack, of one number or of all up to it."""
+    """An ack or nack to send, for one number or for all up to it."""
 
     tag: int
     multiple: bool
@@ -28,7 +29,7 @@ class Confirms:
     def __init__(self) -> None:
         self.issued = 0
         self._waiting: deque[tuple[int, int, int]] = deque()  # (receipt, first, last), by number
-        self._reserved: set[int] = set()  # numbers that wait for a word of their own
+        self._reserved: set[int] = set()  # numbers that are resolved by ``resolved``
 
     @property
     def outstanding(self) -> int:
@@ -39,7 +40,7 @@ class Confirms:
         return bool(self._waiting)
 
     def published(self, number: int, receipt: int) -> list[Confirm]:
-        """``number`` more publishes that hang on ``receipt``: what can be said at once."""
+        """``number`` more publishes that wait for ``receipt``; returns what can be confirmed at once."""
         first = self.issued + 1
         self.issued = last = self.issued + number
         if receipt != GRANTED:
@@ -50,14 +51,14 @@ class Confirms:
         return [Confirm(tag, multiple=False) for tag in range(first, last + 1)]
 
     def reserve(self, number: int) -> tuple[int, int]:
-        """Numbers for publishes that are resolved one by one, by ``resolved``: first and last."""
+        """The first and last number of ``number`` more publishes, which are confirmed by ``resolved``."""
         first = self.issued + 1
         self.issued += number
         self._reserved.update(range(first, self.issued + 1))
         return first, self.issued
 
     def resolved(self, first: int, last: int, ack: bool) -> list[Confirm]:
-        """The reserved numbers first..last are decided."""
+        """The outcome of the reserved numbers first..last is known."""
         self._reserved.difference_update(range(first, last + 1))
         return [Confirm(tag, multiple=False, ack=ack) for tag in range(first, last + 1)]
 
@@ -75,7 +76,7 @@ class Confirms:
         return [Confirm(spans[-1][1], multiple=not single)]
 
     def granted_early(self, receipts: set[int]) -> list[Confirm]:
-        """Just these: what was published before them may still be waiting."""
+        """Only these receipts are granted: earlier ones may still be waiting."""
         found = [entry for entry in self._waiting if entry[0] in receipts]
         if not found:
             return []
@@ -86,7 +87,7 @@ class Confirms:
         return [Confirm(tag, multiple=False) for _, first, last in found for tag in range(first, last + 1)]
 
     def refused(self, number: int) -> list[Confirm]:
-        """``number`` more publishes that a queue would not take."""
+        """``number`` more publishes that a queue has rejected."""
         first = self.issued + 1
         self.issued += number
         if not self._waiting and not self._reserved:
@@ -94,7 +95,7 @@ class Confirms:
         return [Confirm(tag, multiple=False, ack=False) for tag in range(first, self.issued + 1)]
 
     def lost(self, receipt: int) -> list[Confirm]:
-        """The writes up to ``receipt`` failed: nothing of them may be confirmed."""
+        """The writes up to ``receipt`` failed: their publishes are nacked."""
         tags: list[int] = []
         while self._waiting and self._waiting[0][0] <= receipt:
             _, first, last = self._waiting.popleft()

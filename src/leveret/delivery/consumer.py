@@ -1,6 +1,6 @@
-"""Who takes messages from a queue: the contract between a queue and whatever stands behind a consumer.
+"""Consumers: the contract between a queue and the sessions that it delivers to.
 
-A queue knows consumers only by this. Sessions over AMQP and callers in the same process each bring their own.
+AMQP sessions and callers in the same process have their own subclasses of ``Consumer``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from leveret.wire.fields import table_memory
 if TYPE_CHECKING:
     from leveret.delivery.unacked import Portion
 
-UNLIMITED = 1 << 60  # credit that nobody uses up
+UNLIMITED = 1 << 60  # credit
 PER_CONSUMER = 450  # bytes of resident memory, measured with 20,000 of them: 430
 
 
@@ -27,38 +27,38 @@ class Outstanding(Protocol):
     def holds(self, tag: int) -> bool: ...
 
     def take_back(self, tag: int) -> Portion | None:
-        """It was held for too long. None if it is not held any more."""
+        """Its ack timeout has passed. None if it is not held any more."""
 
 
 class Source(Protocol):
     """What a holder needs of the queue that its messages came from."""
 
-    counts_deliveries: bool  # consumers are told how often a message came back
-    returning: int  # settlements that are giving messages back: until they are done, only these are delivered
+    counts_deliveries: bool  # redelivered messages have the header x-delivery-count
+    returning: int  # settlements that are requeuing messages: until they are done, only these are delivered
 
     def settle(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """These are done with: forget them. May be lazy on disk."""
+        """Remove these messages. May be lazy on disk."""
 
     def requeue(self, lane: int, sequence: int, messages: list[Message], count: int, tried: bool = True) -> None:
-        """These come back to their places; they came back ``count`` times before. Not ``tried``: their holder went
-        before it could decide."""
+        """Put these messages back in their places; ``count``: how often they were requeued before. Without ``tried``
+        their holder was closed before it settled them."""
 
     def drop(self, lane: int, sequence: int, messages: list[Message]) -> None:
-        """These were refused for good."""
+        """These were rejected without requeue."""
 
     def touch(self) -> None:
-        """A holder may have room again: look at it within this turn."""
+        """A holder may have room again: drain the queue within this tick."""
 
 
 class Holder:
-    """Somebody who was given messages and answers for them: a consumer, or a channel that used basic.get."""
+    """The receiver of deliveries that have to be settled: a consumer, or a channel that used basic.get."""
 
     __slots__ = ("credit", "queue", "unacked")
 
     def __init__(self, queue: Source, credit: int, unacked: Outstanding | None = None) -> None:
         self.queue = queue
-        self.credit = credit  # how many more may be given before something must be settled
-        self.unacked = unacked  # where what it holds is kept
+        self.credit = credit  # how many more may be delivered before some must be settled
+        self.unacked = unacked  # its deliveries
 
     def restore(self, number: int) -> None:
         """``number`` of its messages were settled or returned."""
@@ -69,7 +69,7 @@ class Holder:
 class Consumer(Holder):
     """One subscription to one queue.
 
-    ``take`` and ``take_again`` are called only when ``room()`` was above zero in the same turn.
+    ``take`` and ``take_again`` are called only when ``room()`` was above zero in the same tick.
     """
 
     __slots__ = ("arguments", "exclusive", "limit", "memory", "no_ack", "one_shot", "priority", "selector", "tag")
@@ -87,7 +87,7 @@ class Consumer(Holder):
         unacked: Outstanding | None = None,
     ) -> None:
         super().__init__(queue, credit, unacked)
-        self.limit = credit  # the credit that it has when it holds nothing
+        self.limit = credit  # the credit without unacked deliveries
         self.tag = tag
         self.no_ack = no_ack
         self.exclusive = exclusive

@@ -1,4 +1,4 @@
-"""Whose turn it is: the consumers of one queue, by priority, taking turns within a priority."""
+"""The consumers of one queue, by priority, in round-robin order within a priority."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from leveret.delivery.consumer import Consumer
 
 
 class ConsumerRing:
-    """Consumers with a higher priority go first as long as they have room; equals take turns, one message each."""
+    """Consumers with a higher priority are served first while they have room; equals in turn, one message each."""
 
     __slots__ = ("_levels", "paused", "stretch", "total")
 
     def __init__(self) -> None:
         self._levels: list[tuple[int, deque[Consumer]]] = []  # highest priority first
         self.total = 0
-        self.paused = False  # nobody gets anything
-        self.stretch = 0  # after next(): how many messages in a row that consumer may get; 0 = as many as it likes
+        self.paused = False  # nothing is delivered
+        self.stretch = 0  # after next(): how many messages in a row that consumer may get; 0 = any number
 
     def __len__(self) -> int:
         return self.total
@@ -46,7 +46,7 @@ class ConsumerRing:
         return False
 
     def next(self) -> Consumer | None:
-        """The consumer to be served now, or None if nobody has room."""
+        """The consumer to be served now, or None if no consumer has room."""
         if self.paused:
             return None
         for _, level in self._levels:

@@ -2,7 +2,7 @@
 
     colour = 'red' AND weight > 2500 OR JMSPriority >= 7
 
-The text is bounded (``LONGEST`` characters, and see selector_parser.py), so a selector costs at most so much per
+The length of the text is limited (``LONGEST`` characters, and see selector_parser.py), which limits the cost per
 message; matching never raises. ``selectable`` gives the fields of a message. The same mapping is what exchanges get as
 headers: names of headers as keys, and behind ``fields[name]`` also the names of JMS, worked out when asked for.
 """
@@ -22,11 +22,11 @@ from leveret.wire.properties import Properties
 LONGEST = 4_096  # characters
 TERM_STEPS = 4  # of a name or literal
 PERSISTENT_MODE = 2
-USUAL_PRIORITY = 4  # what JMS takes for the priority of a message that has none
+USUAL_PRIORITY = 4  # JMS's default priority
 
 
 class Selector:
-    """A compiled condition. ``text`` is as it was given."""
+    """A compiled condition. ``text`` is the original text."""
 
     __slots__ = ("_meter", "_steps", "_term", "text")
 
@@ -74,8 +74,8 @@ def selector_of(arguments: Mapping[str, object]) -> Selector | None:
 class MessageFields(dict[str, object]):
     """The headers of a message; asked by ``[name]`` for what is no header, also its properties by their JMS names.
 
-    As with a defaultdict, ``in``, ``get`` and iteration know the headers alone: so whoever asks for a header, as a
-    headers exchange does, is not given a property. A header of the same name wins: JMS clients that speak AMQP write
+    As with a defaultdict, ``in``, ``get`` and iteration see only headers, so that a headers exchange does not match
+    properties. A header of the same name wins: JMS clients that speak AMQP write
     their own there. A name that is neither is None.
     """
 
@@ -91,7 +91,7 @@ class MessageFields(dict[str, object]):
 
 
 def selectable(properties: Properties) -> MessageFields:
-    """What selectors, and exchanges that look at more than the key, may know of a message."""
+    """The fields of a message for selectors, and for exchanges that route by more than the key."""
     return MessageFields(properties)
 
 
@@ -104,7 +104,7 @@ def _delivery_mode(properties: Properties) -> str:
 
 
 def _timestamp(properties: Properties) -> int | None:
-    """In milliseconds, as JMS counts; AMQP knows whole seconds."""
+    """In milliseconds, as in JMS; AMQP has whole seconds."""
     time = properties.timestamp
     if time is None:
         return None
@@ -112,7 +112,7 @@ def _timestamp(properties: Properties) -> int | None:
 
 
 def _expiration(properties: Properties) -> int | None:
-    """The moment of death in milliseconds, 0 for never. AMQP says only how long; it needs a timestamp to say when."""
+    """The time of expiry in milliseconds, 0 for never; it needs a timestamp, since AMQP has only a duration."""
     expiration, sent = properties.expiration, _timestamp(properties)
     if expiration is None:
         return 0

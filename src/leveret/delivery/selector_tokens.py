@@ -32,7 +32,7 @@ class Token(NamedTuple):
 
 
 def refusal(at: int, problem: str) -> PreconditionFailed:
-    """``at`` counts from 0, people count from 1."""
+    """``at`` counts from 0, the error message from 1."""
     return PreconditionFailed(f"invalid arg '{X_SELECTOR}': {problem} at position {at + 1}")
 
 

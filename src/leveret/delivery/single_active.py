@@ -1,7 +1,7 @@
-"""x-single-active-consumer: one consumer of a queue gets everything, the others stand by.
+"""x-single-active-consumer: one consumer of a queue gets all messages, the others wait.
 
-The first of the highest priority is the active one. It stays until it leaves, or until one with a higher priority
-comes; what it holds unacked stays with it then.
+The first consumer of the highest priority is the active one, until it is cancelled or a consumer with a higher priority
+subscribes. It then keeps its unacked deliveries.
 """
 
 from __future__ import annotations

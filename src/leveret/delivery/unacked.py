@@ -1,19 +1,19 @@
-"""What a channel was given and has not settled.  Hot path.
+"""Deliveries of a channel that are not settled.  Hot path.
 
 Theory of operation. Delivery tags of a channel are 1, 2, 3, ... so the outstanding messages are a list indexed by
-``tag - base``; a settled one in the middle is a hole (None). Who holds a message and where it came from is not kept per
-message: consecutive tags that went to one holder from consecutive places of one lane form a *span*, and a single
-consumer on a channel has one span for its whole life. In a span ``sequence = tag + delta`` always holds.
+``tag - base``; a settled one in the middle is a hole (None). The holder and the source of a message are not kept per
+message: consecutive tags of one holder, from consecutive places of one lane, form a *span*, and a single consumer on a
+channel has one span. In a span ``sequence = tag + delta`` always holds.
 
     tags     base ............................ next_tag
     items    [ m  m  m  None  m  m  m  m  m  m ]
     spans    |--- holder A, delta 7 ---|- holder B -|
 
-One old delivery that nobody settles would keep the list growing behind it. When most of the list is holes, what is
-outstanding in its older half is set apart as *stragglers*, each on its own, and that half is forgotten.
+One old delivery that is never settled would keep the list growing. When most of the list is holes, the outstanding
+deliveries of its older half become *stragglers*, each on its own, and that half of the list is dropped.
 
-Settling gives *portions*: stretches of consecutive sequences of one lane, without holes. A portion is what a queue
-needs to settle or requeue, and what a log needs to write one range instead of many numbers.
+Settling returns *portions*: consecutive sequences of one lane, without holes. A queue settles or requeues a portion at
+once, and the log writes one range instead of many numbers.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from leveret.delivery.consumer import Holder
 from leveret.errors import PreconditionFailed
 from leveret.message import Message
 
-MOST_TIMED_OUT = 65536  # tags that were taken back and are remembered
-COMPACT_FROM = 1024  # settled slots at the front that may wait before the list is cut
+MOST_TIMED_OUT = 65536  # tags
+COMPACT_FROM = 1024  # settled slots at the front before the list is shortened
 
 
 class Portion(NamedTuple):
@@ -87,16 +87,16 @@ class Unacked:
         self.items: list[Message | None] = []
         self.spans: deque[Span] = deque()
         self.stragglers: dict[int, Portion] = {}  # by tag, in order, all below base
-        self.timed_out: dict[int, None] = {}  # tags that were taken back: an ack that comes late is no error
-        self.late = 0  # settlements of messages that had been taken back
+        self.timed_out: dict[int, None] = {}  # tags whose ack timeout has passed: a late ack is not an error
+        self.late = 0  # settlements of such tags
 
     def __len__(self) -> int:
         return len(self.items) - self.start - self.holes + len(self.stragglers)
 
-    # ---- taking in
+    # ---- deliveries
 
     def opened(self, holder: Holder, lane: int, sequence: int, number: int, count: int = 0) -> None:
-        """The caller has appended ``number`` messages to items: give them tags and remember whose they are."""
+        """The caller has appended ``number`` messages to ``items``: assign their tags and record their holder."""
         first = self.next_tag
         last = first + number - 1
         self.next_tag = last + 1
@@ -110,7 +110,7 @@ class Unacked:
         self.spans.append(Span(last, delta, holder, lane, count))
 
     def skip(self, number: int) -> None:
-        """Tags that need no ack pass by."""
+        """Use up tags of deliveries that need no ack."""
         self.next_tag += number
         if self.start == len(self.items):
             self.base += number
@@ -127,7 +127,7 @@ class Unacked:
         return tag < self.next_tag and self.items[self.start + tag - self.base] is not None
 
     def take_through(self, tag: int, *, also_stragglers: bool = True) -> list[Portion]:
-        """Settle everything up to and with ``tag``; without the stragglers it is a run of single tags from base on."""
+        """Settle everything up to and including ``tag``; without stragglers, only from ``base`` on."""
         portions: list[Portion] = []
         if self.stragglers and also_stragglers:
             portions = [self.stragglers.pop(old) for old in list(self.stragglers) if old <= tag]
@@ -152,13 +152,13 @@ class Unacked:
     def claim(self, tag: int, multiple: bool) -> list[Portion]:
         """Take the messages that basic.ack, nack or reject with this tag settles; with ``multiple``, 0 means all.
 
-        An unknown tag is refused, a tag that was taken back is not.
+        An unknown tag is refused, a tag that timed out is not.
         """
         is_late = tag in self.timed_out
         if multiple and tag and not is_late and not self.holds(tag):
             raise unknown_tag(tag)
         if self.timed_out:
-            self.late += self._forgive(tag or self.next_tag, multiple)
+            self.late += self._forget_timed_out(tag or self.next_tag, multiple)
         if multiple:
             return self.take_through(tag) if tag else self.take_all()
         portion = self.take_one(tag)
@@ -194,7 +194,7 @@ class Unacked:
         return [portion for portion in portions if portion is not None]
 
     def take_back(self, tag: int) -> Portion | None:
-        """Take a message out of its holder's hands; whatever is said of its tag later is ignored."""
+        """Take a message back whose ack timeout has passed; a later settlement of its tag is ignored."""
         portion = self.take_one(tag)
         if portion is not None:
             self.timed_out[tag] = None
@@ -203,13 +203,13 @@ class Unacked:
         return portion
 
     def holder_of(self, tag: int) -> Holder | None:
-        """Who holds what the tag means; None if it is not outstanding."""
+        """The holder of an outstanding tag; otherwise None."""
         if not self.holds(tag):
             return None
         return self.stragglers[tag].holder if tag < self.base else self._span_of(tag).holder
 
-    def _forgive(self, tag: int, multiple: bool) -> int:
-        """How many tags that were taken back this settlement is about: they are forgotten now."""
+    def _forget_timed_out(self, tag: int, multiple: bool) -> int:
+        """Forget the timed-out tags that this settlement covers; returns how many."""
         if not multiple:
             is_late = tag in self.timed_out
             self.timed_out.pop(tag, None)
@@ -220,7 +220,7 @@ class Unacked:
         return len(late)
 
     def tags(self, upto: int) -> list[int]:
-        """The outstanding tags up to and with ``upto``."""
+        """The outstanding tags up to and including ``upto``."""
         older = [tag for tag in self.stragglers if tag <= upto]
         return older + [tag for tag in range(self.base, min(upto + 1, self.next_tag)) if self.holds(tag)]
 
@@ -255,7 +255,7 @@ class Unacked:
             portions.append(Portion(span.holder, span.lane, tag - len(run) + span.delta, run, span.count))
 
     def _drop_front(self, number: int) -> None:
-        """The first slots are settled: forget them, and the holes that now lead."""
+        """The first slots are settled: drop them, and the holes that follow."""
         items = self.items
         if self.holes:
             stop = self.start + number
@@ -274,7 +274,7 @@ class Unacked:
         if self.start > COMPACT_FROM and self.start * 2 > len(items):
             del items[: self.start]
             self.start = 0
-        else:  # let go of what was settled, or it would live until the list is cut
+        else:  # free the settled messages before the list is shortened
             items[self.start - number : self.start] = [None] * number
         while self.spans and self.spans[0].last < self.base:
             self.spans.popleft()

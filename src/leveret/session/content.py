@@ -1,6 +1,6 @@
-"""Content that comes frame by frame: headers and bodies of publishes that take_publishes could not take whole.
+"""Content frame by frame: headers and bodies of publishes that ``take_publishes`` cannot handle whole.
 
-Also the slow look at a message: properties are decoded, CC and BCC become further routing keys, a direct reply-to is
+If properties matter to the broker, they are decoded here: CC and BCC become further routing keys, a direct reply-to is
 rewritten, user-id and expiration are checked.
 """
 
@@ -31,19 +31,19 @@ from leveret.wire.properties import FLAG_REPLY_TO
 if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
-BLIND = ("BCC",)  # no receiver may see it
+BLIND = ("BCC",)  # removed before delivery
 SMALL = 256  # bytes
 
 
 class PendingContent:
-    """A publish whose content has not all come."""
+    """A publish whose content has not arrived in full."""
 
     __slots__ = ("left", "parts", "route", "size", "small")
 
     def __init__(self, route: PublishRoute) -> None:
         self.route = route
         self.parts: list[bytes] = []
-        self.small = bytearray()  # payloads of small body frames, to become one frame
+        self.small = bytearray()  # payloads of small body frames, which are joined to one frame
         self.left = 0
         self.size = 0
 
@@ -94,7 +94,7 @@ def take_body(channel: Channel, frame: bytes) -> None:
 
 
 def _gather(channel: Channel, pending: PendingContent, payload: bytes) -> None:
-    """A body in frames of a byte each would cost us fifty times its size if every frame were kept."""
+    """Kept one by one, body frames of one byte each would use fifty times the size of the body."""
     if len(pending.small) + len(payload) + 8 > channel.connection.frame_max:
         pending.join_small(channel.number)
     pending.small += payload
@@ -107,7 +107,7 @@ def _keep(channel: Channel, pending: PendingContent, frame: bytes) -> None:
 
 
 def _count(channel: Channel, pending: PendingContent, size: int) -> None:
-    """What has come so far counts as memory; a peer cannot open many channels and leave large bodies unfinished."""
+    """Unfinished messages count as memory, so that large unfinished bodies on many channels are bounded."""
     connection = channel.connection
     pending.size += size
     fits = connection.hold_partial(size)
@@ -127,7 +127,7 @@ def _finish(channel: Channel, pending: PendingContent) -> None:
     channel.forget_content()
     content = b"".join(pending.parts)
     frame_max = channel.connection.frame_max
-    if any(len(part) > frame_max for part in pending.parts[1:]):  # tolerated from the peer, not passed on to others
+    if any(len(part) > frame_max for part in pending.parts[1:]):  # accepted from this client, not delivered to others
         content = refit(content, channel.number, frame_max)
     route = channel.routes.current(pending.route)
     if route.extends:

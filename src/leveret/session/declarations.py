@@ -1,4 +1,4 @@
-"""Methods that declare, bind, purge and delete exchanges and queues: frames of AMQP around broker/caller.py."""
+"""AMQP methods that declare, bind, purge and delete exchanges and queues, by broker/caller.py."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 
-def _known_safe(channel: Channel, lasting: bool) -> int:
-    """The receipt up to which all is safe, as far as an answer is concerned.
+def _known_safe(channel: Channel, durable: bool) -> int:
+    """The receipt from which on a reply has to wait for the log.
 
-    What a caller finds there already may have been declared a moment ago and be on its way to the disk: for lasting
-    things that wait is shared.
+    A durable object that exists already may have been declared a moment ago and not be on disk yet: the reply to a
+    second declaration waits for it too.
     """
     broker = channel.connection.broker
-    return broker.last_granted if lasting else broker.log.issued
+    return broker.last_granted if durable else broker.log.issued
 
 
 def _declare_exchange(channel: Channel, method: ExchangeDeclare) -> None:
@@ -112,7 +112,7 @@ def _declare_queue(channel: Channel, method: QueueDeclare) -> None:
 
 
 def _declare_replies(channel: Channel, method: QueueDeclare) -> None:
-    """A responder may ask in this way whether the requester is still there."""
+    """A responder may check in this way whether the requester is still connected."""
     known = method.queue == REPLY_TO or method.queue in channel.vhost.reply_queues
     if not known:
         raise NotFound(f"no queue '{method.queue}' in vhost '{channel.vhost.name}'")
@@ -146,7 +146,7 @@ def _queue_binding(channel: Channel, method: QueueBind | QueueUnbind) -> Binding
     name = channel.named_queue(method.queue)
     key = method.routing_key
     if not key and not method.queue:
-        key = name  # the shorthand for "my last queue, by its name"
+        key = name  # shorthand for the last declared queue, bound by its name
     return Binding(method.exchange, Destination("queue", name), key, method.arguments)
 
 

@@ -1,12 +1,11 @@
 """From publish frames to queues.  Hot path.
 
-Consecutive publishes with the same method frame are one *run*: taken apart in one loop and handed to each queue as one
-list. Within a run, messages whose header frame equals that of the message before (same properties, same size) are not
-even looked at: comparing the bytes up to the body is enough. Publishes with other method frames follow in the same
-loop, a run each. See docs/internals/publish.md.
+Consecutive publishes with the same method frame are one *run*: parsed in one loop and passed to each queue as one list.
+Within a run, a message whose bytes up to the body equal those of the message before (same properties, same size) is not
+parsed. Publishes with other method frames follow in the same loop, one run each. See docs/internals/publish.md.
 
-Whatever is not wholly in the received chunk, comes in several body frames, or needs a closer look goes through
-``session/content.py`` frame by frame, and ends in the same ``publish``.
+Messages that are not complete in the received chunk, have several body frames, or have properties that must be decoded
+are handled frame by frame in session/content.py, which also calls ``publish``.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ SHORTEST_HEADER = 22  # bytes of a header frame without properties
 NOTHING = 1 << 60
 SHORTEST_PUBLISH = 17  # bytes of a publish frame with empty names
 LONGEST_PUBLISH = 527
-SMALL_BODY = 256  # bytes; looking through larger ones costs more than it spares
-MISSES = 4  # in one chunk, before we stop looking for messages that are alike
+SMALL_BODY = 256  # bytes; searching larger ones costs more than it saves
+MISSES = 4  # in one chunk, before the search for equal headers stops
 
 
 def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
-    """Take the publishes of one channel that follow each other from ``pos`` on; where the rest of the data begins.
+    """Handle the consecutive publishes of one channel from ``pos`` on; returns where the rest of the data begins.
 
-    The first method frame is whole and ends at ``stop``. A message of which only the end of its body is missing is
-    ``wanted`` whole, and left: the result is then the complement of where it begins. So is what has to be routed when
-    the routing steps of this tick are used up. Any other that cannot be taken here has its method frame consumed, and
-    the channel waits for its content frame by frame.
+    The first method frame is whole and ends at ``stop``. If only the end of a body is missing, ``Intake.wanted`` is set
+    to the size of the whole message, and the result is the complement of where the message begins; the same if the
+    routing steps of this tick are used up. For any other message that cannot be handled here, the method frame is
+    consumed, and the channel waits for the content frame by frame.
     """
     end = len(data)
     startswith = data.startswith
@@ -82,7 +81,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
         run: list[Message] = []
         timed = False
         waits = True
-        least = NOTHING if route.special else SHORTEST_HEADER  # what has to be looked into is not taken here
+        least = NOTHING if route.special else SHORTEST_HEADER  # special routes need decoded properties
         while end - head >= least and startswith(header_start, head):
             length, class_id, _, body, flags = unpack_header(data, head + 3)
             at = head + length + 8  # where the body frame begins
@@ -100,7 +99,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                     break
                 if data[stop - 1] != FRAME_END:
                     break
-                at += 7  # what is alike in alike messages ends where the body's own bytes begin
+                at += 7  # equal messages are equal up to the payload of the body frame
             else:
                 stop = at
             if flags == 0 and length == 14:
@@ -112,9 +111,9 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                 traits = (PERSISTENT_BY_PRIORITY if data[head + 21] == 2 else TRANSIENT_BY_PRIORITY)[priority]
             else:
                 if may_matter is None and flags & 0x2000 and body < SMALL_BODY:
-                    if is_first:  # where every message matters, each is the first of its call
+                    if is_first:  # where every message is special, each is the first of its call
                         is_first = False
-                    else:  # one search through the chunk spares one for each message in it
+                    else:  # one search of the chunk replaces one for each message
                         may_matter = data.find(b"CC", pos) >= 0 or data.find(b"-del", pos) >= 0
                 now = channel.now() if flags & 0x0100 else 0.0
                 seen = inspect(flags, data, head + 21, head + length + 7, now, may_matter is not False)
@@ -127,7 +126,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                 pos = stop
                 waits = False
                 break
-            if misses > MISSES:  # every message is different here: looking for alike ones would only cost
+            if misses > MISSES:  # every message is different here: comparing would only cost
                 pos = stop
                 head = pos + skip
                 continue
@@ -138,7 +137,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
                 misses += 1
             else:
                 add = run.append
-                while startswith(pattern, pos):  # messages that are alike but for their bodies
+                while startswith(pattern, pos):  # messages that differ only in their bodies
                     stop = pos + step
                     if stop > end or data[stop - 1] != FRAME_END:
                         break
@@ -150,7 +149,7 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
             head = pos + skip
         if run:
             number = len(run)
-            if is_simple and route.plain:  # publish() without the call: worth it where every run is one message
+            if is_simple and route.plain:  # publish() without the call, for runs of one message
                 route.counters.published += number
                 channel.published += number
                 size = pos - start - skip * number
@@ -171,11 +170,11 @@ def take_publishes(channel: Channel, data: bytes, pos: int, stop: int) -> int:
 
 
 def publish(channel: Channel, route: PublishRoute, run: list[Message], size: int, timed: bool) -> None:
-    """Hand a run to the queues of its route; return and confirm what must be."""
+    """Pass a run to the queues of its route, return unroutable messages, send confirms."""
     if channel.tx is not None:
         channel.tx.publish(route, run, size, timed, channel.now() if timed else 0.0)
         return
-    if route.durable and is_mixed(run):  # each kind is confirmed in its own time
+    if route.durable and is_mixed(run):  # persistent ones wait for the log, transient ones do not
         for stretch in stretches(run):
             publish(channel, route, stretch, sum([len(message[0]) for message in stretch]), timed)
         return
@@ -198,7 +197,7 @@ def publish(channel: Channel, route: PublishRoute, run: list[Message], size: int
 
 
 def _publish_each(channel: Channel, route: PublishRoute, run: list[Message], size: int, timed: bool) -> None:
-    """Messages of the run may differ in their outcomes, or no queue gets them."""
+    """For routes that are not uniform: messages differ in their outcomes, or are unroutable."""
     broker, confirms = channel.connection.broker, channel.confirms
     pending = channel.pending_publish(run, route.mandatory) if route.answers_later else None
     outcomes = publish_run(route, broker.log, run, size, timed, publisher=channel, pending=pending)
@@ -221,9 +220,9 @@ def _publish_each(channel: Channel, route: PublishRoute, run: list[Message], siz
 
 
 def return_messages(channel: Channel, run: list[Message]) -> None:
-    """basic.return: nobody wanted these."""
+    """basic.return for unroutable mandatory messages."""
     for content, address, _ in run:
-        told = BasicReturn(NO_ROUTE, "NO_ROUTE", address.exchange, address.key)
-        channel.connection.send(method_frame(channel.number, told) + content)
+        method = BasicReturn(NO_ROUTE, "NO_ROUTE", address.exchange, address.key)
+        channel.connection.send(method_frame(channel.number, method) + content)
     channel.returned += len(run)
     channel.vhost.counters_of(run[0][1].exchange).returned += len(run)

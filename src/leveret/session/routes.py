@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leveret.session.channel import Channel
 
 MOST_REMEMBERED = 1_024
-PER_ROUTE = 800  # bytes in memory, and twice its frame, which is also in the address; measured: 1,180 with 215 bytes
+PER_ROUTE = 800  # bytes, plus twice the frame, which is also in the address; measured: 1,180 with a frame of 215 bytes
 MOST_ROUTE_BYTES = 32 << 20  # of all channels together: some 30,000 routes
 FRAME_HEAD = 11  # bytes of a method frame before its arguments
 
@@ -56,7 +56,7 @@ class Routes(RouteCache[bytes, PublishRoute]):
             broker.registry.forget_routes()
 
     def forget(self) -> None:
-        """Routes are made again when they are needed."""
+        """Forget all routes; they are resolved again when needed."""
         super().forget()
         self._channel.connection.broker.memory_users.routes.add(-self._size)
         self._size = 0
@@ -81,14 +81,14 @@ class Routes(RouteCache[bytes, PublishRoute]):
         return route
 
     def current(self, route: PublishRoute) -> PublishRoute:
-        """The route as it is now: for a publish that waited for its content, or for a commit."""
+        """The current route of a publish that waited for its content, or for a commit."""
         vhost = self.vhost
         if vhost.moves and route.epoch not in (vhost.epoch, NO_EPOCH) and not route.special:
             return self.reroute(route, (route.address.key,), {})
         return route.without_deleted()
 
     def reroute(self, route: PublishRoute, keys: Sequence[str], headers: Mapping[str, object]) -> PublishRoute:
-        """A route for one message that has to be looked into: by its headers, or to more keys than one."""
+        """A route for one message, by its headers or by several routing keys."""
         vhost = self.vhost
         own = route.to(vhost.live_queues(vhost.route(route.exchange, keys, headers).queues))
         if vhost.work.is_spent:

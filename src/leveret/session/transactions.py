@@ -1,10 +1,10 @@
 """tx.* and confirm.select: a channel is in one of the two modes, or in none.
 
-A transaction holds publishes (routed when they came) and settlements until the commit. Settled tags stay outstanding
-until then, so a rollback leaves the channel as if nothing had been acked. The expiration of a message counts from the
-commit: a message does not expire before it is in a queue.
+A transaction keeps publishes (routed on arrival) and settlements until the commit. Settled tags stay outstanding until
+then, so a rollback leaves the channel as if nothing had been acked. The expiration of a message counts from the commit:
+a message does not expire before it is in a queue.
 
-A commit is all or nothing: if a queue that refuses publishers has no room for its part of it, nothing is done at all.
+A commit is all or nothing: if a queue that can reject has no room for its part, nothing is committed.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from leveret.session.connection import Connection
 
 
-MOST_BYTES = 1 << 30  # it is written as one whole
+MOST_BYTES = 1 << 30  # a transaction is written as one group of the log
 # Bytes of resident memory besides the contents, measured with 100,000 and more of each.
-PER_RUN = 215  # measured: 175, without the moment of arrival (40)
+PER_RUN = 215  # measured: 175, without the time of arrival (40)
 PER_MESSAGE = 120  # measured: 114
 PER_SETTLEMENT = 140  # measured: 139
 PER_TAG = 100  # of a settlement; measured: 98
 
 
 class HeldPublish(NamedTuple):
-    """A run of publishes that waits for the commit. ``arrived``: when, if ``timed``."""
+    """A run of publishes that waits for the commit. ``arrived``: its time of arrival, if ``timed``."""
 
     route: PublishRoute
     run: list[Message]
@@ -53,7 +53,7 @@ class HeldPublish(NamedTuple):
     arrived: float
 
     def at_commit(self, route: PublishRoute, now: float) -> HeldPublish:
-        """The run with the route of the moment of the commit, from which expirations count."""
+        """The run with the current route, and with expirations that count from the commit."""
         if not self.timed or self.route.scheduled:
             return self._replace(route=route)
         waited = now - self.arrived
@@ -66,11 +66,11 @@ class Transaction:
 
     def __init__(self, connection: Connection) -> None:
         self.size = 0  # bytes of content
-        self._memory = 0  # bytes that it holds, about
+        self._memory = 0  # bytes in use, about
         self._connection = connection
         self.publishes: list[HeldPublish] = []
         self.settlements: list[tuple[list[int], Callable[[list[Portion]], None]]] = []
-        self.settled: set[int] = set()  # tags: not outstanding for anything but a rollback
+        self.settled: set[int] = set()  # tags that are outstanding only for a rollback
 
     def publish(self, route: PublishRoute, run: list[Message], size: int, timed: bool, arrived: float) -> None:
         self.size += size
@@ -80,7 +80,7 @@ class Transaction:
         self.publishes.append(HeldPublish(route, run, size, timed, arrived))
 
     def settle(self, unacked: Unacked, tag: int, multiple: bool, action: Callable[[list[Portion]], None]) -> None:
-        """Remember what is to be done with these tags; unknown ones are refused now, not at commit."""
+        """Settle these tags at the commit; unknown tags are refused now."""
         if tag == 0 and multiple:
             wanted = unacked.tags(unacked.next_tag)
         elif tag in unacked.timed_out:
@@ -104,7 +104,7 @@ class Transaction:
             )
 
     def end(self) -> None:
-        """Committed, rolled back or given up: it holds nothing any more."""
+        """Release the memory of a transaction that was committed, rolled back or abandoned."""
         connection = self._connection
         connection.broker.memory_users.transactions.hold(connection.user.name, -self._memory)
         self._memory = 0
@@ -128,7 +128,7 @@ def _commit(channel: Channel, method: TxCommit) -> None:
             f"queue '{full.name}' in vhost '{channel.vhost.name}' has no room for its part of the transaction: "
             "nothing was committed"
         )
-    channel.tx = None  # what is committed takes effect as if it came now
+    channel.tx = None  # so that the publishes below are published now
     done.end()
     log = channel.connection.broker.log
     issued = log.issued
