@@ -194,7 +194,7 @@ class Broker:
             try:
                 return function()
             finally:
-                broker.turn()
+                broker.tick()
 
         if threading.current_thread() is self._thread:
             return run()
@@ -266,7 +266,7 @@ class EmbeddedClock:
         broker = self._broker.node.broker
 
         def travel() -> None:
-            broker.timers.advance(seconds, broker.turn)
+            broker.timers.advance(seconds, broker.tick)
             broker.timers.rearm()
 
         self._broker.call(travel)

@@ -185,7 +185,7 @@ class Node:
 
     async def _wait_until_written(self) -> None:
         """Wait until the definitions created at the start are on disk; with a full disk the node starts anyway."""
-        self.broker.turn()
+        self.broker.tick()
         while self.broker.last_granted < self.broker.log.issued and not self.broker.alarms:
             await asyncio.sleep(0.001)
 
@@ -332,7 +332,7 @@ class Node:
         if self._flusher is not None:
             self.broker.errands.finish(Settlement)  # unacknowledged messages are back in their queues
             self.broker.note_redelivered()
-            self.broker.turn()
+            self.broker.tick()
             close_streams(self.broker)
             if not await self._flusher.stop(self.settings.shutdown_timeout * 0.4):
                 self.store.abandon()  # its thread hangs in a disk operation

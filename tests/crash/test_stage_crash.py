@@ -176,7 +176,7 @@ class Story:
 
     def work(self) -> None:
         for _ in range(self.random.randrange(1, 6)):
-            self.random.choice([self.house.broker.turn, self.house.write, self.house.read])()
+            self.random.choice([self.house.broker.tick, self.house.write, self.house.read])()
         self.house.is_slow = self.random.random() < 0.5
         self.house.rest()
 

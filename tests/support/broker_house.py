@@ -57,11 +57,11 @@ class BrokerHouse(StoreHouse):
         return lanes
 
     def turn(self) -> None:
-        self.broker.turn()
+        self.broker.tick()
         for _ in range(MOST_TURNS):
             if not self.broker.has_work:
                 return
-            self.broker.turn()
+            self.broker.tick()
         raise AssertionError("the broker does not come to rest")
 
     # ---- what clients do

@@ -182,7 +182,7 @@ class House:
             for _ in range(MOST_TURNS):
                 if self._woken:
                     self._woken = False
-                    self.broker.turn()
+                    self.broker.tick()
                 elif not any(client.pass_held() for client in self.clients):
                     return
             raise AssertionError("the broker does not come to rest")

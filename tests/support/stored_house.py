@@ -146,7 +146,7 @@ class StoredHouse(House):
             client.session.force_close("broker stops")
             client.vanish()
         self.broker.note_redelivered()
-        self.broker.turn()  # and nothing comes between, as in node.py
+        self.broker.tick()  # and nothing comes between, as in node.py
         close_streams(self.broker)
         self.store.journal.stop()
         self.work()

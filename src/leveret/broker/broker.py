@@ -1,8 +1,8 @@
-"""The broker: all that lives on one node, without a socket or a file.  Hot path.
+"""The broker: all objects of one node, without sockets and files.  Hot path.
 
-``turn`` is the heartbeat of the house: whoever gave the broker work (bytes from a peer, a timer, a call in the process)
-wakes it, and once per turn of the loop it drains the queues that were touched and has the connections write what was
-gathered for them. So a thousand publishes in one read cost one drain and one write.
+Callers that give the broker work (input of a connection, a timer, a call in the process) call ``wake``, and ``tick``
+follows once in the same iteration of the event loop: it drains the touched queues and writes the output of all
+connections. So a thousand publishes in one read cost one drain and one write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from itertools import count
 from leveret.auth.permissions import Permissions
 from leveret.auth.users import Users
 from leveret.backlog.context import Drainable, MemoryGauge
-from leveret.broker.afterwards import Afterwards
 from leveret.broker.alarms import MemoryAlarm
 from leveret.broker.auth_records import AuthRecords
 from leveret.broker.dead_letters import DeadLetters
@@ -24,6 +23,7 @@ from leveret.broker.errands import Errands
 from leveret.broker.events import Events
 from leveret.broker.footprint import Footprint
 from leveret.broker.global_parameters import GlobalParameters
+from leveret.broker.grant_callback import GrantCallback
 from leveret.broker.interceptors import Interceptors
 from leveret.broker.leases import LeaseBook
 from leveret.broker.memory_users import MemoryUsers
@@ -48,7 +48,7 @@ from leveret.store.memory_disk import MemoryDisk
 from leveret.store.pages import Pages
 from leveret.store.spill import InWorker
 
-DRAIN_BUDGET = 0.02  # seconds of one turn for deliveries; queues beyond that are first in the next turn
+DRAIN_BUDGET = 0.02  # seconds of one tick for deliveries; the remaining queues are first in the next tick
 
 
 class Broker:
@@ -76,7 +76,7 @@ class Broker:
         self.write_stream: InWorker = at_once
         self.read_stream: InWorker = at_once
         self.events = Events()
-        self.alarms: dict[str, str] = {}  # raised, with the reason that publishers are told
+        self.alarms: dict[str, str] = {}  # raised ones, with the reason that is sent to publishers
         self.gauge = MemoryGauge()
         if pages is not None:
             pages.listener = self
@@ -100,14 +100,14 @@ class Broker:
         self.policies = Policies(self.vhost, self.record, self.errands, self.plugins)
         self.dirty: list[Drainable] = []
         self._unsynced: dict[Drainable, None] = {}
-        self.outgoing: list[Outgoing] = []  # those with something to write
-        self.wake: Callable[[], None] = lambda: None  # asks the loop for a turn
-        self.awaiting: dict[AwaitsReceipt, None] = {}  # those with confirms that hang on receipts of the log
+        self.outgoing: list[Outgoing] = []  # with output to write
+        self.wake: Callable[[], None] = lambda: None  # requests a tick; set by server/ticker.py
+        self.awaiting: dict[AwaitsReceipt, None] = {}  # waiting for receipts of the log, to send confirms for example
         self.last_granted = GRANTED
         self.is_lost = False  # the store is read-only: nothing more is granted
         log.listener = self
-        self.is_stopping = False  # consumers leave because we go: no reason for durable queues to go with them
-        self.flushed = GRANTED  # receipts up to this one were handed to the log's disk
+        self.is_stopping = False  # auto-delete queues that are durable are not deleted with their consumers
+        self.flushed = GRANTED  # receipts up to this one were passed to the log's writer
         self._records = True
         self.leases = LeaseBook(self)
         self._ids = count(1)
@@ -163,7 +163,7 @@ class Broker:
         return found
 
     def delete_vhost(self, name: str) -> None:
-        """With everything in it; connections to it are closed."""
+        """Delete it with everything in it, and close its connections."""
         vhost = self.vhost(name)
         vhost.policies.forget_exchanges()
         self.record(Drop(VhostRow, (name,)))
@@ -177,20 +177,20 @@ class Broker:
         self.permissions.clear_vhost(name)
 
     def _forget_routes(self) -> None:
-        """Who may publish, or what a publish means, has changed: what channels remember is out of date."""
+        """Permissions or interceptors have changed: cached routes are out of date."""
         for vhost in self.vhosts.values():
             vhost.epoch += 1
 
     # ---- definitions
 
     def record(self, change: Change) -> None:
-        """Write a change of the definitions; whoever answers for it waits for ``log.issued``."""
+        """Write a change of the definitions; a reply to it waits for ``log.issued``."""
         if self._records:
             self.log.record(change)
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """While inside: what is declared is on disk already."""
+        """Within this context nothing is recorded: what is declared is on disk already."""
         self._records = self.memory_users.definitions.is_bounded = False
         try:
             yield
@@ -207,11 +207,11 @@ class Broker:
         return next(self._ids)
 
     def reserve_ids(self, upto: int) -> None:
-        """No queue ever gets an id that another had."""
+        """Never use IDs up to this one again."""
         self._ids = count(max(upto + 1, next(self._ids)))
 
     def note_redelivered(self) -> None:
-        """A clean stop is near: what was delivered in an earlier life stays marked in the next."""
+        """Before a clean shutdown: messages delivered in a previous run stay marked as redelivered."""
         for vhost in self.vhosts.values():
             for queue in vhost.every_queue():
                 backlog = queue.backlog
@@ -221,7 +221,7 @@ class Broker:
     # ---- receipts
 
     def granted(self, receipt: int) -> None:
-        """Everything up to ``receipt`` is as durable as promised; the log says so once per batch, on the loop."""
+        """Everything up to ``receipt`` is as durable as promised. Called by the log once per batch, on the loop."""
         self.last_granted = receipt
         for queue in list(self._unsynced):
             queue.touch()
@@ -235,24 +235,24 @@ class Broker:
     def when_granted(
         self, call: Callable[[], None], *, lost: Callable[[], None] = lambda: None, receipt: int | None = None
     ) -> None:
-        """Call back when all that was written so far, or up to this receipt, is as durable as promised; ``lost``, if it
-        never will be."""
+        """Call ``call`` when everything written so far, or up to this receipt, is as durable as promised, or ``lost``
+        if it never will be."""
         wanted = self.log.issued if receipt is None else receipt
         if wanted <= self.last_granted:
             call()
         elif self.is_lost:
             lost()
         else:
-            self.awaiting[Afterwards(wanted, call, lost)] = None
+            self.awaiting[GrantCallback(wanted, call, lost)] = None
             self.wake()
 
     def granted_early(self, receipts: set[int]) -> None:
-        """These were settled before they had to be on disk."""
+        """Messages of these receipts were settled before they had to be on disk."""
         for waiting in list(self.awaiting):
             waiting.granted_early(receipts)
 
     def lost(self) -> None:
-        """The log will never grant what it has not granted yet."""
+        """The log has failed: receipts that are not granted yet never will be."""
         self.is_lost = True
         for waiting in list(self.awaiting):
             waiting.lost()
@@ -261,7 +261,7 @@ class Broker:
             self.wake()
 
     def release_waiting(self) -> None:
-        """We stop: nobody may wait for an answer of the disk any more."""
+        """At shutdown: end everything that waits for the disk."""
         waiting, self.awaiting = self.awaiting, {}
         for each in waiting:
             each.lost()
@@ -272,15 +272,15 @@ class Broker:
 
     @property
     def has_work(self) -> bool:
-        """Whether a turn is needed."""
+        """Whether a tick is needed."""
         return bool(
             self.dirty or self.outgoing or self._under_way or self.awaiting_tick or self.log.issued != self.flushed
         )
 
-    # ---- the turn
+    # ---- ticks
 
-    def turn(self) -> None:
-        """Deliver from touched queues, then write. What a burst limit left over is for the next turn."""
+    def tick(self) -> None:
+        """Deliver from touched queues, then write. What exceeds a burst limit is left for the next tick."""
         self.routing_work.spent = 0
         self.errands.new_tick()
         if self.dirty:
@@ -291,13 +291,13 @@ class Broker:
             for number, queue in enumerate(touched, 1):
                 try:
                     queue.drain()
-                except Exception:  # noqa: BLE001 - one queue's bug must not stop the others
+                except Exception:  # noqa: BLE001 - an error in one queue must not stop the others
                     self._events.exception("internal error while delivering", queue=queue.name)
                 if work_time() > end:
-                    self.dirty[:0] = touched[number:]  # first in the next turn
+                    self.dirty[:0] = touched[number:]  # first in the next tick
                     break
         if self._under_way:
-            self.errands.run()  # wakes us again as long as there are any
+            self.errands.run()  # requests another tick while there are any
         self.flushed = self.log.issued
         self.log.flush()
         if self.outgoing:
@@ -315,7 +315,7 @@ class Broker:
     # ---- alarms
 
     def look_at_memory(self, resident: int | None) -> None:
-        """Twice a second, with the resident size of the process."""
+        """Called twice a second with the resident size of the process."""
         self.memory_users.read_watched()
         self.memory.look(resident)
         self.check_memory()
@@ -325,13 +325,13 @@ class Broker:
         if memory.check_shortage():
             for vhost in self.vhosts.values():
                 for queue in vhost.every_queue():
-                    queue.touch()  # each holds as little as it can from now on
+                    queue.touch()  # pages out what it can
         if memory.check():
             used = {"used": memory.used(), "high_watermark": memory.high_watermark}
             self.set_alarm("memory", memory.reason, **used)
 
     def spill_refused(self, size: int) -> None:
-        """Bytes that should be on disk are in memory (or, below 0, no more): no queue counts them."""
+        """Count bytes that the spill could not write and keeps in memory (below 0: released): no queue counts them."""
         self.gauge.used += size
         self.check_memory()
 

@@ -1,9 +1,9 @@
-"""Sending on what died in a queue: with its story in the headers, and in one group of the log with its leaving.
+"""Dead-lettering: messages are routed on with RabbitMQ's headers, in one group of the log with their removal.
 
-The story is RabbitMQ's: ``x-death`` has one entry for each (queue, reason), the latest first, with a count; the first
-death stands in ``x-first-death-queue``, ``-reason`` and ``-exchange``. The message's own expiration is taken from it
-(and told in the entry), or it would die in the next queue as well. A message that would come back to a queue where it
-died, without anybody having rejected it on the way, would go round for ever: it is dropped.
+As in RabbitMQ, ``x-death`` has one entry for each (queue, reason), the latest first, with a count; the first one is
+also in ``x-first-death-queue``, ``-reason`` and ``-exchange``. The per-message expiration is removed (and kept in the
+entry), or the message would expire in the next queue as well. A message that would reach a queue again where it was
+dead-lettered, without a rejection in between, is in a cycle and is dropped.
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ DEATHS = "x-death"
 FIRST_REASON = "x-first-death-reason"
 FIRST_DEATH = ("x-first-death-queue", FIRST_REASON, "x-first-death-exchange")
 MOST_ADDRESSES = 1024
-MOST_COMPLAINTS = 1024
+MOST_LOGGED_CYCLES = 1024
 
 
 class Letter(NamedTuple):
-    """What becomes of a dead message: its new header frame, and where it goes."""
+    """The new header frame of a dead-lettered message, and its route."""
 
     route: Route
     head: bytes
     address: Address
     traits: Traits
-    is_for_all: bool  # that die with the same header frame; else chance or more than the frame had a say
+    is_for_all: bool  # valid for every message with the same header frame
 
 
 class DeadLetters:
-    """Those of one virtual host.
+    """The dead letters of one virtual host.
 
-    Messages that are alike but for their bodies often die together, and share one letter. Those that only differ in
-    their properties share the encoded story, which is put behind the headers they have, and the route.
+    Messages that differ only in their bodies are often dead-lettered together, and share one letter. Those that differ
+    in their properties share the encoded headers, which are appended to their own, and the route.
     """
 
     def __init__(self, vhost: Vhost, clock: Clock) -> None:
@@ -64,19 +64,19 @@ class DeadLetters:
         self._clock = clock
         self._addresses: dict[tuple[str, str, int, int], Address] = {}
         self._routes: RouteCache[tuple[str, str, str, str], Route] = RouteCache(vhost, MOST_ADDRESSES)
-        self._story: tuple[tuple[object, ...], bytes] = ((), b"")  # the last one, and of whom
-        self._complained: set[str] = set()  # queues whose messages go round; said once
+        self._last_headers: tuple[tuple[object, ...], bytes] = ((), b"")  # the last encoded headers, and their key
+        self._logged_cycles: set[str] = set()  # queues whose cycle was logged
         self._log = get_log("broker")
 
     def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
-        """Route each on, and have it leave its queue: after a crash both have happened, or neither."""
+        """Route each message on and remove it from its queue: after a crash both have happened, or neither."""
         target = queue.options.dead_letter
         assert target is not None
         with self._vhost.queue_context.log.group():
             for stretch in alike(messages):
                 try:
                     self._forward(queue, reason, target, [dead.message for dead in stretch])
-                except LeveretError as problem:  # its headers have grown too large, or the store is read-only
+                except LeveretError as problem:  # too large headers, or a read-only store
                     self._log.warning("dead-lettered message dropped", queue=queue.name, reason=str(problem))
                 leave_together(queue, stretch)
 
@@ -98,21 +98,21 @@ class DeadLetters:
         key = target.key_of(queue.name)
         if target.makes_queue and key is not None:
             if key == queue.name:
-                return None  # it died among the dead
+                return None  # already in its dead-letter queue
             if key not in self._vhost.queues:
-                encode_short(key)  # refuses a name that has grown too long
+                encode_short(key)  # raises if the name is too long
                 self._vhost.declare_queue(key, durable=True)
         exchange = self._vhost.exchanges.get(target.exchange)
         if exchange is None:
-            return None  # as RabbitMQ: without a word
+            return None  # dropped silently, as in RabbitMQ
         head = content[: body_at(content)]
         if not exchange.looks_at_headers and is_first_death(head):
-            with suppress(FrameError):  # its headers cannot be read
+            with suppress(FrameError):  # malformed headers
                 return self._quick_letter(queue, reason, exchange, key, head, message)
         properties = _readable(content, traits)
         headers = properties.headers or {}
         copies = carbon_copies(headers)
-        deaths = self._told(queue.name, reason, address, properties, copies)
+        deaths = self._entries(queue.name, reason, address, properties, copies)
         keys = (address.key, *copies) if key is None else (key,)
         seen = selectable(replace(properties, headers={**headers, DEATHS: list(deaths)}, expiration=None))
         routed = self._vhost.route_unattended(exchange, keys, seen)
@@ -122,21 +122,21 @@ class DeadLetters:
         story = {DEATHS: encode_deaths(deaths)}
         if not has_first_death(headers):
             story |= _first_death(queue.name, reason, address)
-        head = _retold(head, properties, story, without=() if key is None else ("CC",))
+        head = _with_headers(head, properties, story, without=() if key is None else ("CC",))
         to = self._address(target.exchange, keys[0], address)
-        return Letter(Route(queues), head, to, _reborn(traits), routed.by_key_only)
+        return Letter(Route(queues), head, to, _without_deadline(traits), routed.by_key_only)
 
     def _quick_letter(
         self, queue: ClassicQueue, reason: str, exchange: Exchange, key: str | None, head: bytes, message: Message
     ) -> Letter | None:
-        """Without looking into the message: nothing in it has a say, and it has no story so far."""
+        """For the first dead-lettering of a message without properties that matter: nothing is decoded."""
         _, address, traits = message
         to = self._address(exchange.name, address.key if key is None else key, address)
         of = (queue.name, reason, address, int(self._clock.wall()))
-        if self._story[0] != of:
-            deaths = self._told(queue.name, reason, address, Properties(), ())
+        if self._last_headers[0] != of:
+            deaths = self._entries(queue.name, reason, address, Properties(), ())
             fields = {DEATHS: encode_deaths(deaths), **_first_death(queue.name, reason, address)}
-            self._story = (of, b"".join([encode_short(name) + value for name, value in fields.items()]))
+            self._last_headers = (of, b"".join([encode_short(name) + value for name, value in fields.items()]))
         way = (queue.name, reason, exchange.name, to.key)
         route = self._routes.find(way)
         is_for_all = True
@@ -149,12 +149,12 @@ class DeadLetters:
                 self._routes.remember(way, route)
         if not route.queues:
             return None
-        return Letter(route, appended(head, self._story[1]), to, _reborn(traits), is_for_all)
+        return Letter(route, appended(head, self._last_headers[1]), to, _without_deadline(traits), is_for_all)
 
-    def _told(
+    def _entries(
         self, queue: str, reason: str, address: Address, properties: Properties, copies: Sequence[str]
     ) -> list[Death]:
-        """All deaths of the message with this one as the latest."""
+        """The entries of x-death with this one as the latest."""
         entries = _deaths(properties.headers or {})
         same = [entry for entry in entries if entry.get("queue") == queue and entry.get("reason") == reason]
         if same:
@@ -177,8 +177,12 @@ class DeadLetters:
         if reason == REJECTED:
             return queues
         kept = [queue for queue in queues if not goes_round(queue.name, deaths)]
-        if len(kept) < len(queues) and origin not in self._complained and len(self._complained) < MOST_COMPLAINTS:
-            self._complained.add(origin)
+        if (
+            len(kept) < len(queues)
+            and origin not in self._logged_cycles
+            and len(self._logged_cycles) < MOST_LOGGED_CYCLES
+        ):
+            self._logged_cycles.add(origin)
             self._log.warning("dead-letter cycle, messages dropped", queue=origin, vhost=self._vhost.name)
         return kept
 
@@ -193,7 +197,7 @@ class DeadLetters:
 
 
 def _readable(content: bytes, traits: Traits) -> Properties:
-    """Nobody checked the headers when they came: if they cannot be read, the body goes on without them."""
+    """The properties; malformed headers, which are not checked when published, are left out."""
     try:
         return properties_of(content)
     except FrameError:
@@ -211,7 +215,7 @@ def encode_deaths(deaths: Sequence[Death]) -> bytes:
     return b"A" + encode_long(b"".join(entries))
 
 
-def _retold(content: bytes, properties: Properties, story: Mapping[str, bytes], without: Sequence[str]) -> bytes:
+def _with_headers(content: bytes, properties: Properties, story: Mapping[str, bytes], without: Sequence[str]) -> bytes:
     try:
         return spliced(content, story, without=without, drops=(FLAG_EXPIRATION,))
     except FrameError:
@@ -219,13 +223,13 @@ def _retold(content: bytes, properties: Properties, story: Mapping[str, bytes], 
 
 
 def _deaths(headers: Mapping[str, FieldValue]) -> list[Death]:
-    """Clients may send headers of this name too: what is no entry is no death."""
+    """The valid entries: clients may send any header of this name."""
     entries = headers.get(DEATHS)
     return [entry for entry in entries if _is_death(entry)] if isinstance(entries, list) else []  # type: ignore[misc]
 
 
 def has_first_death(headers: Mapping[str, FieldValue]) -> bool:
-    """Whether the headers name a first death that ``x-death`` has an entry of. A client may send any of them."""
+    """Whether ``x-death`` has an entry for the first death in the headers. Clients may send any of them."""
     first = [headers.get(name) for name in FIRST_DEATH[:2]]
     return any([death["queue"], death["reason"]] == first for death in _deaths(headers))
 
@@ -235,7 +239,7 @@ def _is_death(entry: FieldValue) -> bool:
 
 
 def goes_round(queue: str, deaths: Sequence[Mapping[str, object]]) -> bool:
-    """Whether the message died in this queue before, and nobody rejected it since."""
+    """Whether the message was dead-lettered in this queue before, without a rejection since."""
     for death in deaths:
         if death.get("reason") == REJECTED:
             return False
@@ -244,7 +248,7 @@ def goes_round(queue: str, deaths: Sequence[Mapping[str, object]]) -> bool:
     return False
 
 
-def _reborn(traits: Traits) -> Traits:
+def _without_deadline(traits: Traits) -> Traits:
     return (PERSISTENT_BY_PRIORITY if traits.persistent else TRANSIENT_BY_PRIORITY)[traits.priority]
 
 
@@ -254,12 +258,12 @@ def _first_death(queue: str, reason: str, address: Address) -> dict[str, bytes]:
 
 
 def is_first_death(head: bytes) -> bool:
-    """Whether a header frame can have nothing in it that a death must look at: no story, no copies, no expiration."""
+    """Whether a header frame has no x-death, no CC and no expiration."""
     return b"x-" not in head and b"CC" not in head and not int.from_bytes(head[19:21], "big") & FLAG_EXPIRATION
 
 
 def alike(deaths: Sequence[DeadMessage]) -> Iterator[list[DeadMessage]]:
-    """Stretches of neighbours that differ in their bodies alone."""
+    """Runs of neighbours that differ only in their bodies."""
     stretch: list[DeadMessage] = []
     head, address, traits = b"", None, None
     for dead in deaths:

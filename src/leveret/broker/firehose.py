@@ -1,8 +1,8 @@
-"""RabbitMQ's firehose: a copy of every message that comes in or goes out of a traced virtual host, for whoever binds a
-queue to the exchange ``amq.rabbitmq.trace``.
+"""RabbitMQ's firehose: a copy of every message published to or delivered from a traced virtual host, sent to the
+exchange ``amq.rabbitmq.trace``.
 
-The copy has the body of the message; its headers tell the rest, by the names that RabbitMQ gives them. Its key is
-``publish.`` and the exchange, or ``deliver.`` and the queue. As long as nobody has bound a queue, no copy is made.
+The copy has the body of the message, and RabbitMQ's headers. Its routing key is ``publish.`` and the exchange, or
+``deliver.`` and the queue. No copy is made while no queue is bound.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_KEY = 255  # bytes
 
 
 class Peer(NamedTuple):
-    """Who published, or was given something; nobody, for what happens in the broker's own process."""
+    """The client that published or received a message; empty for callers in the process."""
 
     connection: str = ""
     channel: int = 0
@@ -66,7 +66,7 @@ class Firehose:
         }
         try:
             self._publish(cut(key), make_content(Properties(headers=headers), body_of(content)))
-        except LeveretError as problem:  # its headers are as large as they may be, and ours come on top
+        except LeveretError as problem:  # the headers of the message and of the copy are too large together
             self._log.warning(
                 "message cannot be published to the firehose", vhost=self._vhost.name, reason=str(problem)
             )
@@ -81,11 +81,11 @@ class Firehose:
 
 
 def property_table(properties: Properties) -> dict[str, Any]:
-    """Those that are set."""
+    """The properties that are set."""
     given = {each.name: getattr(properties, each.name) for each in fields(properties)}
     return {name: value for name, value in given.items() if value is not None}
 
 
 def cut(key: str) -> str:
-    """A long name of an exchange or a queue, with what stands before it, may be longer than a key can be."""
+    """The prefix and a long name of an exchange or queue may be longer than a routing key."""
     return key.encode()[:LONGEST_KEY].decode(errors="ignore")

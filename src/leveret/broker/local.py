@@ -37,7 +37,7 @@ MOST_WAITING = 1_000  # deliveries of one consumer that may wait for its callbac
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A message as a callback gets it. ``id`` is the broker's own name for it, beside the application's message_id."""
+    """A message as a callback receives it. ``id`` is the broker's own ID, besides the application's message_id."""
 
     id: str
     consumer_tag: str
@@ -112,7 +112,7 @@ class LocalSession:
         self._getters = Getters(self.unacked)
 
     def publish(self, exchange: str, routing_key: str, body: bytes, properties: Properties | None = None) -> bool:
-        """Whether it reached a queue, or waits for its time."""
+        """Whether the message was routed to a queue or scheduled."""
         properties = properties or Properties()
         self._check_content(properties, body)
         vhost, headers = self.vhost, properties.headers or {}
@@ -160,8 +160,8 @@ class LocalSession:
         pull_one: bool = False,
         arguments: Mapping[str, object] | None = None,
     ) -> str:
-        """The consumer tag. ``selector``: it wants only what matches; ``pull_one``: it leaves after one message;
-        ``arguments``: where a reader of a stream begins, and the like."""
+        """Returns the consumer tag. ``selector``: receive only matching messages; ``pull_one``: receive one message;
+        ``arguments``: for example the offset where a stream consumer starts."""
         if tag in self.consumers:
             raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
         tag = tag or f"amq.ctag-{secrets.token_urlsafe(16)}"
@@ -197,10 +197,10 @@ class LocalSession:
         (unacked.requeue if requeue else unacked.drop)(self.unacked.claim(tag, multiple))
 
     def callback_done(self, consumer_tag: str) -> None:
-        """The callback of a delivery has returned: another may wait for it."""
+        """The callback of a delivery has returned: deliver more."""
         consumer = self.consumers.get(consumer_tag)
         if consumer is not None:
-            consumer.waiting = max(0, consumer.waiting - 1)  # it may be of an earlier consumer with this tag
+            consumer.waiting = max(0, consumer.waiting - 1)  # it may belong to an earlier consumer with this tag
             consumer.queue.touch()
 
     def check_open(self) -> None:
@@ -208,7 +208,7 @@ class LocalSession:
             raise ChannelFault("this session is closed: open another with broker.vhost()")
 
     def close(self) -> None:
-        """Give everything back; closing twice is no error."""
+        """Requeue unacked messages, cancel consumers, delete exclusive queues. Closing twice is not an error."""
         self.is_open = False
         for holder, lane, sequence, messages, count in self.unacked.take_all():
             holder.queue.requeue(lane, sequence, messages, count, tried=False)
@@ -217,7 +217,7 @@ class LocalSession:
         self.vhost.drop_exclusive(self)
 
     def note(self, holder: Holder, message: Message | None, lane: int, sequence: int, count: int) -> int:
-        """Number a delivery; without a message it needs no ack."""
+        """Assign a delivery tag; without a message the delivery needs no ack."""
         tag = self.unacked.next_tag
         if message is None:
             self.unacked.skip(1)

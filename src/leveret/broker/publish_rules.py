@@ -1,4 +1,4 @@
-"""What the properties of a message mean to the broker, for whoever has them decoded."""
+"""Decoded properties of a published message: checks, traits and further routing keys."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def expiration_ms(properties: Properties) -> float:
 
 
 def too_large(size: int, most: int) -> str:
-    """RabbitMQ's text, with the remedy."""
+    """RabbitMQ's error text, with a remedy."""
     return f"message size {size} is larger than configured max size {most}: raise max_message_size to accept it"
 
 
 def carbon_copies(headers: Mapping[str, object]) -> list[str]:
-    """The routing keys in CC of a message that was taken in already: BCC is not in it any more."""
+    """The routing keys in CC of a message that was published before: BCC has been removed."""
     copies = headers.get("CC")
     return [key for key in copies if isinstance(key, str)] if isinstance(copies, list) else []
 

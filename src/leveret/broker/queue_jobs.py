@@ -1,8 +1,8 @@
-"""What people do to the messages of a queue beside consuming them: look, copy, move, delete, and drive them back.
+"""Jobs on the messages of a queue: browse, copy, move, delete and redrive.
 
-A job walks through the queue (backlog/walk.py), a few hundred messages a turn, and says how far it is: ``looked_at``,
-``done``, ``skipped``. A move settles the message here and publishes it there in one group of the log, so that a crash
-shows it in one of the two. Jobs begun on a queue that is deleted meanwhile just end.
+A job walks through the queue (backlog/walk.py), a few hundred messages per tick, and reports its progress:
+``looked_at``, ``done``, ``skipped``. A move settles and publishes a message in one group of the log, so that after a
+crash it is in one of the two queues. A job ends when its queue is deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Filter = Callable[[Message], bool]
 
 
 class Seen(NamedTuple):
-    """A message that was looked at and left where it is. ``tries``: how often it came back."""
+    """A message that was browsed. ``tries``: its delivery count."""
 
     lane: int
     sequence: int
@@ -47,13 +47,13 @@ class Seen(NamedTuple):
 
 
 def matching(selector: str) -> Filter:
-    """A filter by headers and properties, in the language of selectors."""
+    """A filter by headers and properties, as a selector."""
     matches = compile_selector(selector).matches
     return lambda message: matches(selectable(readable_properties(message)))
 
 
 def readable_properties(message: Message) -> Properties:
-    """Nobody checked them when they came: a message whose headers cannot be read has none for us."""
+    """Without malformed headers, which are not checked when a message is published."""
     try:
         return properties_of(message[0])
     except FrameError:
@@ -61,11 +61,10 @@ def readable_properties(message: Message) -> Properties:
 
 
 class Scope(NamedTuple):
-    """What a job is about, when it ends early, and who is told of its end.
+    """Which messages a job is for, when it ends early, and what it calls at its end.
 
-    ``places`` picks single messages, by lane and sequence. ``step_bytes``: of content looked at in one step; a filter
-    that reads bodies asks for less. ``is_tired`` is asked after each message that the filter looked at: whether this
-    step has lasted long enough.
+    ``places`` selects single messages, by lane and sequence. ``step_bytes``: content per step; less for a filter that
+    reads bodies. ``is_tired`` is called after each filtered message: whether this step has lasted long enough.
     """
 
     only: Filter | None = None
@@ -77,17 +76,17 @@ class Scope(NamedTuple):
 
 
 class Job:
-    """One walk through one queue. ``on_done`` is called when it is over, also after ``cancel``."""
+    """One walk through one queue. ``on_done`` is called at its end, also after ``cancel``."""
 
-    takes = True  # messages may leave their queue
+    takes = True  # the job may remove messages
 
     def __init__(self, queue: DeclaredQueue, errands: Errands, scope: Scope | None = None) -> None:
         self.queue = queue
         self.looked_at = 0
         self.done = 0
-        self.skipped = 0  # wanted, but something was against it
+        self.skipped = 0  # selected, but could not be processed
         self.is_over = False
-        self._bytes = 0  # of what this step has looked at
+        self._bytes = 0  # of content in this step
         self._only, self._limit, self._on_done, self._places, self._step_bytes, self._is_tired = scope or Scope()
         self._errands = errands
         if queue.has_offsets and self.takes:
@@ -118,12 +117,12 @@ class Job:
         return goes_on
 
     def release(self, lane: int, sequence: int, message: Message) -> None:
-        """A message that the walk took leaves the queue."""
+        """Remove a message that the walk has taken."""
         assert self.queue.backlog is not None
         self.queue.backlog.release(lane, sequence, 1, len(message[0]))
 
     def pace(self) -> int:
-        """How many messages this step may look at."""
+        """How many messages this step may visit."""
         return STEP
 
     def _end(self) -> None:
@@ -156,12 +155,12 @@ class Job:
         return is_wanted
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
-        """Do what is to be done with a message that is wanted; whether it leaves its queue."""
+        """Process a selected message; whether it leaves its queue."""
         raise NotImplementedError
 
 
 class Browse(Job):
-    """Look, without touching: ``found`` has the messages."""
+    """Collect messages in ``found`` without removing them."""
 
     takes = False
 
@@ -184,7 +183,7 @@ class Delete(Job):
 
 
 class Forward(Job):
-    """Publish what is wanted by an exchange and a key; ``keeps`` makes it a copy. What nobody would take stays."""
+    """Publish messages to an exchange; ``keeps`` makes it a copy. Messages that no queue accepts stay."""
 
     def __init__(
         self,
@@ -201,7 +200,7 @@ class Forward(Job):
         super().__init__(queue, errands, scope)
         self._vhost = vhost
         self._exchange = vhost.exchange(exchange)
-        self._key = key  # None: the key it came with
+        self._key = key  # None: the original key
         self._keeps = keeps
 
     def meet(self, lane: int, waiting: Waiting) -> bool:
@@ -220,12 +219,12 @@ class Forward(Job):
 
 
 class Redrive(Job):
-    """Dead letters go back to the queue they died in first. A message that went back ``MOST_REDRIVES`` times stays.
+    """Publish dead letters to the queue where they were dead-lettered first, at most ``MOST_REDRIVES`` times each.
 
-    The headers that name that queue can be written by any client. So it counts only if its dead letters lead here, and
-    only if ``may_write`` agrees; ``refused`` counts the messages for which it did not, by origin.
+    Any client can write the headers that name that queue. So its dead letters must lead to this queue, and
+    ``may_write`` must permit it; ``refused`` counts the messages that were not permitted, by origin.
 
-    ``rate``: messages a second. A dry run only counts, by origin, in ``origins``.
+    ``rate``: messages per second. A dry run only counts messages, by origin, in ``origins``.
     """
 
     def __init__(
@@ -253,7 +252,7 @@ class Redrive(Job):
         self._dry_run = dry_run
 
     def release(self, lane: int, sequence: int, message: Message) -> None:
-        """A message that the walk took leaves the queue."""
+        """Remove a message that the walk has taken."""
         assert self.queue.backlog is not None
         self.queue.backlog.release(lane, sequence, 1, len(message[0]))
 
@@ -303,8 +302,8 @@ class Redrive(Job):
 
 
 def publish_elsewhere(vhost: Vhost, exchange: str, key: str, message: Message, away_from: DeclaredQueue) -> bool:
-    """As if published now, with its priority and persistence; False if no queue but ``away_from`` would take it, or if
-    it takes too many routing steps to find out."""
+    """Publish the message again, with its priority and persistence. False if no queue except ``away_from`` accepts it,
+    or if routing it takes too many steps."""
     content, address, traits = message
     try:
         routed = vhost.route(vhost.exchange(exchange), (key,), selectable(readable_properties(message)))

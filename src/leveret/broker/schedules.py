@@ -1,14 +1,13 @@
-"""Messages that are to be routed later: ``x-deliver-at`` on any exchange, ``x-delay`` on one of type x-delayed-message.
+"""Scheduled messages: ``x-deliver-at`` on any exchange, ``x-delay`` on an exchange of type x-delayed-message.
 
-Theory of operation. Such a message waits in an internal queue of its virtual host, with the moment at which it is due
-as its deadline there. So the journal keeps that moment, recovery gives it back, a long wait is paged out, and those
-whose time is up in that queue are those that are due: what other queues do with their dead, routing them on in one
-group of the log with their leaving, is here their birth. They are routed as if they were published now, by the exchange
-and the keys they were published with; their own expiration begins to count.
+Theory of operation. A scheduled message waits in an internal queue of its virtual host, where its deadline is the time
+at which it is due. So the journal keeps that time, recovery restores it, and long schedules are paged out. Messages
+that expire in that queue are due: like dead letters, they are routed in one group of the log with their removal. They
+are routed as if they were published now, with their original exchange and keys; their expiration starts to count.
 
-    publish ──> schedule, deadline = due ──time──> route ──> queues          (a crash shows it here or there)
+    publish ──> schedule, deadline = due ──time──> route ──> queues     (after a crash, it is in one of the two)
 
-Moments are kept in message time, and as wall time on disk.
+Times are message time in memory, and wall time on disk.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 
 DELAY, DELIVER_AT = "x-delay", "x-deliver-at"
 MOST_MS = 1 << 53
-AT_ONCE = 256  # messages that are routed in one drain: the loop has others to serve
-QUEUE_MEMORY = 8 << 20  # bytes of content; the rest waits on disk only
+AT_ONCE = 256  # messages that are routed in one drain
+QUEUE_MEMORY = 8 << 20  # bytes of content in memory; the rest is on disk only
 ID = re.compile(r"(\d+)-(\d+)-(\d+)", re.ASCII)
 
 
@@ -60,24 +59,24 @@ class Scheduled(NamedTuple):
 
 class Page(NamedTuple):
     messages: list[Scheduled]
-    next: int | None  # what to ask for the page behind this one; None if this was the last
+    next: int | None  # ``after`` of the next page; None if this is the last
 
 
 class Schedules:
-    """Those of one virtual host."""
+    """The scheduled messages of one virtual host."""
 
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self._queue: ClassicQueue | None = None
         self.sent = 0  # messages that were due and reached a queue
-        self.dropped = 0  # due, and their exchange was gone or led nowhere
+        self.dropped = 0  # due, but their exchange was deleted or routed to no queue
         self._log = get_log("broker")
 
-    # ---- in
+    # ---- scheduling
 
     @property
     def queue(self) -> ClassicQueue:
-        """Where they wait; made when the first one comes."""
+        """Where they wait; created for the first message."""
         return self._queue or self.open()
 
     def open(self, id_: int | None = None) -> ClassicQueue:
@@ -88,12 +87,12 @@ class Schedules:
             expiries_at_once=AT_ONCE,
             watches_all=True,
         )
-        options = QueueOptions(dead_letter=DeadLetterTo(""))  # the target is not asked: see send
+        options = QueueOptions(dead_letter=DeadLetterTo(""))  # the target is not used: see ``send``
         self._queue = self._vhost.internal.open(SCHEDULE, options, context, id_)
         return self._queue
 
     def due(self, exchange: Exchange, headers: Mapping[str, object]) -> float | None:
-        """When a message with these headers is to be routed, in message time; None: now."""
+        """The message time at which a message with these headers is due; None: now."""
         if DELAY not in headers and DELIVER_AT not in headers:
             return None
         context = self._vhost.queue_context
@@ -104,14 +103,14 @@ class Schedules:
             moment = max(moment, now + _delay_ms(headers) / 1000)
         return moment if moment > now else None
 
-    # ---- out
+    # ---- routing
 
     def send(self, queue: ClassicQueue, reason: str, messages: Sequence[DeadMessage]) -> None:
         with self._vhost.queue_context.log.group():
             for dead in messages:
                 try:
                     reached = self._route(dead.message)
-                except LeveretError as problem:  # the store is read-only, say
+                except LeveretError as problem:  # for example, the store is read-only
                     self._log.warning("scheduled message dropped", vhost=self._vhost.name, reason=str(problem))
                     reached = False
                 self.sent += reached
@@ -138,14 +137,14 @@ class Schedules:
         deliver(Route(queues), vhost.queue_context.log, [due], len(content), timed, origin=Origin.BROKER)
         return True
 
-    # ---- looking
+    # ---- listing and cancelling
 
     @property
     def count(self) -> int:
         return 0 if self._queue is None else self._queue.ready
 
     def list(self, limit: int, after: int | None, done: Callable[[Page], None]) -> None:
-        """``done`` gets those that are due first, from behind ``after`` on; what is on disk is read for it."""
+        """Call ``done`` with the messages that are due first, after ``after``; reads the disk if needed."""
         queue = self._queue
         if queue is None or queue.deadlines is None:
             done(Page([], None))
@@ -179,7 +178,7 @@ class Schedules:
             over()
 
     def cancel(self, id_: str) -> bool:
-        """Forget it for good; False if it is not waiting (any more)."""
+        """Remove a scheduled message; False if there is none with this ID."""
         parts = ID.fullmatch(id_)
         queue = self._queue
         if parts is None or queue is None or int(parts[1]) != queue.id or int(parts[2]):
@@ -199,15 +198,15 @@ class Schedules:
 
 
 def until(due: float, traits: Traits) -> Traits:
-    """What a message is in the schedule: its own expiration does not count there."""
+    """The traits of a message in the schedule, where its own expiration does not count."""
     return Traits(persistent=traits.persistent, deadline=due, priority=traits.priority)
 
 
 def _deliver_at(value: object) -> float:
-    """Seconds since 1970. A timestamp that no calendar holds was counted in milliseconds, and comes as a number."""
+    """Seconds since 1970. Timestamps beyond the range of dates are in milliseconds, and decoded as numbers."""
     if isinstance(value, datetime):
         return value.timestamp()
-    if isinstance(value, str) and re.fullmatch(r"\d{1,16}", value, re.ASCII):  # where headers are text only
+    if isinstance(value, str) and re.fullmatch(r"\d{1,16}", value, re.ASCII):  # from protocols with text headers
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and value <= MOST_MS:
         return value / 1000
@@ -219,7 +218,7 @@ def _deliver_at(value: object) -> float:
 
 
 def _delay_ms(headers: Mapping[str, object]) -> int:
-    """0: at once. What is no whole number means nothing, as in RabbitMQ's plugin."""
+    """0: no delay. Values that are not whole numbers are ignored, as in RabbitMQ's plugin."""
     value = headers.get(DELAY)
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value, re.ASCII):
         value = int(value)
@@ -233,7 +232,7 @@ def _delay_ms(headers: Mapping[str, object]) -> int:
 
 
 def _as_delivered(content: bytes, headers: Mapping[str, object], exchange: Exchange) -> bytes:
-    """Without blind copies; a delay that is over is shown below zero, as RabbitMQ's plugin shows it."""
+    """Without BCC; the delay becomes negative, as in RabbitMQ's plugin."""
     delay = _delay_ms(headers) if exchange.kind == DELAYED else 0
     if delay <= 0 and "BCC" not in headers:
         return content
@@ -241,7 +240,7 @@ def _as_delivered(content: bytes, headers: Mapping[str, object], exchange: Excha
 
 
 def _waiting(lane: Lane, sequence: int) -> Message | None:
-    """The message with this sequence, if it waits in memory."""
+    """The message with this sequence, if it is in memory."""
     is_behind = lane.page_stop and sequence >= lane.page_stop
     messages = lane.fresh if is_behind else lane.ready
     index = sequence - (lane.page_stop if is_behind else lane.head)

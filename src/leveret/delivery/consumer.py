@@ -94,20 +94,20 @@ class Consumer(Holder):
         self.priority = priority
         self.arguments = arguments or {}
         self.memory = PER_CONSUMER + table_memory(self.arguments)  # bytes, about
-        self.selector: Selector | None = None  # it wants only what matches
-        self.one_shot = False  # it wants one message, and goes
+        self.selector: Selector | None = None  # deliver only matching messages
+        self.one_shot = False  # cancelled after one message
 
     @property
     def is_limited(self) -> bool:
-        """Whether it is given only so many messages before it has to settle some."""
+        """Whether it has a prefetch limit."""
         return self.credit < UNLIMITED
 
     def room(self) -> int:
-        """How many messages it can take now."""
+        """How many messages can be delivered to it now."""
         raise NotImplementedError
 
     def take(self, ready: deque[Message], lane: int, sequence: int, limit: int) -> tuple[int, int]:
-        """Pop up to ``limit`` messages off the left of ``ready``; give back how many, and their bytes.
+        """Pop up to ``limit`` messages off the left of ``ready``; returns how many, and their bytes.
 
         ``sequence`` belongs to ready[0]. May stop early once a burst of bytes is full, but takes at least one.
         """
@@ -118,10 +118,10 @@ class Consumer(Holder):
         raise NotImplementedError
 
     def cancelled_by_queue(self) -> None:
-        """The queue is gone; nothing more will come."""
+        """The queue was deleted, or the consumer was one-shot."""
         raise NotImplementedError
 
     @property
     def label(self) -> str:
-        """For logs and management: who this is."""
+        """The name of the consumer in logs and the management API."""
         return self.tag

@@ -72,11 +72,11 @@ def selector_of(arguments: Mapping[str, object]) -> Selector | None:
 
 
 class MessageFields(dict[str, object]):
-    """The headers of a message; asked by ``[name]`` for what is no header, also its properties by their JMS names.
+    """The headers of a message; ``fields[name]`` also finds its properties by their JMS names.
 
     As with a defaultdict, ``in``, ``get`` and iteration see only headers, so that a headers exchange does not match
-    properties. A header of the same name wins: JMS clients that speak AMQP write
-    their own there. A name that is neither is None.
+    properties. A header of the same name takes precedence: JMS clients over AMQP set such headers. Unknown names are
+    None.
     """
 
     __slots__ = ("properties",)

@@ -121,7 +121,7 @@ class Listener:
         self._all_closed.clear()
         for protocol in list(self._checks.protocols):
             protocol.session.force_close("broker forced connection closure with reason 'shutdown'")
-        self._broker.turn()
+        self._broker.tick()
         if self._checks.protocols:
             try:
                 await asyncio.wait_for(self._all_closed.wait(), seconds)

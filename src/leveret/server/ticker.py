@@ -26,7 +26,7 @@ class Ticker:
 
     def _tick(self) -> None:
         self._scheduled = False
-        self._broker.turn()
+        self._broker.tick()
 
     def rearm(self) -> None:
         """Set the loop's timer for what is due next in message time."""
@@ -42,7 +42,7 @@ class Ticker:
         self._timer = None
         self._broker.timers.run_due()
         self.rearm()
-        self._broker.turn()
+        self._broker.tick()
 
     def stop(self) -> None:
         if self._timer is not None:

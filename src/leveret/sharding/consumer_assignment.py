@@ -1,7 +1,7 @@
-"""Who of the consumers of a pool takes from which shards.
+"""Which shards each consumer of a pool consumes from.
 
-A consumer takes from one shard of its node, so that all have equally many, give or take one; and from those that are
-draining, since others wait for them to be empty. One that asked for everything takes from all.
+A consumer has one shard of its node, so that all shards have the same number of consumers, plus or minus one; and all
+draining shards, since held messages wait for them to be empty. Consumers with ``x-shard-all`` have all shards.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from leveret.broker.pools import Follower
 from leveret.queues.declared_queue import DeclaredQueue
 
 
-class Sharing:
+class ConsumerAssignment:
     def __init__(self) -> None:
         self._everything: dict[Follower, None] = {}
         self._own: dict[Follower, DeclaredQueue | None] = {}
@@ -35,7 +35,7 @@ class Sharing:
         draining: Sequence[DeclaredQueue],
         only: Follower | None,
     ) -> None:
-        """Tell all, or one that has just come, what to follow now."""
+        """Assign the shards of all consumers, or of a new one."""
         self._assign(local, may_move=only is None)
         for follower in [*self._everything]:
             if only in (None, follower):

@@ -1,8 +1,8 @@
 """Messages of moved slots, held until their old shard has no more of them.
 
-Theory of operation. When slots leave a shard, what is in it stays; what comes after must not overtake it. So it is kept
-in a queue of the broker's own, one for each old shard, until everything that was in the shard at the move has left it
-for good (backlog/watermarks.py). Then the hold is moved on, in order, each message to the shard that owns its slot:
+Theory of operation. When slots leave a shard, its messages stay; later messages of these slots must not overtake them.
+So these wait in an internal queue, one for each old shard, until everything that was in the shard at the move has been
+settled (backlog/watermarks.py). Then the hold is moved on, in order, each message to the shard that owns its slot:
 
     HOLDING ──the old shard is drained──> MOVING ──the hold is empty──> ENDING ──that is on disk──> gone
 
@@ -30,9 +30,9 @@ from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.queue import stretches
 from leveret.sharding.slots import slot_of
 
-STRETCH = 4096  # messages that move in one group, at most
+STRETCH = 4096  # messages that are moved in one group, at most
 STRETCH_BYTES = 1 << 20
-AT_ONCE = 1 << 16  # messages moved before others get their turn; more than publishers can add meanwhile
+AT_ONCE = 1 << 16  # messages moved in one tick; more than publishers can add meanwhile
 
 
 class State(Enum):
@@ -48,7 +48,7 @@ class Stretch(NamedTuple):
 
 
 class Mover(Consumer):
-    """Takes from the hold as a consumer does, so that the queue brings back by itself what is on disk."""
+    """Consumes from the hold, so that the queue loads messages from disk by itself."""
 
     __slots__ = ("_hold", "taken")
 
@@ -77,7 +77,7 @@ class Mover(Consumer):
 
 
 class SlotOwners(Protocol):
-    """Who knows which shard each slot belongs to (sharding/ordered_slots.py)."""
+    """Finds the shard of each slot (sharding/ordered_slots.py)."""
 
     @property
     def has_no_shard(self) -> bool:
@@ -86,19 +86,19 @@ class SlotOwners(Protocol):
     def target(self, slot: int) -> DeclaredQueue: ...
 
     def record(self) -> None:
-        """Which holds there are, and which of them move: called before it comes true."""
+        """Record which holds exist and which of them are moving, before that changes."""
 
     def freed(self, hold: Hold) -> None:
-        """The hold is empty: its slots are where they belong."""
+        """The hold is empty: its slots use their new shards."""
 
     def ended(self, hold: Hold) -> None:
-        """And all of it is on disk."""
+        """All messages of the hold are on disk in their new shards."""
 
 
 class Hold:
     def __init__(self, broker: Broker, old: str, queue: ClassicQueue, owners: SlotOwners) -> None:
         self._broker = broker
-        self.old = old  # the name of the shard that is waited for
+        self.old = old  # the name of the old shard
         self.queue = queue
         self.slots: set[int] = set()
         self.state = State.HOLDING
@@ -113,7 +113,7 @@ class Hold:
     # ---- waiting for the old shard
 
     def wait_for(self, shard: DeclaredQueue | None) -> None:
-        """Until all that is in the shard now has left it. An earlier, weaker mark does not count any more."""
+        """Wait until all messages that are in the shard now have left it. Replaces an earlier wait."""
         self._marks += 1
         mark = self._marks
         backlog = None if shard is None else shard.backlog
@@ -123,26 +123,26 @@ class Hold:
             backlog.when_gone(lambda: self.release() if mark == self._marks else None)
 
     def release(self) -> None:
-        """Nothing is to be waited for. May be called in the middle of another queue's work: it moves in its turn."""
+        """Start to move. May be called while another queue is drained: the messages move when the hold is drained."""
         if self.state is not State.HOLDING:
             return
         self.state = State.MOVING
         try:
             self._owners.record()
-        except ResourceFault:  # the store is read-only: nothing is confirmed any more, and nothing moves
+        except ResourceFault:  # the store is read-only: nothing moves
             self.state = State.HOLDING
             return
         self.queue.touch()
         self._broker.wake()
 
-    # ---- moving on
+    # ---- moving
 
     @property
     def may_move(self) -> bool:
         return self.state is not State.HOLDING and not self._owners.has_no_shard
 
     def _move_on(self, queue: ClassicQueue) -> None:
-        """After each drain of the hold: what the mover took goes to its shards."""
+        """Called after each drain of the hold: publish what the mover took to its shards."""
         if self._is_busy:
             return
         self._is_busy = True
@@ -161,11 +161,11 @@ class Hold:
         taken, self._mover.taken = self._mover.taken, []
         for stretch in taken:
             with self._broker.log.group():
-                self._hand_over(stretch.messages)
+                self._publish(stretch.messages)
                 self.queue.settle(*stretch)
         return sum(len(stretch.messages) for stretch in taken)
 
-    def _hand_over(self, messages: list[Message]) -> None:
+    def _publish(self, messages: list[Message]) -> None:
         by_shard: dict[DeclaredQueue, list[Message]] = {}
         for message in messages:
             by_shard.setdefault(self._owners.target(slot_of(message[1].key)), []).append(message)
@@ -195,7 +195,7 @@ class Hold:
         return False
 
     def granted_early(self, receipts: set[int]) -> None:
-        """Only the last of all counts."""
+        """Only the last receipt matters."""
 
     def lost(self) -> None:
-        """The store is read-only: the row stays as it is."""
+        """The store is read-only: the row is not changed."""

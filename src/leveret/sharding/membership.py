@@ -1,4 +1,4 @@
-"""Who takes part: nodes by name. Shards are made for each of them; there is one process, so all are queues here."""
+"""The nodes of the cluster by name. Shards are declared for each of them, all as queues of this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Membership:
-    """Begins with the node itself, which cannot leave. ``on_change`` is called after each change."""
+    """Starts with the node itself, which cannot leave. ``on_change`` is called after each change."""
 
     def __init__(self, own: str, on_change: Callable[[], None]) -> None:
         self.own = own
@@ -19,7 +19,7 @@ class Membership:
         return tuple(self._names)
 
     def join(self, name: str) -> None:
-        """A node that is there already may say so again."""
+        """Joining twice has no effect."""
         if not name:
             raise ValueError("a node without a name cannot join: give it one")
         if name not in self._names:
@@ -27,7 +27,7 @@ class Membership:
             self._on_change()
 
     def leave(self, name: str) -> None:
-        """Leaving twice is no error."""
+        """Leaving twice has no effect."""
         if name == self.own:
             raise ValueError(f"node '{name}' cannot leave itself: stop it instead")
         if name in self._names:

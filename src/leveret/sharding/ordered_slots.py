@@ -1,13 +1,14 @@
 """An exchange whose shards can change in number without a key losing its order: ``ordered-resize``.
 
-Theory of operation. Keys belong to slots, slots to shards (slots.py). A slot is *settled*, then its messages go to its
-owner; or *held*, then they wait in the hold of the shard that it left (hold.py) while its owner is the shard that it
-goes to. A further resize only changes the owners of held slots: they stay in the hold where they are, for none of their
-messages has reached an owner yet. Once a hold moves that is not so any more; a resize then waits until it is empty.
+Theory of operation. Keys belong to slots, slots to shards (slots.py). Messages of a *settled* slot go to its owner.
+Messages of a *held* slot wait in the hold of the shard that it left (hold.py); its owner is the shard that it moves to.
+A further resize only changes the owners of held slots: their messages stay in the hold, since none has reached an owner
+yet. Once a hold moves that is not true any more; a resize then waits until it is empty.
 
-The shards are the queues that the exchange is bound to, whoever bound them. The row of the exchange (parameters of the
-virtual host, component ``sharding``) has the owners and the held slots. It is written before anything changes; after a
-restart a hold that had not begun to move waits for all that is in its old shard, which is more than it must.
+The shards are the queues that are bound to the exchange, by the policy or by clients. The row of the exchange
+(parameters of the virtual host, component ``sharding``) has the owners and the held slots. It is written before
+anything changes; after a restart a hold that had not started to move waits for everything in its old shard, which is
+more than needed.
 """
 
 from __future__ import annotations
@@ -35,8 +36,7 @@ COMPONENT = "sharding"
 
 
 class OrderedSlots:
-    """The partitioner of one exchange (routing/modulus_hash.py). ``changed`` is called when its shards or holds are
-    others."""
+    """The partitioner of an exchange (routing/modulus_hash.py). ``changed`` is called when shards or holds change."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class OrderedSlots:
         self._exchange = exchange
         self._changed = changed
         self._owners: list[str] = dealt(())
-        self._holds: dict[str, Hold] = {}  # by the shard that is waited for
+        self._holds: dict[str, Hold] = {}  # by old shard
         self._held: dict[int, Hold] = {}  # by slot
         self._hidden: dict[Hold, str] = {}  # the names under which exchanges reach the holds
         self._reach: list[tuple[Destination, ...]] = []
@@ -59,7 +59,7 @@ class OrderedSlots:
         self._is_over = False
         self._lead()
 
-    # ---- what the exchange asks
+    # ---- called by the exchange
 
     def reach(self, key: str) -> Iterable[Destination]:
         return self._reach[slot_of(key)]
@@ -69,13 +69,13 @@ class OrderedSlots:
         if self._is_rebinding:
             return
         if any(hold.may_move or hold.state is State.ENDING for hold in self._holds.values()):
-            self._replace_dead()  # the rest when nothing moves
+            self._replace_dead()  # the rest once nothing moves
         else:
             self._resize()
 
     @contextmanager
     def rebinding(self) -> Iterator[None]:
-        """Many bindings that come and go inside are one resize."""
+        """All changes of bindings within this context are one resize."""
         self._is_rebinding = True
         try:
             yield
@@ -84,11 +84,11 @@ class OrderedSlots:
             if self._has_changed:
                 self.rebound()
 
-    # ---- what is asked from outside
+    # ---- state
 
     @property
     def shards(self) -> list[str]:
-        """Where slots belong, or will."""
+        """The owners of the slots, or their future owners."""
         return sorted(set(self._owners) - {NO_SHARD})
 
     def _bound(self) -> list[str]:
@@ -96,7 +96,7 @@ class OrderedSlots:
 
     @property
     def draining(self) -> list[str]:
-        """Shards that have no slot any more, and messages that others wait for."""
+        """Shards without slots whose messages must be consumed before held ones can move."""
         return sorted(self._holds.keys() - set(self._owners))
 
     @property
@@ -125,14 +125,14 @@ class OrderedSlots:
         self._lead()
         for hold in [*self._holds.values()]:
             if all(self._owners[slot] == hold.old for slot in hold.slots):
-                hold.release()  # all of them are back before they went
+                hold.release()  # all of them are back in their old shard
             elif hold in stricter:
                 hold.wait_for(self._vhost.queues.get(hold.old))
             hold.queue.touch()
         self._changed()
 
     def _replace_dead(self) -> None:
-        """Slots of shards that are deleted, with all that was in them, go to others at once."""
+        """Slots of deleted shards get other owners at once: their messages are gone."""
         rest = self._bound()
         if not rest or all(shard in self._vhost.queues for shard in self.shards):
             return
@@ -165,7 +165,7 @@ class OrderedSlots:
         return found
 
     def _lead(self) -> None:
-        """From now on keys go where the slots are."""
+        """Update the routes of all slots."""
         self._shards = self.shards
         self._reach = []
         for slot, owner in enumerate(self._owners):
@@ -174,7 +174,7 @@ class OrderedSlots:
             self._reach.append(() if name == NO_SHARD else (Destination("queue", name),))
         self._vhost.epoch += 1
 
-    # ---- what holds ask (hold.SlotOwners)
+    # ---- called by holds (hold.SlotOwners)
 
     @property
     def has_no_shard(self) -> bool:
@@ -182,7 +182,7 @@ class OrderedSlots:
 
     def target(self, slot: int) -> DeclaredQueue:
         queues = self._vhost.queues
-        found = queues.get(self._owners[slot])  # none if it was deleted after the policy was
+        found = queues.get(self._owners[slot])  # missing if it was deleted after the policy
         return found or next(queues[shard] for shard in self._shards if shard in queues)
 
     def freed(self, hold: Hold) -> None:
@@ -195,9 +195,9 @@ class OrderedSlots:
         self._vhost.hidden.pop(self._hidden.pop(hold), None)
         try:
             self.record()
-            if hold.queue.name in self._vhost.internal.queues:  # else its virtual host is gone
+            if hold.queue.name in self._vhost.internal.queues:  # unless the virtual host was deleted
                 self._vhost.internal.remove(hold.queue.name)
-        except ResourceFault:  # the store is read-only: at the next start it is found empty
+        except ResourceFault:  # the store is read-only: the empty hold is removed at the next start
             return
         self._changed()
         if self._has_changed:
@@ -223,7 +223,7 @@ class OrderedSlots:
         return json.dumps(row).encode()
 
     def begin(self) -> None:
-        """Go on as the row says, or deal the slots."""
+        """Continue as recorded in the row, or assign all slots."""
         self._restore()
         self._exchange.partitioner = self
         if sorted(self._bound()) != self.shards:
@@ -246,14 +246,14 @@ class OrderedSlots:
             else:
                 hold.wait_for(self._vhost.queues.get(old))
 
-    # ---- the end
+    # ---- stopping
 
     def is_for(self, vhost: Vhost) -> bool:
-        """Whether it has not finished, and can go on here."""
+        """Whether it still has holds and belongs to this virtual host."""
         return self._vhost is vhost and bool(self._holds)
 
     def resume(self, exchange: ModulusHashExchange, changed: Callable[[], None]) -> None:
-        """It was stopped, and what was held has not all gone on yet."""
+        """Start again after ``stop``, while there are still holds."""
         self._exchange, self._changed, self._is_over = exchange, changed, False
         exchange.partitioner = self
         self.record()
@@ -261,7 +261,7 @@ class OrderedSlots:
         self.rebound()
 
     def stop(self) -> None:
-        """The policy is gone, or the exchange: what is held goes on at once."""
+        """The policy or the exchange was deleted: held messages move at once."""
         self._exchange.partitioner = None
         self._vhost.epoch += 1
         self._is_over, self._has_changed = True, False
@@ -271,7 +271,7 @@ class OrderedSlots:
 
 
 def finish_left(broker: Broker, vhost: Vhost, exchange: str) -> OrderedSlots:
-    """An exchange was ordered in an earlier life and is not any more: what is still held goes on."""
+    """Move held messages of an exchange that had ordered-resize in the previous run and has not any more."""
     left = OrderedSlots(broker, vhost, ModulusHashExchange(exchange, durable=True))
     left._restore()
     left.stop()
@@ -279,7 +279,7 @@ def finish_left(broker: Broker, vhost: Vhost, exchange: str) -> OrderedSlots:
 
 
 def _checked(value: bytes, exchange: str) -> dict[str, Any]:
-    """A row that cannot be read costs the exchange its order, not its messages."""
+    """An invalid row loses the order of the exchange, not its messages."""
     try:
         row = dict(json.loads(value))
         if len(row["owners"]) == SLOTS and max(row["owners"]) < len(row["shards"]):

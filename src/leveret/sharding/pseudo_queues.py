@@ -1,6 +1,6 @@
-"""The name of a sharded exchange, used as the name of a queue: clients speak to one queue and reach a shard.
+"""The name of a sharded exchange, used as the name of a queue: clients use one queue name and reach a shard.
 
-Works by interceptors, so it happens before permissions are asked: what a user needs is access to the shards, as with
+The name is replaced by interceptors, before permissions are checked: a user needs access to the shards, as with
 RabbitMQ's plugin. Declaring the name, and consuming from several shards, are handled by session/pooled_consumer.py.
 """
 
@@ -42,7 +42,7 @@ class PseudoQueues:
         self._out: list[Callable[[], None]] = []
 
     def needed(self, is_needed: bool) -> None:
-        """Listen only while there are sharded exchanges: others should not pay for them."""
+        """Registered only while there are sharded exchanges, so that they cost nothing otherwise."""
         if is_needed and not self._out:
             chosen = {BasicConsume: self._consume, BasicGet: self._get, **dict.fromkeys(REMEDIES, self._refuse)}
             self._out = [self._interceptors.register(method, call, last=True) for method, call in chosen.items()]
@@ -52,7 +52,7 @@ class PseudoQueues:
             self._out = []
 
     def _sharded(self, context: InterceptContext, name: str) -> ShardedExchange | None:
-        """None as well if the user may not know of it."""
+        """Also None if the user may not see the exchange."""
         found = self._find(context.vhost, name)
         if found is None:
             return None
@@ -61,7 +61,7 @@ class PseudoQueues:
         return found if access.pool(name) is not None else None
 
     def _consume(self, context: InterceptContext, method: Method) -> Method:
-        """From the shard with the fewest consumers. Who follows several shards consumes from the pool."""
+        """Consume from the shard with the fewest consumers; a pool with changing shards is handled by the session."""
         assert isinstance(method, BasicConsume)
         sharded = self._sharded(context, method.queue)
         if sharded is None:

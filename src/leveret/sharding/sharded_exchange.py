@@ -1,7 +1,7 @@
-"""One exchange under a sharding policy: it has so many queues for each node, and consumers see them as one.
+"""One exchange with a sharding policy: a number of queues for each node, which consumers see as one.
 
-Shards are made and bound, and never deleted: what is in them belongs to the user. Without ``ordered-resize`` a smaller
-number changes nothing, and the shards of a node that leaves are unbound. With it, shards that are too many are unbound,
+Shards are declared and bound, and never deleted: their messages belong to the user. Without ``ordered-resize`` a
+smaller number changes nothing, and the shards of a node that leaves are unbound. With it, surplus shards are unbound,
 and their slots move.
 """
 
@@ -22,22 +22,22 @@ from leveret.routing.bindings import Binding, Destination
 from leveret.routing.consistent_hash import ConsistentHashExchange
 from leveret.routing.exchange import Exchange
 from leveret.routing.modulus_hash import ModulusHashExchange
-from leveret.sharding.consumer_assignment import Sharing
+from leveret.sharding.consumer_assignment import ConsumerAssignment
 from leveret.sharding.membership import Membership
 from leveret.sharding.ordered_slots import OrderedSlots
 from leveret.sharding.shard_names import shard_name
 
 LEAST_WEIGHT = "1"
-Unfinished = dict[tuple[str, str], OrderedSlots]  # by vhost and exchange: stopped, and maybe with messages to move
+Unfinished = dict[tuple[str, str], OrderedSlots]  # by vhost and exchange: stopped, but may have messages to move
 
 
 class Plan(NamedTuple):
-    """What the policy asks for."""
+    """The settings of the policy."""
 
     per_node: int
     key: str
     is_ordered: bool
-    queue_type: str = ""  # of the shards; empty: as a queue that is declared without one
+    queue_type: str = ""  # of the shards; empty: the default type
 
     @staticmethod
     def of(definition: Mapping[str, object], exchange: Exchange) -> Plan | None:
@@ -46,10 +46,10 @@ class Plan(NamedTuple):
             return None
         key = str(definition.get("routing-key", ""))
         if isinstance(exchange, ConsistentHashExchange):
-            key = key or LEAST_WEIGHT  # a binding key is a weight there
+            key = key or LEAST_WEIGHT  # its binding keys are weights
         queue_type = str(definition.get("shard-queue-type", ""))
         ordered = definition.get("ordered-resize") is True and isinstance(exchange, ModulusHashExchange)
-        return Plan(number, key, ordered and queue_type != STREAM, queue_type)  # a stream never runs dry
+        return Plan(number, key, ordered and queue_type != STREAM, queue_type)  # a stream is never empty
 
 
 class ShardedExchange:
@@ -64,9 +64,9 @@ class ShardedExchange:
         self._membership = membership
         self._unfinished = unfinished
         self._plan = Plan(0, "", is_ordered=False)
-        self._made: dict[str, None] = {}  # shards that were bound by us
+        self._made: dict[str, None] = {}  # shards that were bound by the policy
         self._slots: OrderedSlots | None = None
-        self._sharing = Sharing()
+        self._assignment = ConsumerAssignment()
         self._log = get_log("sharding")
 
     @property
@@ -84,12 +84,12 @@ class ShardedExchange:
     # ---- the policy
 
     def follow(self, plan: Plan, left: Collection[str] = ()) -> None:
-        """Make what is missing; done before, it changes nothing. ``left``: nodes that are no more."""
+        """Declare missing shards; calling it again has no effect. ``left``: nodes that have left."""
         before, self._plan = self._plan, plan
         if not plan.is_ordered:
             self.stop()
         elif self._slots is None and isinstance(self._exchange, ModulusHashExchange):
-            self._begin_order(self._exchange)  # with the shards that it has: what the policy asks for is a resize
+            self._begin_order(self._exchange)  # with its current shards: the policy is a resize
         with nullcontext() if self._slots is None else self._slots.rebinding():
             for node in self._membership.names:
                 for index in range(plan.per_node):
@@ -121,7 +121,7 @@ class ShardedExchange:
             self._log.warning("shard cannot be declared", shard=shard, vhost=vhost.name, reason=refusal.text)
 
     def _superfluous(self, before: Plan, left: Collection[str]) -> Iterator[Binding]:
-        """Bindings of shards that the policy does not ask for any more."""
+        """Bindings of shards that are not part of the policy any more."""
         for binding in self._vhost.bindings.of_source(self._exchange.name):
             kind, shard = binding.destination
             if kind != "queue" or binding.arguments:
@@ -131,18 +131,18 @@ class ShardedExchange:
                 yield binding
 
     def _is_too_high(self, shard: str) -> bool:
-        """Whether it was made for a larger number; without order it stays."""
+        """Whether it was declared for a larger number; without ordered-resize it stays."""
         places = [self._index(shard, node) for node in self._membership.names] if self._plan.is_ordered else []
         return any(place is not None and place >= self._plan.per_node for place in places)
 
     def _index(self, shard: str, node: str) -> int | None:
-        """Which shard of the node this is, if it is one."""
+        """The index of the shard on its node; None if it is not a shard of the node."""
         prefix = shard_name(self._exchange.name, node, 0).removesuffix("0")
         number = shard.removeprefix(prefix)
         return int(number) if number != shard and number.isdecimal() else None
 
     def stop(self) -> None:
-        """The policy is gone, or the exchange: queues stay, bound as they are."""
+        """The policy or the exchange was deleted: queues and bindings stay."""
         if self._slots is not None:
             self._slots.stop()
             if self._slots.is_for(self._vhost):
@@ -152,7 +152,7 @@ class ShardedExchange:
     # ---- its shards
 
     def _shards_of(self, nodes: tuple[str, ...], most: int | None) -> Iterator[str]:
-        """The names of those that exist, also beyond the number that is asked for now, unless ``most`` says."""
+        """The names of existing shards, also beyond the number of the policy, up to ``most`` for each node."""
         for node in nodes:
             index = 0
             while most is None or index < most:
@@ -172,7 +172,7 @@ class ShardedExchange:
         return self._queues((self._membership.own,))
 
     def draining(self) -> list[DeclaredQueue]:
-        """Shards that are no more, and still have messages."""
+        """Former shards that still have messages."""
         names = [] if self._slots is None else self._slots.draining
         return [self._vhost.queues[name] for name in names if name in self._vhost.queues]
 
@@ -180,11 +180,11 @@ class ShardedExchange:
 
     @property
     def shares_consumers(self) -> bool:
-        """Whether its consumers are told anew when the shards change."""
+        """Whether its consumers follow changes of the shards."""
         return self._slots is not None
 
     def least_consumed(self) -> DeclaredQueue | None:
-        """Of the shards of this node, and of those that are draining, which come first among equals."""
+        """Of the shards of this node and the draining ones; these come first among equals."""
         return min([*self.draining(), *self.local()], key=lambda queue: len(queue.consumers), default=None)
 
     def first(self) -> DeclaredQueue:
@@ -195,17 +195,17 @@ class ShardedExchange:
 
     def enter(self, follower: Follower, everything: bool) -> None:
         self.first()
-        self._sharing.enter(follower, everything)
+        self._assignment.enter(follower, everything)
         try:
             self.refresh(follower)
         except AmqpError:
-            self._sharing.leave(follower)
+            self._assignment.leave(follower)
             raise
 
     def leave(self, follower: Follower) -> None:
-        self._sharing.leave(follower)
+        self._assignment.leave(follower)
 
     def refresh(self, only: Follower | None = None) -> None:
-        """Have the consumers follow the shards that there are now."""
+        """Assign the current shards to the consumers."""
         nodes = self._membership.names
-        self._sharing.share(self._queues(nodes), self.local(), self.draining(), only)
+        self._assignment.share(self._queues(nodes), self.local(), self.draining(), only)

@@ -1,7 +1,7 @@
 """Sharded exchanges: the part of a broker that follows sharding policies.
 
-``Sharding(broker).start()`` is called once, when definitions and messages are restored. From then on it is told by the
-policies what holds for each exchange, and by the membership who takes part.
+``Sharding(broker).start()`` is called once, after definitions and messages are restored. It then follows the policies
+of each exchange and the nodes of the membership.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class BusyHouse(StoredHouse):
 
     def _load_left(self) -> None:
         for _ in range(5):
-            self.broker.turn()
+            self.broker.tick()
             self.store.read()
             self.store.write()
         assert house_tail(self) == 6, "the dead letter has come"

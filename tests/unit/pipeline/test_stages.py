@@ -188,7 +188,7 @@ def test_each_turn_moves_one_slice_of_bounded_size() -> None:
     sink.send("U", 0, second)
     before, moved = 0, []
     while before < 2 * len(MANY):
-        house.broker.turn()
+        house.broker.tick()
         moved.append(house.queue("q").ready - before)
         before += moved[-1]
     assert max(moved) == 4096
@@ -223,7 +223,7 @@ def test_the_end_of_a_virtual_host_ends_its_commits_and_stages() -> None:
     sink = Sink(house)
     stage, other = sink.stage("T", 0, *MANY), sink.stage("U", 0, b"other")
     outcomes = sink.send("T", 0, stage)
-    house.broker.turn()
+    house.broker.tick()
     house.broker.delete_vhost("/")
     house.rest()
     (outcome,) = outcomes
@@ -283,7 +283,7 @@ def test_a_committed_stage_does_not_expire() -> None:
     stage = sink.stage("T", 0, *MANY)
     house.is_slow = True
     sink.send("T", 0, stage)
-    house.broker.turn()
+    house.broker.tick()
     house.advance(2 * LIFETIME)
     house.is_slow = False
     house.rest()
@@ -340,7 +340,7 @@ def test_a_commit_that_was_on_its_way_is_finished_by_the_next_life(image: int) -
     sink = Sink(house)
     stage, rest = sink.stage("T", 0, *MANY), sink.stage("T", 0, b"rest")
     sink.send("T", 0, stage)
-    house.broker.turn()
+    house.broker.tick()
     house.write()  # the row, and the first slice
     house = house.crashed(image=image).again()
     assert 0 < house.queue("q").ready < len(MANY)
@@ -357,7 +357,7 @@ def test_a_commit_that_is_finished_twice_moves_nothing_again() -> None:
     house = house_with("q")
     sink = Sink(house)
     sink.send("T", 0, sink.stage("T", 0, *MANY))
-    house.broker.turn()
+    house.broker.tick()
     house.write()
     for _ in range(2):
         house = house.crashed().again()

@@ -35,10 +35,10 @@ class House:
     def publish(self, key: str, number: int = 1) -> None:
         for _ in range(number):
             self.session.publish("", key, b"x")
-        self.broker.turn()
+        self.broker.tick()
 
     def pass_by(self, seconds: float) -> None:
-        self.broker.timers.advance(seconds, self.broker.turn)
+        self.broker.timers.advance(seconds, self.broker.tick)
 
     def of(self, queue: ClassicQueue, windows: Windows = NO_WINDOWS) -> dict[str, Any]:
         told: dict[str, Any] = self.stats.of_queue(queue, windows)
@@ -52,7 +52,7 @@ class House:
 def house() -> House:
     made = House()
     made.stats.start()
-    made.broker.turn()
+    made.broker.tick()
     return made
 
 
@@ -87,7 +87,7 @@ def test_all_that_is_done_to_messages_has_a_rate(house: House) -> None:
     house.session.consume("a", auto_ack=True, prefetch=0)
     assert first is not None
     house.session.ack(first.delivery_tag)
-    house.broker.turn()
+    house.broker.tick()
     house.pass_by(INTERVAL)
     stats = house.of(queue)["message_stats"]
     counts = {name: stats[name] for name in ("get", "get_no_ack", "deliver", "deliver_no_ack", "deliver_get", "ack")}
@@ -113,7 +113,7 @@ def test_what_was_there_before_we_looked_is_no_rate() -> None:
     queue = house.queue("a")
     house.publish("a", 100)
     house.stats.start()
-    house.broker.turn()
+    house.broker.tick()
     house.pass_by(INTERVAL)
     assert house.publish_rate(queue) == 0.0
     window = Windows(rates=Window(10, 5))
@@ -250,7 +250,7 @@ def test_virtual_hosts_are_counted_apart_and_together(house: House) -> None:
     other = house.broker.add_vhost("other")
     other.declare_queue("c")
     LocalSession(in_process_access(other), lambda tag, delivered: None).publish("", "c", b"x")
-    house.broker.turn()
+    house.broker.tick()
     house.pass_by(INTERVAL)
     one, both = house.stats.of_vhosts(["other"]), house.stats.of_vhosts(["/", "other", "no such"])
     assert (one["messages"], one["message_stats"]["publish_details"]["rate"]) == (1, 0.2)
@@ -283,7 +283,7 @@ def test_many_queues_are_looked_at_in_slices_and_shown_when_all_were(house: Hous
     while broker.errands.under_way:
         assert house.publish_rate(queues[0]) == 0.0  # the walk is not over
         looked_at = len(house.stats._samples)
-        broker.turn()
+        broker.tick()
         turns += 1
         assert len(house.stats._samples) - looked_at <= STEP + SLICE
     assert turns >= number // (STEP + SLICE)
@@ -300,13 +300,13 @@ def test_a_walk_that_takes_too_long_leaves_ticks_out(house: House) -> None:
         clock.move_to(clock.now() + INTERVAL)
         broker.timers.run_due()
     while broker.errands.under_way:
-        broker.turn()
+        broker.tick()
     assert house.publish_rate(queue) == 10.0
     house.publish("slow", 30)
     clock.move_to(clock.now() + INTERVAL)
     broker.timers.run_due()
     while broker.errands.under_way:
-        broker.turn()
+        broker.tick()
     assert house.publish_rate(queue) == 3.0  # 30 in the ten seconds between the two walks
 
 
@@ -316,7 +316,7 @@ def test_a_clock_that_is_made_to_fly_is_not_followed_at_every_step(house: House)
     def count() -> None:
         nonlocal looks
         looks += 1
-        house.broker.turn()
+        house.broker.tick()
 
     queue = house.queue("a")
     house.broker.timers.advance(90 * 86_400, count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-class Afterwards:
+class GrantCallback:
     """Waits for a receipt (broker/registry.py: AwaitsReceipt)."""
 
     __slots__ = ("_call", "_lost", "_receipt")
