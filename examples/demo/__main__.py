@@ -30,7 +30,7 @@ from examples.demo.screen import Screen
 from leveret.errors import ConfigError, LeveretError
 from leveret.spark import LeveretListener
 from leveret.spark.jobs import archive, audit, traffic
-from leveret.spark.jobs.running import Progress, Running
+from leveret.spark.jobs.running_job import Progress, Running
 from leveret.spark.jobs.session import open_session, require_java
 
 RESULTS = "traffic-results"

@@ -28,7 +28,7 @@ from leveret.http.server import HttpServer
 from leveret.http.stream_listeners import AMQP, STOMP, StreamListeners
 from leveret.logs import get_log
 from leveret.machine import resident_memory, usable_memory
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 from leveret.routing.bounds import Bounds
 from leveret.server.admission import Admission
 from leveret.server.amqp_protocol import AmqpProtocol
@@ -111,8 +111,8 @@ class Node:
         self._certificates: Certificates | None = None
         self._api: ApiContext | None = None
         self._first_login: FirstLogin | None = None
-        self._house = House(self.broker, settings.max_message_size)
-        self.broker.memory_users.watch("uploads", lambda: self._house.held)
+        self._pipeline = PipelineContext(self.broker, settings.max_message_size)
+        self.broker.memory_users.watch("uploads", lambda: self._pipeline.held)
 
     # ---- start
 
@@ -122,7 +122,7 @@ class Node:
             self._ticker = Ticker(loop, self.broker)
             is_new = self.store is None or await self._open_store(self.store)
             self.sharding.start()
-            self._house.commits.start()
+            self._pipeline.commits.start()
             if is_new:
                 self._first_login = await self._make_first_login()
             create_definitions(self.broker, self.settings, self._first_login, is_new)
@@ -285,15 +285,15 @@ class Node:
         context = ApiContext(
             self.broker,
             self.settings,
-            self._house.in_worker,
+            self._pipeline.in_worker,
             Stats(self.broker),
             self.endpoints,
-            self._house.queries,
+            self._pipeline.queries,
             self._listeners,
             self._loop_watch,
         )
         self._api = context
-        return [*pipeline_routes(self._house), *management_routes(context)]
+        return [*pipeline_routes(self._pipeline), *management_routes(context)]
 
     async def _open(self, scheme: str, listen: Listen, port: int, context: ssl.SSLContext | None) -> None:
         settings, now = self.settings, asyncio.get_running_loop().time
@@ -324,7 +324,7 @@ class Node:
     async def _stop_listening(self, seconds: float) -> None:
         listeners = [each for each in (self._http, self._listener) if each is not None]
         await asyncio.gather(*(each.stop(seconds) for each in listeners))
-        await self._house.close(seconds / 4)
+        await self._pipeline.close(seconds / 4)
 
     async def _close_store(self) -> None:
         if self.store is None:
@@ -361,7 +361,7 @@ class Node:
     def _apply(self, settings: Settings) -> None:
         """Pass the settings that are declared ``live`` on; the others are as before."""
         self.settings = settings
-        self._house.max_message_size = settings.max_message_size
+        self._pipeline.max_message_size = settings.max_message_size
         if self._api is not None:
             self._api.settings = settings
         if self._logins is not None:

@@ -41,7 +41,7 @@ def big_stream(api: HttpApi, vhost: EmbeddedVhost, number: int) -> None:
 def counted_jobs(broker: leveret.Broker) -> list[object]:
     """Grows with every job that goes to the threads."""
     jobs: list[object] = []
-    house = broker.node._house
+    house = broker.node._pipeline
     plain = house.in_worker
 
     async def counted(job: Any) -> Any:
@@ -77,7 +77,7 @@ def test_a_client_that_reads_nothing_holds_few_batches(
     jobs = counted_jobs(broker)
     connection = api.connect()
     connection.request("GET", located(MESSAGES, {"queue": "s", "columns": "body"}), headers=api.headers)
-    house = broker.node._house
+    house = broker.node._pipeline
     eventually(lambda: jobs and not broker.call(lambda: house._jobs))
     assert len(jobs) < ALL_JOBS
     response = connection.getresponse()

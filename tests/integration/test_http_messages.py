@@ -341,12 +341,12 @@ def test_streams_are_browsed_with_their_offsets(api: ObjectsApi) -> None:
 def test_a_look_has_an_end_even_if_nothing_is_found(
     api: ObjectsApi, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leveret.api.browsing.MOST_LOOKED_AT", 3)
+    monkeypatch.setattr("leveret.api.message_browser.MOST_LOOKED_AT", 3)
     for n in range(5):
         api.publish(queue, str(n))
     answer = browse(api, queue, contains="nobody")
     assert (answer["messages"], answer["looked_at"], answer["is_complete"]) == ([], 3, False)
-    monkeypatch.setattr("leveret.api.browsing.MOST_BYTES", 1)
+    monkeypatch.setattr("leveret.api.message_browser.MOST_BYTES", 1)
     assert found(api, queue) == ["0"]
 
 

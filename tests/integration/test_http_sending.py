@@ -12,7 +12,7 @@ import pytest
 
 import leveret
 from leveret.embedded_vhost import EmbeddedVhost
-from leveret.pipeline import house
+from leveret.pipeline import context
 from tests.support.http_api import QUIET, HttpApi, arrow_stream, bodies, located, vhost_path
 from tests.support.raw_client import eventually
 
@@ -73,20 +73,20 @@ def test_all_unfinished_bodies_together_are_bounded(
     broker: leveret.Broker, api: HttpApi, vhost: EmbeddedVhost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One client holds most of what may be held; another is told to come again, and can once the first has gone."""
-    monkeypatch.setattr(house, "MOST_HELD", 50_000)
+    monkeypatch.setattr(context, "MOST_HELD", 50_000)
     large = arrow_stream(pa.record_batch({"body": pa.array([bytes(900)] * 50)}))
     with socket.create_connection((api.host, api.port), timeout=10) as slow:
         path = located(MESSAGES, {"exchange": "", "routing_key": "q"})
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {api.headers['Authorization']}\r\n"
         slow.sendall(f"{head}Content-Length: {len(large)}\r\n\r\n".encode() + large[:30_000])
-        eventually(lambda: broker.node._house.held > 20_000)
+        eventually(lambda: broker.node._pipeline.held > 20_000)
         # Its head must be there without its tail, so it is sent in two: the second part would be too much.
         with socket.create_connection((api.host, api.port), timeout=10) as other:
             other.sendall(f"{head}Content-Length: {len(large)}\r\n\r\n".encode() + large[:30_000])
             answer = other.recv(65536)
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert b"retry-after: 1" in answer
-    eventually(lambda: broker.node._house.held == 0)
+    eventually(lambda: broker.node._pipeline.held == 0)
     assert api.post(MESSAGES, large, exchange="", routing_key="q")[1]["messages"] == 50
 
 
@@ -98,8 +98,8 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing(
         path = located(MESSAGES, {"exchange": "", "routing_key": "q"})
         head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: {api.headers['Authorization']}\r\n"
         peer.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data[:-40])
-        eventually(lambda: broker.node._house.held > 0)
-    eventually(lambda: broker.node._house.held == 0)
+        eventually(lambda: broker.node._pipeline.held > 0)
+    eventually(lambda: broker.node._pipeline.held == 0)
     assert vhost.message_count("q") == 0
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leveret.spark.problems import DataLoss, OptionError
+from leveret.spark.errors import DataLoss, OptionError
 from tests.support.spark_broker import SparkBroker
 from tests.support.spark_readers import batch_reader, rows
 

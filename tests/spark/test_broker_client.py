@@ -13,9 +13,9 @@ import pytest
 
 from leveret.spark import SCHEMA
 from leveret.spark.broker_client import BrokerClient
-from leveret.spark.fetching import Fetch, RangePartition, SlicePartition
+from leveret.spark.errors import BrokerRefused, BrokerUnreachable
+from leveret.spark.fetch import Fetch, RangePartition, SlicePartition
 from leveret.spark.options import Access, connection_options
-from leveret.spark.problems import BrokerRefused, BrokerUnreachable
 from leveret.spark.schema import Shape
 from tests.support.serving import Serving
 from tests.support.spark_broker import SparkBroker

@@ -24,7 +24,7 @@ from leveret.spark.jobs.audit import AuditOptions
 from leveret.spark.jobs.dedup import DedupOptions
 from leveret.spark.jobs.job import sink_settings, source_settings
 from leveret.spark.jobs.route import RouteOptions
-from leveret.spark.jobs.running import Progress, Report, cause_of, lag_of
+from leveret.spark.jobs.running_job import Progress, Report, cause_of, lag_of
 from leveret.spark.jobs.session import require_java
 from leveret.spark.jobs.slices import Plan
 from leveret.spark.offsets import Source

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from leveret.errors import ConfigError
 from leveret.spark.jobs import archive, audit, dead_letters, dedup, replay, route, schema_check, traffic
-from leveret.spark.jobs.running import JobFailed, Queries, Report, Running
+from leveret.spark.jobs.running_job import JobFailed, Queries, Report, Running
 from tests.support.spark_broker import SparkBroker
 
 PATIENCE = 90.0  # seconds for one job

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from leveret.spark.problems import BrokerRefused, DataLoss, OptionError
+from leveret.spark.errors import BrokerRefused, DataLoss, OptionError
 from tests.support.spark_broker import SparkBroker
 from tests.support.spark_readers import bodies, rows, stream_reader
 

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 import leveret
 from leveret.spark import SCHEMA, LeveretListener, register
-from leveret.spark.fetching import Fetch, RangePartition
+from leveret.spark.fetch import Fetch, RangePartition
 from leveret.spark.options import connection_options
 from leveret.spark.schema import Shape
 from tests.support.spark_broker import SparkBroker, eventually

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
 from leveret.spark import LeveretDataSource, sink_writer
-from leveret.spark.problems import OptionError
+from leveret.spark.errors import OptionError
 from tests.support.spark_broker import SparkBroker
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import StructType
 
 from leveret.spark import SCHEMA
-from leveret.spark.problems import BrokerRefused, DataLoss, OptionError
+from leveret.spark.errors import BrokerRefused, DataLoss, OptionError
 from tests.support.spark_broker import SparkBroker
 from tests.support.spark_readers import bodies, rows, stream_reader
 

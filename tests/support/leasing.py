@@ -17,8 +17,8 @@ import pytest
 from leveret.backlog.walk import Walk
 from leveret.broker.leases import Lease
 from leveret.errors import PreconditionFailed
-from leveret.pipeline.house import House
-from leveret.pipeline.lease_reading import jobs_of_lease, slice_of
+from leveret.pipeline.context import PipelineContext
+from leveret.pipeline.lease_messages import jobs_of_lease, slice_of
 from leveret.pipeline.leases import Leases
 from leveret.queues.classic import ClassicQueue
 from leveret.wire.content import body_of
@@ -53,7 +53,7 @@ class LeaseReader:
         self.house = house
         self.consumer = consumer
         self._name = queue
-        self.leases = Leases(House(house.broker))
+        self.leases = Leases(PipelineContext(house.broker))
 
     @property
     def queue(self) -> ClassicQueue:

@@ -22,7 +22,7 @@ def arrange(broker: Broker) -> None:
 
 
 def _arrange_transactions(broker: Broker) -> None:
-    commits, vhost = broker.node._house.commits, broker.node.broker.vhosts[VHOST]
+    commits, vhost = broker.node._pipeline.commits, broker.node.broker.vhosts[VHOST]
     commits.delete(vhost, NEW)
     commits.transactions(vhost).put("t", CommitRow(1, [], 0, VICTIM))
 

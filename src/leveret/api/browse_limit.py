@@ -16,7 +16,7 @@ MOST_OF_VHOST = 10
 PATIENCE = 5.0  # seconds that one waits for another to leave
 
 
-class LookPlaces:
+class BrowseSlots:
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(MOST)
         self._of_vhost: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # while one is in use

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from leveret.api.browse_limit import LookPlaces
+from leveret.api.browse_limit import BrowseSlots
 from leveret.api.policy_matches import PolicyMatches
 from leveret.broker.broker import Broker
 from leveret.clock import Clock
@@ -28,7 +28,7 @@ class ApiContext:
     spark_queries: SparkQueries
     listeners: StreamListeners  # of the protocols inside WebSockets and tunnels
     loop_watch: LoopWatch
-    looks: LookPlaces = field(default_factory=LookPlaces)
+    looks: BrowseSlots = field(default_factory=BrowseSlots)
     policy_matches: PolicyMatches = field(default_factory=PolicyMatches)
 
     @property

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from leveret.api.death_filter import FirstDeath, Headers, first_death, headers_of
-from leveret.api.job_completion import JobEnd
+from leveret.api.dead_letter_filter import FirstDeath, Headers, first_death, headers_of
+from leveret.api.job_completion import JobCompletion
 from leveret.api.views.message import plain
 from leveret.backlog.counters import QueueCounters
 from leveret.backlog.lane import Waiting
@@ -123,15 +123,15 @@ class Tally(Job):
 
     def __init__(self, queue: DeclaredQueue, errands: Errands, most: int) -> None:
         self.groups = Groups()
-        self._ending = JobEnd()
-        super().__init__(queue, errands, Scope(limit=most, on_done=self._ending.tell))
+        self._completion = JobCompletion()
+        super().__init__(queue, errands, Scope(limit=most, on_done=self._completion.notify))
 
     @property
     def is_complete(self) -> bool:
         return self._walk.is_over or self.done >= self.queue.ready
 
     async def until_over(self) -> None:
-        await self._ending.of(self, SECONDS)
+        await self._completion.run(self, SECONDS)
 
     def pace(self) -> int:
         return PACE

@@ -1,24 +1,22 @@
-"""Waiting for a job that walks through a queue, but not for ever."""
+"""Waits, with a time limit, for a job that walks through a queue."""
 
 from __future__ import annotations
 
 import asyncio
 
 from leveret.broker.queue_jobs import Job
+from leveret.http.awaited import future_with_callback
 
 
-class JobEnd:
-    """The end of one job, which is made with ``on_done=end.tell``."""
+class JobCompletion:
+    """The completion of one job, which is created with ``on_done=completion.notify``."""
 
     def __init__(self) -> None:
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._over: asyncio.Future[Job]
+        self._over, self.notify = future_with_callback()
 
-    def tell(self, job: Job) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
-
-    async def of(self, job: Job, seconds: float) -> None:
-        """Starts it, and returns when it is over; one that takes longer is cancelled."""
+    async def run(self, job: Job, seconds: float) -> None:
+        """Start the job and return when it is done; a job that takes longer is cancelled."""
         job.start()
         try:
             async with asyncio.timeout(seconds):

@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.api.browsing import Look, sieve_of
 from leveret.api.context import ApiContext
+from leveret.api.message_browser import Look, sieve_of
 from leveret.api.published_message import body_from, properties_from, published_object
 from leveret.api.views.message import BASE64, decoded_row, payload_row, properties_row
 from leveret.broker.local import Delivered, LocalSession

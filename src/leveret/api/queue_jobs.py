@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from leveret.api.browsing import STEP_BYTES, TimedSieve, sieve_of, sieve_texts
 from leveret.api.context import ApiContext
+from leveret.api.message_browser import STEP_BYTES, TimedSieve, sieve_of, sieve_texts
 from leveret.backlog.lane import Waiting
 from leveret.broker.access import UserAccess
 from leveret.broker.broker import Broker

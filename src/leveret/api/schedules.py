@@ -6,7 +6,6 @@ configure it may cancel one.
 
 from __future__ import annotations
 
-import asyncio
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -18,6 +17,7 @@ from leveret.broker.internal_queues import SCHEDULE
 from leveret.broker.schedules import Page
 from leveret.broker.vhost import Vhost
 from leveret.http.authorization import access_of, entered_vhost
+from leveret.http.awaited import awaited
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.responses import json_response, no_content
@@ -69,14 +69,7 @@ async def _filled_page(vhost: Vhost, limit: int, after: int | None) -> Page:
 
 async def _page(vhost: Vhost, limit: int, after: int | None) -> Page:
     """Some may have to be read from disk."""
-    found: asyncio.Future[Page] = asyncio.get_running_loop().create_future()
-
-    def take(page: Page) -> None:
-        if not found.done():
-            found.set_result(page)
-
-    vhost.schedules.list(limit, after, take)
-    return await found
+    return await awaited(lambda done: vhost.schedules.list(limit, after, done))
 
 
 def _after(request: Request) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
-    from leveret.spark.jobs.running import Progress
+    from leveret.spark.jobs.running_job import Progress
 
 CLEAR = "\r\x1b[K"
 

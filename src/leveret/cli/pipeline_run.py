@@ -28,7 +28,7 @@ from leveret.spark.jobs.job import (
     broker_settings,
     flag_of,
 )
-from leveret.spark.jobs.running import OF_SPARK, Running, cause_of
+from leveret.spark.jobs.running_job import OF_SPARK, Running, cause_of
 from leveret.spark.jobs.session import open_session
 
 POLL = 0.5  # seconds between two progress updates

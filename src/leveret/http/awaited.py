@@ -13,6 +13,14 @@ T = TypeVar("T")
 
 async def awaited(start: Callable[[Callable[[T | LeveretError], None]], object]) -> T:
     """Call ``start`` with a callback, and return the value that the callback receives; an error is raised."""
+    future: asyncio.Future[T]
+    future, done = future_with_callback()
+    start(done)
+    return await future
+
+
+def future_with_callback() -> tuple[asyncio.Future[T], Callable[[T | LeveretError], None]]:
+    """A future, and the callback that sets its result or exception."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def done(outcome: T | LeveretError) -> None:
@@ -23,5 +31,4 @@ async def awaited(start: Callable[[Callable[[T | LeveretError], None]], object])
         else:
             future.set_result(outcome)
 
-    start(done)
-    return await future
+    return future, done

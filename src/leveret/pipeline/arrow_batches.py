@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from leveret.message import Message
 from leveret.pipeline.arrow_schema import END_OF_STREAM, MEDIA_TYPE, need_arrow
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -43,24 +43,24 @@ class Rows(NamedTuple):
 
 def batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
     """Call it in a thread, with at most ten thousand rows."""
-    from leveret.pipeline.arrow_building import built
+    from leveret.pipeline.record_batches import record_batch_of
 
-    return built(rows, columns)
+    return record_batch_of(rows, columns)
 
 
-async def stream_of(house: House, jobs: AsyncGenerator[Job], columns: Sequence[str]) -> Response:
+async def arrow_response(context: PipelineContext, jobs: AsyncGenerator[Job], columns: Sequence[str]) -> Response:
     """The answer. The first job is done before it begins, so that what fails there has a status of its own."""
     try:
-        await house.in_worker(need_arrow)
-        first = await _next_pieces(house, jobs, columns, begins=True)
+        await context.in_worker(need_arrow)
+        first = await _next_pieces(context, jobs, columns, begins=True)
     except BaseException:
         await jobs.aclose()
         raise
-    return ArrowAnswer(house, jobs, columns, first)
+    return ArrowResponse(context, jobs, columns, first)
 
 
 async def _next_pieces(
-    house: House, jobs: AsyncGenerator[Job], columns: Sequence[str], *, begins: bool = False
+    context: PipelineContext, jobs: AsyncGenerator[Job], columns: Sequence[str], *, begins: bool = False
 ) -> list[bytes] | None:
     """The bytes of the next batches; None at the end."""
     job = await anext(jobs, None)
@@ -73,19 +73,19 @@ async def _next_pieces(
         front = [schema_of(columns).serialize().to_pybytes()] if begins else []
         return front + [batch.serialize().to_pybytes() for batch in (job() if job is not None else ())]
 
-    return await house.in_worker(serialized)
+    return await context.in_worker(serialized)
 
 
-class ArrowAnswer(Response):
+class ArrowResponse(Response):
     media_type = MEDIA_TYPE
 
     def __init__(
-        self, house: House, jobs: AsyncGenerator[Job], columns: Sequence[str], first: list[bytes] | None
+        self, context: PipelineContext, jobs: AsyncGenerator[Job], columns: Sequence[str], first: list[bytes] | None
     ) -> None:
         self.status_code = 200
         self.background = None
         self.init_headers()
-        self._house = house
+        self._context = context
         self._jobs = jobs
         self._columns = columns
         self._first = first
@@ -109,7 +109,7 @@ class ArrowAnswer(Response):
         async with aclosing(self._jobs):
             pieces = self._first
             while pieces is not None:
-                coming = asyncio.ensure_future(_next_pieces(self._house, self._jobs, self._columns))
+                coming = asyncio.ensure_future(_next_pieces(self._context, self._jobs, self._columns))
                 try:
                     await _send_pieces(send, pieces)
                     pieces = await coming

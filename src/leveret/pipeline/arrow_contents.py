@@ -5,7 +5,7 @@ so heads are made once for each size. Properties are encoded column by column, a
 headers, as they stand on the wire.
 
 A batch comes from outside: it is validated in full before anything reads it, or its offsets could point anywhere. It
-is decoded in place (pipeline/arrow_framing.py refuses what would not be), and only pieces of a few megabytes of it are
+is decoded in place (pipeline/arrow_frames.py refuses what would not be), and only pieces of a few megabytes of it are
 ever copied.
 """
 
@@ -30,7 +30,7 @@ from leveret.message import (
     Address,
     Traits,
 )
-from leveret.pipeline.arrow_framing import Framed
+from leveret.pipeline.arrow_frames import Framed
 from leveret.pipeline.arrow_schema import PROPERTIES, refuse_strange_columns
 from leveret.pipeline.inflow import Incoming
 from leveret.wire.constants import BASIC_CLASS, DEFAULT_FRAME_MAX, END_BYTE, FRAME_BODY, FRAME_HEADER, FRAME_OVERHEAD

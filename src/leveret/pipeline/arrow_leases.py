@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from leveret.pipeline.arrow_building import Portion, batch_of_portion
 from leveret.pipeline.arrow_columns import TIME, Places, Slab, numbers
 from leveret.pipeline.arrow_schema import MOST_ROWS
-from leveret.pipeline.lease_reading import Part
+from leveret.pipeline.lease_messages import Part
+from leveret.pipeline.record_batches import Portion, batch_of_portion
 
 
 def batches_of(parts: Sequence[Part], queue: str, partition: int, columns: Sequence[str]) -> list[pa.RecordBatch]:
@@ -20,17 +20,17 @@ def batches_of(parts: Sequence[Part], queue: str, partition: int, columns: Seque
 def _by_rows(parts: Sequence[Part]) -> Iterator[list[Part]]:
     """No more rows at once than one batch may have."""
     some: list[Part] = []
-    room = MOST_ROWS
+    left = MOST_ROWS
     for part in parts:
         first = part.first
         while first < part.stop:
-            stop = min(part.stop, first + room)
+            stop = min(part.stop, first + left)
             some.append(part._replace(first=first, stop=stop))
-            room -= stop - first
+            left -= stop - first
             first = stop
-            if not room:
+            if not left:
                 yield some
-                some, room = [], MOST_ROWS
+                some, left = [], MOST_ROWS
     if some:
         yield some
 

@@ -10,52 +10,54 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING
 
 from leveret.http.errors import BadRequest, Blocked
-from leveret.pipeline.arrow_framing import MOST_BODY, Framed, Framing
+from leveret.pipeline.arrow_frames import MOST_BODY, Framed, Framing
 from leveret.pipeline.arrow_schema import need_arrow
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.inflow import Incoming
 
 if TYPE_CHECKING:
     from leveret.pipeline.arrow_contents import Contents
 
 
-async def runs_of(house: House, parts: AsyncIterator[bytes], exchange: str, key: str) -> AsyncGenerator[Incoming]:
+async def runs_of(
+    context: PipelineContext, parts: AsyncIterator[bytes], exchange: str, key: str
+) -> AsyncGenerator[Incoming]:
     """Runs of at most a thousand messages, each of one address, in the order of the rows.
 
     ``parts`` is the body (doors.parts_of). ``exchange`` and ``key`` are for rows that do not name their own. Messages
     are persistent unless their properties say otherwise; an expiration counts from the publish, so there is no deadline
     yet.
     """
-    await house.in_worker(need_arrow)
+    await context.in_worker(need_arrow)
     contents: Contents | None = None
-    framing, held = Framing(min(MOST_BODY, house.most_held)), 0
+    framing, held = Framing(min(MOST_BODY, context.most_held)), 0
     try:
         async for part in parts:
             for framed in framing.feed(part):
                 if contents is None:
-                    contents = await house.in_worker(lambda framed=framed: _begin(house, framed, exchange, key))  # type: ignore[misc]
+                    contents = await context.in_worker(lambda framed=framed: _begin(context, framed, exchange, key))  # type: ignore[misc]
                     continue
-                async for run in _runs(house, contents, framed):
+                async for run in _runs(context, contents, framed):
                     yield run
-            house.held += framing.held - held
+            context.held += framing.held - held
             held = framing.held
-            if house.held > house.most_held:
+            if context.held > context.most_held:
                 raise Blocked("too much is being sent to the broker at once: try again in a moment")
         framing.finish()
         if contents is None:
             raise BadRequest("the body has no Arrow schema: send the bytes of pyarrow.ipc.new_stream")
     finally:
-        house.held -= held
+        context.held -= held
 
 
-def _begin(house: House, framed: Framed, exchange: str, key: str) -> Contents:
+def _begin(context: PipelineContext, framed: Framed, exchange: str, key: str) -> Contents:
     from leveret.pipeline.arrow_contents import Contents
 
-    return Contents(framed, exchange, key, house.max_message_size)
+    return Contents(framed, exchange, key, context.max_message_size)
 
 
-async def _runs(house: House, contents: Contents, framed: Framed) -> AsyncIterator[Incoming]:
-    for piece in await house.in_worker(lambda: contents.slices(framed)):
-        async with house.building:
-            for run in await house.in_worker(lambda piece=piece: contents.runs(piece)):  # type: ignore[misc]
+async def _runs(context: PipelineContext, contents: Contents, framed: Framed) -> AsyncIterator[Incoming]:
+    for piece in await context.in_worker(lambda: contents.slices(framed)):
+        async with context.building:
+            for run in await context.in_worker(lambda piece=piece: contents.runs(piece)):  # type: ignore[misc]
                 yield run

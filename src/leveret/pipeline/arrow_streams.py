@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from leveret.http.errors import Gone
-from leveret.pipeline.arrow_building import Portion, batch_of_portion
 from leveret.pipeline.arrow_columns import TIME, Places, Slab, numbers, repeated
 from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS
+from leveret.pipeline.record_batches import Portion, batch_of_portion
 from leveret.pipeline.topics import TopicFilter
 from leveret.store.stream_files import StreamChunk, StreamFiles, StreamGone
 

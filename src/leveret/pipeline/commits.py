@@ -2,7 +2,7 @@
 
 Theory of operation. One row for each transaction says the last batch that was committed, and which of its stages are
 still to be moved. Putting that row is the atomic point: before it a crash leaves stages that nobody sees, behind it the
-next start finds the row and moves what is left (pipeline/moving.py). When all is moved and granted, the row is put
+next start finds the row and moves what is left (pipeline/stage_moves.py). When all is moved and granted, the row is put
 again without stages, and their queues go. The order on disk carries this: stages are granted before they can be
 committed, a row reaches the disk before the slices of its turn, and queues go after the last slice is granted.
 
@@ -26,7 +26,7 @@ from leveret.broker.vhost import Vhost
 from leveret.errors import AccessRefused, LeveretError, PreconditionFailed, StoreError
 from leveret.logs import get_log
 from leveret.pipeline.inflow import Look
-from leveret.pipeline.moving import LOST, Load, Move, Moved, Moves
+from leveret.pipeline.stage_moves import LOST, Load, Move, Moved, Moves
 from leveret.pipeline.stages import Stage, Stages, discard, left_by
 from leveret.pipeline.transactions import NO_OWNER, CommitRow, Transactions, TransactionsOfBroker
 

@@ -12,15 +12,15 @@ from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.responses import json_response
 from leveret.http.values import boolean_of, integer_of, query_parameter, text_of
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 from leveret.queues.stream_options import PINNED, READER_NAME
 
 LONGEST_NAME = 255
 
 
 class ConsumersEndpoints:
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
 
     async def list(self, request: Request) -> Response:
         vhost = vhost_of(request)
@@ -51,7 +51,7 @@ class ConsumersEndpoints:
                 f"queue '{name}' in vhost '{vhost.name}' is no stream: only streams have offsets of readers"
             )
         vhost.stream_offsets.put(name, consumer, offset, pinned)
-        await wait_until_durable(self._house.broker)
+        await wait_until_durable(self._context.broker)
         return json_response({"consumer": consumer, "queue": name, "offset": offset, "pinned": pinned})
 
     async def drop(self, request: Request) -> Response:
@@ -61,12 +61,12 @@ class ConsumersEndpoints:
         if vhost.stream_offsets.get(name, consumer) is None:
             raise ObjectNotFound(f"no consumer '{consumer}' of stream '{name}' in vhost '{vhost.name}' has an offset")
         vhost.stream_offsets.drop(name, consumer)
-        await wait_until_durable(self._house.broker)
+        await wait_until_durable(self._context.broker)
         return json_response({"consumer": consumer, "queue": name})
 
 
-def routes(house: House) -> list[Route]:
-    endpoints = ConsumersEndpoints(house)
+def routes(context: PipelineContext) -> list[Route]:
+    endpoints = ConsumersEndpoints(context)
     at = "/api/pipeline/{vhost}/consumers"
     return [
         Route(at, endpoints.list, methods=["GET"]),

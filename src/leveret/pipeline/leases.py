@@ -15,8 +15,9 @@ from leveret.backlog.lease_builder import LeaseBuilder, Next
 from leveret.broker.lease_rows import Committed
 from leveret.broker.leases import Lease
 from leveret.errors import PreconditionFailed, ResourceFault
+from leveret.http.awaited import future_with_callback
 from leveret.http.durability import wait_until_durable
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 from leveret.queues.declared_queue import DeclaredQueue
 
 PATIENCE = 3  # waits in vain for messages that are on their way from or to the disk
@@ -25,9 +26,9 @@ T = TypeVar("T")
 
 
 class Leases:
-    def __init__(self, house: House) -> None:
-        self._broker = house.broker
-        self._book = house.broker.leases
+    def __init__(self, context: PipelineContext) -> None:
+        self._broker = context.broker
+        self._book = context.broker.leases
         self._locks: dict[tuple[int, str], tuple[asyncio.Lock, int]] = {}  # with how many use it
 
     async def take(self, queue: DeclaredQueue, consumer: str, after: int, most: int, most_bytes: int) -> Lease | None:
@@ -93,14 +94,10 @@ class Leases:
         return messages or 0
 
     def _begin(self, job: Callable[[Callable[[int | None], None]], T]) -> tuple[T, asyncio.Future[int | None]]:
-        """What the job says at once, and what it says when it is over."""
-        answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-
-        def over(number: int | None) -> None:
-            if not answer.done():  # nobody waits any more
-                answer.set_result(number)
-
-        return job(over), answer
+        """The immediate result of the job, and its outcome."""
+        outcome: asyncio.Future[int | None]
+        outcome, done = future_with_callback()
+        return job(done), outcome
 
     @asynccontextmanager
     async def _one_at_a_time(self, queue: DeclaredQueue, consumer: str) -> AsyncIterator[None]:
@@ -121,15 +118,11 @@ class Leases:
 
 async def _loaded(queue: DeclaredQueue) -> bool:
     """When the next messages are in memory; False if there are none to wait for."""
-    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def told() -> None:
-        if not answer.done():
-            answer.set_result(None)
-
+    loaded: asyncio.Future[None]
+    loaded, done = future_with_callback()
     backlog = queue.backlog
     assert backlog is not None
-    if backlog.pager is None or not backlog.pager.when_loaded(told):
+    if backlog.pager is None or not backlog.pager.when_loaded(lambda: done(None)):
         return not backlog.highest_lane().is_empty_here
-    await answer
+    await loaded
     return True

@@ -12,10 +12,10 @@ from leveret.http.bodies import read_json
 from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.responses import json_response
 from leveret.http.values import integer_of, query_parameter, text_of
-from leveret.pipeline.arrow_batches import stream_of
+from leveret.pipeline.arrow_batches import arrow_response
 from leveret.pipeline.arrow_schema import chosen_columns
-from leveret.pipeline.house import House
-from leveret.pipeline.lease_reading import jobs_of_lease, slice_of
+from leveret.pipeline.context import PipelineContext
+from leveret.pipeline.lease_messages import jobs_of_lease, slice_of
 from leveret.pipeline.leases import Leases
 from leveret.queues.declared_queue import DeclaredQueue
 
@@ -27,10 +27,10 @@ LARGEST_PARTITION = (1 << 31) - 1
 
 
 class LeasesEndpoints:
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._book = house.broker.leases
-        self._leases = Leases(house)
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+        self._book = context.broker.leases
+        self._leases = Leases(context)
 
     async def take(self, request: Request) -> Response:
         given = await read_json(request)
@@ -80,7 +80,7 @@ class LeasesEndpoints:
                 "never given, or is committed or released; take one first"
             )
         runs = slice_of(lease.runs, lease.messages, index, of)
-        return await stream_of(self._house, jobs_of_lease(lease, runs, partition, columns), columns)
+        return await arrow_response(self._context, jobs_of_lease(lease, runs, partition, columns), columns)
 
     async def commit(self, request: Request) -> Response:
         given = await read_json(request)
@@ -125,8 +125,8 @@ def _standing_view(standing: Standing) -> dict[str, object]:
     return {"consumer": standing.consumer, "queue": standing.queue.name, "committed": standing.committed}
 
 
-def routes(house: House) -> list[Route]:
-    leases, path = LeasesEndpoints(house), "/api/pipeline/{vhost}/leases"
+def routes(context: PipelineContext) -> list[Route]:
+    leases, path = LeasesEndpoints(context), "/api/pipeline/{vhost}/leases"
     return [
         Route(path, leases.take, methods=["POST"]),
         Route(path, leases.show, methods=["GET"]),

@@ -13,7 +13,7 @@ from leveret.http.errors import BadRequest
 from leveret.http.login import user_of
 from leveret.http.responses import json_response
 from leveret.http.values import text_of
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.spark_queries import Report
 from leveret.pipeline.spark_query_view import is_shown, shown_report
 
@@ -40,8 +40,8 @@ FIELDS = (
 
 
 class QueriesEndpoints:
-    def __init__(self, house: House) -> None:
-        self._queries = house.queries
+    def __init__(self, context: PipelineContext) -> None:
+        self._queries = context.queries
 
     async def note(self, request: Request) -> Response:
         report = parse_object(await read_body(request, MOST_BYTES), f"the body of {request.url.path}")
@@ -82,7 +82,7 @@ def _values_in(report: Report) -> int:
     return number
 
 
-def routes(house: House) -> list[Route]:
-    endpoints = QueriesEndpoints(house)
+def routes(context: PipelineContext) -> list[Route]:
+    endpoints = QueriesEndpoints(context)
     at = "/api/pipeline/queries"
     return [Route(at, endpoints.note, methods=["POST"]), Route(at, endpoints.list, methods=["GET"])]

@@ -17,14 +17,15 @@ from leveret.broker.access import UserAccess
 from leveret.broker.super_streams import partitions_of
 from leveret.errors import AmqpError
 from leveret.http.authorization import access_of, vhost_of
+from leveret.http.awaited import future_with_callback
 from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.responses import json_response
 from leveret.http.time_slice import TimeSlice
 from leveret.http.values import LARGEST, integer_of, query_parameter, text_of
-from leveret.pipeline.arrow_batches import Job, jobs_of, stream_of
+from leveret.pipeline.arrow_batches import Job, arrow_response, jobs_of
 from leveret.pipeline.arrow_schema import chosen_columns, need_arrow
-from leveret.pipeline.browsing import Asked, rows_of
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
+from leveret.pipeline.queue_browser import OffsetRange, rows_of
 from leveret.pipeline.topics import TopicFilter
 from leveret.queues.declared_queue import DeclaredQueue
 from leveret.queues.stream import StreamQueue
@@ -38,8 +39,8 @@ LARGEST_PARTITION = (1 << 31) - 1
 
 
 class SourcesEndpoints:
-    def __init__(self, house: House) -> None:
-        self._house = house
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
 
     async def sources(self, request: Request) -> Response:
         vhost = vhost_of(request)
@@ -72,7 +73,7 @@ class SourcesEndpoints:
             if queue.owner is None and access.has("read", name):
                 candidates.append(name)
             await time_slice.pause_if_over()
-        found = await self._house.in_worker(lambda: named(candidates, compiled, pattern))
+        found = await self._context.in_worker(lambda: named(candidates, compiled, pattern))
         return [vhost.queues[name] for name in found if name in vhost.queues]
 
     async def offsets(self, request: Request) -> Response:
@@ -97,7 +98,7 @@ class SourcesEndpoints:
         if stream is None:
             raise BadRequest(f"queue '{queue.name}' is no stream: messages are found by time in streams only")
         files, first, stop = stream.files, stream.first_offset, stream.next_offset
-        found = await self._house.in_worker(lambda: files.offset_at(moment))
+        found = await self._context.in_worker(lambda: files.offset_at(moment))
         return max(first, min(found, stop))
 
     async def messages(self, request: Request) -> Response:
@@ -110,16 +111,16 @@ class SourcesEndpoints:
         partition = integer_of(given, "partition", largest=LARGEST_PARTITION, default=0)
         if given.get("missing", "fail") not in ("skip", "fail"):
             raise BadRequest("'missing' must be skip or fail: what to do when messages of the range are gone")
-        await self._house.in_worker(need_arrow)
+        await self._context.in_worker(need_arrow)
         stream, backlog = queue.stream, queue.backlog
         if backlog is not None:
             start, stop = integer_of(given, "from", default=0), integer_of(given, "to", default=LARGEST)
-            rows = rows_of(backlog, Asked(partition, start, stop, only))
-            return await stream_of(self._house, jobs_of(rows, columns), columns)
+            rows = rows_of(backlog, OffsetRange(partition, start, stop, only))
+            return await arrow_response(self._context, jobs_of(rows, columns), columns)
         assert stream is not None
         await all_visible([queue])
         wanted = wanted_of(request, stream, partition, columns, only)
-        return await stream_of(self._house, fetch_jobs(stream, wanted), columns)
+        return await arrow_response(self._context, fetch_jobs(stream, wanted), columns)
 
 
 def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
@@ -136,24 +137,19 @@ def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
 
 async def all_visible(queues: Sequence[DeclaredQueue]) -> None:
     """What is confirmed by now is part of the answer: the files of a stream are written a little behind the confirm."""
-    loop = asyncio.get_running_loop()
     waits: list[asyncio.Future[None]] = []
     for queue in queues:
         if (stream := queue.stream) is not None:
-            seen: asyncio.Future[None] = loop.create_future()
-            stream.when_visible(partial(_done, seen))
-            waits.append(seen)
+            visible: asyncio.Future[None]
+            visible, done = future_with_callback()
+            stream.when_visible(partial(done, None))
+            waits.append(visible)
     if waits:
         await asyncio.wait(waits, timeout=VISIBLE_WITHIN)  # a disk that hangs: then the answer is what is there
 
 
-def _done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-def routes(house: House) -> list[Route]:
-    endpoints = SourcesEndpoints(house)
+def routes(context: PipelineContext) -> list[Route]:
+    endpoints = SourcesEndpoints(context)
     at = "/api/pipeline/{vhost}"
     return [
         Route(f"{at}/sources", endpoints.sources, methods=["GET"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from itertools import islice
 
@@ -14,6 +14,7 @@ from starlette.routing import Route
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError
 from leveret.http.authorization import access_of, vhost_of, vhost_to_change
+from leveret.http.awaited import awaited
 from leveret.http.bodies import read_body
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import BadRequest, Forbidden, ObjectNotFound
@@ -24,9 +25,9 @@ from leveret.http.time_slice import TimeSlice
 from leveret.http.values import boolean_of, integer_of, query_parameter, text_of
 from leveret.logs import get_log
 from leveret.pipeline.commits import Commits, Committed, Committer
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.owners import refuse_unless_writer
-from leveret.pipeline.receiving import Arrival
+from leveret.pipeline.row_upload import RowUpload
 from leveret.pipeline.stages import MOST_OF_A_USER, Stage, Ticket
 from leveret.pipeline.transactions import NO_OWNER, CommitRow
 
@@ -44,16 +45,16 @@ class CommitRequest(msgspec.Struct):
 
 
 class StagesEndpoints:
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._broker = house.broker
-        self._commits: Commits = house.commits
-        self._stages = house.commits.stages
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+        self._broker = context.broker
+        self._commits: Commits = context.commits
+        self._stages = context.commits.stages
 
     # ---- stages
 
     async def stage(self, request: Request) -> Response:
-        arrival = Arrival(self._house, request)
+        arrival = RowUpload(self._context, request)
         given = request.query_params
         ticket = Ticket(
             transaction_of(query_parameter(request, "transaction")),
@@ -124,19 +125,11 @@ class StagesEndpoints:
         return json_response(outcome._asdict())
 
     async def _committed(self, vhost: Vhost, given: CommitRequest, by: Committer) -> Committed:
-        answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        def start(done: Callable[[Committed | LeveretError], None]) -> None:
+            self._commits.commit(vhost, given.transaction, given.batch, given.stages, by, done)
+            self._broker.wake()
 
-        def done(outcome: Committed | LeveretError) -> None:
-            if answer.done():
-                return  # the client has gone; what it asked for is done all the same
-            if isinstance(outcome, Committed):
-                answer.set_result(outcome)
-            else:
-                answer.set_exception(outcome)
-
-        self._commits.commit(vhost, given.transaction, given.batch, given.stages, by, done)
-        self._broker.wake()
-        return await answer
+        return await awaited(start)
 
     async def show_commits(self, request: Request) -> Response:
         """The last batch of one transaction, or the transactions of the user; an administrator's are all."""
@@ -238,8 +231,8 @@ def commit_view(transaction: str, row: CommitRow) -> dict[str, object]:
     }
 
 
-def routes(house: House) -> list[Route]:
-    endpoints = StagesEndpoints(house)
+def routes(context: PipelineContext) -> list[Route]:
+    endpoints = StagesEndpoints(context)
     stages, commits = "/api/pipeline/{vhost}/stages", "/api/pipeline/{vhost}/commits"
     return [
         Route(stages, endpoints.stage, methods=["POST"]),

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from leveret.spark.asking import STREAM, offsets_at, sources_of
 from leveret.spark.broker_client import BrokerClient
-from leveret.spark.fetching import Fetch, RangePartition
+from leveret.spark.fetch import Fetch, RangePartition
 from leveret.spark.offsets import Offsets, Range, Source, cut, placed, refuse_strangers, wanted_offset
 from leveret.spark.options import EARLIEST, Position, SourceOptions
 from leveret.spark.schema import Shape
+from leveret.spark.source_lookup import STREAM, offsets_at, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 
 from leveret.http_client import BROKEN, Body, HttpConnection, Response
+from leveret.spark.errors import BrokerRefused, BrokerUnreachable
 from leveret.spark.options import Access, Endpoint
-from leveret.spark.problems import BrokerRefused, BrokerUnreachable
 from leveret.version import VERSION
 
 ARROW = "application/vnd.apache.arrow.stream"

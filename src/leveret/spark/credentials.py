@@ -11,7 +11,7 @@ import base64
 from collections.abc import Mapping
 from pathlib import Path
 
-from leveret.spark.problems import OptionError
+from leveret.spark.errors import OptionError
 
 PASSWORD_VARIABLE = "LEVERET_PASSWORD"  # noqa: S105  # its name
 FIRST_USER = "guest"

@@ -27,13 +27,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from leveret.spark.asking import rows_of, sources_of
 from leveret.spark.broker_client import BrokerClient
-from leveret.spark.fetching import Fetch, SlicePartition
+from leveret.spark.errors import BrokerRefused, DataLoss, OptionError
+from leveret.spark.fetch import Fetch, SlicePartition
 from leveret.spark.idle_pause import IdlePause
 from leveret.spark.options import SourceOptions
-from leveret.spark.problems import BrokerRefused, DataLoss, OptionError
 from leveret.spark.schema import Shape
+from leveret.spark.source_lookup import rows_of, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,12 +20,12 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from leveret.errors import LeveretError
 from leveret.http_client import BROKEN
-from leveret.spark.asking import rows_of
 from leveret.spark.broker_client import BrokerClient
+from leveret.spark.errors import BrokerRefused
 from leveret.spark.lease_reader import commit_leases
 from leveret.spark.options import Access, connection_options
-from leveret.spark.problems import BrokerRefused
 from leveret.spark.progress import LeaseOffset, StreamOffset, offset_of, report_of
+from leveret.spark.source_lookup import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.listener import (

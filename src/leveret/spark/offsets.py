@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from leveret.spark.errors import DataLoss, OptionError
 from leveret.spark.options import EARLIEST, LATEST, Position
-from leveret.spark.problems import DataLoss, OptionError
 
 Offsets = dict[str, int]
 KEEP_GOING = 'to go on from what is there, set .option("failOnDataLoss", "false")'

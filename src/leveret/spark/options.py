@@ -11,8 +11,8 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from leveret.spark.credentials import FIRST_USER, Secret, secret_for
-from leveret.spark.given_options import Given, offsets_by_queue, wrong
-from leveret.spark.problems import OptionError
+from leveret.spark.errors import OptionError
+from leveret.spark.option_values import OptionValues, invalid_option, offsets_by_queue
 
 EARLIEST, LATEST = -2, -1
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -116,7 +116,7 @@ class SinkOptions:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    given = Given(options, (*CONNECTION, *SOURCE))
+    given = OptionValues(options, (*CONNECTION, *SOURCE))
     given.refuse_unknown(ELSEWHERE)
     given.refuse_together("startingOffsets", "startingTimestamp")
     given.refuse_together("endingOffsets", "endingTimestamp")
@@ -153,14 +153,14 @@ def refuse_options_of_batch_writes(options: Mapping[str, str]) -> None:
 
 
 def _refuse_misplaced(options: Mapping[str, str], names: tuple[str, ...], why: str) -> None:
-    given = Given(options, names)
+    given = OptionValues(options, names)
     for name in names:
         if name in given:
             raise OptionError(f"option {name} is {why}; remove it")
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    given = Given(options, (*CONNECTION, *SINK))
+    given = OptionValues(options, (*CONNECTION, *SINK))
     given.refuse_unknown(ELSEWHERE)
     if "batchId" in given and "transactionId" not in given:
         raise OptionError("option batchId numbers the parts of a transaction; name it by the option transactionId")
@@ -177,12 +177,12 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 def connection_options(options: Mapping[str, str]) -> Access:
     """For those who only need to reach the broker."""
-    given = Given(options, CONNECTION)
+    given = OptionValues(options, CONNECTION)
     given.refuse_unknown(ELSEWHERE)
     return access_of(given)
 
 
-def access_of(given: Given) -> Access:
+def access_of(given: OptionValues) -> Access:
     endpoints = tuple(_endpoint(part.strip()) for part in (given.text("endpoint") or DEFAULT_ENDPOINT).split(","))
     username = given.filled("username") or FIRST_USER
     loopback = all(endpoint.is_loopback for endpoint in endpoints)
@@ -206,16 +206,16 @@ def _endpoint(text: str) -> Endpoint:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as error:
-        raise wrong("endpoint", text, remedy) from error
+        raise invalid_option("endpoint", text, remedy) from error
     if parts.username is not None or parts.password is not None:
         # The value is not repeated: it holds a password.
         raise OptionError("option endpoint holds a user or password; use the options username and credentialsFile")
     if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path not in {"", "/"} or parts.query:
-        raise wrong("endpoint", text, remedy)
+        raise invalid_option("endpoint", text, remedy)
     return Endpoint(parts.scheme, parts.hostname, DEFAULT_PORTS[parts.scheme] if port is None else port)
 
 
-def _selection(given: Given) -> Selection:
+def _selection(given: OptionValues) -> Selection:
     chosen = [name for name in SELECTION if name in given]
     if len(chosen) != 1:
         found = " and ".join(chosen) + " are given" if chosen else "none is given"
@@ -229,11 +229,13 @@ def _selection(given: Given) -> Selection:
     try:
         re.compile(value)
     except re.error as error:
-        raise wrong("subscribePattern", value, f"give a regular expression for names of queues ({error})") from error
+        raise invalid_option(
+            "subscribePattern", value, f"give a regular expression for names of queues ({error})"
+        ) from error
     return Selection("pattern", value)
 
 
-def _position(given: Given, which: str, lowest: int) -> Position | None:
+def _position(given: OptionValues, which: str, lowest: int) -> Position | None:
     moment, name = given.whole_number(f"{which}Timestamp", 0), f"{which}Offsets"
     if moment is not None:
         return Position(f"{which}Timestamp", timestamp=moment)
@@ -242,6 +244,6 @@ def _position(given: Given, which: str, lowest: int) -> Position | None:
         return None
     if text.lower() in WORDS:
         if WORDS[text.lower()] < lowest:
-            raise wrong(name, text, "give latest or JSON")
+            raise invalid_option(name, text, "give latest or JSON")
         return Position(name, everywhere=WORDS[text.lower()])
     return Position(name, by_queue=offsets_by_queue(name, text, lowest))

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from leveret.spark.problems import OptionError
+from leveret.spark.errors import OptionError
 
 PROPERTIES = StructType(
     [

@@ -29,10 +29,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from leveret.spark.broker_client import BrokerClient
+from leveret.spark.errors import OptionError, Unroutable
 from leveret.spark.options import SinkOptions
-from leveret.spark.problems import OptionError, Unroutable
 from leveret.spark.schema import refuse_unless_publishable
-from leveret.spark.uploading import pieces_of
+from leveret.spark.upload import pieces_of
 
 log = logging.getLogger(__name__)
 QUERY_ID = "sql.streaming.queryId"

@@ -15,9 +15,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from leveret.spark.asking import STREAM, sources_of
 from leveret.spark.batch_reader import BatchReader
 from leveret.spark.broker_client import BrokerClient
+from leveret.spark.errors import OptionError
 from leveret.spark.lease_reader import LeaseReader
 from leveret.spark.options import (
     SourceOptions,
@@ -27,9 +27,9 @@ from leveret.spark.options import (
     sink_options,
     source_options,
 )
-from leveret.spark.problems import OptionError
 from leveret.spark.schema import SCHEMA, Shape
 from leveret.spark.sink_writer import BatchSink, StreamSink
+from leveret.spark.source_lookup import STREAM, sources_of
 from leveret.spark.stream_reader import StreamReader
 
 

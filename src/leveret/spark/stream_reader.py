@@ -22,9 +22,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from leveret.spark.asking import offsets_at, sources_of
 from leveret.spark.broker_client import BrokerClient
-from leveret.spark.fetching import Fetch, RangePartition
+from leveret.spark.errors import BrokerRefused
+from leveret.spark.fetch import Fetch, RangePartition
 from leveret.spark.idle_pause import IdlePause
 from leveret.spark.offsets import (
     Offsets,
@@ -43,8 +43,8 @@ from leveret.spark.offsets import (
     wanted_offset,
 )
 from leveret.spark.options import LATEST, Position, SourceOptions
-from leveret.spark.problems import BrokerRefused
 from leveret.spark.schema import Shape
+from leveret.spark.source_lookup import offsets_at, sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

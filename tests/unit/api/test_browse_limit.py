@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from leveret.api import browse_limit as look_places
-from leveret.api.browse_limit import LookPlaces
+from leveret.api.browse_limit import BrowseSlots
 from leveret.http.errors import Busy
 
 
-async def taken(places: LookPlaces, began: asyncio.Event, leave: asyncio.Event) -> None:
+async def taken(places: BrowseSlots, began: asyncio.Event, leave: asyncio.Event) -> None:
     async with places.one("/"):
         began.set()
         await leave.wait()
@@ -22,7 +22,7 @@ def test_who_finds_no_place_waits_a_little_and_is_told_to_come_again(monkeypatch
     monkeypatch.setattr(look_places, "PATIENCE", 0.01)
 
     async def life() -> None:
-        places, leave = LookPlaces(), asyncio.Event()
+        places, leave = BrowseSlots(), asyncio.Event()
         began = [asyncio.Event(), asyncio.Event()]
         looks = [asyncio.ensure_future(taken(places, each, leave)) for each in began]
         for each in began:
@@ -43,7 +43,7 @@ def test_who_waits_gets_the_place_of_one_who_leaves(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(look_places, "MOST", 1)
 
     async def life() -> None:
-        places, leave = LookPlaces(), asyncio.Event()
+        places, leave = BrowseSlots(), asyncio.Event()
         first, second = asyncio.Event(), asyncio.Event()
         looks = [asyncio.ensure_future(taken(places, first, leave))]
         await first.wait()
@@ -61,7 +61,7 @@ def test_a_look_that_fails_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(look_places, "MOST", 1)
 
     async def life() -> None:
-        places = LookPlaces()
+        places = BrowseSlots()
         for _ in range(3):
             with pytest.raises(ZeroDivisionError):
                 async with places.one("/"):
@@ -77,7 +77,7 @@ def test_one_virtual_host_does_not_take_the_places_of_another(monkeypatch: pytes
     monkeypatch.setattr(look_places, "PATIENCE", 0.01)
 
     async def life() -> None:
-        places, began, leave = LookPlaces(), asyncio.Event(), asyncio.Event()
+        places, began, leave = BrowseSlots(), asyncio.Event(), asyncio.Event()
         look = asyncio.ensure_future(taken(places, began, leave))
         await began.wait()
         with pytest.raises(Busy, match="1 in one virtual host"):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.api import browsing as looking
-from leveret.api.browsing import STEP_SECONDS, TimedSieve, sieve_of
+from leveret.api import message_browser as looking
+from leveret.api.message_browser import STEP_SECONDS, TimedSieve, sieve_of
 from leveret.broker.queue_jobs import Browse, Delete, Forward, Job, Redrive, Scope
 from leveret.message import PERSISTENT, Address, Message
 from leveret.wire.content import make_content

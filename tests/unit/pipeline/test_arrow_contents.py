@@ -11,7 +11,7 @@ import pytest
 from leveret.http.errors import BadRequest, ContentTooLarge, HttpError
 from leveret.message import PERSISTENT, Message
 from leveret.pipeline.arrow_contents import PIECE_BYTES, Contents
-from leveret.pipeline.arrow_framing import Framing
+from leveret.pipeline.arrow_frames import Framing
 from leveret.wire.content import body_of, make_content, properties_of
 from leveret.wire.properties import Properties
 from tests.support.http_api import arrow_stream

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from leveret.http.errors import BadRequest, ContentTooLarge
-from leveret.pipeline.arrow_framing import Framing
+from leveret.pipeline.arrow_frames import Framing
 from tests.support.arrow_bombs import (
     ROWS_OF_NOTHING,
     V4,

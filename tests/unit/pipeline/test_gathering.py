@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from leveret.message import Address, Message
-from leveret.pipeline.gathering import gathered
 from leveret.pipeline.inflow import AddressRoutes
+from leveret.pipeline.run_merger import merged_runs
 from leveret.routing.bindings import Binding, Destination
 from leveret.wire.content import body_of
 from tests.support.peer_pair import House
@@ -51,19 +51,19 @@ def shown(runs: object) -> list[str]:
 )
 def test_messages_of_unrelated_addresses_are_joined(bindings: str, keys: str, joined: list[str]) -> None:
     house = house_with(bindings)
-    assert sorted(shown(gathered(runs_of(keys), AddressRoutes(house.vhost)))) == sorted(joined)
+    assert sorted(shown(merged_runs(runs_of(keys), AddressRoutes(house.vhost)))) == sorted(joined)
 
 
 def test_where_chance_or_headers_decide_the_order_stays() -> None:
     house = house_with("a:q b:r")
     house.vhost.declare_exchange("by headers", "headers")
     house.vhost.bind(Binding("ex", Destination("exchange", "by headers"), "b"))
-    assert shown(gathered(runs_of("abab"), AddressRoutes(house.vhost))) == ["a:0", "b:1", "a:2", "b:3"]
+    assert shown(merged_runs(runs_of("abab"), AddressRoutes(house.vhost))) == ["a:0", "b:1", "a:2", "b:3"]
 
 
 def test_what_is_given_is_not_changed() -> None:
     runs = runs_of("abab")
-    gathered(runs, AddressRoutes(house_with("a:q b:r").vhost))
+    merged_runs(runs, AddressRoutes(house_with("a:q b:r").vhost))
     assert [len(run) for run in runs] == [1, 1, 1, 1]
 
 
@@ -74,7 +74,7 @@ def test_no_queue_sees_another_order(seed: int) -> None:
     pairs = {(random.choice(keys), random.choice(queues)) for _ in range(random.randrange(1, 10))}
     house = house_with(" ".join(f"{key}:{queue}" for key, queue in pairs))
     runs = runs_of("".join(random.choice(keys) for _ in range(40)))
-    joined = gathered(runs, AddressRoutes(house.vhost))
+    joined = merged_runs(runs, AddressRoutes(house.vhost))
     for queue in queues:
         wanted = {key for key, to in pairs if to == queue}
         before = [message for run in runs for message in run if message[1].key in wanted]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.spark.errors import DataLoss, OptionError
 from leveret.spark.offsets import (
     Range,
     Source,
@@ -21,7 +22,6 @@ from leveret.spark.offsets import (
     wanted_offset,
 )
 from leveret.spark.options import EARLIEST, LATEST, Position
-from leveret.spark.problems import DataLoss, OptionError
 
 SOURCE = Source("q", "stream", 0, 10, 20, 10, 1000)
 WAITING = st.dictionaries(st.sampled_from("abcdefg"), st.integers(0, 10_000))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from leveret.spark.credentials import Secret
+from leveret.spark.errors import OptionError
 from leveret.spark.options import (
     EARLIEST,
     LATEST,
@@ -19,7 +20,6 @@ from leveret.spark.options import (
     sink_options,
     source_options,
 )
-from leveret.spark.problems import OptionError
 
 
 @pytest.fixture(autouse=True)

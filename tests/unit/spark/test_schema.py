@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 
 from leveret.pipeline.arrow_schema import COLUMNS, INCOMING
 from leveret.pipeline.arrow_schema import PROPERTIES as SENT_PROPERTIES
-from leveret.spark.problems import OptionError
+from leveret.spark.errors import OptionError
 from leveret.spark.schema import PROPERTIES, SCHEMA, SINK_COLUMNS, Shape, arrow_fields, refuse_unless_publishable
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from leveret.spark.uploading import pieces_of
+from leveret.spark.upload import pieces_of
 
 
 def batches(*sizes: int) -> list[pa.RecordBatch]:

@@ -15,7 +15,7 @@ from pyspark.sql.types import DateType, IntegerType, StringType, StructField, St
 from leveret.spark.jobs.job import Job, QueryOptions, SourceOptions, setting
 from leveret.spark.jobs.messages import read_stream, started
 from leveret.spark.jobs.queues import queues_of
-from leveret.spark.jobs.running import Queries
+from leveret.spark.jobs.running_job import Queries
 from leveret.spark.schema import SCHEMA
 
 FOLDERS = ("date", "hour", "queue")

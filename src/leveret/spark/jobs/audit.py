@@ -19,7 +19,7 @@ from leveret.spark.jobs.archive import read_archive
 from leveret.spark.jobs.job import Job, SourceOptions, setting
 from leveret.spark.jobs.messages import read_now
 from leveret.spark.jobs.queues import streams_of
-from leveret.spark.jobs.running import Finished, Report
+from leveret.spark.jobs.running_job import Finished, Report
 from leveret.spark.offsets import Source
 
 HEADS = ("queue", "broker has", "archive has", "messages", "missing", "twice", "differ")

@@ -20,7 +20,7 @@ from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting, sink_settings
 from leveret.spark.jobs.messages import FORMAT, outgoing, own_headers, read_now, read_stream, started, with_header
 from leveret.spark.jobs.queues import has_classic, queues_of
-from leveret.spark.jobs.running import Finished, Queries, Report
+from leveret.spark.jobs.running_job import Finished, Queries, Report
 
 DEATH = (
     "array<struct<reason: string, queue: string, exchange: string, `routing-keys`: array<string>, "

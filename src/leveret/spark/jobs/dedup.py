@@ -16,7 +16,7 @@ from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting
 from leveret.spark.jobs.messages import outgoing, publish, read_stream
 from leveret.spark.jobs.queues import queues_of
-from leveret.spark.jobs.running import Queries
+from leveret.spark.jobs.running_job import Queries
 
 HEADER = "header:"
 

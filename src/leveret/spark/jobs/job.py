@@ -22,7 +22,7 @@ from leveret.spark.options import CONNECTION, SINK
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from leveret.spark.jobs.running import Running
+    from leveret.spark.jobs.running_job import Running
 
 SINK_NAMES = {name.lower() for name in SINK}
 BROKER_NAMES = {name.lower() for name in CONNECTION}

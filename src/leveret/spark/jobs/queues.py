@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from leveret.errors import ConfigError
-from leveret.spark.asking import STREAM, offsets_at, sources_of
 from leveret.spark.broker_client import BrokerClient
 from leveret.spark.jobs.job import SourceOptions, broker_settings
 from leveret.spark.offsets import Offsets, Source
 from leveret.spark.options import Selection, connection_options
+from leveret.spark.source_lookup import STREAM, offsets_at, sources_of
 
 
 def queues_of(options: SourceOptions) -> list[Source]:

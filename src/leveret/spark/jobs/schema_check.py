@@ -19,7 +19,7 @@ from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting
 from leveret.spark.jobs.messages import outgoing, own_headers, publish, read_stream, text_of_body, with_header
 from leveret.spark.jobs.queues import queues_of
-from leveret.spark.jobs.running import Queries
+from leveret.spark.jobs.running_job import Queries
 
 REASON = "x-schema-error"
 CORRUPT = "_does_not_fit"

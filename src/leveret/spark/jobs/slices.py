@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from leveret.errors import ConfigError
-from leveret.spark.jobs.running import OF_SPARK, JobFailed, Progress, Report, cause_of
+from leveret.spark.jobs.running_job import OF_SPARK, JobFailed, Progress, Report, cause_of
 
 FILE = "replay.json"
 Range = tuple[int, int]  # the first offset, and the one behind the last

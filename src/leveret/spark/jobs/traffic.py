@@ -20,7 +20,7 @@ from leveret.errors import ConfigError
 from leveret.spark.jobs.job import Job, PassingOptions, setting
 from leveret.spark.jobs.messages import publish, read_stream, started
 from leveret.spark.jobs.queues import queues_of
-from leveret.spark.jobs.running import Queries
+from leveret.spark.jobs.running_job import Queries
 
 GROUPS = ("exchange", "routing_key", "queue")
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -15,9 +15,9 @@ from pyspark.sql.datasource import InputPartition
 
 from leveret.http_client import BROKEN
 from leveret.spark.broker_client import BrokerClient, Patience
+from leveret.spark.errors import BrokerRefused, BrokerUnreachable, DataLoss
 from leveret.spark.offsets import KEEP_GOING
 from leveret.spark.options import Access
-from leveret.spark.problems import BrokerRefused, BrokerUnreachable, DataLoss
 from leveret.spark.schema import Shape
 
 GONE = 410

@@ -10,7 +10,7 @@ WINDOW_BYTES = 4 << 20
 MOST_WINDOWS = 4  # that may wait for the disk
 
 
-class Lead:
+class WriteWindow:
     """How far somebody who writes much is ahead of the disk. What waits for it is held in memory."""
 
     def __init__(self, broker: Broker) -> None:

@@ -20,7 +20,7 @@ from leveret.pipeline.arrow_schema import MOST_BYTES, MOST_ROWS
 from leveret.pipeline.topics import TopicFilter
 
 
-class Asked(NamedTuple):
+class OffsetRange(NamedTuple):
     """Messages with ``start`` <= sequence < ``stop``."""
 
     partition: int
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
 class _Portion:
     """Messages that were met and not yet handed on."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: OffsetRange) -> None:
         self._asked = asked
         self._clear()
 
@@ -75,7 +75,7 @@ class _Portion:
         return rows
 
 
-async def rows_of(queue: Backlog, asked: Asked) -> AsyncGenerator[Rows]:
+async def rows_of(queue: Backlog, asked: OffsetRange) -> AsyncGenerator[Rows]:
     """What is ready, in the order in which it would be delivered."""
     queue.settle_down()
     progress = asyncio.Event()

@@ -23,7 +23,7 @@ MOST_HELD = 512 << 20
 T = TypeVar("T")
 
 
-class House:
+class PipelineContext:
     def __init__(self, broker: Broker, max_message_size: int = 16 << 20) -> None:
         self.broker = broker
         self.commits = Commits(broker)

@@ -28,7 +28,7 @@ class Portion:
     address_of: Places  # of each row, as a place in these
 
 
-def built(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
+def record_batch_of(rows: Rows, columns: Sequence[str]) -> pa.RecordBatch:
     """A batch of messages that are in memory."""
     number = len(rows.messages)
     known, address_of = _addresses([message[1] for message in rows.messages])

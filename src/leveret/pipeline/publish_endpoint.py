@@ -12,20 +12,20 @@ from leveret.errors import AmqpError
 from leveret.http.durability import wait_until_durable
 from leveret.http.errors import Conflict, Forbidden, HttpError, ObjectNotFound
 from leveret.http.responses import json_response
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.inflow import Inflow
-from leveret.pipeline.receiving import Arrival
+from leveret.pipeline.row_upload import RowUpload
 
 PROBLEMS: dict[int, type[HttpError]] = {403: Forbidden, 404: ObjectNotFound}
 
 
-class PublishingEndpoint:
-    def __init__(self, house: House) -> None:
-        self._house = house
-        self._broker = house.broker
+class PublishEndpoint:
+    def __init__(self, context: PipelineContext) -> None:
+        self._context = context
+        self._broker = context.broker
 
     async def publish(self, request: Request) -> Response:
-        arrival = Arrival(self._house, request)
+        arrival = RowUpload(self._context, request)
         await arrival.refuse_unless_permitted()
         inflow = Inflow(arrival.vhost)
         try:
@@ -35,7 +35,7 @@ class PublishingEndpoint:
                     self._refuse_if_refused(inflow)
         except (HttpError, AmqpError) as problem:
             await wait_until_durable(self._broker)
-            raise told(problem, inflow) from None
+            raise with_counts(problem, inflow) from None
         await wait_until_durable(self._broker)
         return json_response({"messages": inflow.published, "unroutable": inflow.unroutable})
 
@@ -46,7 +46,7 @@ class PublishingEndpoint:
             )
 
 
-def told(problem: HttpError | AmqpError, inflow: Inflow) -> HttpError:
+def with_counts(problem: HttpError | AmqpError, inflow: Inflow) -> HttpError:
     """The same problem, and how many messages were published before it."""
     if isinstance(problem, AmqpError):
         problem = PROBLEMS.get(problem.code, Conflict)(problem.text)
@@ -55,5 +55,5 @@ def told(problem: HttpError | AmqpError, inflow: Inflow) -> HttpError:
     return problem
 
 
-def routes(house: House) -> list[Route]:
-    return [Route("/api/pipeline/{vhost}/messages", PublishingEndpoint(house).publish, methods=["POST"])]
+def routes(context: PipelineContext) -> list[Route]:
+    return [Route("/api/pipeline/{vhost}/messages", PublishEndpoint(context).publish, methods=["POST"])]

@@ -10,15 +10,15 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping
 
-from leveret.spark.problems import OptionError
+from leveret.spark.errors import OptionError
 
 # Spark puts these among the options of a sink by itself.
-SPARKS_OWN = {"checkpointlocation", "queryname"}
+SPARK_OPTIONS = {"checkpointlocation", "queryname"}
 SECRETS = {"password", "passwd", "secret", "credentials"}
 TRUE, FALSE = "true", "false"
 
 
-class Given:
+class OptionValues:
     """The options that were given, and the names that are known here."""
 
     def __init__(self, options: Mapping[str, str], known: Iterable[str]) -> None:
@@ -37,7 +37,7 @@ class Given:
                     f"option {name} is refused, because Spark shows options in plans and logs; "
                     "use credentialsFile or the environment variable LEVERET_PASSWORD"
                 )
-            if name in self._known or name in SPARKS_OWN:
+            if name in self._known or name in SPARK_OPTIONS:
                 continue
             if name == "path":
                 raise OptionError(
@@ -73,14 +73,14 @@ class Given:
         except ValueError:
             number = smallest - 1
         if number < smallest:
-            raise wrong(name, value, f"give a whole number of at least {smallest}")
+            raise invalid_option(name, value, f"give a whole number of at least {smallest}")
         return number
 
     def flag(self, name: str, default: bool) -> bool:
         value = self.text(name, TRUE if default else FALSE)
         assert value is not None
         if value.lower() not in {TRUE, FALSE}:
-            raise wrong(name, value, f"give {TRUE} or {FALSE}")
+            raise invalid_option(name, value, f"give {TRUE} or {FALSE}")
         return value.lower() == TRUE
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str:
@@ -88,11 +88,11 @@ class Given:
         value = self.text(name, choices[0])
         assert value is not None
         if value.lower() not in choices:
-            raise wrong(name, value, f"give {' or '.join(choices)}")
+            raise invalid_option(name, value, f"give {' or '.join(choices)}")
         return value.lower()
 
 
-def wrong(name: str, value: str, remedy: str) -> OptionError:
+def invalid_option(name: str, value: str, remedy: str) -> OptionError:
     return OptionError(f"option {name} is '{value}'; {remedy}")
 
 
@@ -102,10 +102,10 @@ def offsets_by_queue(name: str, value: str, lowest: int) -> dict[str, int]:
     try:
         parsed = json.loads(value)
     except ValueError as error:
-        raise wrong(name, value, remedy) from error
+        raise invalid_option(name, value, remedy) from error
     if not isinstance(parsed, dict) or not parsed:
-        raise wrong(name, value, remedy)
+        raise invalid_option(name, value, remedy)
     for offset in parsed.values():
         if type(offset) is not int or offset < lowest:
-            raise wrong(name, value, remedy)
+            raise invalid_option(name, value, remedy)
     return parsed

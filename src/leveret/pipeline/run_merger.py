@@ -14,17 +14,17 @@ from leveret.pipeline.inflow import AddressRoutes, Incoming, incoming
 Run = list[Message]
 
 
-def joined(arrived: Sequence[Incoming], routes: AddressRoutes) -> Sequence[Incoming]:
+def merged(arrived: Sequence[Incoming], routes: AddressRoutes) -> Sequence[Incoming]:
     """The same messages in fewer runs, if there are any to be joined."""
     runs = [each.messages for each in arrived]
-    fewer = gathered(runs, routes)
+    fewer = merged_runs(runs, routes)
     if fewer is runs:
         return arrived
     is_plain = all(each.is_plain for each in arrived)
     return [incoming(run, is_plain=is_plain) for run in fewer]
 
 
-def gathered(runs: Sequence[Run], routes: AddressRoutes) -> Sequence[Run]:
+def merged_runs(runs: Sequence[Run], routes: AddressRoutes) -> Sequence[Run]:
     addresses = {id(run[0][1]): run[0][1] for run in runs}
     if len(addresses) == len(runs):
         return runs

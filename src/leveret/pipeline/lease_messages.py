@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from leveret.backlog.lease_builder import LeasedRun
 from leveret.broker.leases import Lease
+from leveret.http.awaited import awaited
 from leveret.http.errors import Gone
 from leveret.pipeline.arrow_batches import Job
 from leveret.queues.declared_queue import DeclaredQueue
@@ -88,14 +88,8 @@ async def _read(queue: DeclaredQueue, lane: int, first: int, stop: int) -> list[
     pager = None if queue.backlog is None else queue.backlog.pager
     if not queue.alive or pager is None:
         return []
-    answer: asyncio.Future[list[LoadedRun]] = asyncio.get_running_loop().create_future()
-
-    def done(loaded: list[LoadedRun]) -> None:
-        if not answer.done():
-            answer.set_result(loaded)
-
-    pager.pages.load_runs(queue.id, lane, first, stop, READ_BYTES, done)
-    return await answer
+    pages = pager.pages
+    return await awaited(lambda done: pages.load_runs(queue.id, lane, first, stop, READ_BYTES, done))
 
 
 def _lost(lease: Lease) -> Gone:

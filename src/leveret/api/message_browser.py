@@ -19,9 +19,9 @@ from collections.abc import Mapping
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
-from leveret.api.death_filter import QUERY as DEATH
-from leveret.api.death_filter import WantedDeath, headers_of, wanted_death
-from leveret.api.job_completion import JobEnd
+from leveret.api.dead_letter_filter import QUERY as DEATH
+from leveret.api.dead_letter_filter import WantedDeath, headers_of, wanted_death
+from leveret.api.job_completion import JobCompletion
 from leveret.api.views.message import LARGEST_JSON, plain
 from leveret.backlog.walk import STEP
 from leveret.broker.errands import Errands
@@ -202,9 +202,9 @@ class Look(Browse):
     def __init__(self, queue: DeclaredQueue, errands: Errands, sieve: Sieve | None, limit: int) -> None:
         self._sieve = None if sieve is None else TimedSieve(sieve)
         self._shown_bytes = self._seen_bytes = 0
-        self._ending = JobEnd()
+        self._completion = JobCompletion()
         is_tired = None if self._sieve is None else self._sieve.is_tired
-        super().__init__(queue, errands, Scope(self._passes, limit, self._ending.tell, is_tired=is_tired))
+        super().__init__(queue, errands, Scope(self._passes, limit, self._completion.notify, is_tired=is_tired))
 
     @property
     def is_complete(self) -> bool:
@@ -216,7 +216,7 @@ class Look(Browse):
         return 0 if self._sieve is None else self._sieve.too_large
 
     async def until_over(self) -> None:
-        await self._ending.of(self, SECONDS)
+        await self._completion.run(self, SECONDS)
 
     def pace(self) -> int:
         if self._sieve is None:

@@ -18,8 +18,8 @@ from leveret.broker.broker import Broker
 from leveret.broker.vhost import Vhost
 from leveret.errors import LeveretError, NotFound, StoreError
 from leveret.message import Message
-from leveret.pipeline.grants import Lead
 from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, front
+from leveret.pipeline.write_window import WriteWindow
 from leveret.queues.classic import ClassicQueue
 
 LOST = "not known to be stored: the disk failed, or the broker stopped; start it again and repeat the commit"
@@ -70,7 +70,7 @@ class Move:
         self._load: Load | None = None  # that is being moved
         self._over: Over | None = over
         self._inflow = Inflow(vhost, insists=True)
-        self._lead = Lead(moves.broker)
+        self._lead = WriteWindow(moves.broker)
 
     def start(self) -> None:
         self._moves.go_on(self)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from leveret.spark.broker_client import BrokerClient
+from leveret.spark.errors import OptionError
 from leveret.spark.offsets import Offsets, Source
 from leveret.spark.options import Selection
-from leveret.spark.problems import OptionError
 
 STREAM = "stream"
 

@@ -17,11 +17,11 @@ from leveret.http.values import boolean_of, query_parameter
 from leveret.message import Message
 from leveret.pipeline.admission import Admission, Publisher
 from leveret.pipeline.arrow_rows import runs_of
-from leveret.pipeline.gathering import joined
-from leveret.pipeline.grants import Lead
-from leveret.pipeline.house import House
+from leveret.pipeline.context import PipelineContext
 from leveret.pipeline.inflow import RUN, RUN_BYTES, SLICE_COST, Incoming, Look, front, looked_at
 from leveret.pipeline.owners import refuse_unless_writer
+from leveret.pipeline.run_merger import merged
+from leveret.pipeline.write_window import WriteWindow
 
 Cost = Callable[[Sequence[Message], Look], int]  # of a run: about how much work it is
 
@@ -33,15 +33,15 @@ class Piece(NamedTuple):
     look: Look
 
 
-class Arrival:
+class RowUpload:
     """A request that brings rows: where they go if they do not say so themselves, and what its user may do.
 
     Call ``refuse_unless_permitted`` before anything else."""
 
-    def __init__(self, house: House, request: Request) -> None:
-        self._house = house
+    def __init__(self, context: PipelineContext, request: Request) -> None:
+        self._context = context
         self._request = request
-        self._broker = house.broker
+        self._broker = context.broker
         self.vhost = vhost_of(request)
         self.exchange = query_parameter(request, "exchange", "")
         self.key = query_parameter(request, "routing_key", "")
@@ -59,7 +59,7 @@ class Arrival:
 
     async def pieces(self, cost: Cost = lambda run, look: 0) -> AsyncGenerator[Piece]:
         """What has come. Whoever takes a piece, at ``cost``, is done with it before asking for the next."""
-        lead = Lead(self._broker)
+        lead = WriteWindow(self._broker)
         left = SLICE_COST
         async with aclosing(self._runs()) as runs:
             async for run, is_plain, whole in runs:
@@ -87,14 +87,14 @@ class Arrival:
         """Small runs are gathered as they come."""
         small: list[Incoming] = []
         number = size = 0
-        async with aclosing(runs_of(self._house, body_chunks(self._request), self.exchange, self.key)) as runs:
+        async with aclosing(runs_of(self._context, body_chunks(self._request), self.exchange, self.key)) as runs:
             async for run in runs:
                 small.append(run)
                 number += len(run.messages)
                 size += run.size
                 if number >= RUN or size >= RUN_BYTES:
-                    for each in joined(small, self.admission.routes):
+                    for each in merged(small, self.admission.routes):
                         yield each
                     small, number, size = [], 0, 0
-        for each in joined(small, self.admission.routes):
+        for each in merged(small, self.admission.routes):
             yield each
