@@ -241,12 +241,12 @@ RULE = {"user": "guest", "vhost": "/", "configure": "", "write": "", "read": ""}
 POLICY = {"vhost": "/", "name": "p", "pattern": "", "definition": {"max-length": 1}}
 PARAMETER = {"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {}}
 IMPOSSIBLE: list[tuple[str, object, str]] = [
-    ("vhosts", {}, "'name' must be a text"),
+    ("vhosts", {}, "'name' must be a string"),
     ("vhosts", {"name": "v", "tags": 5}, "'tags' must be a list"),
     ("vhosts", 5, "it must be a table"),
     ("users", {"name": "u"}, "has no 'tags'"),
     ("users", {"name": "u", "tags": "", "password_hash": "AAAA"}, "not a hash of its algorithm"),
-    ("users", {"name": "u", "tags": "", "limits": {"max-cows": 5}}, '"max-cows" is not known'),
+    ("users", {"name": "u", "tags": "", "limits": {"max-cows": 5}}, '"max-cows" is unknown'),
     ("permissions", {**RULE, "user": "nobody"}, "user 'nobody' not found"),
     ("permissions", {**RULE, "vhost": "none"}, "vhost 'none' not found"),
     ("permissions", {**RULE, "read": "["}, "not a regular expression"),
@@ -276,7 +276,7 @@ IMPOSSIBLE: list[tuple[str, object, str]] = [
     ("queues", {**QUEUE, "name": "q", "arguments": {"big": 1 << 70}}, "value does not fit"),
     ("queues", {**QUEUE, "name": "q", "arguments": 5}, "'arguments' must be a table"),
     ("queues", {**QUEUE, "name": "there"}, "inequivalent arg 'durable' for queue 'there'"),
-    ("queues", {"name": "q", "durable": True}, "'vhost' must be a text"),
+    ("queues", {"name": "q", "durable": True}, "'vhost' must be a string"),
     ("bindings", {**BINDING, "source": "none"}, "no exchange 'none' in vhost '/'"),
     ("bindings", {**BINDING, "source": ""}, "no exchange '' in vhost '/'"),
     ("bindings", {**BINDING, "destination": "none"}, "no exchange 'none' in vhost '/'"),

@@ -142,7 +142,7 @@ def test_a_file_that_is_hopeless_is_not_read_to_its_end(admin: ManagementApi, mo
     for query in ("", "?dry_run=true"):
         status, answer = admin.post(f"definitions{query}", {"queues": [[]] * 10})
         assert (status, answer["error"]) == (400, "bad_request")
-        assert "3 of its first 3 objects cannot be taken" in answer["reason"]
+        assert "3 of its first 3 objects cannot be imported" in answer["reason"]
         assert len(answer["problems"]) == 3
 
 

@@ -185,8 +185,8 @@ def test_what_is_no_number_of_json_is_refused_with_its_name(api: ManagementApi, 
 @pytest.mark.parametrize(
     ("sources", "reason"),
     [
-        ([{"description": PYTHON}] * 101, "more than 100 sources"),
-        ([{"offset": {f"q{number}": number for number in range(501)}}], "more than 500 places"),
+        ([{"description": PYTHON}] * 101, "more than 100 entries"),
+        ([{"offset": {f"q{number}": number for number in range(501)}}], "more than 500 entries"),
         ([{"offset": [[] for _ in range(2_000)]}], "more than 2000 values"),
     ],
 )

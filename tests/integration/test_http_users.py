@@ -141,7 +141,7 @@ def test_without_a_password_nobody_can_log_in(broker: Broker, admin: ManagementA
         ({"password_hash": salted("x"), "hashing_algorithm": SHA512, "tags": ""}, "not a hash of its algorithm"),
         ({"password_hash": "$nothing$", "tags": ""}, "not an argon2 string"),
         ({"password_hash": "AA==", "hashing_algorithm": "md5", "tags": ""}, 'hashing_algorithm\' "md5"'),
-        ({"password": "x", "tags": "", "limits": {"max-cows": 1}}, '"max-cows" is not known'),
+        ({"password": "x", "tags": "", "limits": {"max-cows": 1}}, '"max-cows" is unknown'),
         ({"password": "x", "tags": "", "limits": {"max-channels": "many"}}, "'max-channels' must be a whole number"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_wrong_body_makes_nothing(admin: ManagementApi, body: object, field: s
 def test_a_name_that_cannot_be_kept_is_refused(admin: ManagementApi, name: str) -> None:
     status, answer = admin.put(f"vhosts/{name}")
     assert status == 400
-    assert "'vhost' must be a text of 1 to 255 bytes" in answer["reason"]
+    assert "'vhost' must be a string of 1 to 255 bytes" in answer["reason"]
 
 
 @pytest.mark.parametrize("tag", ["management", "policymaker", "monitoring"])

@@ -258,7 +258,7 @@ def test_what_must_arrive_and_cannot_is_a_conflict(
     keys = pa.array(["q", "nobody"])
     status, answer = api.post(path, rows(2, routing_key=keys), exchange="", mandatory="true", **more)
     assert status == 409
-    assert "routing key 'nobody' reaches no queue from exchange 'amq.default'" in answer["reason"]
+    assert "routing key 'nobody' is not routed to any queue by exchange 'amq.default'" in answer["reason"]
     assert stage_queues(broker) == []
     assert len(drained(vhost)) == (path == MESSAGES)
 

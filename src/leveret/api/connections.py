@@ -118,9 +118,7 @@ class ConnectionPages:
         user, name = refuse_unless_role(request, MANAGEMENT), unquote(request.path_params["name"])
         found = next((each for each in open_connections(self._context.broker) if each.name == name), None)
         if found is None:
-            raise ObjectNotFound(
-                f"no connection '{name}': it may be closed by now; /api/connections lists those there are"
-            )
+            raise ObjectNotFound(f"no connection '{name}': it may be closed by now; see /api/connections")
         if not may_see_connections_of(user, found.user.name):
             raise Forbidden(f"connection '{name}' belongs to another user: user '{user.name}' needs '{MONITORING}'")
         return found
@@ -142,7 +140,7 @@ class ConnectionPages:
         channels = (channel for connection in visible for channel in connection.channels.values())
         found = next((channel for channel in channels if channel_name(channel) == name), None)
         if found is None:
-            raise ObjectNotFound(f"no channel '{name}': it may be closed by now; /api/channels lists those there are")
+            raise ObjectNotFound(f"no channel '{name}': it may be closed by now; see /api/channels")
         return object_response(request, self._detail(request, found))
 
     def _detail(self, request: Request, channel: Channel) -> Row:

@@ -1,7 +1,7 @@
-"""Dead letters of all virtual hosts, or of one, in groups: where they rest, what they died of, where they came from.
+"""Dead letters of all virtual hosts, or of one, grouped by dead-letter queue, reason and source.
 
-Whoever may read a dead letter queue is told what is in it. The answer is bounded in the messages that are looked at, in
-each queue and over all; it says of each queue how many that were, and whether these were all.
+Only dead-letter queues on which the user has read permission are counted. The number of messages read is limited, per
+queue and in total; the response reports for each queue how many were read, and whether these were all.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Definitions taken in: first a plan of everything, then the changes.
+"""Import of definitions: first a plan of all changes, then the changes.
 
-Theory of operation. Every object of the file is looked at in the order in which RabbitMQ imports: virtual hosts, users,
-permissions, parameters, policies, exchanges, queues, bindings (import_checks.py, import_topology.py). Each look yields
-a step, with the change it would make, or a problem. A later object may lean on an earlier one that is planned only. If
-there is any problem nothing is changed at all, and the whole list of problems is the answer. A dry run ends with the
-plan. A file with nothing but problems is not read to its end.
+Theory of operation. The objects of the file are checked in the order in which RabbitMQ imports them: virtual hosts,
+users, permissions, parameters, policies, exchanges, queues, bindings (import_checks.py, import_topology.py). Each check
+yields a step, with the change that it would make, or a problem. An object may refer to an earlier one that is only
+planned. If there is any problem, nothing is changed and the response lists all problems. A dry run ends with the plan.
+Checking stops early in a file with too many problems.
 
-Both passes give other work its turns. So somebody else may change something between them: the first step that then
-fails ends the import, and the answer says how far it came. Imports wait for each other.
+Both passes run in time slices, so other requests may change objects in between: the first step that then fails ends the
+import, and the response reports how far it came. Imports run one at a time.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ FACTS = {  # of the export itself
 }
 MOST_PROBLEMS = 10_000
 REMEDIES = {
-    "vhosts": "give it a name and a description that can be kept, or leave it out",
+    "vhosts": "give it a valid name and description, or remove it",
     "users": "correct it in the file, or leave it out and make the user with a new password",
     "permissions": "have the file define the user and the vhost too, correct the patterns, or leave it out",
     "topic_permissions": "have the file define the user and the vhost too, correct the patterns, or leave it out",
     "parameters": "leave it out: what it configures is not here, or correct its value",
-    "global_parameters": "give it a name and a value, or leave it out",
+    "global_parameters": "give it a name and a value, or remove it",
     "policies": "correct the pattern or the definition, or leave it out",
     "exchanges": "change it to a type and arguments that this broker has, delete the one that differs, or leave it out",
     "queues": "change its name or arguments, delete the one that differs, or leave it out",
@@ -90,7 +90,7 @@ async def planned(context: ApiContext, definitions: Row, into: str | None, *, ha
             _look_at(plan, section, row)
             looked_at += 1
             if len(plan.problems) >= MOST_PROBLEMS:
-                _refuse_problems(plan, f"{len(plan.problems)} of its first {looked_at} objects cannot be taken")
+                _refuse_problems(plan, f"{len(plan.problems)} of its first {looked_at} objects cannot be imported")
             if plan.to_hash is not None:
                 await _hash(context, plan, hashes=hashes)
             await time_slice.pause_if_over()
@@ -137,7 +137,7 @@ def _text(problem: LeveretError) -> str:
 
 def refuse_problems(plan: Plan) -> None:
     if plan.problems:
-        _refuse_problems(plan, f"{len(plan.problems)} of the objects cannot be taken")
+        _refuse_problems(plan, f"{len(plan.problems)} of the objects cannot be imported")
 
 
 def _refuse_problems(plan: Plan, how_many: str) -> NoReturn:

@@ -96,7 +96,7 @@ class Checks:
         given = unquote(request.path_params["port"])
         port = _number(given)
         if not 0 < port < 65536:
-            raise BadRequest(f"Invalid port: '{given[:LONGEST_SHOWN]}' is no number from 1 to 65535")
+            raise BadRequest(f"Invalid port: '{given[:LONGEST_SHOWN]}' is not a number from 1 to 65535")
         ports = sorted({row["port"] for row in listeners(self._context)})
         if port not in ports:
             return failed("No active listener", missing=port, ports=ports)
@@ -138,7 +138,7 @@ class Checks:
             raise BadRequest(f"Time unit not recognised: '{unit[:LONGEST_SHOWN]}'. Supported units: {', '.join(DAYS)}.")
         periods = _number(within)
         if not 0 < periods <= MOST_PERIODS:
-            said = f"'{within[:LONGEST_SHOWN]}' is no number from 1 to {MOST_PERIODS}"
+            said = f"'{within[:LONGEST_SHOWN]}' is not a number from 1 to {MOST_PERIODS}"
             raise BadRequest(f"Invalid expiration value: {said}")
         path = self._context.settings.tls_cert
         if path is None:
@@ -185,5 +185,7 @@ class Checks:
             session.close()
             self._broker.wake()
         if found is None:
-            return failed(f"the message that was published to queue '{ALIVENESS}' in vhost '{vhost.name}' is not there")
+            return failed(
+                f"the message that was published to queue '{ALIVENESS}' in vhost '{vhost.name}' was not found"
+            )
         return ok()

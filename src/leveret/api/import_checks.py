@@ -135,7 +135,7 @@ def check_parameter(plan: Plan, row: Row) -> Step:
     vhost = plan.vhost_of(row)
     if component not in COMPONENTS:
         raise Impossible(
-            f"component {component} not found: there are {', '.join(COMPONENTS)}",
+            f"component {component} not found: known components are {', '.join(COMPONENTS)}",
             f"leave the parameter out: this broker has nothing that reads parameters of '{component}'",
         )
     if component != LIMITS:

@@ -178,7 +178,7 @@ def _encoding(given: Mapping[str, object]) -> str:
 
 
 def _settle(session: LocalSession, mode: str) -> None:
-    """What is acked to be requeued was only looked at: it goes back as from somebody who left, at the session's end."""
+    """With ack_requeue_true the messages are requeued when the session closes, as for a closed channel."""
     if mode == "ack_requeue_false":
         session.ack(0, multiple=True)
     elif mode.startswith("reject"):

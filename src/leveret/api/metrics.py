@@ -1,14 +1,14 @@
-"""Metrics for Prometheus, in its text format, by the names of RabbitMQ's own plugin.
+"""Prometheus metrics in the text format, with the names of RabbitMQ's Prometheus plugin.
 
-    /metrics             sums, whatever the number of queues
-    /metrics/per-object  a line for each queue, connection and channel
-    /metrics/detailed    the same by groups: ?family=queue_coarse_metrics&family=connection_metrics&vhost=orders
+    /metrics             aggregated over all objects
+    /metrics/per-object  one series for each queue, connection and channel
+    /metrics/detailed    the same by family: ?family=queue_coarse_metrics&family=connection_metrics&vhost=orders
 
-Lines for single objects are bounded: the first MOST of each kind have their own, in the order in which they came, so
-that a graph keeps its lines; all others are added up under an empty name, and a metric says how many they are.
+The number of series is limited: the first MOST objects of each kind, in order of creation, have series of their own, so
+that graphs keep their lines; the others are summed up under empty labels, and a metric counts them.
 
-On the loop the numbers are read, some objects a turn; the text is made of them in a thread. From this machine anybody
-may read metrics, as Prometheus expects; from elsewhere it takes a login of a monitoring user.
+Values are read on the event loop in time slices; the text is made in a thread. Requests from localhost need no login,
+as Prometheus expects; others need a user with the tag monitoring.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ from leveret.stats.metric_families import (
 from leveret.stats.totals import open_connections
 from leveret.version import VERSION
 
-MOST = 1_000  # queues, connections, channels with lines of their own
+MOST = 1_000  # queues, connections, channels with series of their own
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 PLAIN, DETAILED, OURS = "rabbitmq_", "rabbitmq_detailed_", "leveret_"
-NOBODY: Labels = (("vhost", ""), ("queue", ""))
+OTHER_QUEUES: Labels = (("vhost", ""), ("queue", ""))
 
 T = TypeVar("T")
 Sample = tuple[Labels, Value]
 Metric = tuple[str, Family, list[Sample]]
-"""With its prefix."""
+"""Prefix, family and samples."""
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -86,7 +86,7 @@ def routes(context: ApiContext) -> list[Route]:
 
 
 class Kind(NamedTuple, Generic[T]):
-    """All objects of one kind that are to be shown, each with its labels."""
+    """All objects of one kind, each with its labels, and the labels of the sum of those beyond the limit."""
 
     families: Sequence[ObjectFamily[T]]
     objects: Iterable[tuple[T, Labels]]
@@ -99,7 +99,7 @@ class Exposition:
         self._readings = Readings(context)
 
     async def sums(self, request: Request) -> Response:
-        _refuse_strangers(request)
+        _refuse_unless_monitoring(request)
         known = await self._known()
         families = (*ALARMS, *CHURN, *MACHINE, *OBJECTS, *SUMS, *GLOBAL)
         return await self._answer(
@@ -112,7 +112,7 @@ class Exposition:
         )
 
     async def per_object(self, request: Request) -> Response:
-        _refuse_strangers(request)
+        _refuse_unless_monitoring(request)
         known = await self._known()
         metrics = [
             *self._identity("per-object", PLAIN),
@@ -123,8 +123,8 @@ class Exposition:
         return await self._answer(metrics + await self._objects(None, None, PLAIN))
 
     async def detailed(self, request: Request) -> Response:
-        """Groups that we do not have are left out, as RabbitMQ does."""
-        _refuse_strangers(request)
+        """Unknown families are ignored, as by RabbitMQ."""
+        _refuse_unless_monitoring(request)
         groups = frozenset(request.query_params.getlist("family"))
         vhosts = frozenset(request.query_params.getlist("vhost")) or None
         chosen = [each for each in (*CHURN, *MACHINE) if each.group in groups]
@@ -140,7 +140,7 @@ class Exposition:
     # ---- the node
 
     async def _known(self) -> dict[str, Value]:
-        """All that families of the node name by their keys."""
+        """The values that the families of the node name by key."""
         context, broker, stats = self._context, self._context.broker, self._context.stats
         reading = (await self._readings.take())._asdict()
         totals = stats.totals()
@@ -198,7 +198,7 @@ class Exposition:
     async def _objects(self, groups: frozenset[str] | None, vhosts: frozenset[str] | None, prefix: str) -> list[Metric]:
         broker = self._context.broker
         connections = [each for each in open_connections(broker) if vhosts is None or each.vhost.name in vhosts]
-        queues = Kind(_chosen(OF_QUEUES, groups), _queues(broker, vhosts), NOBODY)
+        queues = Kind(_chosen(OF_QUEUES, groups), _queues(broker, vhosts), OTHER_QUEUES)
         peers = Kind(
             _chosen(OF_CONNECTIONS, groups),
             ((each, (("connection", each.name),)) for each in connections),
@@ -214,7 +214,7 @@ class Exposition:
 
     async def _lags(self, groups: frozenset[str] | None, vhosts: frozenset[str] | None, prefix: str) -> list[Metric]:
         broker, known = self._context.broker, self._context.spark_queries
-        streams = Kind(_chosen(OF_STREAMS, groups), lags_of_streams(broker, vhosts), NOBODY)
+        streams = Kind(_chosen(OF_STREAMS, groups), lags_of_streams(broker, vhosts), OTHER_QUEUES)
         readers = Kind(_chosen(OF_READERS, groups), lags_of_readers(broker, vhosts), OTHER_READERS)
         queries = Kind(_chosen(OF_SPARK_QUERIES, groups), lags_of_queries(broker, known, vhosts), OTHER_QUERIES)
         return [
@@ -225,7 +225,7 @@ class Exposition:
 
 
 def _queues(broker: Broker, vhosts: frozenset[str] | None) -> Iterator[tuple[DeclaredQueue, Labels]]:
-    """While we walk some may come and go: those that were there when we came to their virtual host are shown."""
+    """The queues at the time when the iteration reaches their virtual host."""
     for vhost in list(broker.vhosts.values()):
         if vhosts is None or vhost.name in vhosts:
             for queue in list(vhost.queues.values()):
@@ -270,8 +270,8 @@ async def _expose(kind: Kind[T], name: str, prefix: str) -> list[Metric]:
     ]
 
 
-def _refuse_strangers(request: Request) -> None:
-    """The gate lets in without a login who asks from this machine."""
+def _refuse_unless_monitoring(request: Request) -> None:
+    """Requests from localhost have no user (http/app.py)."""
     if USER in request.scope:
         refuse_unless_role(request, MONITORING)
 

@@ -121,7 +121,7 @@ class Parameters:
         refuse_unless_role(request, POLICYMAKER)
         component = name_of(request, "component")
         if component not in COMPONENTS:
-            raise BadRequest(f"component {component} not found: there are {', '.join(COMPONENTS)}")
+            raise BadRequest(f"component {component} not found: known components are {', '.join(COMPONENTS)}")
         return vhost_to_change(request, role_to_change(component))
 
     def _row(self, request: Request, vhost: Vhost) -> Row:
@@ -249,7 +249,7 @@ class Limits:
         refuse_unless_role(request, ADMINISTRATOR)
         name = name_of(request, "name")
         if name not in known:
-            raise BadRequest(f"limit '{name}' is not known: there are {', '.join(known)}")
+            raise BadRequest(f"limit '{name}' is unknown: known limits are {', '.join(known)}")
         return name
 
 

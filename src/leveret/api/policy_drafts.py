@@ -1,4 +1,4 @@
-"""For somebody who writes a policy: which keys there are, and what a pattern would match. Nothing is changed.
+"""Help for writing policies: the known keys, and the objects that a pattern would match. Changes nothing.
 
 GET /api/policy-keys
 GET /api/policy-matches/{vhost}?pattern=^orders&apply-to=queues

@@ -292,7 +292,7 @@ def _place(queue: DeclaredQueue, id_: object) -> tuple[int, int]:
     """An id names the queue as well: it has not been deleted and declared again in between."""
     parts = id_.split("-") if isinstance(id_, str) else []
     if len(parts) != 3 or not all(part.isascii() and part.isdecimal() and len(part) < 20 for part in parts):
-        raise BadRequest(f"'ids' has {id_!r:.80}, which is no id of a message: take them from browsing the queue")
+        raise BadRequest(f"'ids' has {id_!r:.80}, which is not a message id: use ids returned by browsing the queue")
     if int(parts[0]) != queue.id:
         raise BadRequest(f"'ids' has '{id_}', which is of another queue than '{queue.name}': browse it again")
     return int(parts[1]), int(parts[2])
@@ -314,5 +314,5 @@ def _destination(kind: str, queue: DeclaredQueue, given: Mapping[str, object]) -
         return None
     destination = short_text_of(given, "destination")
     if destination == queue.name:
-        raise BadRequest(f"'destination' is queue '{queue.name}' itself: name another queue")
+        raise BadRequest(f"'destination' is the source queue '{queue.name}' itself: use another queue")
     return destination

@@ -1,7 +1,6 @@
-"""Messages that are to be routed later: list, cancel.
+"""Scheduled messages: list, cancel.
 
-They wait in a queue that the broker keeps for itself. Whoever may read it by its name may list them, whoever may
-configure it may cancel one.
+They wait in an internal queue. Listing them needs read permission on its name, cancelling one needs configure.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from leveret.http.errors import BadRequest, ObjectNotFound
 from leveret.http.responses import json_response, no_content
 from leveret.http.values import integer_of, query_parameter
 
-MOST = 1_000  # messages in one answer
-MOST_GAPS = 20  # that are looked over for one page
+MOST = 1_000  # messages in one response
+MOST_GAPS = 20  # pages read to fill one
 LONGEST_PLACE = 40  # digits
 
 
@@ -36,7 +35,7 @@ def routes(context: ApiContext) -> list[Route]:
         page = await _filled_page(vhost, limit, _after(request))
         following = None if page.next is None else str(page.next)  # too large for the numbers of a browser
         rows = [scheduled._asdict() for scheduled in page.messages]
-        now = context.clock.wall()  # for countdowns: the clock of whoever asks may be wrong
+        now = context.clock.wall()  # for countdowns: the clock of the client may be wrong
         return json_response({"messages": rows, "next": following, "count": vhost.schedules.count, "now": now})
 
     async def cancel(request: Request) -> Response:
@@ -44,7 +43,7 @@ def routes(context: ApiContext) -> list[Route]:
         access_of(request, vhost).check("cancel scheduled message", SCHEDULE)
         if not vhost.schedules.cancel(id_):
             raise ObjectNotFound(
-                f"no message '{id_}' is scheduled in vhost '{vhost.name}': it was sent or cancelled, or never was"
+                f"no scheduled message '{id_}' in vhost '{vhost.name}': it was sent or cancelled, or never scheduled"
             )
         await wait_until_durable(context.broker)
         return no_content()
@@ -56,7 +55,7 @@ def routes(context: ApiContext) -> list[Route]:
 
 
 async def _filled_page(vhost: Vhost, limit: int, after: int | None) -> Page:
-    """Cancelled messages may leave gaps: what is missing is taken from behind."""
+    """Cancelled messages may leave gaps, which are filled from the following pages."""
     page = await _page(vhost, limit, after)
     for _ in range(MOST_GAPS):
         missing = limit - len(page.messages)
@@ -68,7 +67,7 @@ async def _filled_page(vhost: Vhost, limit: int, after: int | None) -> Page:
 
 
 async def _page(vhost: Vhost, limit: int, after: int | None) -> Page:
-    """Some may have to be read from disk."""
+    """One page; messages may have to be read from disk."""
     return await awaited(lambda done: vhost.schedules.list(limit, after, done))
 
 
@@ -77,5 +76,5 @@ def _after(request: Request) -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) <= LONGEST_PLACE):
-        raise BadRequest(f"'after' must be the 'next' of another answer, not '{text[:80]}'")
+        raise BadRequest(f"'after' must be the 'next' value of a previous response, not '{text[:80]}'")
     return int(text)

@@ -127,7 +127,7 @@ class _Streams:
                 f"offset {page.start} of {page.title} is gone, taken by retention: look from {queue.first_offset} on"
             ) from None
         except OSError as problem:
-            raise StoreError(f"{page.title} cannot be read now: {problem}; look at the disk, and try again") from None
+            raise StoreError(f"{page.title} cannot be read: {problem}; check the disk and retry") from None
 
 
 def _found(vhost: Vhost, name: str) -> Partitioned | StreamQueue:

@@ -1,7 +1,7 @@
-"""The stories of messages, in virtual hosts that are traced: list, read, forget.
+"""Message traces of virtual hosts with tracing: list, read, delete.
 
-They tell of messages of all users: whoever reads them has to be monitoring, whoever forgets them administrator. Tracing
-itself is switched on and off where the virtual host is described (api/vhosts.py).
+They contain messages of all users: reading them needs the tag monitoring, deleting them administrator. Tracing is
+enabled and disabled with the other properties of a virtual host (api/vhosts.py).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Traces:
         self._broker = context.broker
 
     async def vhosts(self, request: Request) -> Response:
-        """Those that are traced, and how much of their books is used; whoever may not read them is shown none."""
+        """The virtual hosts with tracing and the size of their traces; empty for users without monitoring."""
         user = refuse_unless_role(request, MANAGEMENT)
         shown = self._broker.vhosts if has_role(user, MONITORING) else {}
         traced = [vhost for _, vhost in sorted(shown.items())]

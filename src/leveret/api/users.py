@@ -67,7 +67,7 @@ class Users:
         return await list_response(self._context, request, users, user_row)
 
     async def show(self, request: Request) -> Response:
-        """With the hash of a password that nobody has used yet, too: who puts back what it got must not lose it."""
+        """Includes the hash of a password that was not used for a login yet, so that the row can be imported again."""
         user = self._user(request)
         await keep_pending_hash(self._context, user)
         return object_response(request, user_row(self._broker.users.get(user.name) or user))

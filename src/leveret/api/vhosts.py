@@ -58,7 +58,7 @@ class Vhosts:
         )
 
     async def put(self, request: Request) -> Response:
-        """Whoever makes a virtual host may do everything in it, as in RabbitMQ."""
+        """The user that creates a virtual host gets full permissions in it, as in RabbitMQ."""
         user = refuse_unless_role(request, ADMINISTRATOR)
         name = name_of(request, "vhost")
         given = await read_object(request, may_be_empty=True)

@@ -88,6 +88,6 @@ class Admission:
 
     def _unreachable(self, address: Address) -> PreconditionFailed:
         return PreconditionFailed(
-            f"routing key '{address.key}' reaches no queue from exchange '{address.exchange or 'amq.default'}' in "
-            f"vhost '{self._vhost.name}': bind a queue, or publish without mandatory"
+            f"routing key '{address.key}' is not routed to any queue by exchange '{address.exchange or 'amq.default'}' "
+            f"in vhost '{self._vhost.name}': bind a queue, or publish without mandatory"
         )

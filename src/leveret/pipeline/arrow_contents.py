@@ -78,7 +78,7 @@ class Contents:
             refuse_strange_columns(self._schema.names)
             _refuse_strange_types(self._schema)
         except UNREADABLE as problem:
-            raise BadRequest(f"the Arrow stream does not begin with a sound schema: {problem}") from None
+            raise BadRequest(f"the Arrow stream does not start with a valid schema: {problem}") from None
 
     def slices(self, framed: Framed) -> list[pa.RecordBatch]:
         """A record batch, validated, in pieces of as many rows and bytes as one step takes."""

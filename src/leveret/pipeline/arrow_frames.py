@@ -64,7 +64,7 @@ class Framing:
         at = 0
         while at < len(part):
             if self.is_over:
-                raise BadRequest("the Arrow stream has ended, and more follows: send one stream in one body")
+                raise BadRequest("data after the end of the Arrow stream: send one stream per body")
             piece = part[at : at + self._needs - len(self._message)]
             self._message += piece
             at += len(piece)
@@ -77,7 +77,7 @@ class Framing:
         """The body is over; so must the stream be, or a writer that died between two batches passed for one that is
         done."""
         if not self.is_over:
-            raise BadRequest("the Arrow stream ends without its end mark: close the writer, and send it whole")
+            raise BadRequest("the Arrow stream is incomplete: close the writer before sending")
 
     def _is_whole(self) -> bool:
         """All that was known to be needed is here: find out whether more belongs to the message."""
@@ -89,13 +89,13 @@ class Framing:
             return self._needs == self._front
         size = _uint32(message, 4)[0]
         if message[:4] != CONTINUATION:
-            raise BadRequest("the body is no Arrow IPC stream: send the bytes of pyarrow.ipc.new_stream")
+            raise BadRequest("the body is not an Arrow IPC stream: send the output of pyarrow.ipc.new_stream")
         if size == 0:
             self.is_over = True
             message.clear()
             return False
         if size > MOST_METADATA:
-            raise ContentTooLarge(f"metadata of {size} bytes in the Arrow stream: at most {MOST_METADATA} are taken")
+            raise ContentTooLarge(f"metadata of {size} bytes in the Arrow stream: the limit is {MOST_METADATA}")
         self._front = self._needs = PREFIX + size
         return False
 
@@ -111,7 +111,7 @@ def body_length(metadata: bytes, most: int = MOST_BODY) -> int:
         if _vector(metadata, _field(metadata, message, CUSTOM_METADATA))[1]:
             raise BadRequest("a message of the Arrow stream has custom metadata: write batches without it")
         if not 0 <= length <= most:
-            raise ContentTooLarge(f"a record batch of {length} bytes: at most {most} are taken, send smaller batches")
+            raise ContentTooLarge(f"a record batch of {length} bytes: the limit is {most}; send smaller batches")
         type_at, header_at = _field(metadata, message, HEADER_TYPE), _field(metadata, message, HEADER)
         kind = metadata[type_at] if type_at and header_at else 0
         if kind == RECORD_BATCH:
@@ -132,7 +132,7 @@ def _refuse_large_batch(metadata: bytes, batch: int, length: int) -> None:
         raise BadRequest(f"a record batch of {rows} rows in {length} bytes: send rows with a body")
     first, number = _vector(metadata, _field(metadata, batch, BUFFERS))
     if number > MOST_BUFFERS:
-        raise BadRequest(f"a record batch has {number} buffers: at most {MOST_BUFFERS} are taken, send fewer columns")
+        raise BadRequest(f"a record batch has {number} buffers: the limit is {MOST_BUFFERS}; send fewer columns")
     end = 0
     for place in range(first, first + number * _BUFFER.size, _BUFFER.size):
         offset, size = _BUFFER.unpack_from(metadata, place)

@@ -42,10 +42,10 @@ async def runs_of(
             context.held += framing.held - held
             held = framing.held
             if context.held > context.most_held:
-                raise Blocked("too much is being sent to the broker at once: try again in a moment")
+                raise Blocked("too many uploads are in progress: retry later")
         framing.finish()
         if contents is None:
-            raise BadRequest("the body has no Arrow schema: send the bytes of pyarrow.ipc.new_stream")
+            raise BadRequest("the body has no Arrow schema: send the output of pyarrow.ipc.new_stream")
     finally:
         context.held -= held
 

@@ -61,9 +61,9 @@ def refuse_strange_columns(names: Sequence[str]) -> None:
     if strange:
         raise BadRequest(f"column '{strange[0]}' cannot be published: name columns {', '.join(INCOMING)} only")
     if len(set(names)) != len(names):
-        raise BadRequest("a column is there twice: name each once")
+        raise BadRequest("duplicate column name")
     if "body" not in names:
-        raise BadRequest("column 'body' is missing: it holds what is published")
+        raise BadRequest("column 'body' is missing: it holds the message bodies")
 
 
 def need_arrow() -> None:

@@ -107,8 +107,8 @@ class StreamFetch:
 
 def gone(queue: str, missing: int, first: int) -> Gone:
     return Gone(
-        f"offsets {missing} to {first - 1} of stream '{queue}' are gone: retention or damage has taken them; "
-        f"read from {first} on, or ask with missing=skip",
+        f"offsets {missing} to {first - 1} of stream '{queue}' were deleted by retention, or are damaged; "
+        f"read from {first} on, or set missing=skip",
         first=first,
     )
 

@@ -1,10 +1,10 @@
-"""Commits: all stages of a batch become visible, once, whatever happens in between.
+"""Commits: all stages of a batch become visible atomically, exactly once.
 
-Theory of operation. One row for each transaction says the last batch that was committed, and which of its stages are
-still to be moved. Putting that row is the atomic point: before it a crash leaves stages that nobody sees, behind it the
-next start finds the row and moves what is left (pipeline/stage_moves.py). When all is moved and granted, the row is put
-again without stages, and their queues go. The order on disk carries this: stages are granted before they can be
-committed, a row reaches the disk before the slices of its turn, and queues go after the last slice is granted.
+Theory of operation. One row for each transaction holds the last committed batch and its stages that are still to be
+moved. Writing that row is the atomic point: after a crash before it the stages stay invisible; after it the next start
+finds the row and moves the rest (pipeline/stage_moves.py). When everything is moved and durable, the row is written
+again without stages, and their queues are deleted. This relies on the order on disk: stages are durable before they can
+be committed, a row is written before the slices of its tick, and queues are deleted after the last slice is durable.
 
     stages whole ──> row (T, batch, stages) ──> slices ──all granted──> row (T, batch, none), queues removed, answered
 

@@ -48,7 +48,7 @@ class ConsumersEndpoints:
             raise BadRequest(f"'consumer' must be a name of 1 to {LONGEST_NAME} characters")
         if not vhost.queue(name).has_offsets:
             raise BadRequest(
-                f"queue '{name}' in vhost '{vhost.name}' is no stream: only streams have offsets of readers"
+                f"queue '{name}' in vhost '{vhost.name}' is not a stream: only streams have consumer offsets"
             )
         vhost.stream_offsets.put(name, consumer, offset, pinned)
         await wait_until_durable(self._context.broker)
@@ -59,7 +59,7 @@ class ConsumersEndpoints:
         name, consumer = query_parameter(request, "queue"), query_parameter(request, "consumer")
         access_of(request, vhost).check("consume", name, arguments={READER_NAME: consumer})
         if vhost.stream_offsets.get(name, consumer) is None:
-            raise ObjectNotFound(f"no consumer '{consumer}' of stream '{name}' in vhost '{vhost.name}' has an offset")
+            raise ObjectNotFound(f"no stored offset of consumer '{consumer}' in stream '{name}', vhost '{vhost.name}'")
         vhost.stream_offsets.drop(name, consumer)
         await wait_until_durable(self._context.broker)
         return json_response({"consumer": consumer, "queue": name})

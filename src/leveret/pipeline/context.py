@@ -1,7 +1,7 @@
-"""What every endpoint of the pipeline is given: the broker, its clock, and threads for work that blocks or counts.
+"""The context of the pipeline's endpoints: the broker, its clock, and worker threads for files and Arrow.
 
-The broker is touched on its loop only. Files and Arrow belong into the threads: two, so that one long fetch does not
-hold up all others, and not more, since they share the interpreter with the loop.
+The broker is used on its event loop only. There are two worker threads, so that one long fetch does not delay all
+others, and not more, since they share the interpreter with the event loop.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PipelineContext:
         return min(MOST_HELD, self.broker.memory.high_watermark // 8)
 
     async def in_worker(self, job: Callable[[], T]) -> T:
-        """The result of ``job``, run in one of the threads. A job that has begun ends, also when nobody waits."""
+        """The result of ``job``, run in one of the threads. A started job finishes even if the caller is cancelled."""
         if self._is_closed:
             raise BrokerStopped("the broker is stopping")
         if self._threads is None:
@@ -58,10 +58,10 @@ class PipelineContext:
     def _forget(self, job: asyncio.Future[Any]) -> None:
         self._jobs.discard(job)
         if not job.cancelled():
-            job.exception()  # seen: there may be nobody left who waits for it
+            job.exception()  # retrieved: the caller may be cancelled
 
     async def close(self, seconds: float) -> None:
-        """No more jobs; returns when those that run are over, or their time is up (a disk that hangs)."""
+        """Accept no more jobs, and wait for the running ones, at most ``seconds`` (the disk may hang)."""
         self._is_closed = True
         if self._threads is None:
             return

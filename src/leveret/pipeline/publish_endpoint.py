@@ -41,9 +41,7 @@ class PublishEndpoint:
 
     def _refuse_if_refused(self, inflow: Inflow) -> None:
         if inflow.refused:
-            raise Conflict(
-                f"{inflow.refused} messages were refused by a queue that is full: consume it, or publish again later"
-            )
+            raise Conflict(f"{inflow.refused} messages were rejected by a full queue: consume from it, or retry later")
 
 
 def with_counts(problem: HttpError | AmqpError, inflow: Inflow) -> HttpError:

@@ -1,4 +1,4 @@
-"""What running queries say of themselves, told to the broker: pipeline/spark_queries.py keeps it."""
+"""Endpoints for progress reports of Spark queries (pipeline/spark_queries.py)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class QueriesEndpoints:
         report = parse_object(await read_body(request, MOST_BYTES), f"the body of {request.url.path}")
         strange = sorted(report.keys() - set(FIELDS))
         if strange:
-            raise BadRequest(f"'{strange[0]}' is unknown in a report: name {', '.join(FIELDS)}")
+            raise BadRequest(f"'{strange[0]}' is not a field of a report: use {', '.join(FIELDS)}")
         if not 0 < len(text_of(report, "id")) <= 255:
             raise BadRequest("'id' must be a string of 1 to 255 characters")
         _refuse_large(report)
@@ -63,13 +63,13 @@ def _refuse_large(report: Report) -> None:
     sources = report.get("sources")
     if isinstance(sources, list):
         if len(sources) > MOST_SOURCES:
-            raise BadRequest(f"'sources' has more than {MOST_SOURCES} sources: name fewer in a report")
+            raise BadRequest(f"'sources' has more than {MOST_SOURCES} entries: report fewer")
         for source in sources:
             offset = source.get("offset") if isinstance(source, dict) else None
             if isinstance(offset, dict) and len(offset) > MOST_PLACES:
-                raise BadRequest(f"an 'offset' in 'sources' has more than {MOST_PLACES} places: name fewer in a report")
+                raise BadRequest(f"an 'offset' in 'sources' has more than {MOST_PLACES} entries: report fewer")
     if _values_in(report) > MOST_VALUES:
-        raise BadRequest(f"a report has more than {MOST_VALUES} values: tell less")
+        raise BadRequest(f"a report has more than {MOST_VALUES} values: report less")
 
 
 def _values_in(report: Report) -> int:

@@ -1,7 +1,7 @@
-"""Going through a classic queue without consuming it, in portions that are asked for one by one.
+"""Browses a classic queue without consuming it, in portions that are read on demand.
 
-The walk (backlog/walk.py) takes a few hundred messages a turn, so that a queue of millions never holds the loop, and
-stands still while nobody asks: what is in memory is one portion.
+The walk (backlog/walk.py) visits a few hundred messages per tick, so that a queue of millions does not block the event
+loop, and pauses between portions: only one portion is in memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of a request on their way in: admitted, in pieces that leave the loop to others, no faster than the disk."""
+"""The rows of a request: checked, and split into pieces that do not block the event loop or outrun the disk."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Cost = Callable[[Sequence[Message], Look], int]  # of a run: about how much work
 
 
 class Piece(NamedTuple):
-    """Messages of one address that need the same look, with their traits if that is not a close one."""
+    """Messages of one address that need the same inspection, with their traits unless that is a close one."""
 
     run: list[Message]
     look: Look
 
 
 class RowUpload:
-    """A request that brings rows: where they go if they do not say so themselves, and what its user may do.
+    """A request with rows: their default exchange and routing key, and the permissions of its user.
 
-    Call ``refuse_unless_permitted`` before anything else."""
+    Call ``refuse_unless_permitted`` first."""
 
     def __init__(self, context: PipelineContext, request: Request) -> None:
         self._context = context
@@ -51,15 +51,15 @@ class RowUpload:
         refuse_while_blocked(self._broker)
 
     async def refuse_unless_permitted(self) -> None:
-        """Before a byte of the body is read. Rows may name their own exchanges: those are checked row by row."""
+        """Before the body is read. Exchanges that rows name themselves are checked row by row."""
         if self.exchange:
             self.admission.refuse_unless_writable(self.exchange, self.key)
         else:
             await refuse_unless_writer(self._request, self.vhost)
 
     async def pieces(self, cost: Cost = lambda run, look: 0) -> AsyncGenerator[Piece]:
-        """What has come. Whoever takes a piece, at ``cost``, is done with it before asking for the next."""
-        lead = WriteWindow(self._broker)
+        """The received pieces. The caller processes a piece, at ``cost``, before it requests the next one."""
+        window = WriteWindow(self._broker)
         left = SLICE_COST
         async with aclosing(self._runs()) as runs:
             async for run, is_plain, whole in runs:
@@ -75,16 +75,16 @@ class RowUpload:
                     self.admission.admit(piece, look)
                     yield Piece(piece, look)
                     self._broker.wake()
-                    lead.wrote(size)
+                    window.wrote(size)
                     left -= max(price, size * SLICE_COST // RUN_BYTES)
                     if left <= 0:
                         left = SLICE_COST
                         await asyncio.sleep(0)
-                    if (receipt := lead.too_long()) is not None:
+                    if (receipt := window.too_long()) is not None:
                         await wait_until_durable(self._broker, receipt)
 
     async def _runs(self) -> AsyncGenerator[Incoming]:
-        """Small runs are gathered as they come."""
+        """Merges small runs."""
         small: list[Incoming] = []
         number = size = 0
         async with aclosing(runs_of(self._context, body_chunks(self._request), self.exchange, self.key)) as runs:

@@ -1,4 +1,4 @@
-"""What can be read: which queues, which offsets they have, and their messages as Arrow."""
+"""Endpoints that read queues: sources, offsets, and messages as Arrow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SourcesEndpoints:
         vhost = vhost_of(request)
         given = [name for name in ("queue", "super_stream", "pattern") if name in request.query_params]
         if len(given) != 1:
-            raise BadRequest("name what to read by one of 'queue', 'super_stream' and 'pattern'")
+            raise BadRequest("exactly one of 'queue', 'super_stream' and 'pattern' is required")
         text, access = query_parameter(request, given[0]), access_of(request, vhost)
         if given[0] == "queue":
             access.check("consume", text)
@@ -58,13 +58,15 @@ class SourcesEndpoints:
         for queue in queues:
             access.check("consume", queue.name)
         if not queues:
-            raise ObjectNotFound(f"no queue in vhost '{vhost.name}' matches '{text}', or none that the user may read")
+            raise ObjectNotFound(
+                f"no queue in vhost '{vhost.name}' matches '{text}', or the user has no read permission on it"
+            )
         await all_visible(queues)
         return json_response({"sources": [source_view(queue, place) for place, queue in enumerate(queues)]})
 
     async def _matching(self, access: UserAccess, pattern: str) -> list[DeclaredQueue]:
-        """Queues whose whole name matches, by name. Queues that the user may not read are not matched: the time it
-        takes would reveal them."""
+        """Queues whose whole name matches, sorted. Queues that the user may not read are not matched: the time would
+        reveal them."""
         vhost = access.vhost
         compiled = compile_pattern(f"(?:{pattern})\\Z") if pattern else compile_pattern("")
         candidates: list[str] = []
@@ -80,7 +82,7 @@ class SourcesEndpoints:
         vhost = vhost_of(request)
         names = request.query_params.getlist("queue")
         if not names:
-            raise BadRequest("'queue' is missing in the query: name one or more")
+            raise BadRequest("'queue' is missing: add one or more to the query")
         queues = []
         for name in names:
             access_of(request, vhost).check("consume", text_of({"queue": name}, "queue"))
@@ -96,7 +98,7 @@ class SourcesEndpoints:
     async def _at(self, queue: DeclaredQueue, moment: int) -> int:
         stream = queue.stream
         if stream is None:
-            raise BadRequest(f"queue '{queue.name}' is no stream: messages are found by time in streams only")
+            raise BadRequest(f"queue '{queue.name}' is not a stream: only streams can be searched by time")
         files, first, stop = stream.files, stream.first_offset, stream.next_offset
         found = await self._context.in_worker(lambda: files.offset_at(moment))
         return max(first, min(found, stop))
@@ -110,7 +112,7 @@ class SourcesEndpoints:
         only = TopicFilter(given["routing_key"]) if "routing_key" in given else None
         partition = integer_of(given, "partition", largest=LARGEST_PARTITION, default=0)
         if given.get("missing", "fail") not in ("skip", "fail"):
-            raise BadRequest("'missing' must be skip or fail: what to do when messages of the range are gone")
+            raise BadRequest("'missing' must be skip or fail: how to handle deleted messages of the range")
         await self._context.in_worker(need_arrow)
         stream, backlog = queue.stream, queue.backlog
         if backlog is not None:
@@ -124,7 +126,7 @@ class SourcesEndpoints:
 
 
 def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
-    """Users with no permission on the exchange or on a partition get one answer, whether it exists or not."""
+    """Users without permissions on the exchange or a partition get the same response whether it exists or not."""
     try:
         found = partitions_of(access.vhost, name)
     except AmqpError:
@@ -136,7 +138,7 @@ def _partitions(access: UserAccess, name: str) -> list[StreamQueue]:
 
 
 async def all_visible(queues: Sequence[DeclaredQueue]) -> None:
-    """What is confirmed by now is part of the answer: the files of a stream are written a little behind the confirm."""
+    """Wait until all confirmed messages are readable: the files of a stream are written shortly after the confirm."""
     waits: list[asyncio.Future[None]] = []
     for queue in queues:
         if (stream := queue.stream) is not None:
@@ -145,7 +147,7 @@ async def all_visible(queues: Sequence[DeclaredQueue]) -> None:
             stream.when_visible(partial(done, None))
             waits.append(visible)
     if waits:
-        await asyncio.wait(waits, timeout=VISIBLE_WITHIN)  # a disk that hangs: then the answer is what is there
+        await asyncio.wait(waits, timeout=VISIBLE_WITHIN)  # if the disk hangs, return what is readable
 
 
 def routes(context: PipelineContext) -> list[Route]:
@@ -168,7 +170,7 @@ def named(names: list[str], compiled: Any, pattern: str) -> list[str]:
         return [name for name in names if compiled.match(name, timeout=max(end - perf_counter(), 0.0))]
     except TimeoutError:
         raise BadRequest(
-            f"pattern '{pattern[:80]}' takes longer than {SECONDS:g} s on the names here: use a simpler one"
+            f"pattern '{pattern[:80]}' takes longer than {SECONDS:g} s to match all queue names: use a simpler pattern"
         ) from None
 
 

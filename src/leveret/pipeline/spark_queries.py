@@ -1,8 +1,8 @@
-"""What running Spark queries say of themselves: rates, lag, state. Kept in memory, for whoever looks.
+"""Progress reports of running Spark queries: rates, lag and state. Kept in memory.
 
-A report replaces the last one of its query; of the ones before only rate and lag are kept, for a while. Who has been
-silent for an hour is forgotten. There is room for a thousand, fifty of each user: whoever tells of more loses what it
-told longest ago itself, and only who has told of none yet takes the place of the one that was silent for longest.
+A report replaces the previous one of its query; of earlier reports only rate and lag are kept for a while. A query
+without a report for an hour is removed. The limit is a thousand queries, fifty per user: beyond it a user's new query
+replaces its own least recently reported one; the first query of a user replaces the least recently reported of all.
 """
 
 from __future__ import annotations

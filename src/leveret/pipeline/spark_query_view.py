@@ -100,7 +100,7 @@ def name_of(query: SparkQuery) -> str:
 
 
 def number_of(value: object) -> int | float | None:
-    """None also for what is infinite, or so large that nobody can have counted it."""
+    """None also for infinite and implausibly large numbers."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return value if abs(value) < LARGEST else None

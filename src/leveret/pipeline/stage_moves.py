@@ -1,10 +1,10 @@
-"""Committed stages on their way to the queues that they were meant for.
+"""Moves of committed stages to the queues that their messages are routed to.
 
-Theory of operation. A stage is a queue that nobody sees. Once its commit is on record, its messages are published, in
-slices: each leaves the stage in the group of the log in which it enters its queues, so a crash shows every message in
-one of the two, and the next start goes on where the last one stopped. All moves of a broker share one errand, which
-does one slice per turn: whoever else uses the loop waits for no more than that. A move that the disk cannot follow, or
-whose messages must first be read from it, steps aside until it can go on.
+Theory of operation. A stage is an invisible queue. Once its commit is recorded, its messages are published in slices:
+each slice leaves the stage and enters its queues in one group of the log, so after a crash every message is in one of
+the two, and the next start continues the move. All moves of a broker share one background task, which moves one slice
+per tick, so that other work is not delayed longer than that. A move pauses while too much waits for the disk, or while
+its messages are read from disk.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from leveret.pipeline.inflow import RUN, SLICE_COST, Inflow, Look, front
 from leveret.pipeline.write_window import WriteWindow
 from leveret.queues.classic import ClassicQueue
 
-LOST = "not known to be stored: the disk failed, or the broker stopped; start it again and repeat the commit"
+LOST = "the commit may not be stored: the disk failed, or the broker stopped; restart the broker and repeat the commit"
 
 
 class Load(NamedTuple):
-    """A stage that is to be moved, and how closely its messages must be looked at."""
+    """A stage to move, and how closely its messages must be inspected."""
 
     queue: ClassicQueue
     look: Look
@@ -41,7 +41,7 @@ Over = Callable[["Moved | LeveretError"], None]
 
 
 class Moves:
-    """All moves of one broker: an errand that does one slice per turn."""
+    """All moves of one broker: a background task that moves one slice per tick."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -60,14 +60,14 @@ class Moves:
 
 
 class Move:
-    """The stages of one commit. ``over`` is told when all of it is on disk, or why it never will be."""
+    """The stages of one commit. ``over`` is called when all of it is on disk, or with the error."""
 
     def __init__(self, moves: Moves, vhost: Vhost, loads: Iterator[Load], over: Over) -> None:
         self._moves = moves
         self._broker = moves.broker
         self._vhost = vhost
         self._loads = loads
-        self._load: Load | None = None  # that is being moved
+        self._load: Load | None = None  # being moved
         self._over: Over | None = over
         self._inflow = Inflow(vhost, insists=True)
         self._lead = WriteWindow(moves.broker)
@@ -105,7 +105,7 @@ class Move:
         return True
 
     def _slice(self, queue: ClassicQueue, look: Look) -> list[list[Message]]:
-        """What is moved next: runs from the front of the stage, as far as it is in memory."""
+        """The next runs to move, from the front of the stage, as far as it is in memory."""
         lane = queue.lane
         chosen: list[list[Message]] = []
         left = SLICE_COST
@@ -148,7 +148,7 @@ class Move:
 
 
 def runs_in(messages: list[Message]) -> list[list[Message]]:
-    """Cut wherever the address changes. What was read back from disk has an address object for each record."""
+    """Split where the address changes. Messages read from disk have one address object per record."""
     addresses = [message[1] for message in messages]
     if not addresses or addresses.count(addresses[0]) == len(addresses):
         return [messages] if messages else []

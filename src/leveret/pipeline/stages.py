@@ -1,13 +1,13 @@
-"""The book of stages: what executors have brought, durable and invisible, until a commit takes it or an hour is over.
+"""Stages: messages sent by executors, durable and invisible, until a commit publishes them or an hour has passed.
 
 Theory of operation. A stage is an internal queue of its virtual host (broker/internal_queues.py) and a row among the
-parameters that says whose it is. The messages in it wait as they came, without their expiration or priority meaning
-anything yet. The row is put when all messages are there, so a queue without a row, or with fewer messages than its row
-says, was left half-made by a crash: the next start removes it. Whoever staged is answered when all is granted, and only
-then can it be committed (pipeline/commits.py).
+parameters with its transaction and owner. Expiration and priority of its messages have no effect yet. The row is
+written when all messages are there. So a queue without a row, or with fewer messages than its row states, was left
+incomplete by a crash, and the next start removes it. The request that stages is answered when everything is durable;
+only then can the stage be committed (pipeline/commits.py).
 
     begin ──> add, add, ... ──> seal ──granted──> whole ──commit──> moved, gone
-      └── drop (the body broke, nobody committed it for an hour, another attempt was committed) ──> gone
+      └── drop (incomplete body, not committed for an hour, another attempt committed) ──> gone
 """
 
 from __future__ import annotations

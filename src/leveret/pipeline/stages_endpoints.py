@@ -1,4 +1,4 @@
-"""Stages and commits over HTTP: the two steps of a sink that writes each batch once."""
+"""Endpoints of stages and commits: the two steps of an exactly-once sink."""
 
 from __future__ import annotations
 
@@ -175,8 +175,7 @@ def commit_in(body: bytes) -> CommitRequest:
         given = msgspec.json.decode(body, type=CommitRequest)
     except (msgspec.MsgspecError, ValueError, RecursionError) as problem:
         raise BadRequest(
-            f"the body is no commit: {problem}; send 'transaction', 'batch', and 'stages', a list of the ids that "
-            "the stages were answered with"
+            f"invalid commit: {problem}; send 'transaction', 'batch', and 'stages', a list of stage ids"
         ) from None
     transaction_of(text_of({"transaction": given.transaction}, "transaction"))
     integer_of({"batch": given.batch}, "batch")

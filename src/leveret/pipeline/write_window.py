@@ -1,4 +1,4 @@
-"""A limit on what may be ahead of the disk."""
+"""A limit on the bytes of one request that wait for the disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_WINDOWS = 4  # that may wait for the disk
 
 
 class WriteWindow:
-    """How far somebody who writes much is ahead of the disk. What waits for it is held in memory."""
+    """Counts the bytes that one writer has appended and the disk has not stored yet: they are held in memory."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

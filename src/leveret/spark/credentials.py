@@ -18,7 +18,7 @@ FIRST_USER = "guest"
 
 
 class Secret:
-    """A password; whoever prints it sees stars."""
+    """A password that is shown as asterisks."""
 
     __slots__ = ("_text",)
 
@@ -63,7 +63,7 @@ def _first_line(file: str) -> str:
             "give the path of a readable file with the password in its first line"
         ) from error
     except UnicodeDecodeError as error:
-        raise OptionError(f"option credentialsFile: '{file}' is no UTF-8 text; save it as UTF-8") from error
+        raise OptionError(f"option credentialsFile: '{file}' is not UTF-8; save it as UTF-8") from error
     if not first:
         raise OptionError(f"option credentialsFile: the first line of '{file}' is empty; put the password there")
     return first

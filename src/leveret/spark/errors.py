@@ -1,11 +1,11 @@
-"""What can go wrong between Spark and a broker, drawn as one tree.
+"""Errors between Spark and a broker.
 
 LeveretError
-├── OptionError        an option, or a schema, that cannot be used; raised at the driver before anything runs
-├── BrokerRefused      the broker answered, and the answer is no; carries the status and its reason
-├── BrokerUnreachable  nobody answered for as long as `retrySeconds` allows
+├── OptionError        an invalid option or schema; raised on the driver before the query starts
+├── BrokerRefused      the broker refused a request; carries status and reason
+├── BrokerUnreachable  no response within `retrySeconds`
 ├── DataLoss           messages that the query still needs are gone from the broker
-└── Unroutable         messages of a mandatory sink that reached no queue
+└── Unroutable         messages of a mandatory sink that were not routed to a queue
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from leveret.errors import ConfigError, LeveretError
 
 
 class OptionError(ConfigError):
-    """The text names the option, the value and the remedy."""
+    """Names the option, the value and the remedy."""
 
 
 class BrokerRefused(LeveretError):
-    """An answer other than success, in the broker's own words."""
+    """An HTTP response other than success, with the broker's reason."""
 
     def __init__(self, request: str, status: int, answer: Mapping[str, object]) -> None:
         self.status = status
         self.answer = answer
         self.reason = str(answer.get("reason") or answer.get("error") or "no reason given")
-        super().__init__(f"{request}: the broker answers {status}: {self.reason}")
+        super().__init__(f"{request}: the broker responded with {status}: {self.reason}")
 
 
 class BrokerUnreachable(LeveretError):

@@ -73,7 +73,7 @@ class Fetch:
             nonlocal at
             if wanted.browsed and at != wanted.start:
                 raise BrokerUnreachable(
-                    f"the broker broke off a fetch of queue '{wanted.queue}', which others may have changed since; "
+                    f"the connection was lost while fetching queue '{wanted.queue}', which may have changed since; "
                     "run the query again"
                 )
             for batch in client.arrow("messages", query | {"from": at, "to": wanted.stop}):
@@ -116,7 +116,9 @@ class Fetch:
                     return
                 except BROKEN as error:
                     if patience.is_over():
-                        raise BrokerUnreachable(f"the broker broke off a fetch again and again: {error}") from error
+                        raise BrokerUnreachable(
+                            f"the connection was lost repeatedly while fetching: {error}"
+                        ) from error
                     patience.pause()
 
 

@@ -104,7 +104,7 @@ class LeaseReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     commit_leases(client, self._queue, self._consumer, through)
                 except BrokerRefused as refusal:
                     raise DataLoss(
-                        f"the leases of the checkpoint are not known to the broker: {refusal.reason}; "
+                        f"the broker does not have the leases of the checkpoint: {refusal.reason}; "
                         "start with a new checkpointLocation"
                     ) from refusal
             self._committed = through

@@ -63,7 +63,7 @@ def wanted_offset(source: Source, position: Position) -> int:
     assert position.by_queue is not None
     if source.queue not in position.by_queue:
         raise OptionError(
-            f"option {position.option} says nothing about queue '{source.queue}'; add it "
+            f"option {position.option} has no offset for queue '{source.queue}'; add it "
             f"({EARLIEST} is the earliest offset, {LATEST} the latest)"
         )
     return position.by_queue[source.queue]
@@ -73,7 +73,7 @@ def refuse_strangers(sources: Iterable[Source], position: Position) -> None:
     """Offsets for queues that are not read are a mistake somewhere."""
     strangers = sorted(set(position.by_queue or ()) - {source.queue for source in sources})
     if strangers:
-        raise OptionError(f"option {position.option} names '{strangers[0]}', which is not read; remove it")
+        raise OptionError(f"option {position.option} names '{strangers[0]}', which the query does not read; remove it")
 
 
 def is_fixed(position: Position) -> bool:

@@ -34,7 +34,7 @@ class OptionValues:
         for name in sorted(self._values):
             if name in SECRETS:
                 raise OptionError(
-                    f"option {name} is refused, because Spark shows options in plans and logs; "
+                    f"option {name} is not allowed, because Spark shows options in plans and logs; "
                     "use credentialsFile or the environment variable LEVERET_PASSWORD"
                 )
             if name in self._known or name in SPARK_OPTIONS:
@@ -47,7 +47,11 @@ class OptionValues:
             if name in theirs:
                 raise OptionError(f"option {name} is {theirs[name]}; remove it")
             near = difflib.get_close_matches(name, self._known, n=1, cutoff=0.5)
-            cure = f"did you mean {self._known[near[0]]}?" if near else f"known are {', '.join(self._known.values())}"
+            cure = (
+                f"did you mean {self._known[near[0]]}?"
+                if near
+                else f"known options are {', '.join(self._known.values())}"
+            )
             raise OptionError(f"option {name} is unknown; {cure}")
 
     def refuse_together(self, one: str, other: str) -> None:

@@ -1,4 +1,4 @@
-"""Options become values here, once, at the driver; behind this door nobody looks into a table of texts again."""
+"""Options of the source and the sink, validated once on the driver."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def _selection(given: OptionValues) -> Selection:
     chosen = [name for name in SELECTION if name in given]
     if len(chosen) != 1:
         found = " and ".join(chosen) + " are given" if chosen else "none is given"
-        raise OptionError(f"one of the options {', '.join(SELECTION)} says what to read, {found}; give exactly one")
+        raise OptionError(f"one of the options {', '.join(SELECTION)} is required, {found}; set exactly one")
     value = given.filled(chosen[0])
     assert value is not None
     if chosen[0] == "queue":

@@ -158,8 +158,7 @@ def refuse_unless_publishable(schema: StructType) -> None:
     if strange:
         keep = ", ".join(f'"{name}"' for name in names if name in SINK_COLUMNS)
         raise OptionError(
-            f"the sink does not know the columns {_listed(strange)}; a message has {', '.join(SINK_COLUMNS)}: "
-            f"use .select({keep})"
+            f"unknown columns {_listed(strange)}; the sink accepts {', '.join(SINK_COLUMNS)}: use .select({keep})"
         )
     for field in schema.fields:
         _refuse_unless_fitting(field)

@@ -4,8 +4,8 @@ Exactly once: each task stages its rows in the broker, durable and invisible, an
 driver. The driver's commit makes all of them visible or none, together with the note that this batch of this
 transaction is done; a batch that Spark repeats after a crash is recognised by it and dropped. The transaction is the
 query's id, which the checkpoint keeps; only tasks know it (from their local properties), so they report it with their
-stages. A batch write is a transaction of its own with one batch; whoever writes in numbered parts names both
-(`transactionId` and `batchId`).
+stages. A batch write is a transaction of its own with one batch; to write in numbered parts, set both
+`transactionId` and `batchId`.
 
 At least once: each task publishes and waits for the broker to answer for it. A repeated task publishes again.
 

@@ -1,14 +1,14 @@
-"""What was counted, and how fast it changes: the numbers behind `message_stats` and the rates beside them.
+"""Counters and rates: the values of `message_stats` and of the fields that end in `_details`.
 
-Theory of operation. Every INTERVAL seconds of the broker's clock is a *tick*: an errand walks over all that counts
-something, a few hundred things a turn, and keeps a row of each that has changed (samples.py). When the walk is over its
-tick is the ``last`` one. Rates are the difference of the last two ticks, so that all rates in an answer are of the same
-five seconds. A walk that is not over when the next is due goes on, and that tick is left out.
+Theory of operation. Samples are taken every INTERVAL seconds of the broker's clock: a background task iterates over all
+objects with counters, a few hundred per time slice, and stores a row for each that has changed (samples.py). Rates are
+the difference of the last two complete samples, so that all rates of a response are of the same five seconds. If a
+sample is not complete when the next one is due, the next one is skipped.
 
-The clock is that of the messages, and may be made to fly: a year in a moment must not be six million walks. Where ticks
-follow each other faster than time does, they become rare, until somebody looks.
+Tests and embedding programs can advance the clock: a year must not cause six million samples. If samples become due
+much faster than real time passes, they are taken rarely until the next request.
 
-The node and each virtual host also keep a row each minute, for longer looks back.
+The node and each virtual host also store a row per minute, for longer windows.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Stats:
         self._arm()
 
     def _slow_down(self) -> None:
-        """Somebody looks: if time had been made to fly, it does not any more."""
+        """A request: sample at the usual interval again if the clock had been advanced."""
         if self._timer is not None and self._timer.when - self._broker.clock.now() > INTERVAL:
             self._timer.cancel()
             self._hurried = 0

@@ -1,8 +1,8 @@
-"""How far the readers of a stream are behind its end.
+"""The lag of stream consumers.
 
-A reader is somebody who consumes now, or a name under which an offset is kept: whoever consumed under it before, or a
-Spark query that commits there. Its offset is the next one that it has not done with; its lag is what there is from
-there on. What retention has taken nobody can be behind with.
+A reader is a consumer, or a name with a stored offset: of an earlier consumer, or of a Spark query that commits it. Its
+offset is that of the next message it has not processed; its lag is the number of messages from there to the end.
+Messages deleted by retention do not count.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from leveret.queues.stream import StreamQueue
 from leveret.queues.stream_reader import StreamReader
 
 Kept = Mapping[str, list[StoredOffset]]
-"""By the name of the stream."""
+"""Stored offsets by stream name."""
 
 
 class Reader(NamedTuple):
-    """``live`` is None while nobody consumes under the name; ``offset`` while it is not known where to begin."""
+    """``live`` is None if no consumer has the name; ``offset`` is None while the start offset is unknown."""
 
     name: str | None
     offset: int | None
@@ -30,14 +30,14 @@ class Reader(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What one reader of several partitions is called in all of them."""
+        """The same for one consumer of several partitions."""
         if self.name is not None or self.live is None:
             return self.name or ""
         return self.live.consumer.label
 
 
 def kept_offsets(vhost: Vhost) -> Kept:
-    """Of all its streams, once for many."""
+    """The stored offsets of all streams of the virtual host."""
     found: dict[str, list[StoredOffset]] = {}
     for each in vhost.stream_offsets.list():
         found.setdefault(each.queue, []).append(each)
@@ -45,7 +45,7 @@ def kept_offsets(vhost: Vhost) -> Kept:
 
 
 def readers_of(queue: StreamQueue, kept: Kept) -> Iterator[Reader]:
-    """Those who consume first."""
+    """Current consumers first."""
     end, names = queue.end_offset, set()
     for live in queue.readers:
         name = live.options.name
@@ -58,7 +58,7 @@ def readers_of(queue: StreamQueue, kept: Kept) -> Iterator[Reader]:
 
 
 def largest_lag(readers: Iterable[Reader]) -> int | None:
-    """Of the one that is furthest behind, over all partitions that it reads; None if there is nobody."""
+    """The highest lag of a reader, summed over its partitions; None without readers."""
     lags: dict[str, int] = {}
     for reader in readers:
         if reader.lag is not None:

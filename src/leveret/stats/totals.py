@@ -1,7 +1,7 @@
-"""Everything there is, counted once: queues, what was published, who is connected. In steps, for there may be many.
+"""Totals over queues, exchanges, connections and channels, counted in steps since there may be many.
 
-The counters of a queue, an exchange or a channel go with it; what they had counted is kept by their virtual host
-(broker/counters.py), so that sums never shrink.
+The virtual host keeps the counters of its deleted queues, exchanges and channels (broker/counters.py), so that totals
+never decrease.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leveret.session.channel import Channel
 from leveret.session.connection import Connection
 from leveret.stats.samples import Column, Row
 
-SLICE = 125  # queues, or connections, that are looked at in one go
+SLICE = 125  # queues or connections per step
 
 COUNTED = ("publish", "deliver", "deliver_no_ack", "get", "get_no_ack", "redeliver", "ack")
 QUEUE = (*COUNTED, "messages_ready", "messages_unacknowledged")
@@ -63,11 +63,11 @@ Met = Callable[[Sampled, Row], None]
 T = TypeVar("T")
 
 
-NOBODY = (0, 0, 0, 0)
+NO_CONNECTIONS = (0, 0, 0, 0)
 
 
 class VhostTotals(NamedTuple):
-    row: Row  # as TOTAL names it
+    row: Row  # columns as in TOTAL
     churn: Row  # of queues: declared, created, deleted
     queues: int
     consumers: int
@@ -77,7 +77,7 @@ class VhostTotals(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Of all virtual hosts that there are; ``publishers``: channels that have published."""
+    """Totals of all virtual hosts; ``publishers``: channels that have published."""
 
     vhosts: dict[str, VhostTotals]
     publishers: int
@@ -87,7 +87,7 @@ class Totals(NamedTuple):
 
 
 def queue_row(queue: DeclaredQueue) -> Row:
-    """As QUEUE names it; of a queue with priorities, also how many messages each of its lanes has received."""
+    """Columns as in QUEUE; for a priority queue also the messages received by each lane."""
     counters = queue.counters
     no_ack, got_no_ack = counters.delivered_no_ack, counters.got_no_ack
     backlog = queue.backlog
@@ -113,7 +113,7 @@ def channel_row(channel: Channel) -> Row:
 
 
 def open_connections(broker: Broker) -> list[Connection]:
-    """Those that have come as far as a virtual host."""
+    """The connections that have opened a virtual host."""
     known: list[object] = list(broker.registry.connections)
     return [each for each in known if isinstance(each, Connection) and has_vhost(each)]
 
@@ -124,7 +124,7 @@ def has_vhost(connection: Connection) -> bool:
 
 
 def run_out(walk: Generator[int, None, T]) -> T:
-    """The result, at once: where there are few things."""
+    """Run all steps at once and return the result."""
     while True:
         try:
             next(walk)
@@ -134,7 +134,7 @@ def run_out(walk: Generator[int, None, T]) -> T:
 
 
 def counting(broker: Broker, met: Met | None = None) -> Generator[int, None, Totals]:
-    """Yields how many things it has looked at, when it may be time for others. ``met`` is told of each, and its row."""
+    """Yields the number of objects counted in each step. ``met`` is called with each object and its row."""
     peers = _Peers()
     for connections in _sliced(iter(open_connections(broker))):
         for connection in connections:
@@ -143,12 +143,12 @@ def counting(broker: Broker, met: Met | None = None) -> Generator[int, None, Tot
         yield len(connections)
     totals: dict[str, VhostTotals] = {}
     for vhost in list(broker.vhosts.values()):
-        totals[vhost.name] = yield from counting_vhost(vhost, peers.by_vhost.get(vhost.name, NOBODY), met)
+        totals[vhost.name] = yield from counting_vhost(vhost, peers.by_vhost.get(vhost.name, NO_CONNECTIONS), met)
     return Totals(totals, peers.publishers)
 
 
 class _Peers:
-    """Of each virtual host: connections, channels, publishes on channels with confirms, and confirms."""
+    """By virtual host: connections, channels, publishes on channels with confirms, and confirms."""
 
     def __init__(self) -> None:
         self.by_vhost: dict[str, list[int]] = {}
@@ -170,9 +170,9 @@ class _Peers:
 
 
 def counting_vhost(
-    vhost: Vhost, peers: Sequence[int] = NOBODY, met: Met | None = None
+    vhost: Vhost, peers: Sequence[int] = NO_CONNECTIONS, met: Met | None = None
 ) -> Generator[int, None, VhostTotals]:
-    """One of them; also one that is deleted, as far as it still knows."""
+    """The totals of a virtual host, which may be deleted."""
     sums = [0] * len(QUEUE)
     consumers = empty = 0
     for queues in _sliced(iter(list(vhost.queues.values()))):
@@ -190,7 +190,7 @@ def counting_vhost(
     connections, channels, wanted, confirmed = peers
     own = vhost.counters
     row = (
-        published.published,  # what came from publishers: a message counts once, however many queues it reached
+        published.published,  # a message counts once, however many queues it was routed to
         *sums[1:],
         confirmed + own.confirmed,
         published.returned,

@@ -97,7 +97,7 @@ def test_what_retention_took_is_told_with_the_offset_to_go_on_from() -> None:
     files = stream(uneven(2000, Random(1)), 600)
     first = files.trim(max_bytes=8000, before=None, keep_from=None)
     assert first > 100
-    with pytest.raises(Gone, match=f"offsets 50 to {first - 1} of stream 's' are gone") as told:
+    with pytest.raises(Gone, match=f"offsets 50 to {first - 1} of stream 's' were deleted by retention") as told:
         fetched(files, 50, 2000)
     assert told.value.extra == {"first": first}
     assert fetched(files, 50, 2000, skips=True).column("offset").to_pylist() == list(range(first, 2000))

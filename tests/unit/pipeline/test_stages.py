@@ -246,7 +246,7 @@ def test_a_store_that_fails_answers_with_an_error() -> None:
     house.broker.lost()
     (outcome,) = outcomes
     assert isinstance(outcome, LeveretError)
-    assert "not known to be stored" in str(outcome)
+    assert "the commit may not be stored" in str(outcome)
 
 
 # ---- time

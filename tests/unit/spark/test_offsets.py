@@ -100,9 +100,9 @@ def test_a_wanted_offset_is_placed() -> None:
 
 
 def test_offsets_must_be_for_the_queues_that_are_read() -> None:
-    with pytest.raises(OptionError, match="option o says nothing about queue 'q'"):
+    with pytest.raises(OptionError, match="option o has no offset for queue 'q'"):
         wanted_offset(SOURCE, Position("o", by_queue={"p": 1}))
-    with pytest.raises(OptionError, match="option o names 'p', which is not read"):
+    with pytest.raises(OptionError, match="option o names 'p', which the query does not read"):
         refuse_strangers([SOURCE], Position("o", by_queue={"q": 1, "p": 1}))
 
 

@@ -94,7 +94,7 @@ def test_a_sink_accepts_what_a_source_gives_of_a_message() -> None:
     [
         ([StructField("value", StringType())], r"needs a column 'body' .*got 'value'; use .withColumnRenamed"),
         ([StructField("a", StringType()), StructField("b", StringType())], "got 'a', 'b'; use .select"),
-        ([SCHEMA["body"], SCHEMA["offset"]], r"does not know the columns 'offset'; .* use .select\(\"body\"\)"),
+        ([SCHEMA["body"], SCHEMA["offset"]], r"unknown columns 'offset'; .* use .select\(\"body\"\)"),
         ([StructField("body", LongType())], "column 'body' is binary or string, not bigint; use to_json"),
         ([SCHEMA["body"], StructField("routing_key", LongType())], r"'routing_key' is string, not bigint; use .cast"),
         (

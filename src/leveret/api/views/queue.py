@@ -1,13 +1,12 @@
-"""What queues look like in JSON: RabbitMQ's names, and beside them what we know more.
+"""Rows of queues in JSON: RabbitMQ's columns, and some more.
 
-Everything is read from what the queue holds in memory; no message is looked into but the first one, and nothing is read
-from disk. Ours in addition:
+All values are in memory: no message is decoded but the first one, and nothing is read from disk. Added columns:
 
-    messages_delayed     wait for their next try
-    oldest_message_age   seconds, of the oldest message, to within five where nothing tells it better; null if none
-                         waits, or if nobody knows when it came
-    drain_estimate       seconds until it is empty if all goes on as now; null if it does not shrink
-    counters             all that the queue has counted since it was made
+    messages_delayed     messages that wait for a delayed retry
+    oldest_message_age   age of the oldest ready message in seconds, within five if only samples tell it; null if there
+                         is none or its age is unknown
+    drain_estimate       seconds until the queue is empty at the current rates; null if it does not shrink
+    counters             all counters of the queue since it was declared
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def limits_given(given: object, known: tuple[str, ...]) -> dict[str, int]:
         raise BadRequest(f"limits must be a table of names and numbers, not {excerpt(given)}")
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise BadRequest(f"limit {excerpt(unknown[0])} is not known: there are {', '.join(known)}")
+        raise BadRequest(f"limit {excerpt(unknown[0])} is unknown: known limits are {', '.join(known)}")
     limits = {name: limit_of(name, value) for name, value in given.items()}
     return {name: limit for name, limit in limits.items() if limit is not None}
 
@@ -95,7 +95,7 @@ def _our_hash(name: str, password_hash: str, algorithm: object) -> str:
         prefix = PREFIXES.get(SHA256 if algorithm is None else str(algorithm))
         if prefix is None:
             raise BadRequest(
-                f"'hashing_algorithm' {excerpt(algorithm)} of user '{name}' is not known here: there are "
+                f"'hashing_algorithm' {excerpt(algorithm)} of user '{name}' is not supported: use "
                 f"{', '.join(PREFIXES)}; give the user a new password"
             )
         password_hash = prefix + password_hash
@@ -107,7 +107,7 @@ def _our_hash(name: str, password_hash: str, algorithm: object) -> str:
 
 
 async def keep_pending_hash(context: ApiContext, user: User) -> None:
-    """Make the hash of a password that nobody has used yet: an export must not lose it."""
+    """Compute the hash of a password that was not used for a login yet, so that an export includes it."""
     pending = user.pending_password
     if pending is None or user.password_hash is not None:
         return

@@ -1,12 +1,12 @@
-"""dead-letters: why messages died, and the way back.
+"""dead-letters: count dead letters by cause, and redrive them.
 
-A dead letter carries its story in the header ``x-death``: one entry for each queue and reason, the latest first.
+The header ``x-death`` of a dead letter has one entry for each queue and reason, the latest first.
 Without ``--redrive`` the job reads what is in the dead-letter queue, leaves it there, and counts it by cause.
 
-With ``--redrive`` it takes the messages and sends those that the SQL condition chooses to where they died last, with
-their routing key of then; each exactly once. The broker's own entries leave the headers, so the message starts anew;
-``x-redriven`` counts its ways back. A classic queue gives all its messages to whoever reads it: those that were not
-chosen go to the end of the same queue. A stream keeps its messages anyway.
+With ``--redrive`` it consumes the messages and publishes those that match the SQL condition to the queue that
+dead-lettered them last, with their routing key at that time, each exactly once. The broker's own headers are removed;
+``x-redriven`` counts the redrives. Messages of a classic queue that do not match return to the end of the queue. A
+stream keeps its messages.
 """
 
 from __future__ import annotations

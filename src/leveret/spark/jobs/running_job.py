@@ -1,4 +1,4 @@
-"""A job that was started, as whoever watches it sees it: how far it is, whether it is over, what came of it."""
+"""A started job: its progress, whether it is done, and its result."""
 
 from __future__ import annotations
 

@@ -87,9 +87,9 @@ def _read(path: Path) -> Plan:
 
 
 class Slices:
-    """Does the slices of a plan one after the other, no faster than one in ``seconds``.
+    """Runs the slices of a plan one after the other, at most one per ``seconds``.
 
-    Whoever waits does the work: Spark finds Python data sources only from the thread that has the session.
+    ``wait`` does the work: Spark finds Python data sources only from the thread that has the session.
     """
 
     def __init__(self, plan: Plan, folder: Path, do: Callable[[int, Mapping[str, Range]], int], seconds: float) -> None:
@@ -112,7 +112,7 @@ class Slices:
         return True
 
     def stop(self) -> None:
-        """Nothing goes on while nobody waits."""
+        """Work is only done in ``wait``."""
 
     def report(self) -> Report:
         line = f"{self._progress.rows} messages published in {self._progress.batches} slices"
