@@ -101,7 +101,7 @@ class _BindingsApi:
 
 
 async def _rows_of(vhost: Vhost) -> list[Row]:
-    """Those of the default exchange first, which are in no table."""
+    """The implicit bindings of the default exchange first."""
 
     def row(binding: Binding) -> Row:
         return binding_row(vhost, binding)

@@ -27,7 +27,9 @@ class BrowseSlots:
         async with AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(PATIENCE):
-                    await held.enter_async_context(own)  # first: who waits here takes no place from others
+                    await held.enter_async_context(
+                        own
+                    )  # first: a request that waits here does not occupy a shared slot
                     await held.enter_async_context(self._places)
             except TimeoutError:
                 raise Busy(

@@ -64,7 +64,7 @@ class Group:
 
 
 class Groups:
-    """Those of one queue. A group under the key None is of all keys of its cause."""
+    """The groups of one queue. A group with the key None includes all routing keys of its cause."""
 
     def __init__(self) -> None:
         self._groups: dict[Cause, dict[str | None, Group]] = {}

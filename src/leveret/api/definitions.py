@@ -54,7 +54,7 @@ class Definitions:
         return answer
 
     async def take(self, request: Request) -> Response:
-        """With ``?dry_run=true`` nothing is changed, and the answer says what would be."""
+        """With ``?dry_run=true`` nothing is changed, and the response lists the changes that would be made."""
         refuse_unless_role(request, ADMINISTRATOR)
         is_dry_run = boolean_of(request.query_params, "dry_run")
         definitions = await self._given(request)

@@ -25,7 +25,7 @@ from leveret.routing.bindings import Binding
 from leveret.routing.exchange import Exchange
 from leveret.version import VERSION
 
-RABBITMQ_VERSION = "3.13.7"  # what tools take us for
+RABBITMQ_VERSION = "3.13.7"  # reported to tools
 PREDECLARED_NAMES = frozenset(name for name, _ in PREDECLARED)
 
 

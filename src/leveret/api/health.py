@@ -112,7 +112,7 @@ class Checks:
         return ok(protocol=wanted)
 
     async def virtual_hosts(self, request: Request) -> Response:
-        """A virtual host of ours is up as long as its broker can store what it is given."""
+        """A virtual host is running as long as the broker can store messages."""
         refuse_unless_role(request, MANAGEMENT)
         if self._broker.is_lost:
             down = [{"vhost": name, "node": self._broker.node_name} for name in sorted(self._broker.vhosts)]

@@ -31,7 +31,7 @@ from leveret.http.errors import BadRequest
 from leveret.http.rows import Row
 from leveret.http.values import text_of
 
-# ---- who and where
+# ---- users and virtual hosts
 
 
 def check_vhost(plan: Plan, row: Row) -> Step:

@@ -1,7 +1,7 @@
-"""Leases on classic queues: who was given which messages and has not committed them yet.
+"""Leases on classic queues: messages leased by consumers and not committed yet.
 
-A lease has no end of its own: its messages are the holder's until it commits them or they are released, which is done
-where readers do it, by ``DELETE /api/pipeline/{vhost}/leases?queue=Q&consumer=C&lease=N``.
+A lease does not time out: its messages belong to the consumer until it commits or releases them. To release a lease,
+use ``DELETE /api/pipeline/{vhost}/leases?queue=Q&consumer=C&lease=N``.
 """
 
 from __future__ import annotations

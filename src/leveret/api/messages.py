@@ -45,7 +45,7 @@ ACK_MODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "re
 MOST_GOT = 10_000  # messages
 MOST_BYTES = 16 << 20  # of bodies in one answer; one message may be larger
 MOST_SHOWN = 1_000
-SHOWN_BYTES = 50_000  # of each body, unless the query says otherwise
+SHOWN_BYTES = 50_000  # of each body, by default
 
 
 def routes(context: ApiContext) -> list[Route]:

@@ -1,4 +1,4 @@
-"""The node: what it uses of its machine, and how much it may. There is one."""
+"""The node: its resource usage and limits. There is one node."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class Limits:
     # ---- of users
 
     async def of_users(self, request: Request) -> Response:
-        """Of all users for those who see everything, else of the one who asks."""
+        """The limits of all users for monitoring and administrator, else those of the user of the request."""
         asking = refuse_unless_role(request, MANAGEMENT)
         sees_all = has_role(asking, MONITORING)
         names = [user.name for user in self._broker.users.list() if sees_all or user.name == asking.name]

@@ -1,4 +1,4 @@
-"""Plugins: what RabbitMQ ships as such and this broker has built in; which are on, who uses them, switching them.
+"""Plugins: features that RabbitMQ ships as plugins and Leveret has built in. List, enable, disable.
 
 A PUT enables, a DELETE disables. Both answer with the plugin as it is then. What still uses one that was disabled is
 named in the answer: it goes on working.

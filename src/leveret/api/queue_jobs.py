@@ -67,7 +67,7 @@ class Count(Job):
 
 
 class Begun:
-    """A job as it is told of."""
+    """A job in the list of jobs."""
 
     __slots__ = ("began", "dry_run", "ended", "facts", "id", "job", "kind", "sieve", "state", "vhost")
 
@@ -128,7 +128,7 @@ class _JobBook:
             del self.all[id_]
 
     def over(self, begun: Begun) -> None:
-        """The job has come to its end: it is told as soon as what it did is safe. With its queue a job is cut short."""
+        """Report the end of the job once its changes are durable. Deleting the queue ends the job early."""
         if begun.state == RUNNING and begun.ended is None:
             begun.ended = self._broker.clock.wall()
             state = DONE if begun.job.queue.alive else CANCELLED
@@ -238,7 +238,7 @@ class _QueueJobs:
         return no_content()
 
     def _found(self, request: Request) -> Begun:
-        """To those who may not see its virtual host a job is not there."""
+        """A job is hidden from users that may not see its virtual host."""
         refuse_unless_role(request, MANAGEMENT)
         id_ = unquote(request.path_params["id"])
         begun = self._book.all.get(id_)

@@ -1,4 +1,4 @@
-"""Queues: list, look, declare, delete, purge."""
+"""Queues: list, show, declare, delete, purge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from leveret.routing.bindings import Destination
 from leveret.stats.samples import NO_WINDOWS, windows_of
 
 ONE = "/api/queues/{vhost}/{name}"
-ACTIONS = ("sync", "cancel_sync")  # of mirrors, which we have none of: there is nothing to do
+ACTIONS = ("sync", "cancel_sync")  # of mirrors: accepted, without effect
 
 
 def routes(context: ApiContext) -> list[Route]:
@@ -54,7 +54,7 @@ class _Queues:
         self._context = context
         self._cache: RowCache[DeclaredQueue] = RowCache(lambda queue: queue.alive)
 
-    # ---- looking
+    # ---- reading
 
     async def list_all(self, request: Request) -> Response:
         refuse_unless_role(request, MANAGEMENT)

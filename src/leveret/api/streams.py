@@ -41,7 +41,7 @@ from leveret.wire.content import body_of
 
 ONE = "/api/streams/{vhost}/{name}"
 MOST_SHOWN = 1_000  # messages
-SHOWN_BYTES = 50_000  # of each body, unless the query says otherwise
+SHOWN_BYTES = 50_000  # of each body, by default
 MOST_BYTES = 16 << 20  # read for one answer
 
 
@@ -160,7 +160,7 @@ def _start(text: str, queue: StreamQueue, limit: int) -> int:
 
 
 class _Page:
-    """Some messages of a stream, read and told in a thread."""
+    """Some messages of a stream, read and converted in a thread."""
 
     def __init__(self, queue: StreamQueue, start: int, limit: int, truncate: int) -> None:
         self.title = f"stream '{queue.name}' in vhost '{queue.vhost}'"

@@ -1,4 +1,4 @@
-"""Virtual hosts, and who may do what in one."""
+"""Virtual hosts and the permissions in one."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Vhosts:
             self._broker.permissions.set(user.name, name, EVERYTHING, EVERYTHING, EVERYTHING)
         if "tracing" in given:
             set_tracing(self._broker, vhost, is_traced_now)
-        if given.keys() != {"tracing"}:  # who only switches tracing says nothing of the rest
+        if given.keys() != {"tracing"}:  # a body with only `tracing` leaves the rest unchanged
             note_facts(vhost, facts)
         await wait_until_durable(self._broker)
         return put_response(is_new)

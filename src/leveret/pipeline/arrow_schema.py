@@ -67,7 +67,7 @@ def refuse_strange_columns(names: Sequence[str]) -> None:
 
 
 def need_arrow() -> None:
-    """Import it, or tell the remedy. Takes a moment the first time: call it in a thread."""
+    """Import pyarrow, or raise an error with the remedy. The first import is slow: call it in a thread."""
     try:
         import numpy  # noqa: F401
         import pyarrow  # noqa: F401

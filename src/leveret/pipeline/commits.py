@@ -63,7 +63,7 @@ class Commits:
         self._transactions = TransactionsOfBroker()
         self._moves = Moves(broker)
         self._discards = Discards()
-        self._moving: dict[tuple[str, str], list[Callable[[], None]]] = {}  # who waits for the end of each
+        self._moving: dict[tuple[str, str], list[Callable[[], None]]] = {}  # callbacks that wait for the end of each
 
     def start(self) -> None:
         """Finish what an earlier life had committed; its other stages wait on, or are over."""

@@ -34,7 +34,7 @@ class SparkQuery(NamedTuple):
 
 
 class SparkQueries:
-    """Those that were heard of last are at the end."""
+    """The most recently reported queries are last."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -45,7 +45,7 @@ def _sees_all(request: Request, query: SparkQuery) -> bool:
 
 
 def shown_report(request: Request, query: SparkQuery) -> Report:
-    """As it was told, without what lies in virtual hosts that are not shown to who asks."""
+    """The report without details of virtual hosts that the user may not see."""
     report = query.report
     if _sees_all(request, query):
         return report
@@ -62,7 +62,7 @@ def _is_in_sight(request: Request, source: dict[str, Any], home: str | None) -> 
     return vhost is not None and may_see(request, vhost)
 
 
-# ---- what it says
+# ---- rows
 
 
 def query_row(request: Request, query: SparkQuery) -> Row:

@@ -48,7 +48,7 @@ class CommitRow(NamedTuple):
 
 
 class Transactions:
-    """Those of one virtual host. The least recently committed ones come first."""
+    """The transactions of one virtual host, the least recently committed first."""
 
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
@@ -69,7 +69,7 @@ class Transactions:
         return self._rows.get(name)
 
     def names(self, owner: str | None = None) -> Collection[str]:
-        """Those of one user, or all."""
+        """The transactions of one user, or all."""
         return self._rows if owner is None else self._of_owner.get(owner, {})
 
     def rows(self) -> Iterator[tuple[str, CommitRow]]:

@@ -1,12 +1,12 @@
-"""Numbers as they were: rows by tick, and what can be said of how they change.
+"""Samples: rows of numbers by tick, and their rates.
 
-A row is only kept when it differs from the one before, so that what stands still costs nothing, and the rows that there
-is room for reach further back. All rows of one thing lie in one array, as a ring.
+A row is stored only if it differs from the previous one, so that idle objects cost nothing and the stored rows reach
+further back. All rows of one object are in one array, used as a ring buffer.
 
     rows   | tick 12: 4 0 1 | tick 13: 9 0 2 | tick 20: 9 1 2 |
-                                        at(15) is what was kept at 13
+                                        at(15) is the row stored at 13
 
-``details`` is what RabbitMQ's management shows beside a number: its rate, and if asked for how it was before.
+``details`` are the `_details` fields of RabbitMQ's management API: the rate, and on request the history.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import Any, NamedTuple
 from leveret.http.errors import BadRequest
 from leveret.http.values import integer_of
 
-MOST_SAMPLES = 1_000  # of one number in one answer
+MOST_SAMPLES = 1_000  # of one column in one response
 LONGEST = 365 * 24 * 3600
 
 Row = tuple[int, ...]
 RowAt = Callable[[int], Row]
 Column = tuple[str, tuple[int, ...]]
-"""The name of a number, and the places in a row whose sum it is."""
+"""The name of a column, and the positions in a row whose sum it is."""
 
 
 class Samples:
-    """The different rows of the last ``most`` intervals or more: one more than that, for each has two ends.
+    """The rows of the last ``most`` intervals or more.
 
-    ``goes_back``: what was before the first row is not nothing, but the same.
+    ``goes_back``: before the first row the values were the same, not zero.
     """
 
     __slots__ = ("_first", "_goes_back", "_most", "_rows", "_width", "latest")
@@ -65,7 +65,7 @@ class Samples:
         return self._rows[self._place(len(self) - 1)] if self._rows else 0
 
     def at(self, tick: int) -> Row:
-        """The row as it was then."""
+        """The row at this tick."""
         low, high = 0, len(self)
         while low < high:  # the first row after the tick
             middle = (low + high) // 2
@@ -79,7 +79,7 @@ class Samples:
         return tuple(self._rows[start + 1 : start + self._width])
 
     def first_reaching(self, column: int, number: int) -> int | None:
-        """The tick at which this column, which only grows, is first known to have been so high; None if it is not."""
+        """The first tick at which this column, which only grows, had reached the number; None if it has not."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -101,7 +101,7 @@ class Window(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """What is to be told of the past, of things that are counted and of things that are measured."""
+    """The requested windows of history: for counters, and for queue lengths."""
 
     rates: Window | None = None
     lengths: Window | None = None
@@ -123,20 +123,20 @@ def _window_of(query: Mapping[str, object], name: str) -> Window | None:
     if window.age // window.step >= MOST_SAMPLES:
         raise BadRequest(
             f"'{age}' of {window.age} with '{step}' of {window.step} are more than {MOST_SAMPLES} samples: "
-            f"ask for a larger '{step}'"
+            f"use a larger '{step}'"
         )
     return window
 
 
 class Moment(NamedTuple):
-    """A point of the past: when it was, in milliseconds since 1970, and which tick held then."""
+    """A point in time, in milliseconds since 1970, and the tick of its sample."""
 
     timestamp: int
     tick: int
 
 
 class Past(NamedTuple):
-    """What rates are made of (the last two ticks, and the seconds between them), and what is to be shown beside."""
+    """The last two ticks, the seconds between them, and the moments of the requested history."""
 
     last: int
     before: int
@@ -146,7 +146,7 @@ class Past(NamedTuple):
 
 
 def details(columns: Sequence[Column], row_at: RowAt | None, past: Past) -> dict[str, Any]:
-    """``NAME_details`` of each column; nothing has ever changed where there are no rows."""
+    """``NAME_details`` of each column; zero if there are no rows."""
     if row_at is None:
         return {f"{name}_details": _of_nothing(past) for name, _ in columns}
     last, before = row_at(past.last), row_at(past.before)

@@ -158,7 +158,7 @@ def channel_view(stats: Stats, channel: Channel, windows: Windows = NO_WINDOWS) 
 
 
 def consumer_view(node: str, queue: DeclaredQueue, consumer: Consumer) -> Told:
-    """A consumer in the broker's own process has no channel, and says so by an empty one."""
+    """A consumer in the broker's own process has no channel: its channel details are empty."""
     ring = queue.consumers
     active = ring.active is consumer if isinstance(ring, SingleActive) else True
     return {

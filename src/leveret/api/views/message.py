@@ -37,13 +37,13 @@ def plain(value: object) -> Any:
 
 
 def properties_row(properties: Properties) -> Row:
-    """Those that are there."""
+    """The properties that are set."""
     values = {name: getattr(properties, name) for _, name, _, _ in LAYOUT}
     return {name: plain(value) for name, value in values.items() if value is not None}
 
 
 def payload_row(body: bytes, *, as_base64: bool, truncate: int | None) -> Row:
-    """As RabbitMQ tells it: ``payload_bytes`` is the size of the whole, also where only a part is shown."""
+    """As in RabbitMQ: ``payload_bytes`` is the full size, even if the payload is truncated."""
     part = body if truncate is None else body[:truncate]
     if as_base64 or not _is_text(body):
         payload, encoding = base64.b64encode(part).decode(), BASE64

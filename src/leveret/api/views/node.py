@@ -95,7 +95,7 @@ def auth_mechanisms() -> list[Told]:
 
 
 class Reading(NamedTuple):
-    """Bytes and numbers as the system tells them; None where it does not."""
+    """Values reported by the operating system; None where it reports none."""
 
     moment: float
     memory: int | None

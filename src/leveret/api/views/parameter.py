@@ -35,7 +35,7 @@ def _row(vhost: Vhost, component: str, name: str, value: object) -> Row:
 
 
 def put_parameter(broker: Broker, vhost: Vhost, component: str, name: str, value: object) -> None:
-    """BadRequest or PreconditionFailed says what is wrong with it."""
+    """Raises BadRequest or PreconditionFailed if the value is invalid."""
     if component == LIMITS:
         set_vhost_limits(broker, vhost, vhost_limits_given(name, value))
     else:

@@ -211,7 +211,7 @@ def _definition(policies: Sequence[Policy], operators: Sequence[Policy]) -> Row:
 
 
 def drain_estimate(messages: int, details: Mapping[str, float] | None) -> float | None:
-    """Seconds. The details tell by how many messages a second the queue grows."""
+    """Seconds until the queue is empty. The details have its growth in messages per second."""
     if not messages:
         return 0.0
     rate = 0.0 if details is None else details.get("rate", 0.0)
@@ -230,7 +230,7 @@ def state_of(queue: DeclaredQueue) -> str:
 
 
 def _timestamp(message: Message | None) -> int | None:
-    """What its publisher says, in seconds since 1970."""
+    """The timestamp property of the message, in seconds since 1970."""
     if message is None or not _flags(message) & FLAG_TIMESTAMP or body_at(message[0]) > LONGEST_PROPERTIES:
         return None
     time: int | None = plain(readable_properties(message).timestamp)

@@ -24,12 +24,12 @@ USER_LIMITS = ("max-connections", "max-channels")
 
 
 class Given(NamedTuple):
-    """What a PUT or an import says of a user. ``password`` is still to be hashed."""
+    """The properties of a user in a PUT or an import. ``password`` is not hashed yet."""
 
     password: str | None
     password_hash: str | None
     tags: list[str]
-    limits: Mapping[str, int] | None  # None: not said
+    limits: Mapping[str, int] | None  # None: unchanged
 
 
 def user_row(user: User) -> dict[str, Any]:

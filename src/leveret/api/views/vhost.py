@@ -35,7 +35,7 @@ def note_facts(vhost: Vhost, facts: Facts) -> None:
 
 
 def facts_given(given: Mapping[str, Any]) -> Facts:
-    """What a body or an export says of a virtual host; newer exports have it in ``metadata``."""
+    """The properties of a virtual host in a body or an export; newer exports have them in ``metadata``."""
     metadata = given.get("metadata")
     said = {**(metadata if isinstance(metadata, dict) else {}), **given}
     description = said.get("description") or ""
