@@ -251,7 +251,7 @@ class EmbeddedVhost:
         return self._call(lambda: self.session.vhost.schedules.count)
 
     def cancel_scheduled(self, id: str) -> bool:
-        """Whether it was still waiting; it is gone for good then."""
+        """Delete a scheduled message. Returns whether it was still there."""
         return self._call(lambda: self.session.vhost.schedules.cancel(id))
 
     def close(self) -> None:

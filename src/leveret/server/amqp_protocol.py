@@ -121,10 +121,10 @@ class AmqpProtocol(asyncio.Protocol):
             self._close_later(CLOSE_TIMEOUT, self._transport.abort)
 
     def tls(self) -> tuple[str, str] | None:
-        spoken: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
-        if spoken is None:
+        tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
+        if tls is None:
             return None
-        return spoken.version() or "", (spoken.cipher() or ("", "", 0))[0]
+        return tls.version() or "", (tls.cipher() or ("", "", 0))[0]
 
     def is_known(self) -> bool:
         """Whether the peer has logged in."""

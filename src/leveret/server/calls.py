@@ -60,9 +60,9 @@ def when_calm(broker: Broker, calm: Future[None]) -> None:
         calm.set_result(None)
         return
 
-    def heard(name: str, facts: Mapping[str, object]) -> None:
+    def alarm_changed(name: str, facts: Mapping[str, object]) -> None:
         if not broker.alarms:
-            forget()
+            unsubscribe()
             calm.set_result(None)
 
-    forget = broker.events.subscribe(heard)
+    unsubscribe = broker.events.subscribe(alarm_changed)

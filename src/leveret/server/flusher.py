@@ -192,12 +192,12 @@ class Flusher:
         total, free, has_files = result
         limit = self._disk_free_limit(total)
         journal = self._store.journal
-        room = self._store.writer is not None and self._store.writer.reserve_size
+        reserve = self._store.writer is not None and self._store.writer.reserve_size
         lacked_files, self._lacks_files = self._lacks_files, self._lacks_files and not has_files
         if (
             journal.batches.held is not None
             and not self._lacks_files
-            and free > max(limit, journal.batches.held_bytes + 2 * room)
+            and free > max(limit, journal.batches.held_bytes + 2 * reserve)
         ):
             journal.space_returned()
         self._store.pages.try_again()

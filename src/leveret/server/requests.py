@@ -20,7 +20,7 @@ from leveret.store.journal import Journal
 from leveret.store.request_files import AGAIN, DONE, FAILED, WORKING, Request, answer, is_wanted, next_request, prepare
 from leveret.store.store import Store
 
-TELL_EVERY = 0.5  # seconds between words about the progress
+REPORT_EVERY = 0.5  # seconds between words about the progress
 
 InWorker = Callable[[Callable[[], object], Callable[[object], None]], None]
 
@@ -35,7 +35,7 @@ class Work:
         self.is_over = False
         self.problem: Exception | None = None
         self.steps: Generator[Step, None, Made] | None = None
-        self.begun = self.told = time.monotonic()
+        self.begun = self.reported = time.monotonic()
 
 
 class Requests:
@@ -66,7 +66,7 @@ class Requests:
             self._in_worker(lambda: self._fail(work, StoreError(f"the broker stops: {AGAIN}")), lambda result: None)
 
     def failed(self, why: OSError) -> None:
-        """The disk refused what the writer had in hand; a backup that waited for it never comes to its turn."""
+        """The writer failed: a backup that waits for its batch fails too."""
         work = self._work
         if work is not None and not work.is_sealed and work.problem is None:
             work.problem = StoreError(f"the disk failed ({why}): see to it, then {AGAIN}")
@@ -158,8 +158,8 @@ class Requests:
         except StopIteration as end:
             made: Made = end.value
             return made
-        if time.monotonic() - work.told > TELL_EVERY:
-            work.told = time.monotonic()
+        if time.monotonic() - work.reported > REPORT_EVERY:
+            work.reported = time.monotonic()
             answer(self._path, work.request.id, WORKING, done=done, of=of)
         return None
 

@@ -124,7 +124,7 @@ def read_format(path: Path) -> int:
     match = PATTERN.fullmatch(text)
     if match is None:
         raise StoreError(
-            f"data directory {path} has an unknown format (its file 'format' says {text[:60]!r}): "
+            f"data directory {path} has an unknown format (its file 'format' contains {text[:60]!r}): "
             f"restore a backup, or {REMEDY}"
         )
     return int(match[1])

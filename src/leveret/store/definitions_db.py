@@ -5,9 +5,9 @@ Rules of this file:
 - All changes of one ``apply`` are one transaction, on disk when it returns. A crash leaves all of them or none.
 - A row that is put again keeps its place: tables are read in the order of their hidden row number, which an update does
   not change. Queues are read by id, which only grows.
-- The highest id that any queue ever had outlives the queue: SQLite keeps it for a key that says AUTOINCREMENT.
+- The highest id that any queue ever had outlives the queue: SQLite keeps it for an AUTOINCREMENT key.
 - A kind of row that came later has no table in an older file, and gets one when that is opened. The schema keeps its
-  number: an older Leveret can go on with the file, reads the tables it knows and leaves the others alone.
+  number: an older Leveret can use the file; it reads its own tables and leaves the others alone.
 - SQLite's errors leave here as StoreError (the file cannot be used) or OSError (the disk cannot), never as its own.
 
 Calls may come from different threads, but never two at a time.

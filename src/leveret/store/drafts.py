@@ -26,7 +26,7 @@ MOST_JOINED = 1 << 20  # bytes of content that neighbours share a record up to
 class Run:
     """Small appends that follow each other in the only lane of one queue."""
 
-    __slots__ = ("messages", "one_address", "place", "receipt", "room", "synced")
+    __slots__ = ("messages", "one_address", "place", "receipt", "space", "synced")
 
     def __init__(self, append: Append, size: int) -> None:
         self.messages = list(append.messages)
@@ -34,14 +34,14 @@ class Run:
         self.receipt = append.receipt
         self.synced = append.synced
         self.one_address = append.one_address
-        self.room = MOST_JOINED - size
+        self.space = MOST_JOINED - size
 
     def takes(self, append: Append, size: int) -> bool:
         """Join it, if it lies just behind; else this run is at its end."""
         place, after = self.place, append.placements[0]
         if (
             after[2] != place[2] + len(self.messages)
-            or size > self.room
+            or size > self.space
             or append.synced != self.synced
             or len(self.messages) + len(append.messages) > MOST_ADDRESSES
         ):
@@ -50,7 +50,7 @@ class Run:
             self.one_address = False
         self.messages += append.messages
         self.receipt = append.receipt
-        self.room -= size
+        self.space -= size
         append.messages = ()
         return True
 

@@ -21,7 +21,7 @@ class LaneLog:
         self.synced = 0  # every message below this sequence is on disk, if it ever goes there
         self.tries: dict[
             int, tuple[int, int]
-        ] = {}  # of live messages that came back: how often, and which segment says so
+        ] = {}  # of live messages that were requeued: delivery count, and the segment with its record
 
     def forget_tries(self, sequence: int, number: int) -> list[int]:
         """These are done with; the segments of their returns."""

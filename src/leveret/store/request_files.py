@@ -139,7 +139,9 @@ def _read(path: Path, id_: str) -> Request:
     kind = found.get("kind") if isinstance(found, dict) else None
     target = found.get("target") if isinstance(found, dict) else None
     if kind != "backup":
-        raise _Unusable(f"this broker knows no request of kind {kind!r}: use the leveret command of its version")
+        raise _Unusable(
+            f"this broker does not support requests of kind {kind!r}: use the leveret command of its version"
+        )
     if not isinstance(target, str) or "\0" in target or not os.path.isabs(target):
         raise _Unusable(f"a backup needs an absolute path to go to, not {target!r}")
     return Request(id_, kind, Path(target))

@@ -2,7 +2,7 @@
 
 Rules of this file:
 
-- Server and client read the same tables, each its own column (``Role``). A step says what its owner waits for.
+- Server and client read the same tables, each its own column (``Role``). A step is what its owner waits for.
 - Connection methods are valid on channel 0 only, all other methods on every channel but 0: else 503.
 - A connection method in the wrong step, a method on a channel that is not open and a second channel.open are 504.
 - After sending close (CLOSING), ignore everything except close and close-ok: the peer may have sent it before it

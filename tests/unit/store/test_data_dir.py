@@ -207,7 +207,7 @@ def test_format_that_nobody_wrote_is_refused(path: Path, text: bytes) -> None:
     DataDir.open(path).close()
     (path / "format").write_bytes(text)
     found = refusal(path)
-    assert found.startswith(f"data directory {path} has an unknown format (its file 'format' says b'")
+    assert found.startswith(f"data directory {path} has an unknown format (its file 'format' contains b'")
     assert found.endswith("restore a backup, or choose another with --data-dir")
     assert len(found) < 400
     with pytest.raises(StoreError, match="unknown format"):

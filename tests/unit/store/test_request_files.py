@@ -101,7 +101,7 @@ def test_what_is_no_request_is_answered_with_an_error_that_helps(path: Path) -> 
         assert "not JSON" in error_for(path, data)
     assert "more than 65536 bytes" in error_for(path, b" " * 65537)
     for data in (b"[]", b"7", b"null", b"{}", b'{"kind": "dance"}', b'{"kind": ["backup"]}'):
-        assert "knows no request of kind" in error_for(path, data)
+        assert "does not support requests of kind" in error_for(path, data)
     for target in (None, 7, "", "relative/place", "/with\0zero"):
         what = {"kind": "backup", "target": target}
         assert "needs an absolute path" in error_for(path, json.dumps(what).encode())
